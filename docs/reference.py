@@ -20,14 +20,11 @@ from joulie_cli.wiring import PlaceSettings
 
 PARTS = ("projector", "operator", "extender", "console", "simulator", "archive")
 LIKELY = (
-    "JOULIE_CLUSTER",
     "NATS_URL",
     "NATS_CREDS_FILE",
-    "NATS_CA_FILE",
     "DATABASE_URL",
     "KUBECONFIG",
     "EXTENDER_ADDR",
-    "EXTENDER_HOSTS",
     "EXTENDER_TLS_CERT_FILE",
     "EXTENDER_TLS_KEY_FILE",
     "EXTENDER_TLS_CLIENT_CA_FILE",
@@ -35,12 +32,6 @@ LIKELY = (
     "POLICY_TYPE",
     "STATIC_HP_FRAC",
     "NODE_POWER_ADDRESS",
-    "TWIN_STALENESS_THRESHOLD",
-    "RECONCILE_INTERVAL",
-    "METRICS_ADDR",
-    "LOG_LEVEL",
-    "ARCHIVE_DIR",
-    "ARCHIVE_KEEP",
 )
 
 
@@ -84,9 +75,8 @@ def _settings() -> None:
     everywhere = (BusSettings, PlaceSettings)
     parts = {name: import_module(f"joulie_cli.commands.{name}").SETTINGS for name in PARTS}
     known = {row.name: row for row in declared(*sum(parts.values(), everywhere))}
-    known |= {
-        row.name: row for row in declared(*parts["extender"])
-    }  # its EXTENDER_ADDR is the one to list
+    # The extender's EXTENDER_ADDR is the one to list.
+    known |= {row.name: row for row in declared(*parts["extender"])}
     _setting_table("Settings that you are likely to set", [known[name] for name in LIKELY])
     _setting_table("Every process", declared(*everywhere))
     for name, classes in parts.items():

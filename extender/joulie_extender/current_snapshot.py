@@ -82,8 +82,8 @@ class CurrentSnapshot:
             await asyncio.sleep(min(rest_s(spent_s, SHARE), LONGEST_REST_S))
 
     def _compute_node_terms(self, snapshot: ViewSnapshot) -> None:
-        """Updates the terms of the previous snapshot, so that the two must follow directly."""
+        columns, earlier = snapshot.twin_columns, self._ready.twin_columns
         try:
-            node_terms_of(snapshot.twin_columns, time.time_ns(), snapshot.age_ms, self._weights)
+            node_terms_of(columns, time.time_ns(), snapshot.age_ms, self._weights, earlier)
         except Exception:
             log.exception("node_terms_failed", what="each answer computes them, or falls back")

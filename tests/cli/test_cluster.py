@@ -1,5 +1,7 @@
 """The operator as a process with a cluster: from Node objects to applied NodeTwins, and back."""
 
+import asyncio
+import json
 import os
 import signal
 from asyncio.subprocess import Process
@@ -7,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -83,6 +86,19 @@ def stands_by(server: ApiServer) -> bool:
     return server.count("get", "leases") > taken + 3
 
 
+def refused_on_a_sample(server: ApiServer, data: Path) -> None:
+    """Asks the extender as kube-scheduler does on a large cluster; all nodes are eco nodes."""
+    twins = server.all("nodetwins")
+    eco = next(name for name, twin in twins.items() if twin["spec"]["profile"] == "eco")
+    asked = {"Pod": server.all("pods")["fast"], "NodeNames": [eco] * 120}
+    running = DataDirectory(data).running()
+    assert running is not None
+    address = f"{running.endpoints['extender']}/filter"
+    request = Request(address, json.dumps(asked).encode(), {"Content-Type": "application/json"})
+    with urlopen(request) as answer:
+        assert json.load(answer)["NodeNames"] == []
+
+
 async def so(condition: Callable[[], bool]) -> None:
     await until(condition, PATIENCE_S)
 
@@ -113,6 +129,11 @@ async def test_from_nodes_to_applied_twins_with_the_rights_of_the_manifest(
         server.delete("nodes", "n3")
         await so(lambda: "n3" not in server.all("nodetwins"))
         await so(lambda: len(server.all("events")) >= 5)
+        server.put("pods", pod("fast", workload="performance"), "team")
+        await asyncio.to_thread(refused_on_a_sample, server, data)
+        await so(lambda: "nominatedNodeName" in server.all("pods")["fast"]["status"])
+        on = server.all("pods")["fast"]["status"]["nominatedNodeName"]
+        assert server.all("nodetwins")[on]["spec"]["profile"] == "performance"
     assert process.returncode == 0
 
     statuses = [twin["status"]["schedulableClass"] for twin in server.all("nodetwins").values()]

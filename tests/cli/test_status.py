@@ -25,6 +25,7 @@ STATUS = {
     "signed_to": 5,
     "readings": {"nodes": 3, "fresh": 2, "oldest_s": 7.5},
     "quarantined": 0,
+    "resting": [],
     "room": {"streams": {}, "database_bytes": None, "free_bytes": None},
     "endpoints": {"extender": "http://e"},
     "stale": [],
@@ -143,3 +144,12 @@ def test_a_part_with_a_fault_is_named(
         found = status_of(data, StalenessLimits(NOW, 300))
 
     assert found["stale"] == [text.format(logs=data.logs) for text in stale]
+
+
+def test_pods_that_wait_because_of_a_sample_are_named_with_their_time() -> None:
+    resting = [{"pod": f"team/p{number}", "s": 90.0 - number} for number in range(12)]
+    text = as_text(STATUS | {"resting": resting})
+    assert "resting      12 pod(s), refused on a sample, while a fit node exists: " in text
+    assert "team/p0 for 90.0 s, team/p1 for 89.0 s" in text
+    assert "team/p9 for 81.0 s, and 2 more" in text
+    assert "resting" not in as_text(STATUS)

@@ -516,7 +516,7 @@ async def threatened(reply: bytes | Say, **more: Any) -> tuple[KubeScheduler, st
         b'{"NodeNameToVictims":{"n1":{"Pods":[{"metadata":{"uid":"v1"}}]}}}',
     ],
 )
-async def test_a_preempt_reply_without_candidates_evicts_nobody(reply: bytes) -> None:
+async def test_a_preempt_reply_without_candidates_evicts_no_pod(reply: bytes) -> None:
     scheduler, message = await threatened(reply)
 
     assert (scheduler.evicted, "no candidate node" in message) == ([], True)
@@ -575,7 +575,7 @@ async def test_the_second_extender_sees_what_the_first_left() -> None:
 
 
 @pytest.mark.parametrize(("preempts", "evicted"), [(False, 4), (True, 0)])
-async def test_who_refuses_without_a_preempt_verb_empties_the_cluster(
+async def test_an_extender_that_refuses_without_a_preempt_verb_empties_the_cluster(
     preempts: bool, evicted: int
 ) -> None:
     async with peer(refuses_all) as extender:
@@ -607,7 +607,7 @@ async def test_a_node_that_failed_is_a_candidate_and_an_unresolvable_one_is_not(
 # --- connections ------------------------------------------------------------------------------
 
 
-async def test_who_closes_with_a_word_loses_no_call() -> None:
+async def test_a_close_with_connection_close_loses_no_call() -> None:
     closing = raw(b"{}", "200 OK", "Connection: close")
     async with peer(lambda _p, _a: closing) as extender:
         client = extender.block().client
@@ -617,7 +617,7 @@ async def test_who_closes_with_a_word_loses_no_call() -> None:
     assert client.dialled == 3
 
 
-async def test_who_closes_without_a_word_costs_a_call() -> None:
+async def test_a_close_without_connection_close_costs_a_call() -> None:
     answers = [raw(b"{}"), b""]
     async with peer(lambda _p, _a: answers.pop(0)) as extender:
         client = extender.block().client
@@ -650,7 +650,7 @@ async def test_a_bind_without_an_error_counts_as_bound_whatever_happened(reply: 
 
 
 @pytest.mark.parametrize("reply", [b'{"Error":"no card"}', b"", b"[]"])
-async def test_a_bind_that_failed_is_told_by_its_error(reply: bytes) -> None:
+async def test_a_failed_bind_replies_with_the_error(reply: bytes) -> None:
     async with peer(reply) as extender:
         with pytest.raises(ExtenderFailed):
             await extender.block().bind(POD, "n0")

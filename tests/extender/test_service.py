@@ -321,7 +321,7 @@ async def test_without_a_broker_ack_answers_at_its_deadline_all_the_same(
     assert filtered["NodeNames"] == ["a"]
 
 
-async def test_without_a_broker_strict_gives_no_answer_and_the_log_says_so(
+async def test_without_a_broker_strict_gives_no_answer_and_logs_it(
     site: Site, database_file: Path
 ) -> None:
     values = {"DECISION_DURABILITY": "strict", "EXTENDER_DEADLINE": "1s"}

@@ -71,7 +71,7 @@ def _read(node: NodeState, samples: tuple[Sample, ...]) -> NodeState:
 
 
 def mostly(usual: T, *others: T) -> st.SearchStrategy[T]:
-    """So that most boards can be carried on from the one before."""
+    """The usual value in most draws, so that most states differ from the last one in few rows."""
     return st.sampled_from([usual] * 8 + [*others])
 
 

@@ -19,9 +19,14 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _UID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _BETWEEN = b"\n"
-_ALLOWED = b"abcdefghijklmnopqrstuvwxyz0123456789-." + _BETWEEN
-# An empty name, or a label that does not begin and end with a letter or a digit.
-_WRONG = (b"\n\n", b"\n.", b".\n", b"\n-", b"-\n", b"..", b".-", b"-.")
+_ALPHANUMERIC = b"abcdefghijklmnopqrstuvwxyz0123456789"
+# Each byte by its kind: a letter or a digit, a dash, an end of a label; "?" is not allowed.
+_KINDS = bytes(
+    ord("a" if byte in _ALPHANUMERIC else "-" if byte in b"-" else "\n" if byte in b".\n" else "?")
+    for byte in range(256)
+)
+# Another byte, or a label that is empty or does not begin and end with a letter or a digit.
+_WRONG = (b"?", b"\n\n", b"\n-", b"-\n")
 
 
 def is_subdomain(name: str) -> bool:
@@ -44,11 +49,11 @@ def first_wrong(names: Sequence[str]) -> int | None:
     if not names:
         return None
     joined = _BETWEEN + "\n".join(names).encode(errors="surrogatepass") + _BETWEEN
+    kinds = joined.translate(_KINDS)
     is_right = (
         joined.count(_BETWEEN) == len(names) + 1
-        and not joined.translate(None, _ALLOWED)
-        and not any(wrong in joined for wrong in _WRONG)
-        and len(max(names, key=len)) <= LONGEST_SUBDOMAIN
+        and not any(wrong in kinds for wrong in _WRONG)
+        and max(map(len, names)) <= LONGEST_SUBDOMAIN
     )
     if is_right:
         return None

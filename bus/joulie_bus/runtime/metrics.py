@@ -274,6 +274,11 @@ NODES_HELD = Gauge(
     "Nodes whose planned transition is delayed",
     registry=OPERATOR,
 )
+PODS_RESTING = Gauge(
+    "joulie_pods_resting",
+    "Pods that wait because the extender refused a sample of nodes, while a fit node exists",
+    registry=OPERATOR,
+)
 KUBE_WRITES = Counter(
     "joulie_kube_writes_total",
     "Writes to the Kubernetes API server, by kind and outcome",

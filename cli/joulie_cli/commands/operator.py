@@ -71,6 +71,7 @@ async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None
 async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
     """The work of the leader; all of it is cancelled when the lease is lost."""
     from joulie_operator.apply.gpu_status import GpuStatusWriter
+    from joulie_operator.apply.nominations import NominationWriter
     from joulie_operator.apply.writer import Applier
     from joulie_operator.observe.hardware_inventory import GpuNames, Inventory
     from joulie_operator.observe.watch import ObservedCluster, watch_cluster
@@ -83,6 +84,7 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
         inventory = Inventory(load(CatalogSettings).catalog, gpus)
         tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster, inventory))
         tasks.create_task(applier.run())
+        tasks.create_task(NominationWriter(api, view, load(ApplierSettings)).run())
         deadline_s = load(ApplierSettings).deadline_s
         tasks.create_task(GpuStatusWriter(api, view, cluster, deadline_s).run())
         tasks.create_task(_plan(wires, bus, view, cluster.watches))

@@ -13,11 +13,14 @@ from joulie_cli.supervisor.data_directory import DataDirectory, Running, is_aliv
 from joulie_cli.supervisor.gauges import Gauges, gauges_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.settings import ScoringSettings
+from joulie_operator.planning.resting import refusable_pods, resting_pods
 from joulie_projections.history.history import History
 from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState
 
 SETTINGS = (ScoringSettings,)
+MOST_READ = 2000  # pending pods whose answers are read
+MOST_NAMED = 10  # resting pods in the text; all are in the JSON
 SILENT_S = 5.0  # a view gets four heartbeats a second; a longer silence is a fault
 NS = 10**9
 
@@ -42,11 +45,14 @@ def status_of(data: DataDirectory, limits: StalenessLimits) -> dict[str, Any]:
         gauges = gauges_of(running.metrics) if running else {}
         parts = _parts(running, gauges)
         positions = _positions(history, limits.now) | {"readings": _readings(history, limits)}
+        rests = gauges.get("operator", {}).get("joulie_pods_resting", 0)
+        resting = _resting(history, limits.now) if rests else []
     return {
         "running": running is not None,
         "up_s": (limits.now - running.since) / NS if running else None,
         "parts": parts,
         **positions,
+        "resting": resting,
         "room": _room(gauges.get("projector", {})),
         "endpoints": running.endpoints if running else {},
         "stale": [
@@ -132,6 +138,17 @@ def _readings(history: History, limits: StalenessLimits) -> dict[str, Any]:
     }
 
 
+def _resting(history: History, now: int) -> list[dict[str, Any]]:
+    """The pods that wait because of a sample, the longest waiting first; read if there are any."""
+    state = history.cluster_state()
+    refusals = history.refusals(refusable_pods(state.pods)[:MOST_READ])
+    found = sorted(resting_pods(state.nodes, state.pods, refusals), key=lambda each: each.since)
+    return [
+        {"pod": f"{pod.namespace}/{pod.name}", "s": max(0, now - since) / NS}
+        for pod, since in found
+    ]
+
+
 def _part_warnings(parts: list[dict[str, Any]], logs: Path) -> list[str]:
     """Parts that are down, do not answer, or have a view without heartbeats."""
     warnings = []
@@ -170,10 +187,20 @@ def as_text(status: dict[str, Any]) -> str:
     age = f", the oldest {_duration(oldest)} old" if oldest is not None else ""
     lines.append(f"readings     {readings['fresh']} of {readings['nodes']} nodes fresh{age}")
     lines.append(f"quarantined  {status['quarantined']}")
+    lines += _resting_lines(status["resting"])
     lines += _room_lines(status["room"])
     lines += [f"{name:<12} {url}" for name, url in status["endpoints"].items()]
     lines += [f"STALE        {what}" for what in status["stale"]]
     return "\n".join(lines)
+
+
+def _resting_lines(resting: list[dict[str, Any]]) -> list[str]:
+    named = [f"{each['pod']} for {_duration(each['s'])}" for each in resting[:MOST_NAMED]]
+    more = [f"and {len(resting) - MOST_NAMED} more"] if len(resting) > MOST_NAMED else []
+    what = "refused on a sample, while a fit node exists"
+    return [f"resting      {len(resting)} pod(s), {what}: {', '.join(named + more)}"][
+        : len(resting)
+    ]
 
 
 def _room_lines(room: dict[str, Any]) -> list[str]:

@@ -3,12 +3,12 @@
 Computed once per snapshot and not once per answer: they are most of the work of scoring.
 """
 
+import math
 from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
-from joulie_extender.decide.exact_sums import exact, rounded
 from joulie_extender.decide.marginal_power import MarginalPower
 from joulie_extender.decide.preferences import Preferences
 from joulie_extender.gpu.fit import GpuWeights
@@ -32,8 +32,6 @@ class ScoreBasis(IntEnum):
     ENERGY = 4  # the score follows from watts, not from headroom
 
 
-# Cooling models that treat each row by itself; a plugin may compare rows.
-ROW_BY_ROW = ("linear", "tdp-ratio")
 # Plain integers: comparing enum members is slower.
 NEUTRAL, MEASURED = int(ScoreBasis.NEUTRAL), int(ScoreBasis.MEASURED)
 
@@ -97,31 +95,17 @@ class TermColumns(NamedTuple):
 
 # The columns that are terms of a score without change.
 AS_TERMS = slice(0, TermColumns._fields.index("reserve"))
-_TREND, _ASSUMED = map(TermColumns._fields.index, ("trend", "assumed_w"))
-_ALL = slice(None)
+_ASSUMED = TermColumns._fields.index("assumed_w")
 
 
 class NodeTerms(NamedTuple):
-    """The terms of all nodes for one snapshot and one set of weights. `columns`: one value per row.
-
-    The terms of the next snapshot may reuse these arrays and overwrite the rows that changed: read
-    them, do not keep them.
-    """
+    """The terms of all nodes for one snapshot and one set of weights."""
 
     basis: Ints
     fresh: Bools  # whether the twin is up to date
-    read: Bools  # whether it also has a fresh reading
-    rising: Floats  # W a minute, by these readings
-    taken: Floats  # of its headroom, in per cent, before any pod
-    pressing: Bools  # performance nodes whose headroom is known
     table: Floats  # of `TermColumns`, for standard pods
     cluster: ClusterTerms
     marginal_power: MarginalPower
-
-    @property
-    def columns(self) -> tuple[Ints | Bools | Floats, ...]:
-        """All fields with one value per row."""
-        return self[:-2]
 
     @property
     def assumed_w(self) -> Floats:
@@ -143,30 +127,6 @@ class _Inputs(NamedTuple):
         return self.view_age_ms > self.weights.staleness_s * 1000
 
 
-class _Sums(NamedTuple):
-    """Sums over all rows for the cluster terms: exact, so that the order of nodes cannot cross the
-    burst threshold, and so that rows can be subtracted again.
-    """
-
-    rising: int
-    taken: int
-    pressing: int
-
-    @classmethod
-    def of(cls, rows: NodeTerms) -> "_Sums":
-        taken = rows.taken[rows.pressing]
-        return cls(exact(rows.rising), exact(taken), len(taken))
-
-    def with_changes(self, before: "_Sums", after: "_Sums") -> "_Sums":
-        return _Sums._make(
-            whole - old + new for whole, old, new in zip(self, before, after, strict=True)
-        )
-
-    def terms(self) -> ClusterTerms:
-        taken = rounded(self.taken) / self.pressing if self.pressing else 0.0
-        return ClusterTerms(rounded(self.rising), min(100.0, max(0.0, taken)))
-
-
 class _CachedTerms(NamedTuple):
     """Node terms with the interval for which they hold: until the next twin or reading becomes
     stale.
@@ -175,7 +135,6 @@ class _CachedTerms(NamedTuple):
     since: int
     until: int
     is_view_old: bool
-    sums: _Sums
     node_terms: NodeTerms
 
     def holds(self, context: _Inputs) -> bool:
@@ -183,90 +142,76 @@ class _CachedTerms(NamedTuple):
 
 
 def node_terms_of(
-    twin_columns: TwinColumns, now: int, view_age_ms: int, weights: Weights
+    twin_columns: TwinColumns,
+    now: int,
+    view_age_ms: int,
+    weights: Weights,
+    earlier: TwinColumns | None = None,
 ) -> NodeTerms:
     """Computed once for a snapshot, and again when one of its twins or readings becomes stale.
 
-    If the previous snapshot's terms are cached, only rows that changed since are recomputed. The
-    result is bit-identical, because a row's own terms depend on this row alone.
+    The watts of pods that are cached for `earlier` columns are kept while the hardware is the same.
     """
     context = _Inputs(now, view_age_ms, weights)
-    kept = _cached_in(twin_columns.memo, context)
-    if kept is None:
-        kept = _updated_from_previous(twin_columns, context) or _computed(twin_columns, context)
-        twin_columns.memo[weights] = kept
+    kept = _cached_in(twin_columns, weights)
+    if kept is None or not kept.holds(context):
+        marginal_power = _marginal_power(twin_columns, weights, earlier)
+        kept = twin_columns.memo[weights] = _computed(twin_columns, context, marginal_power)
     return kept.node_terms
 
 
-def _cached_in(memo: dict[object, object], context: _Inputs) -> _CachedTerms | None:
-    kept = memo.get(context.weights)
-    return kept if isinstance(kept, _CachedTerms) and kept.holds(context) else None
+def _cached_in(twin_columns: TwinColumns, weights: Weights) -> _CachedTerms | None:
+    kept = twin_columns.memo.get(weights)
+    return kept if isinstance(kept, _CachedTerms) else None
 
 
-def _computed(twin_columns: TwinColumns, context: _Inputs) -> _CachedTerms:
-    marginal_power = MarginalPower(twin_columns, context.weights.coefficients)
-    alone, until = _row_by_row(twin_columns, context, marginal_power)
-    sums = _Sums.of(alone)
-    node_terms = alone._replace(cluster=sums.terms())
-    _write_trend(node_terms, context.weights)
-    return _CachedTerms(context.now, until, context.is_view_old, sums, node_terms)
+def _marginal_power(
+    twin_columns: TwinColumns, weights: Weights, earlier: TwinColumns | None
+) -> MarginalPower:
+    kept = _cached_in(twin_columns, weights)
+    if kept is None and earlier is not None:
+        kept = _cached_in(earlier, weights)
+    if kept is not None and kept.node_terms.marginal_power.is_valid_for(twin_columns):
+        return kept.node_terms.marginal_power
+    return MarginalPower(twin_columns, weights.coefficients)
 
 
-def _updated_from_previous(twin_columns: TwinColumns, context: _Inputs) -> _CachedTerms | None:
-    """Updates the arrays of the previous snapshot in place; its cached terms are dropped."""
-    before = None if twin_columns.since is None else _cached_in(twin_columns.since.memo, context)
-    if twin_columns.since is None or before is None:
-        return None
-    if context.weights.cooling_model not in ROW_BY_ROW:
-        return None
-    rows, marginal_power = twin_columns.since.rows, before.node_terms.marginal_power
-    if not marginal_power.is_valid_for(twin_columns):
-        marginal_power = MarginalPower(twin_columns, context.weights.coefficients)
-    changed, until = _row_by_row(twin_columns.select(rows), context, marginal_power)
-    del twin_columns.since.memo[context.weights]
-    sums = before.sums.with_changes(_Sums.of(_for_rows(before.node_terms, rows)), _Sums.of(changed))
-    node_terms = before.node_terms._replace(cluster=sums.terms(), marginal_power=marginal_power)
-    for column, values in zip(node_terms.columns, changed.columns, strict=True):
-        column[rows] = values
-    was_burst = _is_burst(before.node_terms.cluster, context.weights)
-    is_as_before = was_burst == _is_burst(node_terms.cluster, context.weights)
-    _write_trend(node_terms, context.weights, rows if is_as_before else _ALL)
-    return _CachedTerms(
-        context.now, min(until, before.until), context.is_view_old, sums, node_terms
-    )
-
-
-def _for_rows(node_terms: NodeTerms, rows: Ints) -> NodeTerms:
-    columns = (column[rows] for column in node_terms.columns)
-    return NodeTerms._make([*columns, NO_CLUSTER_TERMS, node_terms.marginal_power])
-
-
-def _row_by_row(
+def _computed(
     twin_columns: TwinColumns, context: _Inputs, marginal_power: MarginalPower
-) -> tuple[NodeTerms, int]:
-    """The terms that each row determines by itself, and the time until which they hold."""
+) -> _CachedTerms:
     weights = context.weights
     fresh = fresh_rows(twin_columns, context.now, context.view_age_ms, weights)
     read = fresh & _has_reading(twin_columns, context.now, weights)
-    limit = int(weights.staleness_s * 1e9)
-    ends = (twin_columns.updated_at()[fresh], twin_columns.ints("sampled_at")[read])
-    until = min((int(at.min()) + limit for at in ends if len(at)), default=_NEVER_EXPIRES)
     basis = _basis(twin_columns, fresh, read)
     known = _term_columns(twin_columns, basis, read, weights)
+    rising = np.where(read, twin_columns.floats("trend_w_per_min"), 0.0)
+    cluster = _cluster_terms(known, basis, rising)
+    known = known._replace(trend=np.where(read, _trend(rising, cluster, weights), 0.0))
+    node_terms = NodeTerms(basis, fresh, np.stack(known, axis=1), cluster, marginal_power)
+    until = _valid_until(twin_columns, fresh, read, weights)
+    return _CachedTerms(context.now, until, context.is_view_old, node_terms)
+
+
+def _valid_until(twin_columns: TwinColumns, fresh: Bools, read: Bools, weights: Weights) -> int:
+    limit = int(weights.staleness_s * 1e9)
+    ends = (twin_columns.updated_at()[fresh], twin_columns.ints("sampled_at")[read])
+    return min((int(at.min()) + limit for at in ends if len(at)), default=_NEVER_EXPIRES)
+
+
+def _cluster_terms(known: TermColumns, basis: Ints, rising: Floats) -> ClusterTerms:
+    """Sums over all rows are rounded once, so that the order of nodes changes no term."""
     # `+ 0.0` keeps the sign of a zero as in earlier versions; replay compares bits.
     taken = 100 - headroom_of(known, basis, known.assumed_w + 0.0, is_all_measured(basis))
-    alone = NodeTerms(
-        basis=basis,
-        fresh=fresh,
-        read=read,
-        rising=np.where(read, twin_columns.floats("trend_w_per_min"), 0.0),
-        taken=taken,
-        pressing=(known.pressure > 0) & (basis > NEUTRAL),
-        table=np.stack(known, axis=1),
-        cluster=NO_CLUSTER_TERMS,
-        marginal_power=marginal_power,
-    )
-    return alone, until
+    pressing = taken[(known.pressure > 0) & (basis > NEUTRAL)]
+    pressure = math.fsum(pressing.tolist()) / len(pressing) if len(pressing) else 0.0
+    return ClusterTerms(math.fsum(rising.tolist()), min(100.0, max(0.0, pressure)))
+
+
+def _trend(rising: Floats, cluster: ClusterTerms, weights: Weights) -> Floats:
+    """From fresh readings only: an old trend carries no information."""
+    is_burst = abs(cluster.trend_w_per_min) > weights.burst_w_per_min
+    scale = weights.trend_burst_scale if is_burst else weights.trend_scale
+    return -np.clip(rising / scale, -weights.trend_limit, weights.trend_limit)
 
 
 def _term_columns(
@@ -278,7 +223,7 @@ def _term_columns(
     capped = twin_columns.floats("capped_w")
     return TermColumns(
         cooling=cooling,
-        trend=np.zeros(len(basis)),  # depends on the cluster; see `_write_trend`
+        trend=np.zeros(len(basis)),  # depends on the cluster; see `_trend`
         bonus=np.where(classes == NodeClass.ECO, weights.eco_bonus, 0.0),
         pressure=np.where(classes == NodeClass.PERFORMANCE, 1.0, 0.0),
         draining=np.where(classes == NodeClass.DRAINING, weights.draining_penalty, 0.0),
@@ -301,19 +246,6 @@ def _assumed(twin_columns: TwinColumns, measured: Bools, weights: Weights) -> Fl
 def _cost_factor(twin_columns: TwinColumns) -> Floats:
     dearer = np.maximum(1.0, twin_columns.floats("pue"))
     return np.where(twin_columns.columns["is_polled"], dearer, 1.0)
-
-
-def _write_trend(node_terms: NodeTerms, weights: Weights, rows: Ints | slice = _ALL) -> None:
-    """From fresh readings only: an old trend carries no information."""
-    is_burst = _is_burst(node_terms.cluster, weights)
-    scale = weights.trend_burst_scale if is_burst else weights.trend_scale
-    limit = weights.trend_limit
-    trend = -np.clip(node_terms.rising[rows] / scale, -limit, limit)
-    node_terms.table[rows, _TREND] = np.where(node_terms.read[rows], trend, 0.0)
-
-
-def _is_burst(cluster: ClusterTerms, weights: Weights) -> bool:
-    return abs(cluster.trend_w_per_min) > weights.burst_w_per_min
 
 
 def fresh_rows(twin_columns: TwinColumns, now: int, view_age_ms: int, weights: Weights) -> Bools:

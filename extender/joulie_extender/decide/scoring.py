@@ -19,7 +19,6 @@ import numpy as np
 
 from joulie_bus.events import PodAsk, Terms
 from joulie_extender.decide.energy_terms import cards_kept, energy_of
-from joulie_extender.decide.exact_sums import truncated
 from joulie_extender.decide.node_terms import (
     AS_TERMS,
     NEUTRAL,
@@ -58,6 +57,7 @@ _BY_CLASS = slice(_TERMS.index("bonus"), _TERMS.index("marginal_w"))
 _MIXERS = mixers(len(_TERMS))
 _ENERGY = ("activation_w", "fragmentation_w", "reserve_w")
 _OPTIONAL = ("packing", "wishes", "cards_kept", *_ENERGY)
+CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
 _SOURCES = {int(basis): basis.name.lower() for basis in ScoreBasis}
 
 
@@ -128,6 +128,15 @@ def score(
         wishes=preferred,
         cards_kept=kept,
     )
+
+
+def truncated(scores: Floats) -> Ints:
+    """Truncates to integers. The terms of a score of exactly 64 may add up to a float just below
+    it, because 0.7 has no exact float. A single addition, so that arrays and single numbers
+    agree.
+    """
+    whole: Ints = (scores + CLOSE).astype(np.int64)
+    return whole
 
 
 def _terms(

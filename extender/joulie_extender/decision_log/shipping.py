@@ -17,7 +17,6 @@ from joulie_bus.streams.refusals import Refusals
 from joulie_extender.decision_log.spool import Spool
 
 SHIP_AT_ONCE = 500
-GATHER_S = 0.1  # no reply waits for it
 RETRY_S = 1.0
 HEADROOM = 1024  # bytes that the broker adds to a message
 log = get_logger("extender")
@@ -96,9 +95,8 @@ class Shipper:
 
     async def ship(self, bus: Log) -> None:
         """Runs until cancelled. What the broker refuses stays in the spool and is tried again."""
-        gather_s = GATHER_S if self._durability is Durability.ASYNC else 0.0
         while True:
-            await rung(self._has_work, gather_s=gather_s)
+            await rung(self._has_work)
             while await self._ship_some(bus):
                 pass
 

@@ -70,17 +70,14 @@ class Filter(VerbHandler[ExtenderArgs]):
         passed = decide.let_through(decision)
         if asked.whole:
             return Answer(decision, kube_scheduler.nodes_reply(asked, passed, decision.reason))
-        kept = asked.names
-        if not decide.all_passed(decision.verdicts):
-            kept = self._reader.expect(asked.names.where(passed))
-        return Answer(decision, kube_scheduler.names_reply(asked, kept, passed, decision.reason))
+        return Answer(decision, kube_scheduler.names_reply(asked, passed, decision.reason))
 
     def fallback(self, asked: ExtenderArgs, answer: FallbackAnswer, weights: Weights) -> bytes:
         if answer == "closed":
             return kube_scheduler.error_reply(NO_CARDS_NOW if asks(asked.pod) else NOT_NOW)
         passed = [True] * len(asked.names)
         if not asked.whole:
-            return kube_scheduler.names_reply(asked, asked.names, passed, "")
+            return kube_scheduler.names_reply(asked, passed, "")
         return kube_scheduler.nodes_reply(asked, passed, "")
 
 

@@ -1,12 +1,5 @@
-"""The list of node names in a request, and a cache of such lists. Pure.
+"""The list of node names in a request: its rows, and its names in replies. Pure."""
 
-kube-scheduler sends each list twice per pod: prioritize names, byte for byte, the nodes that
-filter has passed. It also samples in rounds: of 5,000 nodes it considers 500 for each pod, the
-next 500 for the next pod, and after ten pods often the same ones in the same order. The cache
-compares bytes, so that a known list is neither decoded nor looked up again.
-"""
-
-from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import compress, repeat
 from typing import overload
@@ -20,9 +13,6 @@ from joulie_extender.protocol.spans import Spans
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 
-CACHED_LISTS = 64  # lists: a few rounds of a scheduler, requests and replies
-CACHED_BYTES = 4 * 1024 * 1024  # of all of them together, as they were sent
-_END = 64  # last bytes, which differ between most lists of one length
 BEFORE_NAMES = b',"Nodes":null,"NodeNames":'  # as kube-scheduler writes it
 Flags = Sequence[bool] | Bools  # one for each name
 _NO_ROWS: Ints = np.zeros(0, np.int64)
@@ -66,14 +56,9 @@ class Names(Sequence[str]):
         found = index.find(raw)
         if found is None:
             return None
-        names = cls._cut(found.spans)
+        names = cls(raw)
+        names._spans = found.spans
         names._set_rows(found.rows, Candidates(ordinals=found.ordinals), index.rows)
-        return names
-
-    @classmethod
-    def _cut(cls, spans: Spans) -> "Names":
-        names = cls(spans.raw)
-        names._spans = spans
         return names
 
     @property
@@ -119,24 +104,11 @@ class Names(Sequence[str]):
             self._quoted = parts if is_cut else list(map(_encode, self.names))
         return self._quoted
 
-    def where(self, passed: Flags) -> "Names":
-        """The names that passed, as the reply lists them, with their rows."""
-        is_kept = np.asarray(passed, np.bool_)
+    def where(self, is_kept: Bools) -> bytes:
+        """The JSON list of the selected names, each as it was sent."""
         if self._spans is not None:
-            kept = Names._cut(self._spans.where(is_kept))
-        else:
-            quoted = list(compress(self.quoted, passed))
-            kept = Names(b"[" + b",".join(quoted) + b"]", list(compress(self.names, passed)))
-            kept._quoted = quoted
-        if self._mapping is not None:
-            kept._set_rows(self._rows[is_kept], self._candidates_where(is_kept), self._mapping)
-        return kept
-
-    def _candidates_where(self, is_kept: Bools) -> Candidates:
-        ordinals = np.frombuffer(self._candidates.ordinals, "<i4")
-        is_stranger = iter(is_kept[ordinals == -1].tolist())
-        strangers = list(compress(self._candidates.strangers, is_stranger))
-        return Candidates(ordinals=ordinals[is_kept].tobytes(), strangers=strangers)
+            return self._spans.where(is_kept)
+        return b"[" + b",".join(compress(self.quoted, is_kept.tolist())) + b"]"
 
     def members(self, is_in: Bools, value: bytes) -> bytes:
         """The JSON members `"n1":value,"n2":value` of the selected names, each as it was sent."""
@@ -149,45 +121,6 @@ class Names(Sequence[str]):
     def repeated(self) -> int:
         """The number of duplicate names."""
         return len(self) - len(set(self.names))
-
-
-class NameListCache:
-    """The most recent lists, compared by all their bytes."""
-
-    def __init__(self, limit: int = CACHED_BYTES) -> None:
-        self._limit = limit
-        self._size = 0
-        self._lists: OrderedDict[tuple[int, bytes], Names] = OrderedDict()
-
-    def at(self, body: bytes, start: int, end: int) -> Names | None:
-        """The cached list that the body has at this place, if there is one."""
-        key = (end - start, body[max(start, end - _END) : end])
-        known = self._lists.get(key)
-        if known is None or not body.startswith(known.raw, start):
-            return None
-        self._lists.move_to_end(key)
-        return known
-
-    def keep(self, names: Names) -> Names:
-        """Caches the list; returns the cached one if its bytes are known."""
-        key = (len(names.raw), names.raw[-_END:])
-        known = self._lists.get(key)
-        if known is not None and known.raw == names.raw:
-            self._lists.move_to_end(key)
-            return known
-        self._remove(key)
-        self._lists[key] = names
-        self._size += len(names.raw)
-        while len(self._lists) > CACHED_LISTS or (
-            self._size > self._limit and len(self._lists) > 1
-        ):
-            self._remove(next(iter(self._lists)))
-        return names
-
-    def _remove(self, key: tuple[int, bytes]) -> None:
-        gone = self._lists.pop(key, None)
-        if gone is not None:
-            self._size -= len(gone.raw)
 
 
 def failed_nodes(names: Names, passed: Flags, reason: str) -> bytes:

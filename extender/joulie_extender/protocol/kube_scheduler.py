@@ -11,6 +11,7 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from joulie_bus.errors import BadName, BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
@@ -19,7 +20,6 @@ from joulie_bus.events.kube_names import first_wrong, require_label, require_sub
 from joulie_extender.protocol.candidates import (
     BEFORE_NAMES,
     Flags,
-    NameListCache,
     Names,
     failed_nodes,
     host_priorities,
@@ -159,11 +159,10 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Reader:
-    """Parses requests; caches the lists and pods of recent requests by their bytes."""
+    """Parses requests; finds their names in the index of the newest snapshot."""
 
     def __init__(self, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> None:
         self._gpus = gpu_resources
-        self._lists = NameListCache()
         self._index = NameIndex({})
 
     def index_of(self, twin_columns: TwinColumns) -> NameIndex:
@@ -175,16 +174,10 @@ class Reader:
     def read(self, body: Body) -> ExtenderArgs:
         """Raises BadRequest, with the place in the body, for what kube-scheduler never sends.
 
-        A body large enough to arrive as a bytearray nearly always contains whole nodes; it is not
-        cached.
+        A body large enough to arrive as a bytearray nearly always contains whole nodes.
         """
-        if isinstance(body, bytearray):
-            return read_args(body, self._gpus)
-        canonical = self._canonical(body)
-        if canonical is not None:
-            return canonical
-        asked = read_args(body, self._gpus)
-        return asked if asked.whole else ExtenderArgs(asked.pod, self._lists.keep(asked.names))
+        canonical = None if isinstance(body, bytearray) else self._canonical(body)
+        return canonical or read_args(body, self._gpus)
 
     def _canonical(self, body: bytes) -> ExtenderArgs | None:
         """A request by names in the exact form that kube-scheduler writes."""
@@ -194,20 +187,12 @@ class Reader:
         pod = _pod_before(body, before, self._gpus)
         if pod is None:
             return None
-        start = before + len(BEFORE_NAMES)
-        known = self._lists.at(body, start, end)
-        if known is not None:
-            return ExtenderArgs(pod, known)
-        raw = body[start:end]
+        raw = body[before + len(BEFORE_NAMES) : end]
         try:
             names = Names.found(raw, self._index) or Names(raw, _valid_names(_decode_names(raw)))
         except _UNREADABLE:
             return None
-        return ExtenderArgs(pod, self._lists.keep(names))
-
-    def expect(self, names: Names) -> Names:
-        """Caches the names that passed: prioritize will send them next."""
-        return self._lists.keep(names)
+        return ExtenderArgs(pod, names)
 
 
 def _pod_before(body: bytes, end: int, gpus: tuple[str, ...]) -> PodAsk | None:
@@ -365,15 +350,17 @@ _NONE_FAILED = b',"FailedNodes":{},"FailedAndUnresolvableNodes":'
 _NO_ERROR = b',"Error":""}'
 
 
-def names_reply(asked: ExtenderArgs, kept: Names, passed: Flags, reason: str) -> bytes:
+def names_reply(asked: ExtenderArgs, passed: Flags, reason: str) -> bytes:
     """Every node of the request in exactly one place; all rejections carry one text.
 
     With two texts, or a changing one, kube-scheduler calls again at once and for ever; a rejection
     that preemption could "solve" evicts pods for nothing. Hence one text, in the second map.
     """
-    out = b"{}" if kept is asked.names else failed_nodes(asked.names, passed, reason)
-    start = b'{"Nodes":null,"NodeNames":'
-    return b"".join((start, kept.raw, _NONE_FAILED, out, _NO_ERROR))
+    names, is_kept = asked.names, np.asarray(passed, np.bool_)
+    kept, out = names.raw, b"{}"
+    if not is_kept.all():
+        kept, out = names.where(is_kept), failed_nodes(names, is_kept, reason)
+    return b"".join((b'{"Nodes":null,"NodeNames":', kept, _NONE_FAILED, out, _NO_ERROR))
 
 
 def nodes_reply(asked: ExtenderArgs, passed: Flags, reason: str) -> bytes:

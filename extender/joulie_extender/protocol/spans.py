@@ -31,8 +31,8 @@ class Spans(ABC):
         """One name. Raises IndexError."""
 
     @abstractmethod
-    def where(self, is_kept: Bools) -> "Spans":
-        """The same list with the selected names only."""
+    def where(self, is_kept: Bools) -> bytes:
+        """The JSON list of the selected names."""
 
     def members(self, is_in: Bools, value: bytes) -> bytes | None:
         """`"n1":value,"n2":value` of the selected names. None if this is no faster here than one by
@@ -72,11 +72,9 @@ class EqualLengthSpans(Spans):
         start = 2 + range(0, len(self.raw) - 1, self.step)[at]
         return self.raw[start : start + self.step - len(BETWEEN)]
 
-    def where(self, is_kept: Bools) -> "Spans":
-        parts = self._parts()[is_kept]
-        if not len(parts):
-            return NO_SPANS
-        return EqualLengthSpans(b'["' + parts.tobytes()[:-2] + b"]", self.step)
+    def where(self, is_kept: Bools) -> bytes:
+        kept = self._parts()[is_kept].tobytes()
+        return b'["' + kept[:-2] + b"]" if kept else b"[]"
 
     def members(self, is_in: Bools, value: bytes) -> bytes:
         behind = np.frombuffer(b":" + value + b",", np.uint8)
@@ -126,15 +124,10 @@ class MixedLengthSpans(Spans):
     def bytes_at(self, at: int) -> bytes:
         return self.raw[self._starts.item(at) : self._ends.item(at)]
 
-    def where(self, is_kept: Bools) -> "Spans":
-        if not is_kept.any():
-            return NO_SPANS
+    def where(self, is_kept: Bools) -> bytes:
         steps = self.lengths() + len(BETWEEN)
         text = np.frombuffer(self.raw, np.uint8)[1:]
-        raw = b"[" + text[np.repeat(is_kept, steps)][:-1].tobytes() + b"]"
-        steps = steps[is_kept]
-        ends = np.cumsum(steps) - 1
-        return MixedLengthSpans(raw, ends - steps + len(BETWEEN), ends)
+        return b"[" + text[np.repeat(is_kept, steps)][:-1].tobytes() + b"]"
 
     def words(self, width: int) -> Words | None:
         lengths = self.lengths() + len(BETWEEN)
@@ -151,7 +144,6 @@ AS_WRITTEN = (
     EqualLengthSpans.cut,
     MixedLengthSpans.cut,
 )  # how a list may be read, the quicker way first
-NO_SPANS = MixedLengthSpans(b"[]", np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @lru_cache

@@ -187,10 +187,12 @@ class ApiServer:
                 return None
             raise
 
-    async def apply(self, path: str, body: Mapping[str, Any]) -> bytes:
-        """Server-side apply: fields that are no longer in `body` are removed."""
-        # `force`: the operator owns these fields; changes by other managers are overwritten.
-        query = {"fieldManager": MANAGER, "force": "true"}
+    async def apply(self, path: str, body: Mapping[str, Any], *, force: bool = True) -> bytes:
+        """Server-side apply: fields that are no longer in `body` are removed.
+
+        With `force`, values of other managers are overwritten; without it, they are a conflict.
+        """
+        query = {"fieldManager": MANAGER, "force": str(force).lower()}
         return await self._send("PATCH", path, query, body, APPLY)
 
     async def create(self, path: str, body: Mapping[str, Any]) -> bytes:

@@ -1,5 +1,5 @@
-"""Plans which nodes are performance nodes, which are eco nodes, and their caps. Pure but `plugins`.
+"""Plans the classes and caps of nodes, and nominates nodes for pods. Pure but `plugins`.
 
 Not here: writes to the cluster (`apply`).
-In: a snapshot, a policy, settings. Out: plan events.
+In: a snapshot, a policy, settings. Out: plan events, nominations.
 """

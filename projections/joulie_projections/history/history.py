@@ -27,10 +27,12 @@ from joulie_projections.decision_log.entry import EntryFields, header_of, messag
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.decision_log.log import NAME as DECISIONS
 from joulie_projections.decision_log.log import decision_input
+from joulie_projections.decision_log.refusals import refusals_in
 from joulie_projections.fold.commit import Checkpoint, Cut, Input, Poison
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.fold.quarantine_quota import all_positions
 from joulie_projections.fold.snapshots import Snapshot
+from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
@@ -324,6 +326,10 @@ class History:
     def states(self, table: str) -> list[rows.Row]:
         """The rows of a state table."""
         return read_rows(self._db, (table,), self._generation())
+
+    def refusals(self, uids: Sequence[str]) -> list[Refusal]:
+        """Those of these pods that the newest answer refused every node."""
+        return refusals_in(self._db, uids)
 
     def rows_reassigned_at(self) -> int:
         """Answers from an older view name rows that may belong to other nodes now."""

@@ -7,7 +7,7 @@ node's state and its hall, so columns updated row by row equal columns built fro
 from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -58,17 +58,8 @@ _values_of = attrgetter(*_COLUMNS)
 
 Column = npt.NDArray[Any]
 Columns = dict[str, Column]
-_NO_ROWS: Ints = np.zeros(0, np.int64)
-ROWS_PER_CHANGE = 8  # with fewer rows per changed row, readers recompute all rows
 NO_CARDS = Cards.empty()
 EMPTY_LABELS = Labels()
-
-
-class ChangesSince(NamedTuple):
-    """Results that readers cached for earlier columns, and the rows that changed since then."""
-
-    memo: dict[object, object]
-    rows: Ints
 
 
 class TwinColumns:
@@ -90,7 +81,6 @@ class TwinColumns:
         self.cards = cards  # the cards of these nodes
         self.labels = labels
         self.memo: dict[object, object] = {}  # results that readers compute once for these columns
-        self.since: ChangesSince | None = None  # set if few rows have changed
 
     @classmethod
     def empty(cls) -> "TwinColumns":
@@ -131,10 +121,7 @@ class TwinColumns:
         """The same columns with these cards."""
         if cards is self.cards:
             return self
-        twin_columns = TwinColumns(
-            self.rows, self.columns, self.planned_at, self.halls, cards, self.labels
-        )
-        return self._followed_by(twin_columns, _NO_ROWS)
+        return TwinColumns(self.rows, self.columns, self.planned_at, self.halls, cards, self.labels)
 
     def with_readings(self, nodes: Collection[NodeState]) -> "TwinColumns":
         """The columns after changes that affect only readings (`differs_only_in_readings`).
@@ -149,10 +136,7 @@ class TwinColumns:
             name: _with_values(self.columns[name], where, these)
             for name, these in zip(ReadingColumns._fields, values, strict=True)
         }
-        twin_columns = TwinColumns(
-            self.rows, columns, self.planned_at, self.halls, self.cards, self.labels
-        )
-        return self._followed_by(twin_columns, where)
+        return TwinColumns(self.rows, columns, self.planned_at, self.halls, self.cards, self.labels)
 
     def _following(
         self, cluster_state: ClusterState, changes: Mapping[str, NodeState | None]
@@ -201,9 +185,7 @@ class TwinColumns:
         labels = self.labels.following({**dict.fromkeys(blanks, NO_LABELS), **labelled})
         touched = np.union1d(where, np.array(blanks, np.int64))
         columns |= self._hall_columns(columns, halls, touched)
-        return self._followed_by(
-            TwinColumns(names, columns, planned_at, halls, self.cards, labels), touched
-        )
+        return TwinColumns(names, columns, planned_at, halls, self.cards, labels)
 
     def _hall_columns(self, columns: Columns, halls: Halls, touched: Ints) -> Columns:
         """The columns that depend on halls; while the halls are equal, only for changed rows."""
@@ -215,22 +197,6 @@ class TwinColumns:
         return {
             name: _with_values(self.columns[name], touched, changed[name]) for name in _HALL_COLUMNS
         }
-
-    def _followed_by(self, twin_columns: "TwinColumns", touched: Ints) -> "TwinColumns":
-        """Records that these columns differ from the current ones only in the touched rows."""
-        same = (twin_columns.halls, twin_columns.planned_at) == (self.halls, self.planned_at)
-        before = ChangesSince(self.memo, _NO_ROWS) if self.memo else self.since
-        height = len(twin_columns.columns["at"])
-        if before is not None and same and height == len(self.columns["at"]):
-            rows = np.union1d(before.rows, touched)
-            if len(rows) * ROWS_PER_CHANGE <= height:
-                twin_columns.since = ChangesSince(before.memo, rows)
-        return twin_columns
-
-    def select(self, rows: Ints) -> "TwinColumns":
-        """The columns of these rows, in this order, without names."""
-        columns = {name: column[rows] for name, column in self.columns.items()}
-        return TwinColumns({}, columns, self.planned_at, self.halls)
 
     def rated(self) -> Rated:
         """The rated power of all rows."""

@@ -8,7 +8,7 @@ the database; with both down it serves its last rows, and its age grows.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -23,7 +23,9 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import background, rung
 from joulie_bus.streams.log import Log
 from joulie_bus.streams.subjects import Subjects
+from joulie_projections.decision_log.refusals import read_refusals
 from joulie_projections.fold.commit import Checkpoint
+from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state.deltas import Delta, Heartbeat, decode_delta, decode_heartbeat
 from joulie_projections.state.rows import VIEWED, Row
 from joulie_projections.state.state import ClusterState
@@ -50,6 +52,7 @@ class View:
     """Follows the projector inside `async with View.open(...)`."""
 
     def __init__(self, engine: Engine, subjects: Subjects) -> None:
+        self._engine = engine
         self._store = Store(engine)
         self._subjects = subjects
         self._thread = ThreadPoolExecutor(1, "view")
@@ -124,6 +127,18 @@ class View:
         while self._moves <= moves:
             await self._moved.wait()
         return self._moves
+
+    async def refusals(self, uids: Sequence[str]) -> list[Refusal]:
+        """Those of these pods that the newest answer in the decision log refused every node.
+
+        None of them while the database does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, read_refusals, self._engine, uids)
+        except SQLAlchemyError as error:
+            log.warning("answers_not_read", error=str(error))
+            return []
 
     async def wait_ready(self, timeout_s: float) -> None:
         await self.wait_for(0, timeout_s)

@@ -209,14 +209,14 @@ def one_user(key: Key) -> str:
 
 
 @pytest.mark.parametrize("ending", ["", "\n"], ids=["bare", "with a line's end"])
-async def test_whoever_holds_the_seed_is_let_in(ending: str, tmp_path: Path) -> None:
+async def test_the_seed_is_accepted(ending: str, tmp_path: Path) -> None:
     key = Key.user()
     seed = written(tmp_path / "user.nk", key.seed + ending)
     with serving(tmp_path, one_user(key)) as url:
         assert await greeted(Address(url=url, nkey_file=seed))
 
 
-async def test_another_seed_is_told_as_such(tmp_path: Path) -> None:
+async def test_another_seed_is_named_in_the_error(tmp_path: Path) -> None:
     stranger = Key.user()
     seed = written(tmp_path / "user.nk", stranger.seed)
     with serving(tmp_path, one_user(Key.user())) as url:
@@ -229,7 +229,7 @@ async def test_another_seed_is_told_as_such(tmp_path: Path) -> None:
 # --- JWT ------------------------------------------------------------------------------------------
 
 
-async def test_whoever_holds_credentials_of_an_account_is_let_in(tmp_path: Path) -> None:
+async def test_credentials_of_an_account_are_accepted(tmp_path: Path) -> None:
     operator = Operator()
     creds = written(tmp_path / "user.creds", operator.credentials(Key.user()))
     with serving(tmp_path, operator.config()) as url:
@@ -237,7 +237,7 @@ async def test_whoever_holds_credentials_of_an_account_is_let_in(tmp_path: Path)
 
 
 @pytest.mark.parametrize("wrong", ["another operator's", "expired", "another seed"])
-async def test_credentials_that_do_not_hold_are_told_as_such(wrong: str, tmp_path: Path) -> None:
+async def test_invalid_credentials_are_named_in_the_error(wrong: str, tmp_path: Path) -> None:
     operator, user = Operator(), Key.user()
     made = {
         "another operator's": Operator().credentials(user),
@@ -278,7 +278,7 @@ def mistakes(**environ: str) -> str:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
-def test_what_contradicts_itself_or_is_not_there_is_told_before_anything_starts(
+def test_contradicting_or_missing_credentials_fail_before_the_start(
     environ: dict[str, str], told: str, tmp_path: Path
 ) -> None:
     seed = written(tmp_path / "user.nk", Key.user().seed)
@@ -298,7 +298,7 @@ def test_what_contradicts_itself_or_is_not_there_is_told_before_anything_starts(
         ("{mistyped}", "its checksum is wrong"),
     ],
 )
-def test_a_file_that_is_no_seed_is_told_without_what_is_in_it(
+def test_the_error_of_a_broken_seed_file_omits_its_content(
     content: str, told: str, tmp_path: Path
 ) -> None:
     user, account = Key.user().seed, Key.account().seed
@@ -318,7 +318,7 @@ def test_a_file_that_is_no_seed_is_told_without_what_is_in_it(
         ("eyJ", "without a JWT"),
     ],
 )
-def test_a_file_that_is_no_credentials_is_told_by_what_it_lacks(
+def test_the_error_of_a_broken_credentials_file_names_the_missing_part(
     cut: str, told: str, tmp_path: Path
 ) -> None:
     whole = Operator().credentials(Key.user())
@@ -334,7 +334,7 @@ async def test_a_credentials_file_that_became_invalid_delays_no_connection(tmp_p
 
 
 @pytest.mark.parametrize("name", ["NATS_CREDS_FILE", "NATS_CA_FILE"])
-def test_a_seed_where_a_path_belongs_is_shown_to_nobody(name: str) -> None:
+def test_a_seed_in_place_of_a_path_is_never_shown(name: str) -> None:
     seed = Key.user().seed
 
     assert seed not in mistakes(**{name: seed})

@@ -57,7 +57,7 @@ async def test_jetstream_answers_as_soon_as_it_is_started(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-async def test_it_leaves_cores_to_those_whom_it_serves_unless_it_is_told_otherwise(
+async def test_it_leaves_cores_to_its_clients_unless_configured_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOGC", "50")

@@ -35,7 +35,7 @@ async def test_a_batch_is_stored_whole_and_in_its_order(connection: Connection, 
 
 
 @pytest.mark.parametrize("nodes", [0, 2])
-async def test_who_comes_second_stores_nothing(connection: Connection, nodes: int) -> None:
+async def test_the_second_writer_stores_nothing(connection: Connection, nodes: int) -> None:
     await batch.append(connection, Stream.PLAN, plan(producer(boot="b1")), FIRST)
     with pytest.raises(ExpectationFailed, match="Another writer came first") as caught:
         await batch.append(connection, Stream.PLAN, plan(producer(boot="b2"), nodes), FIRST)
@@ -59,7 +59,7 @@ async def test_one_of_two_claims_on_a_card_succeeds(connection: Connection) -> N
     ]
 
 
-async def test_who_knows_the_newest_plan_writes_the_next(connection: Connection) -> None:
+async def test_the_writer_with_the_newest_plan_writes_the_next(connection: Connection) -> None:
     says = producer()
     await batch.append(connection, Stream.PLAN, plan(says), FIRST)
     await batch.append(connection, Stream.PLAN, plan(says), {CLUSTER.plan_meta: 1})

@@ -42,7 +42,7 @@ def with_password(address: Address, password: str) -> Address:
     return Address(url=address.url, user=address.user, password=password)
 
 
-async def test_nobody_there_is_told_with_the_url() -> None:
+async def test_the_error_of_an_unreachable_broker_names_its_url() -> None:
     url = f"nats://127.0.0.1:{free_port()}"
     told = await complaint(Address(url=url, user="joe", password="hunter2"))
 
@@ -52,7 +52,7 @@ async def test_nobody_there_is_told_with_the_url() -> None:
 
 
 @pytest.mark.parametrize("password", ["hunter2", ""])
-async def test_a_wrong_password_is_told_as_such(broker: Embedded, password: str) -> None:
+async def test_a_wrong_password_is_named_in_the_error(broker: Embedded, password: str) -> None:
     told = await complaint(with_password(broker.address_of(Role.ADMIN), password))
 
     assert told == (
@@ -65,7 +65,7 @@ async def test_a_wrong_password_is_told_as_such(broker: Embedded, password: str)
     "url",
     ["nats://joe:hunter2@127.0.0.1:1", "nats://joe:hun@ter2@127.0.0.1:1", "nats://hunter2@:1"],
 )
-async def test_a_password_within_the_url_is_shown_to_nobody(url: str) -> None:
+async def test_a_password_in_the_url_is_never_shown(url: str) -> None:
     address = Address(url=url)
     shown = repr(address) + await complaint(address, 0.1)
 
@@ -83,11 +83,11 @@ async def test_a_password_within_the_url_is_shown_to_nobody(url: str) -> None:
     ],
     ids=["nothing", "no port", "no host", "no CA file"],
 )
-async def test_an_address_that_means_nothing_is_told_at_once(address: Address) -> None:
+async def test_a_malformed_address_fails_at_once(address: Address) -> None:
     assert f"answers at {address.url}: " in await complaint(address, 60)
 
 
-async def test_what_follows_a_refused_password_hides_it_from_nobody() -> None:
+async def test_errors_after_a_refused_password_do_not_hide_it() -> None:
     state = _State()
     await state.on_error(NatsError("nats: 'Authorization Violation'"))
     await state.on_error(ConnectionResetError("connection reset by peer"))
@@ -115,7 +115,7 @@ async def test_a_request_without_a_responder_is_refused_at_once(connection: Conn
     assert caught.value.code == 503
 
 
-async def test_asking_a_broker_that_fell_is_told_with_its_url(
+async def test_a_request_to_a_stopped_broker_fails_with_its_url(
     broker: Embedded, connection: Connection
 ) -> None:
     broker.kill()
@@ -144,7 +144,7 @@ def stall() -> None:
     time.sleep(0.3)
 
 
-async def test_who_did_not_listen_in_time_asks_again(
+async def test_a_request_whose_reply_came_too_late_is_repeated(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection.request, "__defaults__", (None, 0.1))

@@ -81,7 +81,7 @@ async def test_a_record_is_what_was_stored_and_when(connection: Connection) -> N
     assert record.at > 1_500_000_000 * 10**9
 
 
-async def test_what_is_published_later_rings_the_bell(connection: Connection) -> None:
+async def test_a_later_message_sets_the_event(connection: Connection) -> None:
     bell = asyncio.Event()
     async with Reader.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(5):
         assert reader.take(10) == []
@@ -208,7 +208,7 @@ async def test_a_stream_made_anew_under_a_reader_is_noticed(bare: Connection) ->
             await read_to(reader, bell, 40)
 
 
-async def test_all_is_heard_though_the_short_way_within_the_client_is_gone(
+async def test_all_messages_arrive_without_the_short_path_in_the_client(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Acknowledgements, messages of a stream, and live messages."""

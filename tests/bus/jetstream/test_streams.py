@@ -108,7 +108,7 @@ async def test_a_stream_that_is_not_there_is_refused_with_its_code(tmp_path: Pat
     assert caught.value.code == streams.STREAM_NOT_FOUND
 
 
-async def test_a_state_tells_first_and_last_and_the_streams_birth(
+async def test_a_stream_state_has_first_last_and_creation_time(
     connection: Connection,
 ) -> None:
     born = (await state_of(connection, Stream.PLAN)).created

@@ -44,7 +44,7 @@ def how_nice(pid: int) -> set[int]:
     return {os.getpriority(os.PRIO_PROCESS, thread) for thread in there}
 
 
-async def test_all_threads_of_a_process_that_gives_way_are_as_much_nicer_as_it_was_told() -> None:
+async def test_all_threads_of_a_process_get_the_requested_niceness() -> None:
     async with a_process() as pid:
         before = max(how_nice(pid))
         await give_way(pid, 7)
@@ -64,7 +64,7 @@ async def test_so_is_its_session_where_sessions_share_the_processor() -> None:
         assert session_of(pid).read_text().strip().endswith(" nice 7")
 
 
-async def test_who_is_still_starting_is_let_through() -> None:
+async def test_a_starting_process_keeps_its_niceness() -> None:
     async with a_process() as pid:
         before = how_nice(pid)
         async with giving_way(pid, 7, after_s=0.3):
@@ -76,7 +76,7 @@ async def test_who_is_still_starting_is_let_through() -> None:
         assert how_nice(pid) == {max(before) + 7}
 
 
-async def test_who_ends_meanwhile_is_told_nothing() -> None:
+async def test_a_process_that_ended_meanwhile_keeps_its_successor_untouched() -> None:
     """Another process may have its id by then."""
     async with a_process() as pid:
         before = how_nice(pid)
@@ -87,7 +87,7 @@ async def test_who_ends_meanwhile_is_told_nothing() -> None:
         assert how_nice(pid) == before
 
 
-async def test_who_comes_too_soon_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_write_of_the_niceness_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel accepts ten writes a second from users other than root and refuses the rest."""
     tried: list[str] = []
 

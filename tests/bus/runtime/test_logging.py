@@ -58,7 +58,7 @@ def test_a_line_for_people_shows_event_and_fields(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="wants Linux's /dev/full")
-def test_a_full_disk_loses_lines_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_loses_log_lines_and_stops_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     before = shown_by("extender").get_sample_value("joulie_log_lines_lost_total") or 0.0
     with open("/dev/full", "wb", buffering=0) as full:
         monkeypatch.setattr(sys, "stderr", TextIOWrapper(full, write_through=True))

@@ -65,7 +65,7 @@ def asked(port: int, path: str) -> tuple[int, str]:
             return refused.code, refused.read().decode()
 
 
-def test_a_process_says_whether_it_is_well_and_if_not_why() -> None:
+def test_a_process_reports_its_health_and_the_reason() -> None:
     port = free_port()
     metrics.serve("127.0.0.1", port, "projector", lambda: "", lambda: "waiting for the broker")
 
@@ -73,7 +73,7 @@ def test_a_process_says_whether_it_is_well_and_if_not_why() -> None:
     assert asked(port, "/readyz") == (503, "waiting for the broker\n")
 
 
-def test_a_taken_port_is_told_with_a_way_out() -> None:
+def test_the_error_of_a_taken_port_says_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=f"Nothing can listen on 127.0.0.1:{port}"):

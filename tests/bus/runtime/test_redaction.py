@@ -41,7 +41,7 @@ def test_no_line_shows_what_a_library_quoted(style: str, monkeypatch: pytest.Mon
     assert "correct-horse" not in lines.getvalue()
 
 
-def test_what_is_too_short_to_be_told_from_a_word_is_not_looked_for(
+def test_secrets_as_short_as_a_word_are_not_redacted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(redaction, "_secrets", dict[str, None]())

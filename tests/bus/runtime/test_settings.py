@@ -139,7 +139,7 @@ def test_a_value_is_read(parse: Callable[[str], Any], text: str, value: object) 
         (token, "ä"),
     ],
 )
-def test_a_value_that_means_nothing_is_refused(parse: Callable[[str], Any], text: str) -> None:
+def test_a_meaningless_value_is_refused(parse: Callable[[str], Any], text: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011 (each parser says it in its way)
         parse(text)
 
@@ -158,13 +158,13 @@ def test_every_setting_has_one_name_a_meaning_and_what_is_allowed() -> None:
     assert [each.name for each in told if not each.doc or not each.allowed] == []
 
 
-def test_a_declared_setting_is_told_with_its_range() -> None:
+def test_the_error_of_a_setting_names_its_range() -> None:
     [told] = [each for each in declared(*ALL) if each.name == "STATIC_HP_FRAC"]
 
     assert (told.default, told.allowed, told.secret) == ("0.5", "a number from 0 to 1", False)
 
 
-def test_all_mistakes_are_told_together_with_what_is_allowed() -> None:
+def test_all_errors_are_reported_together_with_the_allowed_values() -> None:
     source = Source.of(
         METRICS_ADDR="nowhere", LOG_LEVEL="loud", STATIC_HP_FRAC="2", RECONCILE_INTERVAL="0s"
     )
@@ -194,7 +194,7 @@ def test_the_message_counts_the_mistakes_and_lists_each() -> None:
     )
 
 
-def test_a_secret_is_shown_to_nobody() -> None:
+def test_a_secret_is_never_shown() -> None:
     source = Source.of(NATS_USER="joe", NATS_PASSWORD="hunter2")
 
     assert source.load(BusSettings).nats_password == "hunter2"
@@ -232,7 +232,9 @@ def test_a_file_may_hold_numbers_and_truths_as_toml_writes_them(
     assert (loaded.memory_factor, loaded.score_range, loaded.eco_bonus) == (False, "10", 2.5)
 
 
-def test_who_is_started_by_us_gets_what_counts_of_the_file(toml: Callable[[str], Path]) -> None:
+def test_a_child_process_gets_the_settings_of_the_file_that_apply(
+    toml: Callable[[str], Path],
+) -> None:
     file = toml('LOG_LEVEL = "debug"\nJOULIE_CLUSTER = "east"\nNATS_REPLICAS = 3')
     source = Source({"JOULIE_CLUSTER": "west"}, file)
 
@@ -273,7 +275,7 @@ def test_a_constant_is_no_setting_and_a_test_can_replace_it(
     assert mistakes_of(Source({}, file), Pump) == (f"pause_s in {file}: there is no such setting",)
 
 
-def test_a_removed_setting_in_the_file_is_told_as_an_unknown_one(
+def test_a_removed_setting_in_the_file_is_reported_as_unknown(
     toml: Callable[[str], Path],
 ) -> None:
     file = toml('EXTENDER_KEEP_ALIVE = "60s"\n')
@@ -306,7 +308,7 @@ def test_a_file_that_cannot_be_read_is_a_mistake_with_its_path(
     assert mistake.startswith(f"the settings file {file} cannot be read: ")
 
 
-def test_a_mistake_in_the_file_is_told_with_the_file(toml: Callable[[str], Path]) -> None:
+def test_an_error_in_the_file_names_the_file(toml: Callable[[str], Path]) -> None:
     file = toml("STATIC_HP_FRAC = 7\n")
 
     assert mistakes_of(Source({}, file), OperatorSettings) == (

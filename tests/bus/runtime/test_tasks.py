@@ -51,7 +51,7 @@ async def test_work_that_failed_says_so_at_the_end_of_the_block() -> None:
             await asyncio.wait([task])
 
 
-async def test_who_is_cancelled_while_the_work_ends_stays_cancelled() -> None:
+async def test_a_task_cancelled_while_its_work_ends_stays_cancelled() -> None:
     ending, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow_to_end() -> None:
@@ -74,7 +74,7 @@ async def test_who_is_cancelled_while_the_work_ends_stays_cancelled() -> None:
     assert task.cancelled()
 
 
-async def test_a_bell_is_heard_and_silenced() -> None:
+async def test_an_event_is_seen_once_and_cleared() -> None:
     bell = asyncio.Event()
     bell.set()
 
@@ -82,7 +82,7 @@ async def test_a_bell_is_heard_and_silenced() -> None:
     assert not bell.is_set()
 
 
-async def test_who_gathers_hears_what_rings_meanwhile_as_one_bell() -> None:
+async def test_events_while_gathering_count_as_one() -> None:
     bell = asyncio.Event()
     bell.set()
     waiting = asyncio.create_task(rung(bell, 5, 0.01))
@@ -93,5 +93,5 @@ async def test_who_gathers_hears_what_rings_meanwhile_as_one_bell() -> None:
     assert not bell.is_set()
 
 
-async def test_patience_ends_without_a_bell() -> None:
+async def test_waiting_ends_without_an_event() -> None:
     assert not await rung(asyncio.Event(), 0.01)

@@ -23,7 +23,7 @@ def test_a_stream_that_was_never_trimmed_grows_by_its_bytes_over_its_age() -> No
 @pytest.mark.parametrize(
     "held", [size(500, HOUR_NS // 2), size(500, 5 * DAY_NS, first=7)], ids=["young", "trimmed"]
 )
-def test_what_cannot_be_told_is_not_told(held: StreamSize) -> None:
+def test_an_unknown_fill_level_is_not_reported(held: StreamSize) -> None:
     assert Growth().per_day(held, 0) is None
     assert days_left(held, None) is None
 

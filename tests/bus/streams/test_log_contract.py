@@ -171,7 +171,7 @@ async def test_reading_goes_on_from_a_position(carrier: Carrier) -> None:
     assert (record.sequence, record.data) == (10, messages[-1].data)
 
 
-async def test_the_bell_rings_for_what_comes_later(carrier: Carrier) -> None:
+async def test_the_event_is_set_for_later_work(carrier: Carrier) -> None:
     bell = asyncio.Event()
     async with carrier.log.reading(Stream.TEL, 0, bell=bell) as reader:
         assert (reader.take(1), len(reader)) == ([], 0)
@@ -295,7 +295,7 @@ async def test_a_position_beyond_the_end_belongs_to_another_stream(carrier: Carr
         await taken(carrier.log, Stream.TEL, 5, 1)
 
 
-async def test_a_stream_made_anew_is_told_from_the_old_one(carrier: Carrier) -> None:
+async def test_a_recreated_stream_differs_from_the_old_one(carrier: Carrier) -> None:
     await carrier.log.publish(stamped(power("n", 1)))
     before = await carrier.log.state(Stream.TEL)
     await carrier.recreate(Stream.TEL, 1)
@@ -372,7 +372,7 @@ async def test_a_message_is_had_by_its_place(carrier: Carrier) -> None:
     assert [await carrier.log.message(Stream.TEL, place) for place in (1, 2, 3)] == [*records, None]
 
 
-async def test_who_listens_hears_what_is_told_and_nothing_is_stored(carrier: Carrier) -> None:
+async def test_a_subscriber_gets_live_messages_and_nothing_is_stored(carrier: Carrier) -> None:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
     await carrier.other.tell(CLUSTER.delta, b"before")
     await carrier.other.state(Stream.TEL)  # answered behind it: what was told has been handed out

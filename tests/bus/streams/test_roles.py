@@ -222,7 +222,7 @@ async def test_what_is_denied_to_one_caller_hurts_no_other(broker: Embedded) -> 
     assert [type(end) for end in ends] == [type(None), BrokerRefused]
 
 
-async def test_who_may_not_hear_the_answer_is_told_so(broker: Embedded) -> None:
+async def test_a_client_without_permission_for_replies_gets_an_error(broker: Embedded) -> None:
     address = broker.address_of(Role.AGENT)
     stranger = type(address)(url=address.url, user=address.user, password=address.password)
     connection = await Connection.open(stranger, "test")

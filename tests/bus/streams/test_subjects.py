@@ -120,7 +120,7 @@ def test_an_event_of_another_cluster_is_taken_by_no_stream_of_ours(event: AnyEve
         (CLUSTER.beat, []),
     ],
 )
-def test_what_is_told_live_is_stored_nowhere(subject: str, streams: list[Stream]) -> None:
+def test_live_messages_are_stored_nowhere(subject: str, streams: list[Stream]) -> None:
     assert [stream for stream in Stream if stores(stream, subject)] == streams
 
 

@@ -69,7 +69,9 @@ async def fate(directory: Path, body: object, status: int = 201) -> str:
     ],
     ids=["a status", "the binding", "the binding without a uid"],
 )
-async def test_bound_is_said_of_a_reply_to_this_binding(tmp_path: Path, body: object) -> None:
+async def test_bound_is_reported_for_a_reply_to_this_binding_only(
+    tmp_path: Path, body: object
+) -> None:
     assert await fate(tmp_path, body) == "made"
 
 

@@ -114,7 +114,7 @@ def test_an_entry_about_5000_candidates_takes_less_than_40_kb() -> None:
     assert max(len(producer("extender-0").stamp(entry).data) for entry in made) < 40_000
 
 
-def test_an_answer_says_what_it_rests_on() -> None:
+def test_an_answer_names_its_basis() -> None:
     basis = decide_filter(POD, ["n0"], MOMENT, Weights()).basis
 
     assert (basis.view, basis.view_age_ms, basis.now) == (41, 12, NOON)

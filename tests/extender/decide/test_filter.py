@@ -199,17 +199,16 @@ def test_a_twin_is_trusted_until_it_is_too_old_to_the_nanosecond() -> None:
     assert "eco" not in refused(PERFORMANCE, now=last + 1)
 
 
-def test_nobody_is_refused_while_nothing_is_known() -> None:
+def test_no_pod_is_refused_while_nothing_is_known() -> None:
     assert refused(PERFORMANCE, TwinColumns.empty()) == set()
 
 
 def answered(pod: PodAsk, names: list[str]) -> bytes:
     decision = decide_filter(pod, names, Look(BOARD, 7, 0, NOON), Weights())
-    asked, fits = ExtenderArgs(pod, Names.of(names)), passed(decision)
-    return names_reply(asked, asked.names.where(fits), fits, decision.reason)
+    return names_reply(ExtenderArgs(pod, Names.of(names)), passed(decision), decision.reason)
 
 
-def test_a_pod_that_is_refused_again_hears_the_same_bytes() -> None:
+def test_a_pod_that_is_refused_again_gets_the_same_bytes() -> None:
     names = ["eco", "draining", "unknown+label"]
 
     assert answered(PERFORMANCE, names) == answered(PERFORMANCE, names)
@@ -226,7 +225,7 @@ def test_the_reason_does_not_depend_on_the_sample(sample: list[str]) -> None:
     assert reasons == {WANTS_PERFORMANCE}
 
 
-def test_nobody_refused_needs_no_reason() -> None:
+def test_a_reply_without_refusals_needs_no_reason() -> None:
     context = Look(BOARD, 7, 0, NOON)
 
     assert decide_filter(PERFORMANCE, ["performance"], context, Weights()).reason == ""

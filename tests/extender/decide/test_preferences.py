@@ -62,7 +62,7 @@ def points(pod: PodAsk) -> list[float]:
     ],
     ids=["nobody's", "by label", "by namespace", "the label goes first", "another team"],
 )
-def test_a_pod_gets_the_points_of_everybody_and_of_its_team(
+def test_a_pod_gets_the_points_of_all_teams_and_of_its_own(
     team: str, namespace: str, expected: list[float]
 ) -> None:
     assert points(replace(ask(), team=team, namespace=namespace)) == expected

@@ -335,7 +335,7 @@ def test_crowded_performance_nodes_repel_standard_pods_alone() -> None:
     assert performance.pressure.tolist() == [0, 0, 0]
 
 
-def test_stale_performance_nodes_press_nobody() -> None:
+def test_stale_performance_nodes_add_no_pressure() -> None:
     crowded = replace(node("performance", 1000), at=NOON - 301 * SECOND)
 
     assert scored(twin_columns_of(crowded, node("eco", 0))).cluster.pressure == 0
@@ -354,7 +354,7 @@ def test_the_range_of_kube_scheduler_can_be_answered() -> None:
     assert answers(twin_columns, pod, Weights(coefficients=EXACT, score_range=10.0)) == [4]
 
 
-def test_every_term_of_the_best_is_told_under_its_nodes_name() -> None:
+def test_every_term_of_the_best_is_recorded_under_its_node() -> None:
     twin_columns = twin_columns_of(node("eco", 900), node("eco", 100), node("eco", 500))
     scores = scored(twin_columns)
 
@@ -368,7 +368,7 @@ def test_equally_good_nodes_keep_the_order_of_the_request() -> None:
     assert best(scored(twin_columns_of(*[node("eco", 500)] * 4)), 3) == [0, 1, 2]
 
 
-def test_the_digest_of_all_terms_tells_a_change_of_the_last_bit() -> None:
+def test_the_digest_of_all_terms_changes_with_the_last_bit() -> None:
     scores = scored(twin_columns_of(node("eco", 500)))
     nudged = replace(scores, terms=scores.terms.copy())
     nudged.trend[:] = np.nextafter(scores.trend, 1)

@@ -199,13 +199,13 @@ async def test_a_decision_that_no_broker_takes_keeps_no_other_waiting(
 # --- waiting for the broker -------------------------------------------------------------------
 
 
-async def test_nobody_waits_for_the_broker_unless_told_to(tmp_path: Path) -> None:
+async def test_no_reply_waits_for_the_broker_by_default(tmp_path: Path) -> None:
     with shipper_on(tmp_path / "spool") as shipper:
         assert shipper.record(decided(1)) is None
 
 
 @pytest.mark.parametrize("durability", [Durability.ACK, Durability.STRICT])
-async def test_who_waits_is_told_when_the_broker_has_it(
+async def test_a_waiting_caller_resumes_when_the_broker_has_stored_it(
     bus: JetStreamLog, tmp_path: Path, durability: Durability
 ) -> None:
     with shipper_on(tmp_path / "spool", durability) as shipper:
@@ -218,7 +218,7 @@ async def test_who_waits_is_told_when_the_broker_has_it(
     assert await stored(bus) == 3
 
 
-async def test_who_waits_is_told_at_once_when_the_disk_took_nothing(tmp_path: Path) -> None:
+async def test_a_waiting_caller_gets_false_at_once_when_the_disk_is_full(tmp_path: Path) -> None:
     with shipper_on(tmp_path / "spool", Durability.ACK) as shipper, small_disk():
         told = shipper.record(decided(1, MIB))
 
@@ -226,7 +226,9 @@ async def test_who_waits_is_told_at_once_when_the_disk_took_nothing(tmp_path: Pa
     assert told.result() is False
 
 
-async def test_who_gave_up_waiting_disturbs_nobody(bus: JetStreamLog, tmp_path: Path) -> None:
+async def test_a_caller_that_timed_out_does_not_disturb_others(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
     with shipper_on(tmp_path / "spool", Durability.ACK) as shipper:
         impatient, patient = shipper.record(decided(1)), shipper.record(decided(2))
         assert impatient is not None
@@ -253,7 +255,7 @@ async def test_what_is_spooled_and_what_is_shipped_is_counted(
     assert counted() == (spooled + 1, shipped + 1)
 
 
-async def test_who_gives_up_waiting_in_an_outage_is_forgotten(tmp_path: Path) -> None:
+async def test_a_caller_that_times_out_in_an_outage_is_removed(tmp_path: Path) -> None:
     with shipper_on(tmp_path / "spool", Durability.ACK) as shipper:
         for number in range(100):
             told = shipper.record(decided(number))

@@ -192,7 +192,7 @@ def test_what_memory_does_not_hold_is_read_again_in_order(
     assert len(seen) == next(written)
 
 
-def test_nobody_else_may_read_it(life: Life, tmp_path: Path) -> None:
+def test_only_its_owner_may_read_it(life: Life, tmp_path: Path) -> None:
     life(1)
 
     assert tmp_path.stat().st_mode & 0o777 == 0o700

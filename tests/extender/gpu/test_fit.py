@@ -129,7 +129,7 @@ def test_cores_and_cards_that_run_out_together_balance(
 @pytest.mark.slow
 @given(cards=CARDS, pod=PODS, victims=st.sets(st.sampled_from("pqrz")))
 @settings(deadline=None, max_examples=200)
-def test_with_victims_the_columns_say_what_a_plain_loop_says_without_them(
+def test_with_victims_the_columns_equal_a_plain_loop_without_them(
     cards: dict[str, CardState], pod: PodAsk, victims: set[str]
 ) -> None:
     twin_columns = twin_columns_of(cards)
@@ -269,7 +269,7 @@ def test_a_whole_card_is_assigned_to_one_pod_only() -> None:
         pytest.param(a_card(mb=0), id="of no size"),
     ],
 )
-def test_such_a_card_is_given_to_nobody(card: CardState) -> None:
+def test_such_a_card_fits_no_pod(card: CardState) -> None:
     assert not fitting(wanting(model="A100"), a=card)
 
 

@@ -281,7 +281,7 @@ async def test_the_label_of_a_node_without_a_twin_decides() -> None:
     [({"team": "performance"}, ["n0", "ghost"]), ({"other": "performance"}, ["n1", "n0", "ghost"])],
     ids=["its namespace gives it a class", "another namespace"],
 )
-def test_a_pod_that_says_nothing_has_the_class_of_its_namespace(
+def test_a_pod_without_a_class_has_the_class_of_its_namespace(
     given: dict[str, WorkloadClass], passed: list[str]
 ) -> None:
     state = Moving()
@@ -528,7 +528,7 @@ async def test_a_pod_without_a_request_cannot_be_explained() -> None:
         ("/", "people look at /explain/POD-UID"),
     ],
 )
-async def test_what_is_not_there_says_what_to_do(path: str, told: str) -> None:
+async def test_the_error_of_an_unknown_path_says_what_to_do(path: str, told: str) -> None:
     async with served(look) as extender:
         reply = await post(extender.port, path, BODY)
 
@@ -547,7 +547,7 @@ async def test_what_is_not_there_says_what_to_do(path: str, told: str) -> None:
         ("OPTIONS", "/explain/u1", b"GET, HEAD"),
     ],
 )
-async def test_another_method_is_refused_with_those_that_are_allowed(
+async def test_another_method_is_refused_with_the_allowed_methods(
     method: str, path: str, allowed: bytes
 ) -> None:
     async with served(look) as extender:
@@ -558,7 +558,7 @@ async def test_another_method_is_refused_with_those_that_are_allowed(
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/debug/scoring", "/openapi.json"])
-async def test_head_tells_the_length_and_keeps_the_body(path: str) -> None:
+async def test_head_replies_with_the_length_and_without_the_body(path: str) -> None:
     async with served(look) as extender:
         whole, bare = await get(extender.port, path), await get(extender.port, path, "HEAD")
 
@@ -568,7 +568,7 @@ async def test_head_tells_the_length_and_keeps_the_body(path: str) -> None:
     assert (bare.status, bare.body) == (200, b"")
 
 
-def test_who_is_leaving_is_not_ready() -> None:
+def test_a_stopping_replica_is_not_ready() -> None:
     extender = Extender(look, list[DecisionEntry]().append, Weights(), lambda: NOON)
 
     reply = routed(extender, lambda: True)(Request("GET", "/readyz", b"", 0.0))

@@ -347,7 +347,7 @@ async def test_a_budget_that_was_used_is_whole_again() -> None:
             await until(lambda: http_server.budget.held == 0)
 
 
-async def test_connections_beyond_the_limit_are_told_and_closed() -> None:
+async def test_connections_beyond_the_limit_get_503_and_are_closed() -> None:
     limits = QUICK._replace(connections=3)
     before = counted("connections")
     async with opened(echo, limits) as http_server, contextlib.AsyncExitStack() as stack:
@@ -415,7 +415,7 @@ def test_beyond_loopback_it_does_not_start_without_certificates_of_clients(at: s
     assert "EXTENDER_TLS_CLIENT_CA_FILE" in str(caught.value)
 
 
-def test_a_certificate_of_its_own_alone_tells_nothing_of_the_client(tmp_path: Path) -> None:
+def test_beyond_loopback_a_server_certificate_needs_a_client_ca(tmp_path: Path) -> None:
     cert, key = Authority.made(tmp_path, "authority").issue(tmp_path, "server")
     tls = {"EXTENDER_TLS_CERT_FILE": str(cert), "EXTENDER_TLS_KEY_FILE": str(key)}
 

@@ -51,7 +51,7 @@ def ours(authority: Authority, tmp_path: Path) -> tuple[Path, Path]:
     return authority.issue(tmp_path, "server")
 
 
-async def test_tls_is_spoken_with_the_certificate_of_the_settings(
+async def test_tls_uses_the_certificate_of_the_settings(
     authority: Authority, ours: tuple[Path, Path]
 ) -> None:
     async with opened(echo, QUICK, Certificates(*ours, None)) as http_server:

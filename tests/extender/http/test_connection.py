@@ -133,7 +133,7 @@ def same_either_way(pieces: Sequence[bytes]) -> bool:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=400)
 @given(st.lists(said, max_size=9).map(pieces_of))
-def test_who_remembers_heads_understands_what_a_parser_does(pieces: list[bytes]) -> None:
+def test_a_known_head_reads_requests_as_the_parser_does(pieces: list[bytes]) -> None:
     assert same_either_way(pieces)
 
 

@@ -163,7 +163,9 @@ schema = schemathesis.openapi.from_dict(json.loads(DOCUMENT))
 @pytest.mark.slow
 @schema.parametrize()  # pyright: ignore[reportUntypedFunctionDecorator]
 @settings(deadline=None, max_examples=8, suppress_health_check=SLOW)
-def test_the_document_says_what_is_answered(case: schemathesis.Case[Any], running: Running) -> None:
+def test_the_openapi_document_matches_the_replies(
+    case: schemathesis.Case[Any], running: Running
+) -> None:
     # What breaks the document in a place that nobody reads is answered, as Go would answer it.
     case.call_and_validate(
         base_url=f"http://127.0.0.1:{running.port}",

@@ -176,7 +176,7 @@ async def test_many_that_wait_are_read_no_further_than_they_may() -> None:
     assert bodies == [b"POST /x %d" % number for number in range(count)]
 
 
-async def test_a_handler_that_fails_is_a_500_that_says_nothing_of_it() -> None:
+async def test_a_failing_handler_is_a_500_without_details() -> None:
     def fail(_: Request) -> Reply:
         raise RuntimeError("a secret")
 
@@ -211,7 +211,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_unread() -> None:
     assert b"The body is larger than" in reply.body
 
 
-async def test_who_is_refused_can_read_why_though_it_goes_on_writing() -> None:
+async def test_a_refused_client_that_goes_on_writing_can_read_the_reason() -> None:
     head = f"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: {TOO_LARGE}\r\n\r\n".encode()
     async with opened(echo) as http_server, line(http_server.port) as client:
         await client.say(head, *[b"x" * 1000] * 10)
@@ -271,7 +271,7 @@ async def test_an_offer_to_speak_something_else_is_answered_as_http_1_1() -> Non
     ],
     ids=["a start", "a field", "a body", "a large body", "little of a large body"],
 )
-async def test_a_slow_request_is_told_and_cut(sent: bytes, what: bytes) -> None:
+async def test_a_slow_request_gets_408_and_is_closed(sent: bytes, what: bytes) -> None:
     async with opened(echo, SHORT._replace(body=2 * LARGE)) as http_server:
         reply = await exchange(http_server.port, sent)
 
@@ -324,7 +324,7 @@ async def leaving(http_server: HttpServer) -> AsyncGenerator[asyncio.Task[None],
         await task
 
 
-async def test_the_last_reply_says_that_it_is_the_last() -> None:
+async def test_the_last_reply_has_connection_close() -> None:
     limits = QUICK._replace(drain_s=PATIENCE_S)
     async with opened(echo, limits) as http_server, line(http_server.port) as client:
         await client.say(asked(b"1"))
@@ -367,7 +367,7 @@ async def test_an_answer_under_way_is_finished() -> None:
             assert (await client.hear()).body == b"POST /x 1"
 
 
-async def test_it_waits_for_no_idle_connection_longer_than_it_is_told() -> None:
+async def test_it_waits_for_an_idle_connection_no_longer_than_configured() -> None:
     async with opened(echo, QUICK) as http_server, line(http_server.port) as client:
         await client.say(asked(b"1"))
         await client.hear()

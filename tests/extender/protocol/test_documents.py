@@ -21,7 +21,7 @@ def test_every_test_that_a_table_names_exists(test: str) -> None:
     assert re.search(rf"^(?:async )?def {name}\(", (ROOT / path).read_text(), re.M), test
 
 
-def test_what_is_not_ours_says_why() -> None:
+def test_a_row_that_is_not_ours_has_a_reason() -> None:
     told = [held for _, _, held in ROWS if held.startswith("not ours")]
 
     assert all(len(held) > len("not ours: ") for held in told)

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from joulie_bus.errors import BadRequest
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import ask
-from joulie_extender.protocol import kube_scheduler
-from joulie_extender.protocol.candidates import CACHED_LISTS, NameListCache, Names
+from joulie_extender.protocol.candidates import Names
 from joulie_extender.protocol.kube_scheduler import (
     BAD_REQUESTS,
     ExtenderArgs,
     Reader,
     error_reply,
+    names_reply,
     nodes_reply,
     preempt_reply,
     prioritize_reply,
@@ -52,8 +52,7 @@ def body(**fields: object) -> bytes:
 def filter_reply(asked: ExtenderArgs, passed: list[bool], reason: str) -> bytes:
     if asked.whole:
         return nodes_reply(asked, passed, reason)
-    kept = asked.names if all(passed) else asked.names.where(passed)
-    return kube_scheduler.names_reply(asked, kept, passed, reason)
+    return names_reply(asked, passed, reason)
 
 
 def ints(*values: int) -> npt.NDArray[np.int64]:
@@ -248,9 +247,9 @@ def test_a_uid_is_letters_and_digits() -> None:
             read_preempt(json.dumps({**with_pod(), "NodeNameToMetaVictims": victims}).encode())
 
 
-# --- the same lists again ---------------------------------------------------------------------
+# --- one request after another ----------------------------------------------------------------
 
-CACHED_PODS = {
+PODS = {
     "another pod": b'{"metadata":{"name":"b","uid":"u2"}}',
     "another size": POD.replace(b"500m", b"2"),
     "the list within": b'{"metadata":{"annotations":{"x":",\\"NodeNames\\":[\\"n0\\"]}"}}}',
@@ -261,34 +260,21 @@ def names_body(pod: bytes, names: bytes = b'["n0","n2","n3","n1"]') -> bytes:
     return b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":' + names + b"}"
 
 
-@pytest.mark.parametrize("pod", CACHED_PODS.values(), ids=CACHED_PODS)
-def test_a_list_that_comes_again_is_the_same_one_whatever_the_pod(pod: bytes) -> None:
-    reader = Reader()
-    first = reader.read(NAMES)
-
-    second = reader.read(names_body(pod))
-
-    assert second.names is first.names
-    assert second.pod == read_args(names_body(pod)).pod
-
-
-@pytest.mark.parametrize(
-    "names",
-    [b'["n0","n2","n3"]', b'["n2","n0","n3","n1"]', b'["n0","n2","n3","n11"]', b'["x","n1"]'],
-    ids=["shorter", "another order", "another name", "the same end"],
-)
-def test_another_list_is_never_taken_for_a_known_one(names: bytes) -> None:
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
+def test_each_request_is_read_with_its_own_pod_and_names(pod: bytes) -> None:
     reader = Reader()
     reader.read(NAMES)
 
-    assert reader.read(names_body(POD, names)).names.names == json.loads(names)
+    second = reader.read(names_body(pod, b'["n2","n0"]'))
+
+    assert (second.pod, second.names.names) == (read_args(names_body(pod)).pod, ["n2", "n0"])
 
 
 @pytest.mark.parametrize(
     "head",
     [b"", b"{", b'{"Pod":5', b'{"Pod":{},', b'{"Pod":{}}', b'{"Pod":[{}', b'{"Pod":{"a":{}', b"["],
 )
-def test_a_known_list_mends_no_broken_body(head: bytes) -> None:
+def test_an_earlier_request_does_not_complete_a_broken_body(head: bytes) -> None:
     reader = Reader()
     reader.read(NAMES)
 
@@ -296,74 +282,7 @@ def test_a_known_list_mends_no_broken_body(head: bytes) -> None:
         reader.read(head + NAMES[NAMES.index(b',"Nodes":null') :])
 
 
-ROUND = [msgspec.json.encode([f"n{first + at}" for at in range(4)]) for first in range(0, 40, 4)]
-
-
-def test_a_scheduler_that_goes_round_asks_about_known_lists() -> None:
-    reader = Reader()
-    first_round = [reader.read(names_body(POD, names)).names for names in ROUND]
-
-    second_round = [reader.read(names_body(POD, names)).names for names in ROUND]
-
-    assert list(map(id, second_round)) == list(map(id, first_round))
-
-
-lists = st.lists(st.sampled_from(["a", "b", "aa", "bb", "n" * 70, "m" + "n" * 69]), max_size=4)
-
-
-@given(st.lists(lists, max_size=12))
-def test_whatever_was_read_before_a_list_is_read_as_if_it_were_the_first(
-    asked: list[list[str]],
-) -> None:
-    reader = Reader()
-
-    for names in asked:
-        sent = names_body(POD, msgspec.json.encode(names))
-        assert reader.read(sent).names.names == names
-
-
-def test_so_many_lists_are_remembered_and_what_was_not_asked_about_goes_first() -> None:
-    remembered = NameListCache()
-    kept = [remembered.keep(Names.of([f"n{number}"])) for number in range(CACHED_LISTS)]
-    assert is_known(remembered, kept[0])
-
-    remembered.keep(Names.of(["new"]))
-
-    assert [is_known(remembered, names) for names in kept] == [True, False, *[True] * 62]
-
-
-def test_lists_are_remembered_up_to_so_many_bytes_of_them() -> None:
-    remembered = NameListCache(limit=40)  # two of them
-    kept = [remembered.keep(Names.of([f"node-of-a-rack-{number}"])) for number in range(4)]
-
-    assert [is_known(remembered, names) for names in kept] == [False, False, True, True]
-
-
-def test_of_two_lists_that_are_told_apart_by_nothing_else_the_newer_one_is_remembered() -> None:
-    remembered = NameListCache()
-    older, newer = (Names.of([first, "n" * 80]) for first in "ab")
-    remembered.keep(older)
-
-    assert remembered.keep(newer) is newer
-    assert [is_known(remembered, names) for names in (older, newer)] == [False, True]
-
-
-def is_known(remembered: NameListCache, names: Names) -> bool:
-    return remembered.at(names.raw, 0, len(names.raw)) is names
-
-
-def test_what_filter_let_through_is_what_prioritize_asks_about_next() -> None:
-    reader = Reader()
-    asked = reader.read(NAMES)
-    kept = reader.expect(asked.names.where([True, False, True, False]))
-
-    asked_next = reader.read(names_body(POD, b'["n0","n3"]'))
-
-    assert asked_next.names is kept
-    assert kept.names == ["n0", "n3"]
-
-
-def test_a_pod_without_an_object_is_not_remembered_as_one() -> None:
+def test_a_request_without_a_pod_does_not_get_the_pod_of_an_earlier_one() -> None:
     reader = Reader()
     reader.read(NAMES)
 

@@ -1,6 +1,7 @@
 """Names found by the index are those found one by one."""
 
 import json
+from itertools import compress
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ def test_bytes_that_are_no_name_are_not_found(byte: bytes, length: int) -> None:
     assert (found(index, whole), found(index, torn)) == (list(range(3, 11)), None)
 
 
-def test_names_that_no_eight_bytes_tell_apart_are_all_found() -> None:
+def test_names_that_differ_in_no_window_of_eight_bytes_are_all_found() -> None:
     known = [f"{zone}-east-1-compute-{number}" for zone in "ab" for number in range(10)]
 
     assert found(index_of(known), compact(known[::-3])) == list(range(20, 0, -3))
@@ -130,23 +131,18 @@ ALIKE = st.lists(st.text("abc0-", min_size=4, max_size=4), unique=True, min_size
 
 @given(known=KNOWN | ALIKE, data=st.data())
 @settings(deadline=None, max_examples=100)
-def test_those_that_passed_are_cut_out_as_they_were_sent(
-    known: list[str], data: st.DataObject
-) -> None:
+def test_passed_names_are_cut_out_as_they_were_sent(known: list[str], data: st.DataObject) -> None:
     fits = data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known)))
     names = Names.found(compact(known), index_of(known))
     assert names is not None
 
-    kept = names.where(fits)
-
-    expected = [name for name, fit in zip(known, fits, strict=True) if fit]
-    assert (kept.raw, list(kept), len(kept)) == (compact(expected), expected, len(expected))
-    assert [kept[at] for at in range(len(kept))] == expected
+    assert [names[at] for at in range(len(names))] == known
+    assert names.where(np.array(fits, np.bool_)) == compact(list(compress(known, fits)))
 
 
 @given(known=KNOWN | ALIKE, data=st.data())
 @settings(deadline=None, max_examples=100)
-def test_those_that_were_refused_are_all_told_why(known: list[str], data: st.DataObject) -> None:
+def test_every_refused_name_has_a_reason(known: list[str], data: st.DataObject) -> None:
     fits = data.draw(st.lists(st.booleans(), min_size=len(known), max_size=len(known)))
     names = Names.found(compact(known), index_of(known))
     assert names is not None
@@ -159,22 +155,16 @@ def test_those_that_were_refused_are_all_told_why(known: list[str], data: st.Dat
 
 @given(known=KNOWN, strangers=st.lists(LETTERS, max_size=5), data=st.data())
 @settings(deadline=None, max_examples=100)
-def test_those_that_passed_are_written_down_as_if_they_alone_had_been_asked_about(
+def test_found_names_have_the_same_candidates_as_names_looked_up_one_by_one(
     known: list[str], strangers: list[str], data: st.DataObject
 ) -> None:
     asked = data.draw(st.permutations([*known, *strangers]))
-    fits = data.draw(st.lists(st.booleans(), min_size=len(asked), max_size=len(asked)))
     twin_columns = TwinColumns({name: row for row, name in enumerate(known, 1)}, {}, 0)
     names = Names.found(compact(asked), index_of(known)) or Names.of(asked)
-    names.rows_on(twin_columns)
+    rows = rows_by_name(twin_columns, asked)
 
-    kept = names.where(fits)
-
-    alone = [name for name, fit in zip(asked, fits, strict=True) if fit]
-    assert kept.rows_on(twin_columns).tolist() == rows_by_name(twin_columns, alone).tolist()
-    assert kept.candidates_on(twin_columns) == candidates_of(
-        alone, rows_by_name(twin_columns, alone)
-    )
+    assert names.rows_on(twin_columns).tolist() == rows.tolist()
+    assert names.candidates_on(twin_columns) == candidates_of(asked, rows)
 
 
 @given(known=KNOWN, data=st.data())

@@ -1,0 +1,64 @@
+"""Reads the newest answers about pods from the decision log: which pods were refused every node."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine, case, func, select
+
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import (
+    BindDecided,
+    FallbackAnswered,
+    FilterDecided,
+    OutcomeSeen,
+    PrioritizeDecided,
+    codec,
+)
+from joulie_projections.decision_log.entry import message_in
+from joulie_projections.pods.refusal import Refusal
+from joulie_projections.store.tables import decision
+
+# An entry of one of these kinds replaces a refusal.
+_LATER = (
+    FilterDecided.TYPE,
+    PrioritizeDecided.TYPE,
+    FallbackAnswered.TYPE,
+    BindDecided.TYPE,
+    OutcomeSeen.TYPE,
+)
+
+
+def read_refusals(engine: Engine, uids: Sequence[str]) -> list[Refusal]:
+    with engine.connect() as db:
+        return refusals_in(db, uids)
+
+
+def refusals_in(db: Connection, uids: Sequence[str]) -> list[Refusal]:
+    """The refusals among these pods. One statement; the caller bounds the number of pods."""
+    first = func.min(case((decision.c.kind == FilterDecided.TYPE, decision.c.decided_at)))
+    newest = (
+        select(func.max(decision.c.pos).label("pos"), first.label("since"))
+        .where(decision.c.pod_uid.in_(uids), decision.c.kind.in_(_LATER))
+        .group_by(decision.c.pod_uid)
+        .subquery()
+    )
+    query = (
+        select(decision.c.pod_uid, decision.c.pos, newest.c.since, decision.c.body)
+        .join(newest, decision.c.pos == newest.c.pos)
+        .where(decision.c.kind == FilterDecided.TYPE)
+        .order_by(decision.c.pos)
+    )
+    found = [
+        Refusal(uid, pos, since, refused_nodes(body)) for uid, pos, since, body in db.execute(query)
+    ]
+    return [refusal for refusal in found if refusal.candidates]
+
+
+def refused_nodes(body: bytes) -> int:
+    """The number of candidates if all of them were refused, otherwise 0."""
+    try:
+        answer = codec.read(codec.open_envelope(message_in(body), "a decision"), "a decision")
+    except Undecodable:  # an entry of a newer version
+        return 0
+    if not isinstance(answer, FilterDecided) or not all(answer.verdicts):
+        return 0
+    return len(answer.verdicts)
