@@ -288,6 +288,19 @@ class ScoringSettings:
         "false",
         "Whether a pod's watts count with what it costs to cool them, where that is polled",
     )
+    scoring: str = setting(
+        choice("headroom", "energy"),
+        "SCORING",
+        "headroom",
+        "What a score follows from: the headroom of the node, or the watts that the pod adds",
+    )
+    cpu_pods_on_gpu_nodes: str = setting(
+        choice("avoid", "allow"),
+        "CPU_PODS_ON_GPU_NODES",
+        "avoid",
+        "Whether pods that ask for no card score low on nodes with free cards while other nodes "
+        "have room",
+    )
     score_range: str = setting(
         choice("100", "10"), "SCORE_RANGE", "100", "Highest score that is answered"
     )
@@ -335,6 +348,8 @@ class ScoringSettings:
             cooling_model=self.cooling_model,
             cooling_power=self.cooling_power,
             facility=self.facility,
+            cpu_pods_on_gpu_nodes=self.cpu_pods_on_gpu_nodes,
+            scoring=self.scoring,
             filter_stale=self.filter_stale,
             coefficients=Coefficients(
                 self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor

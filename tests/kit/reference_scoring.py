@@ -193,10 +193,35 @@ def wishes_of(asked: Question, node: Known) -> float:
 def score_of(asked: Question, node: Known) -> float:
     """A node without data never scores best."""
     if basis_of(asked, node.twin) > ScoreBasis.NEUTRAL:
-        return known_score_of(asked, node)
-    known = [n for n in asked.nodes if basis_of(asked, n.twin) > ScoreBasis.NEUTRAL]
-    best = max((known_score_of(asked, each) for each in known), default=100.0)
+        return known_score_of(asked, node) - cards_kept_of(asked, node)
+    best = max(
+        (known_score_of(asked, each) - cards_kept_of(asked, each) for each in known_of(asked)),
+        default=100.0,
+    )
     return min(asked.weights.neutral, best)
+
+
+def known_of(asked: Question) -> list[Known]:
+    return [n for n in asked.nodes if basis_of(asked, n.twin) > ScoreBasis.NEUTRAL]
+
+
+def cards_kept_of(asked: Question, node: Known) -> float:
+    """Leaves a node with free cards 20 points below the best other node, for pods without cards."""
+    pod = asked.pod
+    asks_cards = bool(pod.gpu_milli or pod.gpu_cards or asks(pod))
+    if asked.weights.cpu_pods_on_gpu_nodes == "allow" or asks_cards or node not in known_of(asked):
+        return 0.0
+    others = [known_score_of(asked, n) for n in known_of(asked) if not has_free_cards(n.twin)]
+    if not others or not has_free_cards(node.twin):
+        return 0.0
+    return known_score_of(asked, node) * (1 - max(0.0, max(others) - 20) / 100)
+
+
+def has_free_cards(twin: Twin) -> bool:
+    if not twin.gpu_max_w:
+        return twin.gpus > 0
+    used = twin.pods_gpu_standard_w + twin.pods_gpu_performance_w
+    return twin.gpus - used / twin.gpu_max_w > 1e-6
 
 
 def known_score_of(asked: Question, node: Known) -> float:
@@ -337,6 +362,8 @@ any_weights = st.builds(
     cooling_power=st.sampled_from(["cap", "measured"]),
     facility=st.booleans(),
     filter_stale=st.sampled_from(["label", "closed", "twin"]),
+    cpu_pods_on_gpu_nodes=st.sampled_from(["avoid", "allow"]),
+    scoring=st.just("headroom"),
     coefficients=st.builds(
         Coefficients, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.booleans()
     ),

@@ -61,6 +61,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assumed_w: Finite = 0.0  # of pods that the reading does not include yet
     packing: Finite = 0.0  # how well the pod's cards fill the node, weighted
     wishes: Finite = 0.0  # preferences of labels and teams
+    cards_kept: Finite = 0.0  # points taken from a node with free cards, for other pods
+    activation_w: Finite = 0.0  # idle watts of a node that could otherwise sleep
+    fragmentation_w: Finite = 0.0  # for free cores without free cards, and the reverse
+    reserve_w: Finite = 0.0  # for free cards that a pod without cards would block
     source: Word  # of the headroom: a value of the extender's Basis, in lower case
 
 

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -218,6 +218,23 @@ _HEAD = {
     "draining": "draining",
     "adds watts": "marginal_w",
 }
+# The same for decisions with SCORING=energy, all but the first and last in watts.
+_ENERGY_HEAD = {
+    " score": "score",
+    "adds watts": "marginal_w",
+    "activation": "activation_w",
+    "fragments": "fragmentation_w",
+    "cards kept": "reserve_w",
+    "draining": "draining",
+}
+
+
+def _head_of(lines: Sequence[Terms]) -> dict[str, str]:
+    if any(terms.source == "energy" for terms in lines):
+        return _ENERGY_HEAD
+    if any(terms.cards_kept for terms in lines):
+        return {**_HEAD, "cards kept": "cards_kept"}
+    return _HEAD
 
 
 # Source of the headroom -> the rule that applies, for all sources other than a fresh reading.
@@ -229,6 +246,9 @@ _RULES = {
     "neutral": "no twin, or a stale one: the neutral score, never above the best known candidate",
     "undiscovered": (
         "no hardware facts, so no cap: the neutral score, never above the best known candidate"
+    ),
+    "energy": (
+        "the score falls with the watts that the pod adds, beyond those of the cheapest candidate"
     ),
 }
 
@@ -245,9 +265,10 @@ def _score_lines(report: PodReport) -> Iterator[str]:
     if report.asked_for is not None and report.asked_for not in lines:
         lines.append(report.asked_for)
     width = max((len(terms.node) for terms in lines), default=0) + 1
-    yield f"  {'':<{width}} " + "".join(f"{name:>{len(name) + 2}}" for name in _HEAD) + "  from"
+    head = _head_of(lines)
+    yield f"  {'':<{width}} " + "".join(f"{name:>{len(name) + 2}}" for name in head) + "  from"
     for terms in lines:
-        yield _line(terms, report.outcome, width)
+        yield _line(terms, report.outcome, width, head)
     yield from rules_behind(lines)
 
 
@@ -258,9 +279,9 @@ def rules_behind(lines: Sequence[Terms]) -> Iterator[str]:
             yield f"  {source:<12} {_RULES[source]}"
 
 
-def _line(terms: Terms, outcome: Outcome | None, width: int) -> str:
+def _line(terms: Terms, outcome: Outcome | None, width: int, head: Mapping[str, str]) -> str:
     mark = "*" if outcome is not None and outcome.node == terms.node else " "
-    values = (f"{getattr(terms, field):>{len(name) + 2}.2f}" for name, field in _HEAD.items())
+    values = (f"{getattr(terms, field):>{len(name) + 2}.2f}" for name, field in head.items())
     return f"  {mark}{terms.node:<{width}}{''.join(values)}  {terms.source}"
 
 

@@ -7,7 +7,7 @@ import { ago, count, moment as momentText, percent, points, watts } from "./form
 import { decisionLine, planLine } from "./live.js";
 import { cardRows } from "./tables.js";
 
-const TERMS = ["headroom", "cooling", "trend", "bonus", "pressure", "draining", "neutral"];
+const TERMS = ["headroom", "cooling", "trend", "bonus", "pressure", "draining", "cards_kept", "watts", "neutral"];
 const LISTED = 100;
 const AGAIN_MS = 3000;
 

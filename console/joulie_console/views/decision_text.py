@@ -221,6 +221,8 @@ def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
     """What each term adds to the score; the sum is the score before it is clamped."""
     if terms.source in ("neutral", "undiscovered"):
         return {"neutral": terms.score}
+    if terms.source == "energy":
+        return _energy_points(terms)
     return {
         "headroom": weights.headroom * terms.headroom,
         "cooling": weights.cooling * (100 - terms.cooling),
@@ -228,6 +230,24 @@ def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
         "bonus": terms.bonus,
         "pressure": -terms.pressure,
         "draining": -terms.draining,
+        **({"cards_kept": -terms.cards_kept} if terms.cards_kept else {}),
+    }
+
+
+def _energy_points(terms: Terms) -> dict[str, float]:
+    """All watts are one term: the score is not a sum of them."""
+    return {
+        "watts": terms.score + terms.draining - terms.wishes,
+        "draining": -terms.draining,
+    }
+
+
+def _watts_of(terms: Terms) -> dict[str, float]:
+    return {
+        "marginal": terms.marginal_w,
+        "activation": terms.activation_w,
+        "fragmentation": terms.fragmentation_w,
+        "reserve": terms.reserve_w,
     }
 
 
@@ -239,7 +259,14 @@ def loss_of(winner: Terms, loser: Terms, weights: Weights) -> Loss:
     term = max(sorted(costs), key=lambda name: costs[name])
     if behind <= 0 or costs[term] <= 0:
         return Loss(term="", points=0.0, behind=behind)
-    return Loss(term=term, points=costs[term], behind=behind)
+    named = _most_watts(winner, loser) if term == "watts" else term
+    return Loss(term=named, points=costs[term], behind=behind)
+
+
+def _most_watts(winner: Terms, loser: Terms) -> str:
+    """The term by which the loser costs most watts more than the winner."""
+    best, worse = _watts_of(winner), _watts_of(loser)
+    return max(best, key=lambda name: worse[name] - best[name])
 
 
 def term_set(terms: Terms, weights: Weights) -> TermSet:

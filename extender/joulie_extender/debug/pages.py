@@ -25,7 +25,8 @@ _NO_POD = PodAsk(uid="", namespace="", name="", workload="performance")
 def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
     twin_columns, names = context.twin_columns, sorted(context.twin_columns.rows)
     rows = rows_by_name(twin_columns, names)
-    free = weights._replace(coefficients=Coefficients(0.0, 0.0, 0.0, False))
+    nothing = Coefficients(0.0, 0.0, 0.0, False)
+    free = weights._replace(coefficients=nothing, cpu_pods_on_gpu_nodes="allow")
     scores = score(_NO_POD, twin_columns, rows, context.now, context.view_age_ms, free)
     node_terms = node_terms_of(twin_columns, context.now, context.view_age_ms, weights)
     stale = ~node_terms.fresh[rows]

@@ -242,6 +242,8 @@ def basis_of(context: DecisionContext, weights: Weights) -> Basis:
 # Settings that were added later, with their earlier fixed values: omitted while they have these
 # values, so that the ids of settings in older entries stay the same.
 _ADDED_LATER: dict[str, float | str | bool] = {
+    "cpu_pods_on_gpu_nodes": "allow",
+    "scoring": "headroom",
     "gpu_packing": "share",
     "gpu_balance": 0.4,
     "gpu_resources": ",".join(GPU_RESOURCES),

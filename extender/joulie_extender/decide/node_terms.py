@@ -29,6 +29,7 @@ class ScoreBasis(IntEnum):
     PREDICTED = 1  # no fresh power reading: caps and cooling alone
     MEASURED = 2
     CARDS = 3  # not asked: the score is about cards alone
+    ENERGY = 4  # the score follows from watts, not from headroom
 
 
 # Plain integers: comparing enum members is slower.
@@ -53,6 +54,8 @@ class Weights(NamedTuple):
     cooling_model: str = "linear"
     cooling_power: str = "cap"  # or "measured", where it is
     facility: bool = False  # whether a pod's watts are multiplied by the PUE
+    cpu_pods_on_gpu_nodes: str = "avoid"  # for pods without cards, while other nodes have room
+    scoring: str = "headroom"  # or "energy"
     filter_stale: str = "label"  # what the filter uses when a twin is stale: label, closed or twin
     coefficients: Coefficients = Coefficients()
     gpu: GpuWeights = GpuWeights()

@@ -7,6 +7,8 @@
 `assumed` is the power of pods that the reading does not include yet; without a reading, of all
 pods. A node without fresh data gets the neutral score, or the score of the best known candidate if
 that is lower: it is never preferred and never refused.
+
+With `scoring=energy` the score follows from the watts that the pod adds; see `energy_score`.
 """
 
 import hashlib
@@ -16,6 +18,7 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import PodAsk, Terms
+from joulie_extender.decide.energy_terms import cards_kept, energy_of
 from joulie_extender.decide.node_terms import (
     AS_TERMS,
     NEUTRAL,
@@ -52,7 +55,8 @@ _TERMS = (
 _AS_KNOWN = slice(_TERMS.index("cooling"), _TERMS.index("marginal_w"))
 _BY_CLASS = slice(_TERMS.index("bonus"), _TERMS.index("marginal_w"))
 _MIXERS = mixers(len(_TERMS))
-_OPTIONAL = ("packing", "wishes")
+_ENERGY = ("activation_w", "fragmentation_w", "reserve_w")
+_OPTIONAL = ("packing", "wishes", "cards_kept", *_ENERGY)
 CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
 _SOURCES = {int(basis): basis.name.lower() for basis in ScoreBasis}
 
@@ -77,6 +81,10 @@ class Scores(msgspec.Struct, frozen=True):
     cluster: ClusterTerms
     packing: Floats | None = None  # of pods with a GPU request
     wishes: Floats | None = None  # where a preference applies
+    cards_kept: Floats | None = None  # points taken from nodes with free cards, for other pods
+    activation_w: Floats | None = None  # these three with `scoring=energy`
+    fragmentation_w: Floats | None = None
+    reserve_w: Floats | None = None
 
     score = _Term()
     headroom = _Term()
@@ -94,6 +102,8 @@ def score(
 ) -> Scores:
     """`rows` are the candidates' rows; row 0 stands for a node that the columns do not have."""
     node_terms = node_terms_of(twin_columns, now, view_age_ms, weights)
+    if weights.scoring == "energy":
+        return _energy_score(pod, twin_columns, rows, node_terms, weights)
     basis = node_terms.basis.take(rows)
     is_measured = is_all_measured(basis)
     terms = _terms(pod, rows, node_terms, basis, is_measured, weights)
@@ -104,6 +114,9 @@ def score(
         if term is not None:
             total += term
     np.minimum(np.maximum(total, 0.0, out=total), 100.0, out=total)
+    kept = cards_kept(pod, total, twin_columns, rows, basis > NEUTRAL, weights)
+    if kept is not None:
+        total -= kept
     if not is_measured:
         _cap_neutral(total, basis, weights)
     return Scores(
@@ -113,6 +126,7 @@ def score(
         cluster=node_terms.cluster,
         packing=packed,
         wishes=preferred,
+        cards_kept=kept,
     )
 
 
@@ -149,6 +163,35 @@ def _terms(
     total -= pressure
     total -= draining
     return terms
+
+
+def _energy_score(
+    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, node_terms: NodeTerms, weights: Weights
+) -> Scores:
+    basis = node_terms.basis.take(rows)
+    known = basis > NEUTRAL
+    energy = energy_of(pod, twin_columns, rows, known, weights)
+    preferred = preference_points(pod, twin_columns, rows, weights.preferences)
+    terms = np.zeros((len(_TERMS), len(rows)))
+    terms[_TERMS.index("marginal_w")] = energy.marginal_w
+    if pod.workload == "standard":
+        terms[_TERMS.index("draining")] = TermColumns(*node_terms.of(rows)).draining
+    total = terms[0]
+    np.subtract(energy.score, terms[_TERMS.index("draining")], out=total)
+    if preferred is not None:
+        total += preferred
+    np.clip(total, 0.0, 100.0, out=total)
+    _cap_neutral(total, basis, weights)
+    return Scores(
+        answer=truncated(total * (weights.score_range / 100)),
+        terms=terms,
+        basis=np.where(known, int(ScoreBasis.ENERGY), basis),
+        cluster=node_terms.cluster,
+        wishes=preferred,
+        activation_w=energy.activation_w,
+        fragmentation_w=energy.fragmentation_w,
+        reserve_w=energy.reserve_w,
+    )
 
 
 def gpu_score(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights) -> Scores:

@@ -15,11 +15,11 @@ from joulie_audit.questions.explain import (
 )
 from joulie_audit.questions.listing import about_node, answer_of, line_of, row_of
 from joulie_audit.questions.time_travel import Binding, binding_of, cluster_state_at
-from joulie_audit.testing import NAMES, RecordedLog
+from joulie_audit.testing import NAMES, RecordedLog, record_small_log
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import DecisionEntry, NodeGone, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen, one_of_each
-from joulie_cli.commands.explain import rules_behind
+from joulie_cli.commands.explain import PodReport, pod_text, rules_behind
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.history.history import EntryQuery
@@ -269,3 +269,31 @@ def test_an_explanation_names_the_rule_behind_a_headroom_without_a_reading() -> 
     }
     reported = [line.split()[0] for line in rules_behind(top)]
     assert sorted(reported) == ["neutral", "predicted", "undiscovered"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "title", "field"),
+    [
+        (Weights(), "cards kept", "cards_kept"),
+        (Weights(scoring="energy"), "cards kept", "reserve_w"),
+        (Weights(scoring="energy"), "activation", "activation_w"),
+    ],
+)
+async def test_an_explanation_shows_the_terms_of_its_scoring(
+    recorded: RecordedLog, weights: Weights, title: str, field: str
+) -> None:
+    made = recorded.builder
+    made.weights = weights
+    await record_small_log(recorded)
+    await made.facts(hardware("n4", gpus=8))
+    await made.answer(ask("web"))
+    async with recorded.reading() as (history, _):
+        explanation = explain_pod(history, "web")
+    assert explanation.scored is not None
+
+    text = pod_text(PodReport(explanation, 4, None, None))
+
+    assert title in text
+    n4 = next(terms for terms in explanation.scored.top if terms.node == "n4")
+    assert getattr(n4, field) > 0
+    assert f"{getattr(n4, field):.2f}" in text

@@ -26,12 +26,12 @@ from joulie_audit.replay.replay import (
     other_versions,
     replay,
 )
-from joulie_audit.testing import FactsAfter, NoFacts, RecordedLog
+from joulie_audit.testing import FactsAfter, NoFacts, RecordedLog, record_small_log
 from joulie_bus.errors import NotInTheLog, StreamReplaced
 from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import ask, plan_made, power, producer
+from joulie_bus.testing import ask, hardware, plan_made, power, producer
 from joulie_extender.decide import marginal_power
 from joulie_extender.decide.decide import CODE_VERSION as ANSWERS_BY
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
@@ -60,6 +60,23 @@ async def test_every_decision_and_every_plan_is_recomputed_identically(
 
     assert (done.decisions, done.plans, done.reported) == (8, 1, [])
     assert done.events == small_log.builder.position
+
+
+@pytest.mark.parametrize("on_gpu_nodes", ["avoid", "allow"])
+@pytest.mark.parametrize("scoring", ["headroom", "energy"])
+async def test_decisions_of_every_scoring_are_recomputed_identically(
+    recorded: RecordedLog, scoring: str, on_gpu_nodes: str
+) -> None:
+    made = recorded.builder
+    made.weights = Weights(scoring=scoring, cpu_pods_on_gpu_nodes=on_gpu_nodes)
+    await record_small_log(recorded)
+    await made.facts(hardware("n4", gpus=8))
+    await made.answer(ask("with-cards", gpus=2))
+    await made.answer(ask("without-cards"))
+
+    done = await replayed(recorded)
+
+    assert (done.decisions, done.reported) == (12, [])
 
 
 async def test_an_empty_log_has_no_mismatch(recorded: RecordedLog) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from joulie_bus.events import Terms
 from joulie_bus.testing import eco, hardware, node_seen, noon, power, records, waking
@@ -91,6 +92,24 @@ def test_points_add_up_to_the_score() -> None:
     )
 
     assert sum(found.values()) == pytest.approx(0.7 * 41.67 + 0.15 * 80 + 2 + 10 - 3 - 20)
+
+
+def test_kept_cards_cost_points() -> None:
+    kept = terms(20, headroom=80, cooling=20, cards_kept=48.0)
+
+    found = points_of(kept, Weights())
+
+    assert sum(found.values()) == pytest.approx(kept.score)
+    assert loss_of(terms(56, headroom=80, cooling=20), kept, Weights()).term == "cards_kept"
+
+
+def test_a_loss_by_watts_names_the_watts_that_cost_the_most() -> None:
+    winner = replace(terms(100, marginal_w=40, activation_w=20), source="energy")
+    loser = replace(terms(45, marginal_w=30, activation_w=340), source="energy")
+
+    found = loss_of(winner, loser, Weights(scoring="energy"))
+
+    assert (found.term, found.points, found.behind) == ("activation", 55.0, 55.0)
 
 
 HEALTHY = HealthInputs(

@@ -82,6 +82,8 @@ def test_every_term_is_that_of_the_plain_loop_to_the_last_bit(cluster_state: Clu
         ]
     if found.wishes is not None:
         assert found.wishes.tolist() == [reference_scoring.wishes_of(asked, each) for each in nodes]
+    kept = [0.0] * len(nodes) if found.cards_kept is None else found.cards_kept.tolist()
+    assert kept == [reference_scoring.cards_kept_of(asked, each) for each in nodes]
 
 
 @thorough

@@ -410,7 +410,8 @@ def test_a_bigger_pod_never_scores_higher(
     bigger = replace(
         small, cpu_milli=small.cpu_milli + cpu_milli, gpu_milli=small.gpu_milli + gpu_milli
     )
-    before, after = (scored(twin_columns_of(*nodes), asked).score for asked in (small, bigger))
+    twin_columns, weights = twin_columns_of(*nodes), Weights(cpu_pods_on_gpu_nodes="allow")
+    before, after = (scored(twin_columns, asked, weights).score for asked in (small, bigger))
 
     assert (after <= before).all()
 

@@ -36,7 +36,8 @@ class Cluster:
     random node among those with the highest score.
     """
 
-    def __init__(self, *story: Fact, seed: int = 1) -> None:
+    def __init__(self, *story: Fact, seed: int = 1, weights: Weights | None = None) -> None:
+        self.weights = weights or Weights()
         self.cluster_state = ClusterState()
         self.twin_columns = TwinColumns.empty()
         self.placed: Counter[str] = Counter()
@@ -54,7 +55,7 @@ class Cluster:
 
     def scores(self, pod: PodAsk, names: Sequence[str], at_s: float) -> Scores:
         rows = rows_by_name(self.twin_columns, names)
-        return score(pod, self.twin_columns, rows, noon(at_s), 0, Weights())
+        return score(pod, self.twin_columns, rows, noon(at_s), 0, self.weights)
 
     def place(self, pod: PodAsk, names: Sequence[str], at_s: float) -> str:
         answer = self.scores(pod, names, at_s).answer
@@ -147,3 +148,29 @@ def test_the_pods_of_a_burst_share_what_is_left_in_the_order_they_came() -> None
         cluster.place(ask(f"p{number}", cores=4), names, number * 0.01)
 
     assert cluster.placed["n0"] < min(cluster.placed[name] for name in names[1:])
+
+
+CARD_NODES = 30
+
+
+def placed_on_card_nodes(weights: Weights, count: int) -> float:
+    """The share of CPU pods on the nodes with cards, among samples of all nodes."""
+    names, with_cards = [f"n{at}" for at in range(70)], [f"g{at}" for at in range(CARD_NODES)]
+    story: list[Fact] = []
+    for name in names:
+        story += [hardware(name), eco(name), power(name, 350)]
+    for name in with_cards:
+        story += [hardware(name, gpus=8), eco(name), power(name, 700)]
+    cluster = Cluster(*story, weights=weights)
+    for number in range(count):
+        cluster.place(ask(f"p{number}", cores=4), cluster.sample([*names, *with_cards], 50), 0)
+    return sum(cluster.placed[name] for name in with_cards) / count
+
+
+@pytest.mark.parametrize("scoring", ["headroom", "energy"])
+def test_at_most_one_cpu_pod_in_twenty_goes_to_a_node_with_cards(scoring: str) -> None:
+    assert placed_on_card_nodes(Weights(scoring=scoring), 300) <= 0.05
+
+
+def test_by_the_formula_alone_most_cpu_pods_go_to_nodes_with_cards() -> None:
+    assert placed_on_card_nodes(Weights(cpu_pods_on_gpu_nodes="allow"), 300) > 0.5

@@ -1,0 +1,92 @@
+"""The inputs of the energy score from the twins' columns, and the nodes with free cards. Pure.
+
+Free cores and cards follow from the requests of the bound pods.
+"""
+
+import numpy as np
+
+from joulie_bus.events import PodAsk
+from joulie_extender.decide.node_terms import Weights
+from joulie_extender.gpu.fit import asks
+from joulie_projections.twin.arrays import Bools, Floats, Ints
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.energy_score import CLOSE, EnergyNodes, EnergyScores, energy_scores
+from joulie_projections.twin.power import cores_of, memory_factor
+
+IDLE_CPU_SHARE = 0.5  # of the rated CPU watts: measured servers draw 45 to 50 % when idle
+IDLE_CARD_SHARE = 0.1  # of the rated watts of a card: idle data-centre cards draw 16 to 70 W
+LEAD = 20.0  # points: kube-scheduler's own scores can outweigh a smaller lead
+
+
+def energy_of(
+    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, known: Bools, weights: Weights
+) -> EnergyScores:
+    keeps_cards = weights.cpu_pods_on_gpu_nodes == "avoid" and asks_no_card(pod)
+    nodes = _nodes(pod, twin_columns, rows, weights)
+    return energy_scores(nodes, cores_of(pod), pod.gpu_milli / 1000, keeps_cards, known)
+
+
+def cards_kept(
+    pod: PodAsk,
+    scores: Floats,
+    twin_columns: TwinColumns,
+    rows: Ints,
+    known: Bools,
+    weights: Weights,
+) -> Floats | None:
+    """The points that keep a pod without cards off nodes with free cards.
+
+    They leave such a node at least `LEAD` points below the best of the other nodes, or at 0. None
+    if the rule changes no score.
+    """
+    if weights.cpu_pods_on_gpu_nodes != "avoid" or not asks_no_card(pod):
+        return None
+    with_cards = _free_cards(twin_columns, rows) > CLOSE
+    kept, others = with_cards & known, known & ~with_cards
+    if not kept.any() or not others.any():
+        return None
+    most = max(0.0, float(scores[others].max()) - LEAD)
+    points: Floats = np.where(kept, scores * (1 - most / 100), 0.0)
+    return points
+
+
+def asks_no_card(pod: PodAsk) -> bool:
+    return not (pod.gpu_milli or pod.gpu_cards or asks(pod))
+
+
+def _nodes(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights) -> EnergyNodes:
+    """Only for the candidates: most snapshots answer few requests."""
+    names = ("cores", "gpus", "cpu_max_w", "gpu_max_w", "pods_cpu_w", "pue")
+    columns = (twin_columns.floats(name).take(rows) for name in names)
+    cores, cards, cpu_w, card_w, pods_w, pue = columns
+    rates = weights.coefficients
+    is_performance = pod.workload == "performance"
+    card_rate = rates.gpu_performance if is_performance else rates.gpu_standard
+    used = np.divide(pods_w, cpu_w, out=np.ones(len(rows)), where=cpu_w > 0)
+    is_polled = twin_columns.columns["is_polled"].take(rows)
+    return EnergyNodes(
+        free_cores=cores * (1 - used),
+        free_cards=_free_cards(twin_columns, rows),
+        cores=cores,
+        cards=cards,
+        idle_w=IDLE_CPU_SHARE * cpu_w + IDLE_CARD_SHARE * (cards * card_w),
+        w_per_core=(rates.cpu * memory_factor(pod, rates)) * (cpu_w / np.maximum(cores, 1.0)),
+        w_per_card=np.where(cards > 0, card_w, 0.0) * card_rate,
+        is_empty=(pods_w == 0) & (_used_cards_w(twin_columns, rows) == 0),
+        pue=np.where(is_polled, np.maximum(1.0, pue), 1.0),
+    )
+
+
+def _free_cards(twin_columns: TwinColumns, rows: Ints) -> Floats:
+    cards = twin_columns.floats("gpus").take(rows)
+    if not cards.any():
+        return cards
+    card_w, used_w = twin_columns.floats("gpu_max_w").take(rows), _used_cards_w(twin_columns, rows)
+    used = np.divide(used_w, card_w, out=np.zeros(len(cards)), where=card_w > 0)
+    free: Floats = np.maximum(cards - used, 0.0)
+    return free
+
+
+def _used_cards_w(twin_columns: TwinColumns, rows: Ints) -> Floats:
+    standard = twin_columns.floats("pods_gpu_standard_w").take(rows)
+    return standard + twin_columns.floats("pods_gpu_performance_w").take(rows)

@@ -1,0 +1,182 @@
+"""Scores by watts, and the cards that are kept for pods that ask for cards."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import reference_scoring
+from joulie_bus.events import PodAsk, PrioritizeDecided, codec
+from joulie_bus.testing import NOON, ask, hardware, producer
+from joulie_extender.decide.context import DecisionContext
+from joulie_extender.decide.decide import again, decide_prioritize, declaration, weights_of
+from joulie_extender.decide.scoring import Scores, Weights, score, terms_of
+from joulie_projections.pods.load import Load
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.columns import TwinColumns
+from reference_scoring import Question
+
+AVOID, ALLOW = Weights(), Weights(cpu_pods_on_gpu_nodes="allow")
+ENERGY = Weights(scoring="energy")
+thorough = settings(deadline=None, max_examples=100)
+
+
+def node(cores: float = 0.0, cards: float = 0.0, gpus: int = 0, **changes: Any) -> NodeState:
+    """A node of 96 cores and 700 W with this many requested cores and cards."""
+    load = Load(round(cores * 1000), round(cores * 1e6), round(cards * 1000), 0)
+    known: dict[str, Any] = {
+        "hardware": hardware("n", cores=96, watts=700, gpus=gpus),
+        "samples": (Sample(NOON, 300_000),),
+    }
+    return NodeState(ordinal=0, at=NOON, load=load, **{**known, **changes})
+
+
+def scored(pod: PodAsk, weights: Weights, *nodes: NodeState) -> Scores:
+    twin_columns, names = columns_of(*nodes)
+    rows = [twin_columns.rows[name] for name in names]
+    return score(pod, twin_columns, np.array(rows), NOON, 0, weights)
+
+
+def columns_of(*nodes: NodeState) -> tuple[TwinColumns, list[str]]:
+    named = {f"n{at}": replace(each, ordinal=at) for at, each in enumerate(nodes)}
+    return TwinColumns.of(named, 0), list(named)
+
+
+def best(scores: Scores) -> int:
+    return int(scores.answer.argmax())
+
+
+POD = ask("p", cores=4)
+CARDS = ask("p", cores=4, gpus=1)
+
+
+@pytest.mark.parametrize("weights", [AVOID, ENERGY])
+def test_a_pod_without_cards_stays_off_free_cards_while_others_have_room(weights: Weights) -> None:
+    busy, idle = node(cores=80), node(gpus=8)
+
+    assert best(scored(POD, weights, idle, busy)) == 1
+
+
+def test_a_pod_without_cards_may_use_free_cards_if_the_setting_allows() -> None:
+    found = scored(POD, ALLOW, node(gpus=8), node(cores=80, samples=(Sample(NOON, 650_000),)))
+
+    assert (best(found), found.cards_kept) == (0, None)
+
+
+def test_only_free_cards_are_kept() -> None:
+    found = scored(POD, AVOID, node(gpus=8, cards=8), node(gpus=8), node())
+
+    assert found.cards_kept is not None
+    assert found.cards_kept[0] == found.cards_kept[2] == 0 < found.cards_kept[1]
+
+
+def test_no_card_is_kept_where_all_nodes_have_free_cards() -> None:
+    assert scored(POD, AVOID, node(gpus=8), node(gpus=4)).cards_kept is None
+
+
+def test_no_card_is_kept_from_a_pod_that_asks_for_cards() -> None:
+    assert scored(CARDS, AVOID, node(gpus=8), node()).cards_kept is None
+    found = scored(CARDS, ENERGY, node(gpus=8), node())
+    assert found.reserve_w is not None
+    assert found.reserve_w.tolist() == [0.0, 0.0]
+
+
+def test_an_empty_node_costs_its_idle_watts() -> None:
+    found = scored(POD, ENERGY, node(), node(cores=40), node(cores=80))
+
+    assert found.activation_w is not None
+    assert found.activation_w[0] == 350.0
+    assert found.answer.argsort().tolist() == [0, 1, 2]
+
+
+def test_a_pod_with_cards_starts_no_empty_node_while_another_has_free_cards() -> None:
+    assert best(scored(CARDS, ENERGY, node(gpus=8), node(cores=12, cards=1, gpus=8))) == 1
+
+
+def test_the_watts_of_the_pod_are_those_of_the_other_scoring() -> None:
+    nodes = [node(gpus=8), node(cores=3)]
+    by_energy, by_headroom = (scored(CARDS, each, *nodes).marginal_w for each in (ENERGY, AVOID))
+
+    assert by_energy.tolist() == pytest.approx(by_headroom.tolist())
+
+
+def test_a_draining_node_loses_points_for_a_standard_pod() -> None:
+    found = scored(POD, ENERGY, node(cores=40), node(cores=40, draining=True))
+
+    assert (found.score - found.score[0]).tolist() == [0.0, -20.0]
+
+
+def test_the_terms_of_a_node_name_their_source() -> None:
+    found = scored(POD, ENERGY, node(cores=40), NodeState(ordinal=1, at=NOON))
+
+    assert [terms_of(found, ["a", "b"], at).source for at in (0, 1)] == ["energy", "undiscovered"]
+
+
+def test_a_declaration_without_the_new_settings_has_the_former_rules() -> None:
+    former = Weights(cpu_pods_on_gpu_nodes="allow", scoring="headroom")
+    declared = declaration(former)
+
+    assert not {"cpu_pods_on_gpu_nodes", "scoring"} & set(declared.values)
+    assert weights_of(declared) == former
+    assert weights_of(declaration(ENERGY)) == ENERGY
+
+
+questions = st.builds(
+    reference_scoring.question,
+    reference_scoring.cluster_states,
+    reference_scoring.pods,
+    reference_scoring.views,
+    st.builds(
+        lambda weights, scoring: weights._replace(scoring=scoring),
+        reference_scoring.any_weights,
+        st.sampled_from(["headroom", "energy"]),
+    ),
+    reference_scoring.buildings,
+    reference_scoring.cards,
+)
+
+
+@thorough
+@given(questions)
+def test_an_unknown_node_never_scores_best(asked: tuple[Question, TwinColumns]) -> None:
+    question, twin_columns = asked
+    rows = np.array([0, *twin_columns.rows.values()])
+
+    found = score(question.pod, twin_columns, rows, question.now, question.age_ms, question.weights)
+
+    known = found.basis > 0
+    if known.any():
+        assert found.score[~known].max() <= found.score[known].max()
+
+
+@thorough
+@given(questions)
+def test_a_decision_is_recomputed_bit_for_bit(asked: tuple[Question, TwinColumns]) -> None:
+    question, twin_columns = asked
+    context = DecisionContext(twin_columns, 7, question.age_ms, question.now)
+    names = [*twin_columns.rows, "a stranger"]
+    decision = decide_prioritize(question.pod, names, context, question.weights)
+    sent = producer("extender-0").stamp(decision)
+    read = codec.read(codec.open_envelope(sent.data, "here"), "here")
+    weights = weights_of(declaration(question.weights))
+
+    assert isinstance(read, PrioritizeDecided)
+    assert again(read, twin_columns, weights) == decision
+
+
+@thorough
+@given(
+    st.floats(0, 90),
+    st.sampled_from([AVOID, ALLOW, ENERGY, ENERGY._replace(cpu_pods_on_gpu_nodes="allow")]),
+    st.floats(0, 8),
+)
+def test_free_cards_never_raise_the_score_of_a_pod_without_cards(
+    cores: float, weights: Weights, used: float
+) -> None:
+    """The nodes differ in the requests for cards alone."""
+    found = scored(POD, weights, node(cores, used, gpus=8), node(cores, 8, gpus=8), node(cores))
+
+    assert found.score[0] <= found.score[1]

@@ -1,0 +1,128 @@
+"""The laws of the energy score."""
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulie_projections.twin.energy_score import EnergyNodes, EnergyScores, energy_scores
+
+
+def nodes(count: int = 1, **changes: Any) -> EnergyNodes:
+    """Equal nodes with 96 cores, half of them free, and no cards."""
+    figures = {
+        "free_cores": 48.0,
+        "free_cards": 0.0,
+        "cores": 96.0,
+        "cards": 0.0,
+        "idle_w": 350.0,
+        "w_per_core": 5.0,
+        "w_per_card": 455.0,
+        "is_empty": False,
+    }
+    columns = {name: np.full(count, value) for name, value in figures.items()}
+    given_columns = {name: np.asarray(value) for name, value in changes.items()}
+    return EnergyNodes(**{**columns, **given_columns})
+
+
+def best(scores: EnergyScores) -> int:
+    return int(scores.score.argmax())
+
+
+def test_a_pod_goes_to_the_fullest_of_equal_nodes() -> None:
+    free = nodes(3, free_cores=[90.0, 8.0, 40.0])
+
+    assert best(energy_scores(free, 4, 0)) == 1
+
+
+def test_an_empty_node_costs_its_idle_watts() -> None:
+    found = energy_scores(nodes(2, free_cores=[96.0, 95.0], is_empty=[True, False]), 4, 0)
+
+    assert found.activation_w[0] == 350.0
+    assert best(found) == 1
+
+
+def test_waking_a_node_costs_more_than_using_an_empty_one() -> None:
+    both = nodes(2, free_cores=[96.0, 96.0], is_empty=[True, True], is_asleep=[True, False])
+
+    assert best(energy_scores(both, 4, 0)) == 1
+
+
+def test_an_empty_node_in_an_efficient_hall_is_cheaper() -> None:
+    both = nodes(2, free_cores=[96.0, 96.0], is_empty=[True, True], pue=[1.6, 1.1])
+    found = energy_scores(both, 4, 0)
+
+    assert found.marginal_w.tolist() == [4 * 5 * 1.6, 4 * 5 * 1.1]
+    assert best(found) == 1
+
+
+def test_cards_go_where_cores_stay_beside_the_others() -> None:
+    """Both have 4 of 8 cards free; the first has no cores left for them."""
+    both = nodes(
+        2, free_cores=[34.0, 64.0], cores=[128.0] * 2, cards=[8.0] * 2, free_cards=[4.0, 4]
+    )
+    found = energy_scores(both, 32, 2)
+
+    assert found.fragmentation_w[0] > found.fragmentation_w[1]
+
+
+def test_an_empty_node_without_cards_comes_before_free_cards() -> None:
+    both = nodes(2, is_empty=[True, False], cards=[0.0, 8.0], free_cards=[0.0, 1.0])
+
+    assert best(energy_scores(both, 4, 0)) == 0
+    assert energy_scores(both, 4, 0, keeps_cards=False).reserve_w.tolist() == [0.0, 0.0]
+
+
+def test_unknown_rows_do_not_change_the_others() -> None:
+    free = nodes(2, free_cores=[40.0, 0.0], idle_w=[350.0, 0.0], w_per_core=[5.0, 0.0])
+    known = np.array([True, False])
+
+    assert energy_scores(free, 4, 0, known=known).score[0] == 100.0
+    assert energy_scores(free, 4, 0, known=~known & False).score.tolist() == [100.0, 100.0]
+
+
+amounts = st.floats(0, 200)
+columns = st.tuples(amounts, amounts, st.floats(0, 1000), st.floats(0, 20), st.floats(0, 1000))
+
+
+@given(columns, st.floats(0.1, 8), st.booleans(), st.floats(0.1, 64))
+def test_free_cards_never_raise_the_score_of_a_pod_without_cards(
+    row: tuple[float, float, float, float, float], cards: float, is_empty: bool, cores: float
+) -> None:
+    free, used, idle, per_core, per_card = row
+    both = nodes(
+        2,
+        free_cores=[free] * 2,
+        cores=[free + used] * 2,
+        idle_w=[idle] * 2,
+        w_per_core=[per_core] * 2,
+        w_per_card=[per_card] * 2,
+        cards=[8.0, 8.0],
+        free_cards=[cards, 0.0],
+        is_empty=[is_empty] * 2,
+    )
+
+    found = energy_scores(both, cores, 0).score
+
+    assert found[0] <= found[1]
+
+
+@given(columns, st.floats(0, 8), st.booleans())
+def test_scores_are_between_0_and_100(
+    row: tuple[float, float, float, float, float], cards: float, is_empty: bool
+) -> None:
+    free, used, idle, per_core, per_card = row
+    some = nodes(
+        2,
+        free_cores=[free, 48.0],
+        cores=[free + used, 96.0],
+        idle_w=[idle, 350.0],
+        w_per_core=[per_core, 5.0],
+        w_per_card=[per_card, 455.0],
+        is_empty=[is_empty, False],
+    )
+
+    found = energy_scores(some, 4, cards).score
+
+    assert 0 <= found.min() <= found.max() == 100
