@@ -62,8 +62,7 @@ def filled(nodes: int, pods: int) -> Ledger:
     ledger = Ledger()
     for number in range(nodes):
         name = f"node-{number:04}"
-        facts = [node_seen(name), hardware(name)]
-        ledger.fold((fact, NOON) for fact in facts)
+        ledger.fold([(node_seen(name), NOON), (hardware(name), NOON)])
         ledger.fold((bound(f"{name}-pod-{n}-5f7c", name), NOON) for n in range(pods))
     return ledger
 
@@ -79,7 +78,7 @@ def fold_hours(ledger: Ledger, nodes: int, hours: int) -> None:
 
 
 def packed_size(interval: Interval) -> int:
-    return sum(len(packed(rows)) for rows in (interval.nodes, interval.groups, interval.pods))
+    return len(packed(interval.nodes)) + len(packed(interval.groups)) + len(packed(interval.pods))
 
 
 def report_by_pod(day: Interval) -> None:

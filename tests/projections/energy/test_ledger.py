@@ -79,8 +79,11 @@ def test_pods_share_by_the_power_that_they_ask_for() -> None:
 
 def test_a_pod_shares_a_window_for_the_time_that_it_ran() -> None:
     pods = pods_of(
-        *[(0, power("n1", 0)), (0, bound("a", "n1")), (7.5, PodFinished(uid="a"))],
-        *[(7.5, bound("b", "n1")), (10, power("n1", 200))],
+        (0, power("n1", 0)),
+        (0, bound("a", "n1")),
+        (7.5, PodFinished(uid="a")),
+        (7.5, bound("b", "n1")),
+        (10, power("n1", 200)),
     )
 
     assert (pods["a"].pods_uj, pods["b"].pods_uj) == (750 * J, 250 * J)
@@ -88,7 +91,9 @@ def test_a_pod_shares_a_window_for_the_time_that_it_ran() -> None:
 
 def test_a_pod_that_was_stored_after_the_reading_has_no_part_of_its_window() -> None:
     pods = pods_of(
-        *[(0, power("n1", 0)), (11, bound("a", "n1")), (10, power("n1", 200))],
+        (0, power("n1", 0)),
+        (11, bound("a", "n1")),
+        (10, power("n1", 200)),
         (20, power("n1", 200)),
     )
 
@@ -151,8 +156,11 @@ def test_the_power_of_a_sleeping_node_does_not_lower_its_idle_power() -> None:
 
 def test_a_node_that_is_gone_has_no_energy_until_its_next_reading() -> None:
     found = report(
-        *[(0, power("n1", 100)), (10, power("n1", 100)), (11, NodeGone(node="n1"))],
-        *[(20, power("n1", 100)), (30, power("n1", 100))],
+        (0, power("n1", 100)),
+        (10, power("n1", 100)),
+        (11, NodeGone(node="n1")),
+        (20, power("n1", 100)),
+        (30, power("n1", 100)),
     )
 
     assert (found.meter_uj, found.unknown_uj) == (2000 * J, 0)
@@ -167,7 +175,8 @@ def test_minutes_and_hours_have_the_same_sums() -> None:
     )
 
     assert minutes.by == hours.by
-    assert len([each for each in intervals if each.grain == "hour"]) == 6
+    # 20,000 s, from the 47th minute of an hour on
+    assert len([each for each in intervals if each.grain == "hour"]) == 7
 
 
 # --- laws -----------------------------------------------------------------------------------------

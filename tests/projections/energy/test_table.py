@@ -1,5 +1,7 @@
 """Intervals in the database: committed with the state, kept coarser with age."""
 
+from collections.abc import Iterator
+
 import pytest
 from sqlalchemy import Engine
 
@@ -18,8 +20,10 @@ J = 1_000_000
 
 
 @pytest.fixture
-def engine(place: Place) -> Engine:
-    return database.writer(place)
+def engine(place: Place) -> Iterator[Engine]:
+    made = database.writer(place)
+    yield made
+    made.dispose()
 
 
 @pytest.fixture
@@ -72,7 +76,8 @@ def test_a_report_holds_the_running_minutes(table: EnergyTable) -> None:
 
 def test_the_ends_of_a_report_are_exact_to_the_minutes(table: EnergyTable) -> None:
     table.save(0, steady(3))
-    first, last = NOON_MS + 2 * MINUTES_MS, NOON_MS + HOUR_MS + 3 * MINUTES_MS
+    begin = NOON_MS // MINUTES_MS * MINUTES_MS
+    first, last = begin + 2 * MINUTES_MS, begin + HOUR_MS + 3 * MINUTES_MS
 
     intervals, _ = table.between(first, last, ("node",))
     report = report_of(intervals, "node")
