@@ -41,7 +41,7 @@ from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 from joulie_projections.twin.columns import TwinColumns
 
-RULES = Rules(caps_settle_s=0.0)
+RULES = Rules(caps_settle_s=0.0, equal_nodes="by-name")  # n1 and n2 supply performance
 NAMES = ("n1", "n2", "n3", "n4")
 
 

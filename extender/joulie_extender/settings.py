@@ -270,9 +270,6 @@ class ScoringSettings:
         "What the filter goes by when a twin is stale: the node's label, nothing (refused), or the "
         "twin all the same",
     )
-    neutral: float = setting(
-        number(0, 100), "SCORE_NEUTRAL", "50", "Score of a node of which nothing fresh is known"
-    )
     cooling_model: str = setting(
         a_cooling_model,
         "COOLING_MODEL",
@@ -342,7 +339,6 @@ class ScoringSettings:
             eco_bonus=self.eco_bonus,
             pressure=self.pressure,
             draining_penalty=self.draining_penalty,
-            neutral=self.neutral,
             staleness_s=self.staleness_s,
             score_range=float(self.score_range),
             cooling_model=self.cooling_model,

@@ -95,12 +95,6 @@ class OperatorSettings:
         "within",
         "A performance node per hardware family: within the policy's number, or beyond it",
     )
-    equal_nodes: str = setting(
-        choice("by-name", "spread"),
-        "EQUAL_NODES",
-        "spread",
-        "Which of equally dense nodes are performance nodes: the first by name, or spread by name",
-    )
     static_hp_frac: float = setting(
         _share, "STATIC_HP_FRAC", "0.5", "static_partition: share of performance nodes"
     )

@@ -49,7 +49,6 @@ def test_encoded_rules_are_decoded_unchanged() -> None:
     rules = loaded(
         POLICY_NUMBERS="a=1, b=2.5",
         QUEUE_HP_MIN="3",
-        EQUAL_NODES="spread",
         CPU_ECO_CAP_PCT_OF_MAX="none",
         GPU_WRITE_ABSOLUTE_CAPS="true",
         PROFILE_MIN_DWELL="90s",

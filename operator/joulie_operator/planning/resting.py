@@ -178,9 +178,9 @@ class Nominator:
         """At most one per pod and backoff; pods that wait for the answer keep their node."""
         self._forget_placed(pods)
         free = FreeNodes(nodes)
-        waiting = {uid for uid, each in self.attempts.items() if each.not_before > now_s}
-        for uid in waiting:
-            free.reserve(pods[uid].pod, self.attempts[uid].tried[-1])
+        waiting = {uid: each for uid, each in self.attempts.items() if each.not_before > now_s}
+        for uid, attempts in waiting.items():
+            free.reserve(pods[uid].pod, attempts.tried[-1])
         made = list[Nomination]()
         for each in resting:
             if len(made) == at_most:

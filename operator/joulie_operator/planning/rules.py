@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, get_type_hints
 
 
 class Rules(NamedTuple):
-    """The settings of plans; the defaults are those of plans that lack a setting."""
+    """The settings of plans; the defaults are those of OperatorSettings."""
 
     policy: str = "static_partition"
     policy_numbers: str = ""  # name=number pairs for a custom policy
     selector: str = "joulie.io/managed=true"
     family_floor: str = "within"
-    equal_nodes: str = "by-name"  # or "spread"
+    equal_nodes: str = "spread"  # "by-name" in older plans
     interval_s: float = 60.0
     static_hp_frac: float = 0.5
     queue_hp_base_frac: float = 0.6

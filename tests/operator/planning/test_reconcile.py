@@ -61,7 +61,7 @@ from joulie_projections.state.state_changes import Draft
 GPUS = hardware("n", gpus=8)
 MANAGED = {"joulie.io/managed": "true"}
 SETTLED_S = 60.0
-USUAL = Rules()
+USUAL = Rules(equal_nodes="by-name")  # easier to read in examples
 NAMED = "the policy names it"
 
 
@@ -295,7 +295,7 @@ def swap(*, limit: int, crowd: dict[str, NodeState] = CROWD) -> Plan:
         name: "performance" if name.startswith("e") else "eco" for name in crowd
     }
     policy = LoadedPolicy(lambda _: Share(4, pinned=pinned))
-    return plan(cluster_state_of(**crowd), policy, Rules(max_changes=limit), PlanBasis(7, NOON))
+    return plan(cluster_state_of(**crowd), policy, USUAL._replace(max_changes=limit), PlanBasis(7, NOON))
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def test_a_plan_contains_all_of_its_inputs() -> None:
     found = plan(
         cluster_state,
         LoadedPolicy(BUILT_IN["static_partition"]),
-        Rules(static_hp_frac=0.3),
+        USUAL._replace(static_hp_frac=0.3),
         PlanBasis(41, NOON),
     )
 
