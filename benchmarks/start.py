@@ -11,6 +11,7 @@ of kube-apiserver. The memory of each process is read a minute after the last wr
 import argparse
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -20,33 +21,24 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the real ones
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the real programs
+sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
-from scheduler import (  # type: ignore[import-not-found]
-    ENVIRON,
-    LOOK_S,
-    NODES,
-    PATIENCE_S,
-    Process,
-    a_node,
-    all_of,
-    at_rest,
-    cpu_s,
-    data_of,
-    joulie,
-    ours_among,
-    processes,
-)
+from bindings import all_of
+from extenders_beside import ENVIRON, LOOK_S, PATIENCE_S, a_node, at_rest, data_of
+from process_usage import Process, cpu_s, descendants
 
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.runtime.tasks import background
 from joulie_operator.kube.api_client import ApiServer
+from joulie_process import joulie
+from kube_conditions import NODES
 from kube_real import ASKED, ASSETS, ProgramMissing, Running, program, real_server
 
 LIST_EVERY_S = 1.0
 REST_S = 60.0
 VERBS = ("create", "patch", "update", "delete")
-PROGRAMS = ("kube-apiserver", "etcd", "start.py")  # not Joulie's
+PROGRAMS = ("kube-apiserver", "etcd")  # not Joulie's; nor is this process
 
 
 class Start(NamedTuple):
@@ -111,14 +103,9 @@ async def measured(nodes: int, environ: dict[str, str]) -> None:
                 show(await start(server, writes, nodes))
                 await at_rest(server, nodes)
                 writes.read()
-                print(
-                    f"{'everything written, also labels':<36}{time.perf_counter() - began:>8.1f} s"
-                )
-                print(
-                    f"writes: {', '.join(f'{n} {of}' for of, n in sorted(writes.counts.items()))}"
-                )
+                show_writes(writes.counts, time.perf_counter() - began)
                 await asyncio.sleep(REST_S)
-                show_memory(ours_among(processes()))
+                show_memory(descendants())
 
 
 def show(done: Start) -> None:
@@ -137,11 +124,15 @@ def show_writes(counts: Counter[str], took_s: float) -> None:
 
 def show_memory(found: Iterable[Process]) -> None:
     """Resident memory now, and its maximum so far, of each process of Joulie."""
-    sizes = [(each.name, *mib(each.pid)) for each in found if each.name not in PROGRAMS]
+    sizes = [(each.name, *mib(each.pid)) for each in found if is_ours(each)]
     print(f"{'':<16}{'resident MiB':>14}{'at most MiB':>14}")
     for name, resident, most in sorted(sizes):
         print(f"{name:<16}{resident:>14.0f}{most:>14.0f}")
     print(f"{'all':<16}{sum(size for _, size, _ in sizes):>14.0f}")
+
+
+def is_ours(process: Process) -> bool:
+    return process.pid != os.getpid() and process.name not in PROGRAMS
 
 
 def mib(pid: int) -> tuple[float, float]:

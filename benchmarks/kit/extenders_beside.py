@@ -85,8 +85,8 @@ async def pods_gone(server: Running) -> None:
 async def _settled(server: Running, nodes: int) -> None:
     """Writes the NodeTwins once, faster than a real cluster should allow."""
     async with _ours(server, nodes, APPLY_RATE="2000"):
-        await _read_all(_data_of(server), nodes)
-        await _at_rest(server, nodes)
+        await _read_all(data_of(server), nodes)
+        await at_rest(server, nodes)
 
 
 async def _read_all(data: Path, nodes: int) -> None:
@@ -141,17 +141,17 @@ async def _ours(server: Running, nodes: int, **environ: str) -> AsyncGenerator[s
     """`joulie up` with a NodeTwin for every node, once all processes are up to date."""
     extender = f"127.0.0.1:{free_port()}"
     settings = ENVIRON | {"EXTENDER_ADDR": extender} | environ
-    operator, data = server.kubeconfig("operator"), _data_of(server)
+    operator, data = server.kubeconfig("operator"), data_of(server)
     async with joulie("up", operator, data, PATIENCE_S, **settings):
-        await _at_rest(server, nodes)
+        await at_rest(server, nodes)
         yield extender
 
 
-def _data_of(server: Running) -> Path:
+def data_of(server: Running) -> Path:
     return server.directory / "data"
 
 
-async def _at_rest(server: Running, nodes: int) -> None:
+async def at_rest(server: Running, nodes: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while True:
             before = _looks(server)
@@ -171,7 +171,7 @@ class Looks(NamedTuple):
 
 
 def _looks(server: Running) -> Looks:
-    running = DataDirectory(_data_of(server)).running()
+    running = DataDirectory(data_of(server)).running()
     gauges = gauges_of(running.metrics) if running else {}
     positions = [each["joulie_position"] for each in gauges.values() if "joulie_position" in each]
     behind = gauges.get("operator", {}).get("joulie_kube_objects_behind", 1)

@@ -31,6 +31,7 @@
     ├── ViewBehind               the projection did not reach a position in time
     ├── PortTaken                the address in the settings is in use
     ├── KubernetesRefused        the API server refused a request
+    ├── LeaseHeld            an operator runs beside a command that requires it to be stopped
     ├── PolicyFailed             a policy that raised or returned an invalid plan
     ├── BadTrace                 a file of recorded pods that cannot be used
     ├── BadRequest               a webhook body that kube-scheduler never sends
@@ -308,8 +309,8 @@ class LeaseHeld(JoulieError):
     def __init__(self, name: str, namespace: str, waited_s: float) -> None:
         super().__init__(
             f"Another process held the Lease {name} in {namespace} for {waited_s:.0f} s. Nothing "
-            f"was changed. Stop the operator first: "
-            f"kubectl -n {namespace} scale deployment joulie-operator --replicas 0"
+            f"was changed. Stop the operator first, with "
+            f"`kubectl -n {namespace} scale deployment joulie-operator --replicas 0`."
         )
 
 

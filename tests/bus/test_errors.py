@@ -35,6 +35,7 @@ EXAMPLES: list[JoulieError] = [
     errors.ViewBehind(5, 7, 2.0),
     errors.PortTaken("127.0.0.1:9876", "address already in use"),
     errors.KubernetesRefused("/api/v1/nodes", 403, "nodes is forbidden"),
+    errors.LeaseHeld("joulie-operator", "joulie-system", 30.0),
     errors.PolicyFailed("acme", "ZeroDivisionError: division by zero"),
     errors.BadTrace("pods.csv, line 3", "there is no column qos"),
     errors.BadRequest("$.pod: expected an object. The request was not answered."),

@@ -140,7 +140,8 @@ async def run_hook(server: Running, home: Path) -> str:
     assert done.returncode == 0, done.stderr
     for tree in trees:
         path = PLACES[tree["kind"]].format(namespace=NAMESPACE)
-        await server.api.delete(f"{path}/{tree['metadata']['name']}")
+        # As helm does. By default the server would keep the Job, for its pods to be released.
+        await server.api.delete(f"{path}/{tree['metadata']['name']}?propagationPolicy=Background")
     return done.stdout
 
 

@@ -46,6 +46,17 @@ class FilterDecided(Event, frozen=True, kw_only=True):
         return self.pod.uid
 
 
+class EnergyTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The terms that only `SCORING=energy` has."""
+
+    activation_w: Finite = 0.0  # idle watts of a node that could otherwise sleep
+    fragmentation_w: Finite = 0.0  # for free cores without free cards, and the reverse
+    reserve_w: Finite = 0.0  # for free cards that a pod without cards would block
+
+
+NO_ENERGY_TERMS = EnergyTerms()
+
+
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The terms of one node's score, exact to the last bit."""
 
@@ -62,9 +73,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     packing: Finite = 0.0  # how well the pod's cards fill the node, weighted
     wishes: Finite = 0.0  # preferences of labels and teams
     cards_kept: Finite = 0.0  # points taken from a node with free cards, for other pods
-    activation_w: Finite = 0.0  # idle watts of a node that could otherwise sleep
-    fragmentation_w: Finite = 0.0  # for free cores without free cards, and the reverse
-    reserve_w: Finite = 0.0  # for free cards that a pod without cards would block
+    energy: EnergyTerms = NO_ENERGY_TERMS
     source: Word  # of the headroom: a value of the extender's Basis, in lower case
 
 

@@ -5,6 +5,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -222,9 +223,9 @@ _HEAD = {
 _ENERGY_HEAD = {
     " score": "score",
     "adds watts": "marginal_w",
-    "activation": "activation_w",
-    "fragments": "fragmentation_w",
-    "cards kept": "reserve_w",
+    "activation": "energy.activation_w",
+    "fragments": "energy.fragmentation_w",
+    "cards kept": "energy.reserve_w",
     "draining": "draining",
 }
 
@@ -281,7 +282,7 @@ def rules_behind(lines: Sequence[Terms]) -> Iterator[str]:
 
 def _line(terms: Terms, outcome: Outcome | None, width: int, head: Mapping[str, str]) -> str:
     mark = "*" if outcome is not None and outcome.node == terms.node else " "
-    values = (f"{getattr(terms, field):>{len(name) + 2}.2f}" for name, field in head.items())
+    values = (f"{attrgetter(field)(terms):>{len(name) + 2}.2f}" for name, field in head.items())
     return f"  {mark}{terms.node:<{width}}{''.join(values)}  {terms.source}"
 
 

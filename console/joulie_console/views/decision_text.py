@@ -245,9 +245,9 @@ def _energy_points(terms: Terms) -> dict[str, float]:
 def _watts_of(terms: Terms) -> dict[str, float]:
     return {
         "marginal": terms.marginal_w,
-        "activation": terms.activation_w,
-        "fragmentation": terms.fragmentation_w,
-        "reserve": terms.reserve_w,
+        "activation": terms.energy.activation_w,
+        "fragmentation": terms.energy.fragmentation_w,
+        "reserve": terms.energy.reserve_w,
     }
 
 

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import PodAsk, Terms
+from joulie_bus.events.decisions import NO_ENERGY_TERMS, EnergyTerms
 from joulie_extender.decide.energy_terms import cards_kept, energy_of
 from joulie_extender.decide.node_terms import (
     AS_TERMS,
@@ -56,7 +57,8 @@ _AS_KNOWN = slice(_TERMS.index("cooling"), _TERMS.index("marginal_w"))
 _BY_CLASS = slice(_TERMS.index("bonus"), _TERMS.index("marginal_w"))
 _MIXERS = mixers(len(_TERMS))
 _ENERGY = ("activation_w", "fragmentation_w", "reserve_w")
-_OPTIONAL = ("packing", "wishes", "cards_kept", *_ENERGY)
+_POINTS = ("packing", "wishes", "cards_kept")
+_OPTIONAL = (*_POINTS, *_ENERGY)
 CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
 _SOURCES = {int(basis): basis.name.lower() for basis in ScoreBasis}
 
@@ -247,10 +249,21 @@ def terms_of(scores: Scores, names: Sequence[str], at: int) -> Terms:
 
 def _terms_at(scores: Scores, names: Sequence[str], at: int, figures: list[float]) -> Terms:
     values: dict[str, float] = dict(zip(_TERMS, figures, strict=True))
-    for name in _OPTIONAL:
-        if (term := getattr(scores, name)) is not None:
-            values[name] = float(term[at])
-    return Terms(node=names[at], source=_SOURCES[scores.basis.item(at)], **values)
+    source = _SOURCES[scores.basis.item(at)]
+    energy = _values_at(scores, _ENERGY, at)
+    return Terms(
+        node=names[at],
+        source=source,
+        energy=EnergyTerms(**energy) if energy else NO_ENERGY_TERMS,
+        **values,
+        **_values_at(scores, _POINTS, at),
+    )
+
+
+def _values_at(scores: Scores, terms: Sequence[str], at: int) -> dict[str, float]:
+    """The values of those optional terms that the scores have."""
+    columns = {name: getattr(scores, name) for name in terms}
+    return {name: float(column[at]) for name, column in columns.items() if column is not None}
 
 
 def best(scores: Scores, count: int) -> list[int]:

@@ -78,7 +78,7 @@ def summed(rows: Iterable[EnergyRow]) -> list[EnergyRow]:
     sums: dict[tuple[str, ...], list[int]] = {}
     kind: Callable[..., EnergyRow] | None = None
     for row in rows:
-        kind = type(row)
+        kind = _constructor(row)
         fields = msgspec.structs.astuple(row)
         texts = _TEXTS[type(row)]
         numbers = sums.get(fields[:texts])
@@ -88,6 +88,10 @@ def summed(rows: Iterable[EnergyRow]) -> list[EnergyRow]:
             for place, number in enumerate(fields[texts:]):
                 numbers[place] += number
     return [] if kind is None else [kind(*texts, *sums[texts]) for texts in sorted(sums)]
+
+
+def _constructor(row: EnergyRow) -> Callable[..., EnergyRow]:
+    return type(row)
 
 
 _TEXTS: dict[type, int] = {NodeEnergy: 2, PodEnergy: 5, GroupEnergy: 2}

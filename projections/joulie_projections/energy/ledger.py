@@ -197,6 +197,8 @@ class Ledger:
                 self._planned(fact.node, fact.plan)
                 is_asleep = isinstance(fact, SleepOrdered)
                 self.meters.columns["asleep"][self.row_of(fact.node)] = is_asleep
+            case _:
+                pass
 
     def _node(self, name: str) -> NodeEntry:
         known = self.nodes.get(name)

@@ -13,7 +13,6 @@ from joulie_projections.energy.intervals import (
 UJ_PER_KWH = 3_600_000_000_000
 MS_PER_HOUR = 3_600_000
 By = Literal["node", "plan", "namespace", "workload", "pod"]
-BY: tuple[By, ...] = ("namespace", "workload", "node", "plan", "pod")
 NOT_SHARED = "(free)"  # idle energy of what no pod occupies
 NO_PLAN = "(none)"
 

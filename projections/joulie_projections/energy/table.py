@@ -159,7 +159,7 @@ def chosen(kept: Mapping[Grain, Sequence[int]], period: Period) -> list[tuple[Gr
             if is_kept and (is_whole or period.finest == "hour"):
                 found.append(("hour", hour))
             elif period.finest == "minutes":
-                found += [("minutes", start) for start in minutes.get(hour, ())]
+                found.extend(("minutes", start) for start in minutes.get(hour, ()))
     return [(grain, start) for grain, start in found if period.overlaps(grain, start)]
 
 

@@ -44,6 +44,10 @@ class Row(NamedTuple):
     wait_p50_s: float  # of jobs that a queue admitted; a dropped job does not wait
     wait_p99_s: float
     wakes: int
+    # Parts of `kwh`, with a queue: chassis and CPUs; cards without work; work. A policy moves the first two.
+    base_kwh: float = 0.0
+    idle_cards_kwh: float = 0.0
+    dynamic_kwh: float = 0.0
 
 
 class Case(NamedTuple):
@@ -135,6 +139,9 @@ def _queue_row(suite: str, case: Case, seed: int, done: Outcome) -> Row:
         sleep=case.sleep,
         seed=seed,
         kwh=done.kwh,
+        base_kwh=done.parts.base_kwh,
+        idle_cards_kwh=done.parts.idle_cards_kwh,
+        dynamic_kwh=done.parts.dynamic_kwh,
         work=done.work_kwh,
         kwh_per_work=done.kwh / done.work_kwh if done.work_kwh else 0.0,
         dropped=done.arrived - done.admitted - done.waiting,

@@ -1,5 +1,7 @@
 """Explanations of placements, from the log alone."""
 
+from operator import attrgetter
+
 import pytest
 from msgspec.structs import replace
 
@@ -275,8 +277,8 @@ def test_an_explanation_names_the_rule_behind_a_headroom_without_a_reading() -> 
     ("weights", "title", "field"),
     [
         (Weights(), "cards kept", "cards_kept"),
-        (Weights(scoring="energy"), "cards kept", "reserve_w"),
-        (Weights(scoring="energy"), "activation", "activation_w"),
+        (Weights(scoring="energy"), "cards kept", "energy.reserve_w"),
+        (Weights(scoring="energy"), "activation", "energy.activation_w"),
     ],
 )
 async def test_an_explanation_shows_the_terms_of_its_scoring(
@@ -295,5 +297,5 @@ async def test_an_explanation_shows_the_terms_of_its_scoring(
 
     assert title in text
     n4 = next(terms for terms in explanation.scored.top if terms.node == "n4")
-    assert getattr(n4, field) > 0
-    assert f"{getattr(n4, field):.2f}" in text
+    assert attrgetter(field)(n4) > 0
+    assert f"{attrgetter(field)(n4):.2f}" in text

@@ -295,7 +295,9 @@ def swap(*, limit: int, crowd: dict[str, NodeState] = CROWD) -> Plan:
         name: "performance" if name.startswith("e") else "eco" for name in crowd
     }
     policy = LoadedPolicy(lambda _: Share(4, pinned=pinned))
-    return plan(cluster_state_of(**crowd), policy, USUAL._replace(max_changes=limit), PlanBasis(7, NOON))
+    return plan(
+        cluster_state_of(**crowd), policy, USUAL._replace(max_changes=limit), PlanBasis(7, NOON)
+    )
 
 
 @pytest.mark.parametrize(
