@@ -44,8 +44,7 @@ class Row(NamedTuple):
     wait_p50_s: float  # of jobs that a queue admitted; a dropped job does not wait
     wait_p99_s: float
     wakes: int
-    # Parts of `kwh`, with a queue: chassis and CPUs; cards without work; work. A policy moves the first two.
-    base_kwh: float = 0.0
+    base_kwh: float = 0.0  # this and the next two: the parts of `kwh`, with a queue
     idle_cards_kwh: float = 0.0
     dynamic_kwh: float = 0.0
 

@@ -1,6 +1,7 @@
 """Recorded decisions under other settings: the best nodes and the sums."""
 
 import inspect
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -88,7 +89,8 @@ def test_the_module_cannot_publish(module: object) -> None:
 
 
 def terms(node: str, score: float, watts: float) -> Terms:
-    zero = dict.fromkeys(("headroom", "cooling", "trend", "bonus", "pressure", "draining"), 0.0)
+    names = ("headroom", "cooling", "trend", "bonus", "pressure", "draining")
+    zero: dict[str, Any] = dict.fromkeys(names, 0.0)
     return Terms(node=node, score=score, marginal_w=watts, source="measured", **zero)
 
 

@@ -64,8 +64,8 @@ def test_a_waking_node_is_shown_as_waking_in_every_class() -> None:
     assert (machine.now, machine.waits_for) == ("waking", "the node is not ready yet")
 
 
-def terms(score: float, **values: float) -> Terms:
-    blank = dict.fromkeys(
+def terms(score: float, **values: Any) -> Terms:
+    blank: dict[str, Any] = dict.fromkeys(
         ("headroom", "cooling", "trend", "bonus", "pressure", "draining", "marginal_w"), 0.0
     )
     return Terms(node=f"n{score:g}", score=score, source="measured", **{**blank, **values})
@@ -105,7 +105,9 @@ def test_kept_cards_cost_points() -> None:
 
 
 def test_a_loss_by_watts_names_the_watts_that_cost_the_most() -> None:
-    winner = replace(terms(100, marginal_w=40, energy=EnergyTerms(activation_w=20)), source="energy")
+    winner = replace(
+        terms(100, marginal_w=40, energy=EnergyTerms(activation_w=20)), source="energy"
+    )
     loser = replace(terms(45, marginal_w=30, energy=EnergyTerms(activation_w=340)), source="energy")
 
     found = loss_of(winner, loser, Weights(scoring="energy"))
