@@ -214,7 +214,7 @@ def test_a_demo_resumes_from_the_stored_state(past: Past, tmp_path: Path) -> Non
     code, found = told_by("replay", "--data", data)
 
     assert status_code == 0
-    assert [part["alive"] for part in status["parts"]] == [True] * 6
+    assert [part["alive"] for part in status["parts"]] == [True] * 7
     assert status["readings"]["nodes"] == 40
     assert told["position"] > past[1]["position"]
     assert (code, found["mismatches"], found["decisions"]) == (0, 0, told["decisions"])

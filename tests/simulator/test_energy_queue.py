@@ -15,7 +15,7 @@ from joulie_simulator.energy.jobs import CLASSES, Job
 from joulie_simulator.energy.policies import POLICIES
 from joulie_simulator.energy.queueing import Outcome, run_queueing
 from joulie_simulator.energy.sleep import SleepRules
-from joulie_simulator.energy.streams import fair_jobs, kept_shares, trace_jobs
+from joulie_simulator.energy.streams import Load, fair_jobs, kept_shares, trace_jobs
 from joulie_simulator.energy.suites import (
     LOADS,
     QUEUE_POLICIES,
@@ -28,7 +28,7 @@ from joulie_simulator.energy.suites import (
 from joulie_simulator.energy.trend import Trends
 from joulie_simulator.energy.waiting import Queue, Waiting
 
-NO_SPARE = SleepRules(spare_share=0.0, idle_minutes=2, wake_minutes=3)
+NO_SPARE = SleepRules(spare_cpu_nodes=0.0, spare_gpu_nodes=0.0, idle_minutes=2, wake_minutes=3)
 SMALL = Size(nodes=50, hours=6.0)
 COMMAND = ["simulate", "energy", "--nodes", "20", "--hours", "1", "--seeds", "1"]
 
@@ -99,7 +99,7 @@ def test_a_waiting_job_wakes_a_node_and_starts_when_it_is_awake() -> None:
 
 def test_spare_nodes_stay_awake() -> None:
     fleet = Fleet(10, 0, MEASURED)
-    run(fleet, minutes=20, sleep=SleepRules(spare_share=0.25))
+    run(fleet, minutes=20, sleep=SleepRules(spare_cpu_nodes=0.25, spare_gpu_nodes=0.25))
 
     assert fleet.awake.sum() == 3
 
@@ -147,14 +147,14 @@ def test_no_job_is_lost_and_the_parts_of_the_energy_add_up(
 
 
 @pytest.mark.slow
-def test_cores_and_cards_have_the_same_load() -> None:
-    hours, kept = 48.0, kept_shares(400, 100, 0.5)
+def test_cores_and_cards_have_the_chosen_load() -> None:
+    hours, kept = 48.0, kept_shares(400, 100, Load(0.5, 0.4))
     jobs = [each for seed in (1, 2) for each in fair_jobs(seed, hours, kept)]
     cores = sum(each.cores * each.duration_s for each in jobs if not each.gpus)
     cards = sum(each.gpus * each.duration_s for each in jobs)
 
     assert cores / (2 * 400 * 96 * hours * 3600) == pytest.approx(0.5, rel=0.05)
-    assert cards / (2 * 800 * hours * 3600) == pytest.approx(0.5, rel=0.10)
+    assert cards / (2 * 800 * hours * 3600) == pytest.approx(0.4, rel=0.10)
     assert {CLASSES[each.kind].name for each in jobs} == {each.name for each in CLASSES}
 
 

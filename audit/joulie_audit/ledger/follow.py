@@ -41,6 +41,7 @@ class LedgerFollower:
             self._table.save(before, state)
             count_energy(closed)
         reached = newest.position if newest is not None else 0
+        metrics.POSITION.set(state.position)
         metrics.LEDGER_LAG_EVENTS.set(max(0, reached - state.position))
         return state.position >= reached
 

@@ -35,7 +35,7 @@ COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE, LEDGER = (
 SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "projector": (COMMON, LOG, PROJECTOR),
     "archive": (COMMON, ARCHIVE),
-    "ledger": (COMMON, LEDGER),
+    "ledger": (COMMON, LOG, LEDGER),
     "operator": (COMMON, LOG, VIEW, OPERATOR),
     "extender": (COMMON, LOG, VIEW, EXTENDER),
     "console": (COMMON, LOG, VIEW, CONSOLE),

@@ -15,7 +15,7 @@ WORK_W_PER_CORE = (
     5.1  # the dynamic watts of a core on a CPU node: the unit in which work is counted
 )
 # Assumed: a management controller, network cards that can wake the node, and standby losses.
-ASLEEP_CPU_NODE_W, ASLEEP_GPU_NODE_W = 15.0, 40.0
+ASLEEP_CPU_NODE_W, ASLEEP_GPU_NODE_W = 15.0, 80.0
 
 
 class IdleModel(NamedTuple):

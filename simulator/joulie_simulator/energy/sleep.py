@@ -20,9 +20,11 @@ NEVER = np.iinfo(np.int64).max
 
 
 class SleepRules(NamedTuple):
-    spare_share: float = 0.03  # of each pool: empty nodes that stay awake for arrivals
+    # Empty nodes that stay awake for arrivals, as a share of their pool.
+    spare_cpu_nodes: float = 0.02
+    spare_gpu_nodes: float = 0.03
     idle_minutes: int = 10  # a node is empty for so long before it sleeps
-    wake_minutes: int = 3  # a waking node draws its idle power
+    wake_minutes: int = 5  # a waking node draws its idle power
 
 
 class SleepController:
@@ -34,8 +36,8 @@ class SleepController:
         has_cards = fleet.cards > 0
         self._cpu_pool, self._gpu_pool = ~has_cards, has_cards
         self._spare = {
-            False: int(np.ceil(rules.spare_share * self._cpu_pool.sum())),
-            True: int(np.ceil(rules.spare_share * self._gpu_pool.sum())),
+            False: int(np.ceil(rules.spare_cpu_nodes * self._cpu_pool.sum())),
+            True: int(np.ceil(rules.spare_gpu_nodes * self._gpu_pool.sum())),
         }
 
     def wake_ready(self, minute: int) -> None:

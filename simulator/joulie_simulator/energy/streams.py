@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,17 +25,20 @@ MEAN_JOBS_PER_EVENT = 1 - BURST_SHARE + BURST_SHARE * (sum(BURST_SIZES) - 1) / 2
 LONGEST_S = 86_400.0  # of a pod of the trace: some services never ended in it
 
 
-def kept_shares(cpu_nodes: int, gpu_nodes: int, load: float) -> Floats:
-    """The share of each class to keep, so that cores and cards have the same load.
+class Load(NamedTuple):
+    """Mean demand divided by what exists."""
 
-    The load is the mean demand divided by what exists: cores of jobs without cards by the cores
-    of CPU nodes, cards by all cards. Only training is thinned beyond the other classes.
-    """
+    cores: float  # of jobs without cards, by the cores of CPU nodes
+    cards: float
+
+
+def kept_shares(cpu_nodes: int, gpu_nodes: int, load: Load) -> Floats:
+    """The share of each class to keep. Only training is thinned beyond the other classes."""
     jobs_per_s = MEAN_EVENTS_PER_S * MEAN_JOBS_PER_EVENT
     core_s = sum(_demand(each, each.cores) for each in CLASSES if not each.gpus)
-    kept = load * cpu_nodes * CPU_NODE_CORES / (jobs_per_s * core_s)
+    kept = load.cores * cpu_nodes * CPU_NODE_CORES / (jobs_per_s * core_s)
     card_s = {each.name: _demand(each, each.gpus) for each in CLASSES if each.gpus}
-    wanted = load * gpu_nodes * GPU_NODE_CARDS / jobs_per_s
+    wanted = load.cards * gpu_nodes * GPU_NODE_CARDS / jobs_per_s
     training = (wanted - kept * card_s["inference"]) / card_s["training"]
     return np.array([max(0.0, training) if each.name == "training" else kept for each in CLASSES])
 

@@ -11,7 +11,7 @@ from joulie_simulator.energy.policies import BASELINE, POLICIES
 from joulie_simulator.energy.queueing import Outcome, run_queueing
 from joulie_simulator.energy.simulation import Result, run_dropping
 from joulie_simulator.energy.sleep import SleepRules
-from joulie_simulator.energy.streams import fair_jobs, kept_shares, trace_jobs
+from joulie_simulator.energy.streams import Load, fair_jobs, kept_shares, trace_jobs
 from joulie_simulator.energy.trend import Trends
 
 REFERENCE_NODES, REFERENCE_HOURS = 2500, 48.0
@@ -19,7 +19,11 @@ QUEUE_NODES = 500
 SEEDS = (42, 123, 456, 789, 1337, 2024, 9999, 31415)  # those of the published experiment
 COMPAT, FAIR, TRACE = "compat", "fair", "trace"
 # Mean demand divided by what exists; at the peak of the day 1.6 times as much arrives.
-LOADS: Mapping[str, float] = {"low": 0.25, "mid": 0.5, "high": 0.7}
+LOADS: Mapping[str, Load] = {
+    "low": Load(0.24, 0.20),
+    "mid": Load(0.49, 0.41),
+    "high": Load(0.67, 0.57),
+}
 TRACE_LOAD = 0.54  # of all GPUs, by the requests of pods
 KUBE_DEFAULT = "kube-default"
 QUEUE_POLICIES = (KUBE_DEFAULT, "most-allocated", "joulie", "joulie-energy", "random", "refuse-big")
