@@ -282,8 +282,15 @@ def rules_behind(lines: Sequence[Terms]) -> Iterator[str]:
 
 def _line(terms: Terms, outcome: Outcome | None, width: int, head: Mapping[str, str]) -> str:
     mark = "*" if outcome is not None and outcome.node == terms.node else " "
-    values = (f"{attrgetter(field)(terms):>{len(name) + 2}.2f}" for name, field in head.items())
+    values = (
+        f"{_shown(attrgetter(field)(terms)):>{len(name) + 2}.2f}" for name, field in head.items()
+    )
     return f"  {mark}{terms.node:<{width}}{''.join(values)}  {terms.source}"
+
+
+def _shown(value: float) -> float:
+    """Two places, and no minus before a zero."""
+    return round(value, 2) + 0.0
 
 
 def _outcome_lines(report: PodReport) -> Iterator[str]:
