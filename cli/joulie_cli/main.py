@@ -16,8 +16,6 @@ from joulie_bus.runtime.redaction import masked
 from joulie_bus.runtime.settings import duration
 from joulie_bus.streams.roles import Role
 from joulie_cli.display import common_options
-from joulie_cli.wiring import wired
-from joulie_migrations import PHASES
 
 FAILED = 2
 COMMANDS = {
@@ -50,6 +48,7 @@ COMMANDS = {
     "console": "serve the API, the stream of decisions and the web page",
     "simulator": "publish the facts of a simulated cluster",
 }
+MIGRATION_PHASES = ("pre", "post")  # joulie_migrations.PHASES, without importing SQLAlchemy
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
 ENERGY_BY = ("namespace", "workload", "node", "plan", "pod")
 KEY_ACTIONS = ("list", "rotate", "retire")
@@ -68,6 +67,9 @@ WITH_JSON = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(common_options.joined(sys.argv[1:] if argv is None else argv))
+    # Imported once the command line is valid: it takes half a second, and --help does without.
+    from joulie_cli.wiring import wired
+
     command = import_module(f"joulie_cli.commands.{args.command}")
     try:
         wires = wired(args.command, command.SETTINGS, args.data, args.config)
@@ -119,7 +121,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _migrate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--phase", choices=PHASES, help="before or after the new code is rolled out"
+        "--phase", choices=MIGRATION_PHASES, help="before or after the new code is rolled out"
     )
 
 
