@@ -53,7 +53,7 @@ drills: .venv/.browser ## the long drills: kills, again and again
 
 kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler and helm for the tests; wants Go
 
-.kube/.ready: .ci/kube tests/kit/kube_rules.go
+.kube/.ready: .ci/kube tests/kit/kube/kube_rules.go
 	.ci/kube && touch .kube/.ready
 
 broker: ## build nats-server from upstream's source, compare it with the sums; wants Go

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the real programs
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
 sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
 from bindings import Bindings, all_of

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # for the API server of the tests
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
 
 from joulie_bus.events import Fact, codec
 from joulie_bus.runtime import logging

@@ -62,6 +62,11 @@ def test_a_package_holds_at_most_fifteen_modules(package: Path) -> None:
     assert len(list(package.glob("*.py"))) - 1 <= 15 or package.name in ONE_FILE_EACH
 
 
+@pytest.mark.parametrize("folder", ["tests/kit", "tests/kit/kube", "benchmarks/kit"])
+def test_a_kit_holds_at_most_fifteen_modules(folder: str) -> None:
+    assert 0 < len(list((ROOT / folder).glob("*.py"))) <= 15
+
+
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_docstring_of_a_package_says_what_belongs_there(package: Path) -> None:
     inner = len(package.relative_to(ROOT).parts) > 2 and package.name not in ONE_FILE_EACH
@@ -95,7 +100,7 @@ def test_every_fixture_and_kit_that_marks_a_test_as_slow_exists() -> None:
     }
     code = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
     fixtures = set(re.findall(r"^@pytest\.fixture.*\n(?:async )?def (\w+)", code, re.MULTILINE))
-    kits = {path.stem for path in (ROOT / "tests/kit").glob("*.py")}
+    kits = {path.stem for path in (ROOT / "tests/kit").rglob("*.py")}
 
     assert names["SLOW_FIXTURES"] - fixtures == set()
     assert names["SLOW_KITS"] - kits == set()

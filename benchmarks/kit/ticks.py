@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests/kit"))  # for the API server of the tests
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests/kit/kube"))
 
 from joulie_bus.events import AnyEvent, Fact
 from joulie_bus.runtime import logging

@@ -1,6 +1,6 @@
 """Quantities and node affinity compared with Kubernetes' own code, on thousands of generated cases.
 
-tests/kit/kube_rules.go calls the modules of kube-scheduler; `make kube` builds it.
+tests/kit/kube/kube_rules.go calls the modules of kube-scheduler; `make kube` builds it.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Fixtures for folders whose modules share one broker: nobody stops it there, and it takes a while
+"""Fixtures for folders whose modules share one broker: no test stops it there, and it takes a while
 to start. A conftest imports what it wants by name."""
 
 from collections.abc import AsyncGenerator
@@ -23,7 +23,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Emb
 
 
 async def emptied(broker: Embedded) -> Embedded:
-    """With streams that nobody has written to."""
+    """With streams that are empty."""
     async with connected(broker) as connection:
         for stream in Stream:
             await connection.api(f"STREAM.DELETE.{stream}")
