@@ -10,7 +10,7 @@ from kube_builders import schedulable
 from kube_conditions import NODES
 from kube_real import ASSETS, ProgramMissing, Running, program, real_server
 
-KIT = Path(__file__).parents[1] / "kit"
+KIT = Path(__file__).parents[1] / "kit" / "kube"
 
 
 def stand_in(directory: Path) -> Path:
