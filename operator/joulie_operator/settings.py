@@ -21,6 +21,7 @@ from joulie_operator.planning import eligible, plugins, rules
 from joulie_operator.planning.caps import model_caps as parsed_models
 from joulie_operator.planning.caps import under_catalog_names
 from joulie_operator.planning.rules import Rules
+from joulie_operator.planning.sleep import SLEEPING_POLICY, wrong_numbers
 from joulie_projections.hardware.catalog import Catalog
 
 CAPS_SETTLE_S = 5.0  # between a node's eco class and its eco caps, for pods that are on their way
@@ -40,7 +41,7 @@ def policy_numbers(text: str) -> str:
 
 
 def policy(name: str) -> str:
-    """static_partition, queue_aware_v1, rule_swap_v1, or a custom policy by its entry point"""
+    """static_partition, queue_aware_v1, consolidate_and_sleep, rule_swap_v1, or an entry point"""
     plugins.load_policy(name)
     return name
 
@@ -87,7 +88,10 @@ class OperatorSettings:
         "The policy that divides the nodes",
     )
     policy_numbers: str = setting(
-        policy_numbers, "POLICY_NUMBERS", "", "Numbers for a custom policy"
+        policy_numbers,
+        "POLICY_NUMBERS",
+        "",
+        "Numbers of a custom policy, or of consolidate_and_sleep",
     )
     family_floor: str = setting(
         choice("within", "always"),
@@ -165,9 +169,15 @@ class OperatorSettings:
     )
 
     def contradictions(self) -> list[str]:
+        found = []
         if self.queue_hp_min > self.queue_hp_max:
-            return [f"QUEUE_HP_MIN={self.queue_hp_min} is above QUEUE_HP_MAX={self.queue_hp_max}"]
-        return []
+            found.append(
+                f"QUEUE_HP_MIN={self.queue_hp_min} is above QUEUE_HP_MAX={self.queue_hp_max}"
+            )
+        if self.policy == SLEEPING_POLICY:
+            wrong = wrong_numbers(rules.numbers(self.policy_numbers))
+            found.extend(f"POLICY_NUMBERS: {each}" for each in wrong)
+        return found
 
     def naming_models_as(self, catalog: Catalog) -> "OperatorSettings":
         """Raises SettingsError if GPU_MODEL_CAPS_JSON has two ranges for one model of it."""

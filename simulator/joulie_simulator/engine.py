@@ -28,7 +28,7 @@ from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.twin.twin import PROFILE_LABEL
-from joulie_simulator.cluster.cluster import EndForecast, SimCluster, SimNode
+from joulie_simulator.cluster.cluster import WAKE_S, EndForecast, SimCluster, SimNode
 from joulie_simulator.hardware.physics import Caps, ambient_c, cooling_w, reading_mw
 from joulie_simulator.workload.workload import Job, Workload
 
@@ -68,6 +68,7 @@ class Engine:
         self._ends: list[EndForecast] = []
         self._next_arrival_s = self.now_s + workload.pause(options.pods_per_s, self.now_s)
         self._it_mw: dict[str, int] = {}
+        self._waking: deque[tuple[float, str]] = deque()  # when nodes are awake, soonest first
 
     def initial_facts(self) -> list[Fact]:
         """The facts of a watcher's first list."""
@@ -81,20 +82,24 @@ class Engine:
     def advance(self, to_s: float) -> list[Fact]:
         """Arrivals and ends until `to_s`, in chronological order."""
         facts: list[Fact] = []
-        while (at := min(self._next_arrival_s, self._next_end_s())) <= to_s:
+        while (at := min(self._next_arrival_s, self._next_end_s(), self._next_awake_s())) <= to_s:
             self.now_s = max(self.now_s, at)
             if self._next_arrival_s <= at:
                 facts += self._arrive()
+            elif self._next_awake_s() <= at:
+                facts.append(self._awake(self._waking.popleft()[1]))
             else:
                 facts += self._finish(heapq.heappop(self._ends))
         self.now_s = max(self.now_s, to_s)
         return facts
 
     def bind(self, job: Job, name: str) -> list[Fact]:
+        """A pod that was on its way when its node fell asleep wakes it at once."""
         node = self.cluster.nodes[name]
+        seen = [] if node.power == "awake" else [self._awake(name)]
         cards = node.take(job, self.now_s)
         self._forecast(name)
-        return [PodBound(pod=ask(job, self._options.gpu_resources), node=name), *cards]
+        return [*seen, PodBound(pod=ask(job, self._options.gpu_resources), node=name), *cards]
 
     def cap(self, caps: Iterable[tuple[str, Caps]]) -> None:
         """Set the caps that the agents enforce from now on."""
@@ -111,6 +116,25 @@ class Engine:
                 node.profile = profile
                 facts.append(_seen(node))
         return facts
+
+    def order_power(self, orders: Iterable[tuple[str, bool]]) -> list[Fact]:
+        """Carry out orders: True is to sleep. A node with jobs stays awake, as one would that an
+        executor has just found in use. Returns the facts of nodes that fell asleep."""
+        facts: list[Fact] = []
+        for name, is_to_sleep in orders:
+            node = self.cluster.nodes[name]
+            if is_to_sleep and node.power == "awake" and not node.running:
+                node.set_power("asleep")
+                facts.append(_seen(node))
+            elif not is_to_sleep and node.power == "asleep":
+                node.set_power("waking")
+                self._waking.append((self.now_s + WAKE_S, name))
+        return facts
+
+    def _awake(self, name: str) -> NodeSeen:
+        node = self.cluster.nodes[name]
+        node.set_power("awake")
+        return _seen(node)
 
     def sample(self, names: Iterable[str]) -> list[Fact]:
         """One reading per node; a share of them is lost and never published."""
@@ -154,6 +178,9 @@ class Engine:
     def _next_end_s(self) -> float:
         return self._ends[0].at_s if self._ends else float("inf")
 
+    def _next_awake_s(self) -> float:
+        return self._waking[0][0] if self._waking else float("inf")
+
     def _forecast(self, name: str) -> None:
         end = self.cluster.nodes[name].first_end()
         if end is not None:
@@ -165,6 +192,8 @@ def _seen(node: SimNode) -> NodeSeen:
     return NodeSeen(
         node=node.name,
         uid=f"uid-{node.name}",
+        ready=node.power == "awake",
+        schedulable=node.power != "asleep",
         labels={"joulie.io/managed": "true"} | labels,
         cpu_milli=node.shape.cores * 1000,
         memory_bytes=node.shape.memory_gib * 2**30,

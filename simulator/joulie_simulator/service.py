@@ -161,6 +161,7 @@ class Simulation:
                 some = names[turn % slices :: slices]
                 self._engine.cap(self._enforced(some))
                 await self._outbox.put(self._engine.label(self._labelled(some)))
+                await self._outbox.put(self._engine.order_power(self._power_orders(some)))
                 samples = self._engine.sample(some)
                 await self._publish_readings(samples)
                 turn += 1
@@ -183,6 +184,11 @@ class Simulation:
         """The profile labels that an operator sets on these nodes."""
         nodes = self._view.cluster_state.nodes
         return [(name, nodes[name].profile) for name in names if name in nodes]
+
+    def _power_orders(self, names: Iterable[str]) -> list[tuple[str, bool]]:
+        """Whether plans want these nodes asleep."""
+        nodes = self._view.cluster_state.nodes
+        return [(name, nodes[name].power_state == "asleep") for name in names if name in nodes]
 
     async def _report_facility(self) -> None:
         async with aclosing(_every(FACILITY_S)) as steps:

@@ -140,7 +140,7 @@ def test_a_policy_that_cannot_be_loaded_stops_the_start(
 def test_the_error_for_an_unknown_policy_lists_the_available_names(install: Install) -> None:
     install("greedy", "policy = print")
 
-    with pytest.raises(SettingsError, match="rule_swap_v1, greedy"):
+    with pytest.raises(SettingsError, match="rule_swap_v1, consolidate_and_sleep, greedy"):
         loaded(POLICY_TYPE="gredy")
 
 

@@ -22,7 +22,7 @@ from joulie_projections.hardware.catalog import with_catalog_figures
 from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
-from joulie_simulator.cluster.cluster import SimCluster
+from joulie_simulator.cluster.cluster import WAKE_S, SimCluster
 from joulie_simulator.engine import MORNING_S, WAITING_LIMIT, Engine, Options, ask
 from joulie_simulator.hardware.physics import Caps
 from joulie_simulator.hardware.shapes import SHAPES
@@ -219,3 +219,41 @@ def test_a_node_without_a_plan_has_no_profile_label() -> None:
     engine = engine_of(1)
 
     assert engine.label([(name, "") for name in engine.cluster.nodes]) == []
+
+
+def test_an_empty_node_sleeps_and_takes_no_pods_until_it_is_awake_again() -> None:
+    engine = engine_of(1)
+    (name, node) = next(iter(engine.cluster.nodes.items()))
+    idle_w = node.watts(20.0)
+
+    (fell,) = engine.order_power([(name, True)])
+    assert isinstance(fell, NodeSeen)
+    assert (fell.ready, fell.schedulable) == (False, False)
+    assert engine.cluster.sample(job()) == []
+    assert node.watts(20.0) < idle_w / 5
+
+    assert engine.order_power([(name, False)]) == []
+    assert node.watts(20.0) == idle_w
+    seen = [fact for fact in engine.advance(engine.now_s + WAKE_S) if isinstance(fact, NodeSeen)]
+    assert [(fact.ready, fact.schedulable) for fact in seen] == [(True, True)]
+    assert engine.cluster.sample(job()) == [name]
+
+
+def test_a_node_with_jobs_does_not_fall_asleep() -> None:
+    engine = engine_of(1)
+    (name,) = engine.cluster.nodes
+    engine.bind(job(), name)
+
+    assert engine.order_power([(name, True)]) == []
+    assert engine.cluster.nodes[name].power == "awake"
+
+
+def test_a_pod_that_was_on_its_way_wakes_its_node() -> None:
+    engine = engine_of(1)
+    (name,) = engine.cluster.nodes
+    engine.order_power([(name, True)])
+
+    facts = engine.bind(job(), name)
+
+    assert [type(fact) for fact in facts[:2]] == [NodeSeen, PodBound]
+    assert engine.cluster.nodes[name].power == "awake"

@@ -32,6 +32,7 @@ from joulie_projections.twin.totals import Measurement, measurement_of
 from joulie_projections.twin.twin import PROFILE_LABEL, NodeClass, hardware_of, twin_of
 
 DRAINING_LABEL = "joulie.io/draining"
+POWER_LABEL = "joulie.io/power-state"
 CLASSES: Mapping[NodeClass, str] = {
     NodeClass.UNKNOWN: "unknown",
     NodeClass.PERFORMANCE: "performance",
@@ -104,8 +105,10 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def labels_of(node: NodeState) -> dict[str, str]:
-    """The current profile; a draining node keeps its profile until it is empty."""
-    return {PROFILE_LABEL: node.profile} if node.profile else {}
+    """The current profile, which a draining node keeps until it is empty, and `asleep` while the
+    node is to sleep. The component that switches nodes off and on follows this label."""
+    profile = {PROFILE_LABEL: node.profile} if node.profile else {}
+    return profile | ({POWER_LABEL: "asleep"} if node.power_state == "asleep" else {})
 
 
 def status_of(

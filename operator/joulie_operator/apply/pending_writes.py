@@ -12,6 +12,7 @@ from zlib import crc32
 from joulie_bus.events import PlanMade
 from joulie_operator.apply.desired import (
     DRAINING_LABEL,
+    POWER_LABEL,
     NodeContext,
     StatusTimes,
     differs,
@@ -34,7 +35,8 @@ from joulie_projections.twin.facility import NO_HALLS, halls_of
 from joulie_projections.twin.totals import RACK_CAPACITY_W, RunningTotals, psu_stress
 from joulie_projections.twin.twin import PROFILE_LABEL
 
-OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL)  # the second is removed: older versions set it
+# DRAINING_LABEL is removed: older versions set it.
+OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL)
 MAX_BACKOFF_S = 60.0
 STATUS_UPDATES_PER_S = 10  # of measured numbers, over all nodes: each costs the server 5 ms
 T = TypeVar("T", covariant=True)

@@ -9,7 +9,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol, assert_never
 
 import msgspec
@@ -19,6 +19,7 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
 from joulie_bus.runtime.tasks import rung
+from joulie_operator.apply.desired import POWER_LABEL
 from joulie_operator.apply.kubernetes_events import EVENTS, event_of
 from joulie_operator.apply.pending_writes import (
     NodeWrites,
@@ -204,8 +205,7 @@ class Applier:
             case "status":
                 await self._apply_status(name, state)
             case "label":
-                meta = {"name": name} | ({"labels": dict(step.labels)} if step.labels else {})
-                body = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
+                body = _node_with(name, step.labels)
                 self._cluster.nodes.put(
                     _read_node(await self._api.apply(object_path(NODES, name), body))
                 )
@@ -248,6 +248,14 @@ class Applier:
             self._note_overload(error)
             metrics.KUBE_WRITES.labels(kind="event", outcome="failed").inc()
             log.info("event_not_created", node=twin.metadata.name, error=str(error))
+
+
+def _node_with(name: str, labels: Mapping[str, str]) -> dict[str, object]:
+    """The Node to apply. A node that is to sleep is cordoned, so that no pod arrives; without the
+    field, server-side apply removes the operator's cordon and no other."""
+    meta = {"name": name} | ({"labels": dict(labels)} if labels else {})
+    cordon = {"spec": {"unschedulable": True}} if POWER_LABEL in labels else {}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, **cordon}
 
 
 def _is_label_only(node_writes: NodeWrites) -> bool:

@@ -32,9 +32,15 @@ def candidates(
 
 
 def is_eligible(node: NodeState, selector: Mapping[str, str]) -> bool:
-    usable = node.present and node.ready and node.schedulable
-    reserved = node.labels.get(RESERVED_LABEL) == "true"
-    return usable and not reserved and selector.items() <= node.labels.items()
+    """Whether plans give the node a class. A node that sleeps keeps the class that it has."""
+    is_usable = node.ready and node.schedulable and not node.power_state
+    return is_usable and is_covered(node, selector)
+
+
+def is_covered(node: NodeState, selector: Mapping[str, str]) -> bool:
+    """Whether the node is the operator's, usable at the moment or not."""
+    is_reserved = node.labels.get(RESERVED_LABEL) == "true"
+    return node.present and not is_reserved and selector.items() <= node.labels.items()
 
 
 def demand_of(cluster_state: ClusterState) -> Demand:

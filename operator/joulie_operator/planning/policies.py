@@ -130,6 +130,7 @@ BUILT_IN: Mapping[str, Policy] = {
     "static_partition": static_partition,
     "queue_aware_v1": queue_aware_v1,
     "rule_swap_v1": rule_swap_v1,
+    "consolidate_and_sleep": queue_aware_v1,  # beside it, `sleep` puts empty nodes to sleep
 }
 
 

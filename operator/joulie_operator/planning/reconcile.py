@@ -17,7 +17,9 @@ from joulie_bus.events import (
     PlanMade,
     Profile,
     ProfileAssigned,
+    SleepOrdered,
     TransitionCompleted,
+    WakeOrdered,
 )
 from joulie_bus.events.bounds import clipped
 from joulie_operator.planning.caps import caps_for, current_caps
@@ -44,6 +46,7 @@ from joulie_operator.planning.policies import (
     desired_profiles,
 )
 from joulie_operator.planning.rules import Rules, rules_of, values_of
+from joulie_operator.planning.sleep import SLEEPING_POLICY, PowerChanges, power_changes
 from joulie_projections.state.state import ClusterState, NodeState
 
 CODE_VERSION = "joulie-plan/2"  # of policies, guard and intent
@@ -90,6 +93,9 @@ def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis:
     )
     steps = _Transitions(cluster_state.nodes, rules, basis)
     steps.add(desired.assignments)
+    if rules.policy == SLEEPING_POLICY:
+        power = power_changes(cluster_state, nodes, rules, basis.now)
+        steps.add_power(power, pods_known=basis.pods_known)
     return Plan(_plan_made(desired, steps, policy, rules, basis), steps.changes, steps.held)
 
 
@@ -121,6 +127,7 @@ class _Transitions:
         self.changes: list[list[NodePlan]] = []
         self.held: dict[str, str] = {}
         self.transitions: Counter[Stage] = Counter()
+        self.power: Counter[str] = Counter()  # empty for a policy without sleep
         self._nodes = nodes
         self._rules = rules
         self._basis = basis
@@ -133,6 +140,19 @@ class _Transitions:
             for name, assignment in assignments.items():
                 if assignment.profile == profile:
                     self._step(name, assignment)
+
+    def add_power(self, power: PowerChanges, *, pods_known: bool) -> None:
+        """A node that changes its class in this plan does not fall asleep, and no node does while
+        its pods are unknown."""
+        self.power = Counter(sleep=0, wake=len(power.wake))
+        self.held.update(power.held)
+        for name, because in power.wake.items():
+            self.changes.append([WakeOrdered(plan=self._plan, node=name, because=because)])
+        changing = {events[0].node for events in self.changes}
+        for name, because in power.sleep.items():
+            if pods_known and name not in changing:
+                self.power["sleep"] += 1
+                self.changes.append([SleepOrdered(plan=self._plan, node=name, because=because)])
 
     def _step(self, name: str, assignment: Assignment) -> None:
         node = self._nodes[name]
@@ -246,7 +266,7 @@ def _plan_made(
         performance=desired.performance,
         changes=sum(map(len, steps.changes)),
         inputs={**desired.inputs, **_counts(steps)},
-        because=clipped("; ".join((desired.because, *_hold_counts(steps.held.values())))),
+        because=clipped("; ".join(_because(desired, steps))),
         now=basis.now,
         code=policy.code,
         settings=values_of(rules),
@@ -255,11 +275,21 @@ def _plan_made(
     )
 
 
+def _because(desired: DesiredProfiles, steps: _Transitions) -> Iterator[str]:
+    yield desired.because
+    if steps.power["sleep"]:
+        yield f"{steps.power['sleep']} fall asleep"
+    if steps.power["wake"]:
+        yield f"{steps.power['wake']} wake up"
+    yield from _hold_counts(steps.held.values())
+
+
 def _counts(steps: _Transitions) -> dict[str, float]:
     counts: dict[str, float] = {
         f"become_{stage}": n for stage, n in sorted(steps.transitions.items())
     }
-    return {**counts, "nodes_changed": len(steps.changes), "nodes_held": len(steps.held)}
+    power: dict[str, float] = {f"nodes_to_{change}": n for change, n in sorted(steps.power.items())}
+    return {**counts, **power, "nodes_changed": len(steps.changes), "nodes_held": len(steps.held)}
 
 
 def _hold_counts(held: Iterable[str]) -> list[str]:

@@ -12,7 +12,7 @@ class Rules(NamedTuple):
     """The settings of plans; the defaults are those of OperatorSettings."""
 
     policy: str = "static_partition"
-    policy_numbers: str = ""  # name=number pairs for a custom policy
+    policy_numbers: str = ""  # name=number pairs of the policy
     selector: str = "joulie.io/managed=true"
     family_floor: str = "within"
     equal_nodes: str = "spread"  # "by-name" in older plans

@@ -61,13 +61,20 @@ def change_node(draft: Draft, name: str, at: int, **changes: object) -> None:
     draft.nodes.put(name, replace(node_of(draft, name, at), at=at, **changes))
 
 
+def wake_node(draft: Draft, name: str, at: int) -> None:
+    """A node that is still in use has not fallen asleep: it is awake at once."""
+    node = draft.nodes.get(name)
+    is_awake = node is not None and node.ready and node.schedulable
+    change_node(draft, name, at, power_state="" if is_awake else "waking", power_at=at)
+
+
 def cluster_of(draft: Draft) -> ClusterRow:
     return draft.cluster.get(CLUSTER) or ClusterRow()
 
 
 def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
     node = node_of(draft, seen.node, at)
-    is_awake = node.power_state == "waking" and seen.ready
+    is_awake = node.power_state == "waking" and seen.ready and seen.schedulable
     after = replace(
         node,
         at=at,
@@ -97,6 +104,7 @@ def _node_gone(draft: Draft, name: str, at: int) -> None:
         at=at,
         pods=node.pods,
         performance_pods=node.performance_pods,
+        daemon_pods=node.daemon_pods,
         load=node.load,
         arrivals=node.arrivals,
     )

@@ -18,9 +18,9 @@ def evolve_pod(draft: Draft, fact: PodFact, at: int) -> None:
         case PodBound():
             _pod_bound(draft, fact, at)
         case PodFinished():
-            _pod_finished(draft, fact.uid)
+            _pod_finished(draft, fact.uid, at)
         case PodGone():
-            _pod_finished(draft, fact.uid)
+            _pod_finished(draft, fact.uid, at)
             draft.pods.drop(fact.uid)
         case _:
             assert_never(fact)
@@ -42,6 +42,7 @@ def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
         node,
         pods=node.pods + 1,
         performance_pods=node.performance_pods + _performance(bound.pod),
+        daemon_pods=node.daemon_pods + _daemon(bound.pod),
         load=node.load + load,
         arrivals=_with_arrival(node, Arrival(bound.pod.uid, at, load)),
     )
@@ -55,7 +56,7 @@ def _with_arrival(node: NodeState, new: Arrival) -> tuple[Arrival, ...]:
     return (*node.arrivals, *unsettled((new,), node.samples[-1].at))
 
 
-def _pod_finished(draft: Draft, uid: str) -> None:
+def _pod_finished(draft: Draft, uid: str, at: int) -> None:
     known = draft.pods.get(uid)
     if known is None or known.finished:
         return
@@ -67,9 +68,12 @@ def _pod_finished(draft: Draft, uid: str) -> None:
         node,
         pods=node.pods - 1,
         performance_pods=node.performance_pods - _performance(known.pod),
+        daemon_pods=node.daemon_pods - _daemon(known.pod),
         load=node.load - load_of(known.pod),
         arrivals=tuple(arrival for arrival in node.arrivals if arrival.uid != uid),
     )
+    if node.present and after.pods == after.daemon_pods and not _daemon(known.pod):
+        after = replace(after, emptied_at=at)
     # A deleted node is removed with its last pod.
     if after == NodeState(ordinal=node.ordinal, at=node.at):
         drop_node(draft, known.node)
@@ -81,3 +85,9 @@ def _performance(pod: PodAsk) -> int:
     """1 for a pod that a drain waits for. Exempt pods may run on any node, and DaemonSet pods never
     leave theirs, so a drain that waited for them would not end."""
     return int(pod.workload == "performance" and not pod.exempt)
+
+
+def _daemon(pod: PodAsk) -> int:
+    """1 for a pod of a DaemonSet, and for a static pod: they stay and go with their node. Other
+    critical pods, such as those of a DNS server, run anywhere and keep their node awake."""
+    return int(pod.exempt in ("daemonset", "mirror"))

@@ -34,7 +34,13 @@ from joulie_bus.events import (
     TransitionCompleted,
     WakeOrdered,
 )
-from joulie_projections.fold.node_facts import change_node, cluster_of, evolve_node, sampled_power
+from joulie_projections.fold.node_facts import (
+    change_node,
+    cluster_of,
+    evolve_node,
+    sampled_power,
+    wake_node,
+)
 from joulie_projections.fold.pod_facts import evolve_pod
 from joulie_projections.state.cards import CardState, after_claim, after_sighting
 from joulie_projections.state.state import CLUSTER, FacilityReading, FacilityState
@@ -83,9 +89,9 @@ def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
                 caps_at=at,
             )
         case SleepOrdered():
-            change_node(draft, fact.node, at, power_state="asleep")
+            change_node(draft, fact.node, at, power_state="asleep", power_at=at)
         case WakeOrdered():
-            change_node(draft, fact.node, at, power_state="waking")
+            wake_node(draft, fact.node, at)
         case _:
             assert_never(fact)
 

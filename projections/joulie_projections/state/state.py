@@ -58,6 +58,9 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     arrivals: tuple[Arrival, ...] = ()  # pods that the last reading may not include
     gpu_units: int = 0  # allocatable units, if a unit is less than a card
     gpu_vendor: str = ""
+    daemon_pods: int = 0  # of `pods`: those that belong to the node and do not keep it awake
+    emptied_at: int = 0  # when the last other pod ended; 0: none has run here
+    power_at: int = 0  # when a plan last put the node to sleep or woke it
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

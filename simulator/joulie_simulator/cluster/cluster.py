@@ -1,7 +1,7 @@
 """State of the simulated cluster: the node, cards and progress of each job. Pure."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from joulie_simulator.cluster.kube_arithmetic import plugin_scores
 from joulie_simulator.hardware.physics import Caps, Draw, Load, draw
 from joulie_simulator.hardware.shapes import Shape, shape_of
 from joulie_simulator.workload.workload import Job
+
+ASLEEP_W = (15.0, 80.0)  # of a sleeping node without and with cards: assumptions
+WAKE_S = 300.0  # from the order to wake up until the node takes pods: an assumption
+NodePower = Literal["awake", "asleep", "waking"]
 
 
 class Running:
@@ -42,6 +46,7 @@ class SimNode:
         self._has_room, self._row = room, row
         self.caps = Caps()
         self.profile = ""  # the value of its label
+        self.power: NodePower = "awake"
         self.turn = 0
         self.running: dict[str, Running] = {}
         self.free_cards = list(range(shape.gpus))
@@ -77,7 +82,14 @@ class SimNode:
         self._drawn = self._draw()
         return True
 
+    def set_power(self, power: NodePower) -> None:
+        """Without running jobs only. A waking node draws its idle power."""
+        self.power = power
+        self._has_room.set_awake(self._row, awake=power == "awake")
+
     def watts(self, ambient_c: float) -> float:
+        if self.power == "asleep":
+            return ASLEEP_W[self.shape.gpus > 0]
         self._ambient_c = ambient_c
         self._drawn = self._draw()
         return self._drawn.watts

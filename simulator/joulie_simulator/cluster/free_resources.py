@@ -18,6 +18,7 @@ class FreeResources:
         self._mib = np.array([shape.memory_gib * MIB_PER_GIB for shape in shapes], np.int64)
         self._free_milli, self._free_mib = self._milli.copy(), self._mib.copy()
         self._free_cards = np.array([shape.gpus for shape in shapes], np.int64)
+        self._is_awake = np.ones(len(shapes), np.bool_)
 
     def take(self, row: int, job: Job) -> None:
         self._book(row, job, -1)
@@ -25,9 +26,12 @@ class FreeResources:
     def give_back(self, row: int, job: Job) -> None:
         self._book(row, job, +1)
 
+    def set_awake(self, row: int, *, awake: bool) -> None:
+        self._is_awake[row] = awake
+
     def fitting(self, job: Job) -> npt.NDArray[np.intp]:
-        """The rows with enough free resources, in order."""
-        fits = (self._free_milli >= job.milli) & (self._free_mib >= job.memory_mib)
+        """The rows of nodes that are awake and have enough free resources, in order."""
+        fits = self._is_awake & (self._free_milli >= job.milli) & (self._free_mib >= job.memory_mib)
         if job.gpus:
             fits &= self._free_cards >= job.gpus
         return np.flatnonzero(fits)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from joulie_operator.planning.sleep import surplus_of
 from joulie_simulator.energy.fleet import (
     CPU_NODE_CORES,
     GPU_NODE_CARDS,
@@ -59,7 +60,9 @@ class SleepController:
         pool = self._gpu_pool if has_cards else self._cpu_pool
         empty = pool & self._fleet.awake & (self._fleet.jobs == 0)
         waking = pool & (self._ready < NEVER)
-        surplus = int(empty.sum() + waking.sum()) - needed - self._spare[has_cards]
+        surplus = surplus_of(
+            int(empty.sum()), int(waking.sum()), needed, reserve=self._spare[has_cards]
+        )
         if surplus < 0:
             found = self._wake(minute, np.flatnonzero(pool & self._asleep)[:-surplus])
             return max(0, needed - int(empty.sum() + waking.sum()) - found)

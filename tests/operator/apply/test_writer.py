@@ -16,6 +16,7 @@ from joulie_bus.runtime.pacing import SHARE
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import (
     CLUSTER,
+    asleep,
     bound,
     caps,
     draining,
@@ -25,6 +26,7 @@ from joulie_bus.testing import (
     plan_made,
     power,
     producer,
+    waking,
 )
 from joulie_operator.apply import writer
 from joulie_operator.apply.pending_writes import WritePlanner
@@ -37,6 +39,7 @@ from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.view.view import View
 from kube_api import ApiServer, Fault
 from kube_builders import joulie_server, node
+from kube_fields import Patch
 from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
@@ -210,6 +213,26 @@ async def test_a_draining_node_has_an_eco_spec_but_keeps_its_caps_and_its_label(
         {"packagePowerCapPctOfMax": 100},
         {"draining": True},
     )
+
+
+async def test_a_sleeping_node_is_labelled_and_cordoned_until_it_wakes(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    def found(name: str) -> tuple[str | None, bool]:
+        shown = server.all("nodes")[name]
+        power_state = shown["metadata"].get("labels", {}).get("joulie.io/power-state")
+        return power_state, shown.get("spec", {}).get("unschedulable", False)
+
+    # An administrator has cordoned the other node, which stays as it is.
+    administrator = Patch("kubectl-cordon", force=True, dry_run=False)
+    cordon = {"spec": {"unschedulable": True}}
+    server.objects.apply(server.objects.kinds["", "nodes"], "", "n2", cordon, administrator)
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(eco("n1"), asleep("n1"), eco("n2"), asleep("n2"))
+        await until(lambda: found("n1") == found("n2") == ("asleep", True))
+        await tell(waking("n1"), waking("n2"))
+        await until(lambda: found("n1") == (None, False))
+        await until(lambda: found("n2") == (None, True))
 
 
 async def test_objects_that_are_up_to_date_are_not_written(

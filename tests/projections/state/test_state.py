@@ -15,6 +15,7 @@ from joulie_bus.events import (
     Fact,
     NodeGone,
     NodeSeen,
+    PodBound,
     PodFinished,
     PodGone,
     Profile,
@@ -25,6 +26,7 @@ from joulie_bus.streams.subjects import Stream, agent_name
 from joulie_bus.testing import (
     ANY_FACTS,
     any_fact,
+    ask,
     asleep,
     bound,
     caps,
@@ -86,6 +88,10 @@ def after(*facts: Fact) -> ClusterState:
 
 def not_ready(node: str) -> NodeSeen:
     return replace(node_seen(node), ready=False)
+
+
+def cordoned(node: str) -> NodeSeen:
+    return replace(node_seen(node), schedulable=False)
 
 
 def rows(cluster_state: ClusterState) -> Rows:
@@ -239,12 +245,34 @@ def test_a_completed_transition_sets_the_profile_and_ends_the_drain(profile: Pro
         pytest.param([waking("n"), asleep("n")], "asleep", id="asleep again"),
         pytest.param([waking("n"), not_ready("n")], "waking", id="still booting"),
         pytest.param([asleep("n"), eco("n"), power("n", 5)], "asleep", id="other facts"),
+        pytest.param([node_seen("n"), asleep("n"), waking("n")], "", id="it never slept"),
+        pytest.param([waking("n"), cordoned("n")], "waking", id="ready and still cordoned"),
     ],
 )
 def test_a_plan_sets_the_power_state_and_a_ready_sighting_ends_waking(
     facts: list[Fact], power_state: str
 ) -> None:
     assert after(*facts).nodes["n"].power_state == power_state
+
+
+def test_a_node_is_empty_since_its_last_pod_ended() -> None:
+    facts = (node_seen("n"), bound("a", "n"), bound("b", "n"), PodFinished(uid="a"))
+
+    assert after(*facts).nodes["n"].emptied_at == 0
+    assert after(*facts, PodFinished(uid="b")).nodes["n"].emptied_at == noon(4)
+    assert after(*facts, PodGone(uid="b"), PodGone(uid="a")).nodes["n"].emptied_at == noon(4)
+
+
+@pytest.mark.parametrize(("exempt", "counted"), [("daemonset", 1), ("mirror", 1), ("critical", 0)])
+def test_only_pods_that_belong_to_a_node_leave_it_empty(exempt: str, counted: int) -> None:
+    daemon = PodBound(pod=replace(ask("d"), exempt=exempt), node="n")
+    facts = (node_seen("n"), daemon, bound("a", "n"), PodFinished(uid="a"))
+
+    node = after(*facts).nodes["n"]
+
+    assert (node.pods, node.daemon_pods) == (1, counted)
+    assert node.emptied_at == (noon(3) if counted else 0)
+    assert after(*facts, PodGone(uid="d")).nodes["n"].daemon_pods == 0
 
 
 def test_a_plan_without_changes_updates_the_time_of_the_plan() -> None:

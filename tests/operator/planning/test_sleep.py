@@ -1,0 +1,297 @@
+"""The policy `consolidate_and_sleep`: empty nodes fall asleep, pods that wait wake nodes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from joulie_bus.events import NodePlan, SleepOrdered, WakeOrdered
+from joulie_bus.testing import NOON, SECOND, ask, hardware
+from joulie_operator.planning import sleep
+from joulie_operator.planning.plugins import load_policy
+from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
+from joulie_operator.planning.rules import Rules
+from joulie_projections.state.state import ClusterState, NodeState, PodState
+
+# All nodes are eco, so that no plan of a test changes a class.
+RULES = Rules(
+    policy="consolidate_and_sleep",
+    queue_hp_base_frac=0.0,
+    queue_hp_min=0,
+    policy_numbers="reserve=0,max_share=1",
+)
+LONG_AGO = NOON - 3600 * SECOND
+
+
+def node(**fields: Any) -> NodeState:
+    """An awake eco node with 96 cores that has been empty for an hour."""
+    usual = NodeState(
+        ordinal=0,
+        at=NOON,
+        present=True,
+        ready=True,
+        schedulable=True,
+        labels={"joulie.io/managed": "true"},
+        hardware=hardware("n"),
+        cpu_milli=96_000,
+        profile="eco",
+        cpu_cap_pct=60,
+        class_at=LONG_AGO,
+        emptied_at=LONG_AGO,
+    )
+    return replace(usual, **fields)
+
+
+def gpu_node(**fields: Any) -> NodeState:
+    return node(**{"gpus": 8, "hardware": hardware("g", gpus=8), **fields})
+
+
+def asleep(**fields: Any) -> NodeState:
+    return node(**{"power_state": "asleep", "ready": False, "power_at": LONG_AGO, **fields})
+
+
+def planned(
+    nodes: dict[str, NodeState],
+    *waiting: PodState,
+    rules: Rules = RULES,
+    pods_known: bool = True,
+) -> Plan:
+    state = ClusterState()
+    state.nodes.update(nodes)
+    state.pods.update({pod.pod.uid: pod for pod in waiting})
+    made = plan(state, load_policy(rules.policy), rules, PlanBasis(7, NOON, pods_known))
+    assert recompute(made.made, state, load_policy(rules.policy)) == made
+    return made
+
+
+def pod(uid: str = "p", *, cores: float = 1, gpus: float = 0) -> PodState:
+    return PodState(pod=ask(uid, cores=cores, gpus=gpus))
+
+
+def sleepers(made: Plan) -> list[str]:
+    return [event.node for event in made.events if isinstance(event, SleepOrdered)]
+
+
+def woken(made: Plan) -> dict[str, str]:
+    return {event.node: event.because for event in made.events if isinstance(event, WakeOrdered)}
+
+
+def test_empty_nodes_fall_asleep_and_one_of_a_family_stays_awake() -> None:
+    made = planned({name: node() for name in "abc"})
+
+    assert sleepers(made) == ["a", "b"]
+    assert "2 fall asleep" in made.made.because
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        pytest.param({"pods": 1}, id="a pod runs"),
+        pytest.param({"emptied_at": NOON - 60 * SECOND}, id="empty for a minute"),
+        pytest.param({"power_at": NOON - 60 * SECOND}, id="awake for a minute"),
+        pytest.param({"emptied_at": 0, "class_at": NOON - SECOND}, id="new"),
+        pytest.param({"profile": "", "class_at": 0}, id="not planned yet"),
+        pytest.param({"draining": True}, id="draining"),
+        pytest.param({"ready": False}, id="not ready"),
+        pytest.param({"schedulable": False}, id="cordoned"),
+        pytest.param({"labels": {}}, id="not managed"),
+        pytest.param(
+            {"labels": {"joulie.io/managed": "true", "joulie.io/reserved": "true"}}, id="reserved"
+        ),
+    ],
+)
+def test_a_node_stays_awake(busy: dict[str, Any]) -> None:
+    assert "z" not in sleepers(planned({"a": node(pods=1), "b": node(pods=1), "z": node(**busy)}))
+
+
+def test_pods_of_daemon_sets_keep_no_node_awake() -> None:
+    nodes = {"a": node(pods=1), "b": node(pods=1), "z": node(pods=2, daemon_pods=2)}
+
+    assert sleepers(planned(nodes)) == ["z"]
+
+
+def test_a_node_that_changes_its_class_does_not_fall_asleep_in_the_same_plan() -> None:
+    nodes = {name: node(profile="performance") for name in "abc"}
+
+    assert sleepers(planned(nodes)) == []
+
+
+def test_no_node_falls_asleep_while_its_pods_are_unknown() -> None:
+    nodes = {name: node() for name in "abc"}
+
+    assert sleepers(planned(nodes, pods_known=False)) == []
+
+
+def test_the_reserve_stays_awake() -> None:
+    nodes = {f"n{i}": node(pods=int(i < 2)) for i in range(10)}
+
+    made = planned(nodes, rules=RULES._replace(policy_numbers="reserve=0.25"))
+
+    assert len(sleepers(made)) == 10 - 2 - 3
+
+
+def test_no_more_than_the_largest_share_sleeps() -> None:
+    nodes = {f"n{i}": node() for i in range(9)} | {"z": asleep()}
+
+    assert (
+        len(
+            sleepers(planned(nodes, rules=RULES._replace(policy_numbers="reserve=0,max_share=0.5")))
+        )
+        == 4
+    )
+
+
+def test_the_node_that_is_empty_for_the_longest_time_sleeps_first() -> None:
+    nodes = {
+        "a": node(emptied_at=NOON - 1200 * SECOND),
+        "b": node(emptied_at=NOON - 1800 * SECOND),
+        "c": node(emptied_at=NOON - 1500 * SECOND),
+    }
+
+    assert sleepers(planned(nodes)) == ["b", "c"]
+
+
+def test_a_pod_that_fits_on_no_node_wakes_one() -> None:
+    nodes = {"a": node(pods=1, load=replace(node().load, cpu_milli=90_000)), "z": asleep()}
+
+    made = planned(nodes, pod(cores=48))
+
+    assert woken(made) == {"z": sleep.DEMAND}
+    assert "1 wake up" in made.made.because
+
+
+def test_a_pod_that_fits_on_an_awake_node_wakes_none() -> None:
+    assert woken(planned({"a": node(pods=1), "z": asleep()}, pod(cores=48))) == {}
+
+
+def test_a_pod_larger_than_any_node_wakes_none() -> None:
+    assert woken(planned({"a": node(pods=1), "z": asleep()}, pod(cores=500))) == {}
+
+
+def test_pods_wake_as_many_nodes_as_they_fill() -> None:
+    nodes = {"a": node(pods=1, load=replace(node().load, cpu_milli=96_000))}
+    nodes |= {f"z{i}": asleep(power_at=LONG_AGO - i) for i in range(5)}
+
+    made = planned(nodes, *(pod(f"p{i}", cores=48) for i in range(5)))
+
+    assert woken(made) == dict.fromkeys(("z0", "z1", "z2"), sleep.DEMAND)
+
+
+def test_a_waking_node_counts_for_the_pods_that_wait() -> None:
+    full = node(pods=1, load=replace(node().load, cpu_milli=96_000))
+    waking = asleep(power_state="waking", power_at=NOON - 60 * SECOND)
+
+    assert woken(planned({"a": full, "y": waking, "z": asleep()}, pod(cores=48))) == {}
+
+
+def test_a_node_that_does_not_wake_up_is_named_and_replaced() -> None:
+    full = node(pods=1, load=replace(node().load, cpu_milli=96_000))
+    lost = asleep(power_state="waking", power_at=NOON - 1000 * SECOND)
+
+    made = planned({"a": full, "y": lost, "z": asleep()}, pod(cores=48))
+
+    assert woken(made) == {"z": sleep.DEMAND}
+    assert made.held == {"y": sleep.LOST}
+    assert f"1 held: {sleep.LOST}" in made.made.because
+
+
+def test_a_pod_with_cards_wakes_a_node_with_cards() -> None:
+    nodes = {"a": node(), "g": asleep(gpus=8, hardware=hardware("g", gpus=8)), "z": asleep()}
+
+    assert woken(planned(nodes, pod(gpus=4))) == {"g": sleep.DEMAND}
+
+
+def test_a_node_with_cards_wakes_for_cores_when_no_other_node_sleeps() -> None:
+    full = node(pods=1, load=replace(node().load, cpu_milli=96_000))
+    sleeping = asleep(gpus=8, hardware=hardware("g", gpus=8))
+
+    assert woken(planned({"a": full, "g": sleeping}, pod(cores=48))) == {"g": sleep.DEMAND}
+
+
+def test_the_reserve_is_woken_before_pods_wait() -> None:
+    nodes = {"a": node(pods=1), "b": node(pods=1), "z": asleep()}
+
+    made = planned(nodes, rules=RULES._replace(policy_numbers="reserve=0.1"))
+
+    assert woken(made) == {"z": sleep.RESERVE}
+
+
+def test_a_sleeping_node_on_which_a_pod_landed_wakes_up() -> None:
+    assert woken(planned({"a": node(), "z": asleep(pods=1)})) == {"z": sleep.IN_USE}
+
+
+def test_a_sleeping_node_keeps_its_class_and_its_caps() -> None:
+    made = planned({"a": node(pods=1), "z": asleep(profile="performance")})
+
+    assert [event.node for event in made.events] == ["a"] * len(made.events)
+
+
+def test_other_policies_put_no_node_to_sleep() -> None:
+    nodes = {name: node() for name in "abc"}
+
+    made = planned(nodes, rules=RULES._replace(policy="queue_aware_v1"))
+
+    assert sleepers(made) == []
+    assert not [name for name in made.made.inputs if name.startswith("nodes_to")]
+
+
+def test_the_time_before_sleep_is_a_number_of_the_policy() -> None:
+    nodes = {"a": node(pods=1), "z": node(emptied_at=NOON - 60 * SECOND)}
+    rules = RULES._replace(policy_numbers="reserve=0,sleep_after_s=50")
+
+    assert sleepers(planned(nodes, rules=rules)) == ["z"]
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (
+            {"spare": 1.0},
+            "consolidate_and_sleep has no spare; "
+            "it has sleep_after_s, reserve, max_share, wake_timeout_s",
+        ),
+        ({"reserve": 3.0}, "reserve=3 is not a share from 0 to 1"),
+        ({"max_share": -0.1}, "max_share=-0.1 is not a share from 0 to 1"),
+        ({"sleep_after_s": -1.0}, "sleep_after_s=-1 is not a time"),
+    ],
+)
+def test_a_wrong_number_is_named(given: dict[str, float], error: str) -> None:
+    assert sleep.wrong_numbers(given) == [error]
+
+
+STATES = st.builds(
+    lambda cards, state, pods, daemons, ready, age_s: node(
+        gpus=cards,
+        power_state=state,
+        pods=pods + daemons,
+        daemon_pods=daemons,
+        ready=ready,
+        emptied_at=NOON - age_s * SECOND,
+        power_at=(NOON - age_s * SECOND) if state else 0,
+    ),
+    st.sampled_from((0, 8)),
+    st.sampled_from(("", "", "asleep", "waking")),
+    st.integers(0, 1),
+    st.integers(0, 2),
+    st.booleans(),
+    st.integers(0, 2000),
+)
+
+
+@given(st.lists(STATES, max_size=12), st.lists(st.integers(1, 96), max_size=5))
+def test_no_node_with_pods_falls_asleep_and_only_sleeping_nodes_wake(
+    states: list[NodeState], cores: list[int]
+) -> None:
+    nodes = {f"n{i}": state for i, state in enumerate(states)}
+    made = planned(nodes, *(pod(f"p{i}", cores=c) for i, c in enumerate(cores)))
+
+    assert all(nodes[name].pods == nodes[name].daemon_pods for name in sleepers(made))
+    assert all(nodes[name].ready and not nodes[name].power_state for name in sleepers(made))
+    assert all(nodes[name].power_state == "asleep" for name in woken(made))
+    assert len(_changed(made.events)) == len(set(_changed(made.events)))
+
+
+def _changed(events: list[NodePlan]) -> list[str]:
+    return [event.node for event in events if isinstance(event, SleepOrdered | WakeOrdered)]
