@@ -44,12 +44,12 @@ def node(**fields: Any) -> NodeState:
     return replace(usual, **fields)
 
 
-def gpu_node(**fields: Any) -> NodeState:
-    return node(**{"gpus": 8, "hardware": hardware("g", gpus=8), **fields})
-
-
 def asleep(**fields: Any) -> NodeState:
     return node(**{"power_state": "asleep", "ready": False, "power_at": LONG_AGO, **fields})
+
+
+def with_cards(state: NodeState) -> NodeState:
+    return replace(state, gpus=8, hardware=hardware("g", gpus=8))
 
 
 def planned(
@@ -198,14 +198,14 @@ def test_a_node_that_does_not_wake_up_is_named_and_replaced() -> None:
 
 
 def test_a_pod_with_cards_wakes_a_node_with_cards() -> None:
-    nodes = {"a": node(), "g": asleep(gpus=8, hardware=hardware("g", gpus=8)), "z": asleep()}
+    nodes = {"a": node(), "g": with_cards(asleep()), "z": asleep()}
 
     assert woken(planned(nodes, pod(gpus=4))) == {"g": sleep.DEMAND}
 
 
 def test_a_node_with_cards_wakes_for_cores_when_no_other_node_sleeps() -> None:
     full = node(pods=1, load=replace(node().load, cpu_milli=96_000))
-    sleeping = asleep(gpus=8, hardware=hardware("g", gpus=8))
+    sleeping = with_cards(asleep())
 
     assert woken(planned({"a": full, "g": sleeping}, pod(cores=48))) == {"g": sleep.DEMAND}
 
