@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check fmt types arrows dead bench drills kube golden lock clean
+.PHONY: help setup demo test quick check format lint typecheck imports deadcode bench drills
+.PHONY: kube golden lock clean
 .PHONY: broker dist image chart
 
 PYTHON ?= python3
@@ -31,18 +32,21 @@ quick: .venv/.browser ## the tests that wait for no process, in about a minute
 test: .venv/.browser ## all tests that this machine can run
 	$(BIN)/python -m pytest $(PARALLEL)
 
-check: fmt types arrows dead ## what CI runs beside the tests, in the order that fails fastest
+check: lint typecheck imports deadcode ## what CI runs beside the tests, the fastest first
 
-fmt: setup ## format and lint
+format: setup ## format the code, and repair what the linter can repair
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lint: setup ## compare the format, and lint
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
 
-types: setup ## mypy and basedpyright, both strict
+typecheck: setup ## mypy and basedpyright, both strict
 	$(BIN)/mypy && $(BIN)/basedpyright
 
-arrows: setup ## who may import whom
+imports: setup ## check which package imports which
 	$(BIN)/lint-imports
 
-dead: setup ## code that nobody calls, dependencies that nobody uses
+deadcode: setup ## find unused code and unused dependencies
 	$(BIN)/vulture && $(BIN)/deptry .
 
 bench: setup ## measure; prints ratios, asserts nothing

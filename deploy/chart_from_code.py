@@ -23,6 +23,7 @@ PARTS = {
     "operator": Role.OPERATOR,
     "extender": Role.EXTENDER,
     "console": Role.CONSOLE,
+    "ledger": Role.AUDITOR,
     "migrate": Role.ADMIN,
 }
 # What the chart sets itself, from values of its own.
