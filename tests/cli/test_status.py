@@ -23,7 +23,7 @@ STATUS = {
     "decisions": 4,
     "entries": 6,
     "signed_to": 5,
-    "readings": {"nodes": 3, "fresh": 2, "oldest_s": 7.5},
+    "readings": {"nodes": 3, "asleep": 0, "fresh": 2, "oldest_s": 7.5},
     "quarantined": 0,
     "resting": [],
     "room": {"streams": {}, "database_bytes": None, "free_bytes": None},
@@ -48,6 +48,13 @@ def data_with_run_file(
     )
     yield
     lock.release()
+
+
+def test_the_status_counts_sleeping_nodes_if_there_are_any() -> None:
+    readings = {"nodes": 3, "asleep": 2, "fresh": 3, "oldest_s": 7.5}
+
+    assert "\nasleep       2 of 3 nodes\n" in as_text(STATUS | {"readings": readings})
+    assert "asleep" not in as_text(STATUS)
 
 
 def test_the_status_shows_positions_lags_and_ages() -> None:

@@ -133,6 +133,7 @@ def _readings(history: History, limits: StalenessLimits) -> dict[str, Any]:
     old = [max(0, limits.now - node.samples[-1].at) / NS for node in there if node.samples]
     return {
         "nodes": len(there),
+        "asleep": sum(node.power_state == "asleep" for node in there),
         "fresh": sum(age <= limits.reading_s for age in old),
         "oldest_s": max(old, default=None),
     }
@@ -186,6 +187,8 @@ def as_text(status: dict[str, Any]) -> str:
     oldest = readings["oldest_s"]
     age = f", the oldest {_duration(oldest)} old" if oldest is not None else ""
     lines.append(f"readings     {readings['fresh']} of {readings['nodes']} nodes fresh{age}")
+    if readings["asleep"]:
+        lines.append(f"asleep       {readings['asleep']} of {readings['nodes']} nodes")
     lines.append(f"quarantined  {status['quarantined']}")
     lines += _resting_lines(status["resting"])
     lines += _room_lines(status["room"])
