@@ -15,7 +15,6 @@ from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import (
     AnyEvent,
-    Candidates,
     FilterDecided,
     OutcomeSeen,
     PodAsk,
@@ -24,7 +23,13 @@ from joulie_bus.events import (
     Terms,
     codec,
 )
-from joulie_extender.decide.decide import answered_scores, names_of, rows_of, weights_of
+from joulie_extender.decide.decide import (
+    answered_scores,
+    candidate_names,
+    names_of,
+    rows_of,
+    weights_of,
+)
 from joulie_extender.decide.filter import Codes, Verdict
 from joulie_extender.decide.scoring import Weights, score, terms_of
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
@@ -58,6 +63,7 @@ class Explanation(NamedTuple):
     view: int
     view_age_ms: int
     settings: str
+    candidates: int
     filtered: FilterDecided | None
     scored: PrioritizeDecided | None
     entries: list[int]  # their numbers in the log
@@ -110,6 +116,7 @@ def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = No
         view=basis.view,
         view_age_ms=basis.view_age_ms,
         settings=basis.settings,
+        candidates=last[1].candidates.count,
         filtered=filtered[1] if filtered else None,
         scored=scored[1] if scored else None,
         entries=[each[0].pos for each in (filtered, scored) if each],
@@ -132,15 +139,6 @@ def similar_names(name: str, names: Iterable[str]) -> str:
     known = sorted(names)
     found = difflib.get_close_matches(name, known, 3, 0.3) or known[:3]
     return f"{', '.join(found)} ({len(known)} in all)" if found else "none"
-
-
-def candidate_names(candidates: Candidates, names: Mapping[int, str]) -> list[str]:
-    strangers = iter(candidates.strangers)
-    ordinals: list[int] = (rows_of(candidates) - 1).tolist()
-    return [
-        next(strangers) if ordinal < 0 else names.get(ordinal, f"node #{ordinal} (gone)")
-        for ordinal in ordinals
-    ]
 
 
 def outcome_of(scored: PrioritizeDecided | None, node: str, names: Mapping[int, str]) -> Outcome:

@@ -30,6 +30,10 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ordinals: bytes  # int32, little endian; -1 stands for the next of `strangers`
     strangers: list[Name] = []
 
+    @property
+    def count(self) -> int:
+        return len(self.ordinals) // 4
+
 
 class FilterDecided(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "decision.filter"

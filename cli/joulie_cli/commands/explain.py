@@ -14,7 +14,6 @@ from joulie_audit.archive.fact_source import FactSource, plan_facts
 from joulie_audit.questions.explain import (
     Explanation,
     Outcome,
-    candidate_names,
     explain_pod,
     node_names,
     outcome_of,
@@ -34,6 +33,7 @@ from joulie_cli.commands import plans
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
+from joulie_extender.decide.decide import candidate_names
 from joulie_projections.history.history import History
 from joulie_projections.twin.columns import TwinColumns
 
@@ -47,7 +47,6 @@ class PodReport(msgspec.Struct):
     """The explanation of a pod from the log, plus the parts that require facts."""
 
     pod: Explanation
-    candidates: int
     asked_for: Terms | None
     outcome: Outcome | None
     missing: str = ""  # why the outcome is missing
@@ -82,8 +81,7 @@ async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> PodReport:
         explanation = explain_pod(history, pod)
         names = await _node_names_at(history, facts, explanation.view)
         explanation = explain_pod(history, pod, names)
-        count = len((explanation.scored or explanation.filtered).candidates.ordinals) // 4  # type: ignore[union-attr]
-        report = PodReport(explanation, count, None, explanation.outcome)
+        report = PodReport(explanation, None, explanation.outcome)
         if args.node is not None:
             report.asked_for = await _terms_of(history, facts, explanation, args.node)
         if report.outcome is None:
@@ -154,7 +152,7 @@ def pod_json(report: PodReport) -> dict[str, Any]:
         "view": explanation.view,
         "view_age_ms": explanation.view_age_ms,
         "settings": explanation.settings,
-        "candidates": report.candidates,
+        "candidates": report.pod.candidates,
         "top": msgspec.to_builtins(explanation.scored.top) if explanation.scored else [],
         "asked_for": msgspec.to_builtins(report.asked_for),
         "rejections": [rejection._asdict() for rejection in explanation.rejections],
@@ -259,7 +257,7 @@ def _score_lines(report: PodReport) -> Iterator[str]:
     if scored is None:
         return
     yield (
-        f"  scores     of {report.candidates} candidates; cluster trend "
+        f"  scores     of {report.pod.candidates} candidates; cluster trend "
         f"{scored.cluster_trend_w_per_min:+.0f} W/min, pressure {scored.perf_pressure:.1f}"
     )
     lines = list(scored.top)

@@ -43,7 +43,7 @@ def _placement(first: FilterDecided | None, scored: PrioritizeDecided | None) ->
     event = scored or first
     if event is None:
         return None
-    asked = len((first or event).candidates.ordinals) // 4
+    asked = (first or event).candidates.count
     passed = sum(verdict == 0 for verdict in first.verdicts) if first else asked
     if scored is None and passed:
         return None

@@ -11,7 +11,6 @@ from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
     BindDecided,
-    Candidates,
     FilterDecided,
     OutcomeSeen,
     PodAsk,
@@ -24,7 +23,7 @@ from joulie_bus.events import (
 from joulie_console.schema.requests import Verb
 from joulie_console.schema.responses import Candidate, DecisionBrief, Loss, TermSet
 from joulie_console.views.cluster_view import MS
-from joulie_extender.decide.decide import names_of, rows_of
+from joulie_extender.decide.decide import candidate_names, names_of, rows_of
 from joulie_extender.decide.filter import Verdict
 from joulie_extender.decide.scoring import Weights, score, terms_digest, terms_of
 from joulie_projections.twin.columns import TwinColumns
@@ -129,7 +128,7 @@ def _scheduling_brief(
         workload=event.pod.workload,
         view=event.basis.view,
         view_age_ms=event.basis.view_age_ms,
-        candidates=count_of(event.candidates),
+        candidates=event.candidates.count,
     )
 
 
@@ -285,20 +284,6 @@ def term_set(terms: Terms, weights: Weights) -> TermSet:
 
 
 # --- candidates -------------------------------------------------------------------------------
-
-
-def count_of(candidates: Candidates) -> int:
-    return len(candidates.ordinals) // 4
-
-
-def candidate_names(candidates: Candidates, names: Names) -> list[str]:
-    """The candidates' names. A node that was deleted is shown by its ordinal."""
-    strangers = iter(candidates.strangers)
-    ordinals: list[int] = np.frombuffer(candidates.ordinals, "<i4").tolist()
-    return [
-        next(strangers, "?") if ordinal < 0 else names.get(ordinal, f"#{ordinal}")
-        for ordinal in ordinals
-    ]
 
 
 def verdict_text(code: int) -> str:

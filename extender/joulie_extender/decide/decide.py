@@ -5,7 +5,7 @@ else is shared.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -68,6 +68,16 @@ def names_of(candidates: Candidates, twin_columns: TwinColumns) -> list[str]:
     by_row = _names_by_row(twin_columns)
     strangers = iter(candidates.strangers)
     return [by_row[row] if row else next(strangers) for row in rows_of(candidates).tolist()]
+
+
+def candidate_names(candidates: Candidates, names: Mapping[int, str]) -> list[str]:
+    """By the names of the nodes that there are now; a node that was removed has its number."""
+    strangers = iter(candidates.strangers)
+    ordinals: list[int] = (rows_of(candidates) - 1).tolist()
+    return [
+        next(strangers, "?") if ordinal < 0 else names.get(ordinal, f"node #{ordinal} (gone)")
+        for ordinal in ordinals
+    ]
 
 
 def _names_by_row(twin_columns: TwinColumns) -> dict[int, str]:

@@ -47,7 +47,7 @@ from joulie_projections.energy.pods import (
 
 NS_PER_MS = 1_000_000
 MEASURED = "kepler"  # the source of readings that are measured; others are modelled
-Heard = tuple[Fact, int]  # a fact, and when the broker stored it, in nanoseconds
+StoredFact = tuple[Fact, int]  # a fact, and when the broker stored it, in nanoseconds
 
 
 class Ledger:
@@ -63,7 +63,7 @@ class Ledger:
         self.hour: list[NodeEnergy] = []  # of the minutes of the running hour that have ended
         self.closed: list[Interval] = []
 
-    def fold(self, facts: Iterable[Heard]) -> None:
+    def fold(self, facts: Iterable[StoredFact]) -> None:
         readings: list[tuple[TelemetrySampled, int]] = []
         for fact, at in facts:
             if isinstance(fact, TelemetrySampled):

@@ -293,7 +293,7 @@ async def test_an_explanation_shows_the_terms_of_its_scoring(
         explanation = explain_pod(history, "web")
     assert explanation.scored is not None
 
-    text = pod_text(PodReport(explanation, 4, None, None))
+    text = pod_text(PodReport(explanation, None, None))
 
     assert title in text
     n4 = next(terms for terms in explanation.scored.top if terms.node == "n4")
