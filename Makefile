@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check format lint typecheck imports deadcode bench drills
+.PHONY: help setup demo test quick check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube golden lock clean
 .PHONY: broker dist image chart
 
@@ -11,7 +11,7 @@ PARALLEL := -n $(WORKERS) --dist worksteal
 # Tests start hundreds of processes; compiled modules that are kept save much of each start.
 export PYTHONDONTWRITEBYTECODE :=
 
-help: ## what you can make
+help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 setup: .venv/.ready ## a virtual environment with everything in it, pinned and hashed
@@ -19,7 +19,7 @@ setup: .venv/.ready ## a virtual environment with everything in it, pinned and h
 .venv/.ready: requirements.lock pyproject.toml .ci/setup
 	PYTHON="$(PYTHON)" .ci/setup
 
-# What only tests want; the demo and the checks do without.
+# Only tests need it; the demo and the checks do not.
 .venv/.browser: .venv/.ready .ci/browser
 	.ci/browser
 
@@ -49,18 +49,21 @@ imports: setup ## check which package imports which
 deadcode: setup ## find unused code and unused dependencies
 	$(BIN)/vulture && $(BIN)/deptry .
 
+docs: setup ## build the documentation as a site, into docs/_build
+	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build
+
 bench: setup ## measure; prints ratios, asserts nothing
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
 
-kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler and helm for the tests; wants Go
+kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler and helm for the tests; needs Go
 
 .kube/.ready: .ci/kube tests/kit/kube/kube_rules.go
 	.ci/kube && touch .kube/.ready
 
-broker: ## build nats-server from upstream's source, compare it with the sums; wants Go
+broker: ## build nats-server from upstream's source, compare it with the sums; needs Go
 	.ci/broker
 
 golden: setup ## record the golden log anew, when scores or folds change on purpose
