@@ -39,7 +39,8 @@ accounts {{
 
 
 def storing(directory: Path) -> str:
-    return f'jetstream {{ store_dir: "{directory}/store" }}\n'
+    """Without a limit of its own, the broker may reserve only a share of the disk's free space."""
+    return f'jetstream {{ store_dir: "{directory}/store", max_file_store: 32GB }}\n'
 
 
 def user_of(printed: str) -> dict[str, object]:
