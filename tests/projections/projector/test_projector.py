@@ -32,6 +32,7 @@ from joulie_projections.decision_log.heads import Head, decode
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
+from joulie_projections.store.retrying import DatabaseExecutor
 from joulie_projections.store.store import Store
 from joulie_projections.view.view import View
 
@@ -119,13 +120,23 @@ async def test_a_standby_leads_after_the_lease_expires_and_not_before(
     assert manifests(place)[0].committed_at > until
 
 
+async def take_the_lease(writer: Engine) -> None:
+    """As a projector does it: PostgreSQL may refuse one of two concurrent transactions."""
+    database = DatabaseExecutor()
+    acquire = Store(writer).acquire
+    try:
+        await database.until_done(acquire, "another", 0, time.time_ns(), "i", lambda _: True)
+    finally:
+        database.close()
+
+
 async def test_a_projector_that_lost_its_lease_exits(
     projecting: Projecting, viewing: Viewing, publish: Publish, writer: Engine
 ) -> None:
     async with viewing() as view, projecting() as first:
         await publish(node_seen("a"))
         await view.wait_for(1, 5)
-        Store(writer).acquire("another", 0, time.time_ns(), "i", lambda _: True)
+        await take_the_lease(writer)
         async with projecting() as second:
             with pytest.raises(ExceptionGroup) as ended:
                 await asyncio.wait_for(first, 5)
