@@ -5,6 +5,7 @@
 files/nats.conf        the configuration of the embedded broker, for a pod
 files/parts.json       the broker role and the inbox of each component
 values.schema.json     the names of all settings that `settings` may hold
+../kube-scheduler*.yaml  the configurations of kube-scheduler, which the chart renders
 """
 
 import json
@@ -16,8 +17,10 @@ from joulie_bus.broker import embedded
 from joulie_bus.runtime.settings import BusSettings, declared
 from joulie_bus.streams.roles import Role, inbox
 from joulie_cli.wiring import PlaceSettings
+from joulie_extender.protocol import scheduler_config
 
 CHART = Path(__file__).parent / "chart"
+SERVICE_URL = "https://joulie-extender.joulie-system.svc.cluster.local:9876"
 PARTS = {
     "projector": Role.PROJECTOR,
     "operator": Role.OPERATOR,
@@ -101,6 +104,17 @@ def schema(now: str) -> str:
     return json.dumps(tree, indent=2) + "\n"
 
 
+def scheduler_files() -> dict[Path, str]:
+    """One per configuration, for the Service that the chart makes with scheduler.mode=patch."""
+    found = {}
+    for name in scheduler_config.CONFIGURATIONS:
+        options = scheduler_config.Options(SERVICE_URL, name, files=scheduler_config.ClientFiles())
+        suffix = "" if name == "energy" else f"-{name}"
+        text = scheduler_config.text_of(scheduler_config.configuration(options))
+        found[CHART.parent / f"kube-scheduler{suffix}.yaml"] = text
+    return found
+
+
 def files() -> dict[Path, str]:
     """What each file holds if it is up to date."""
     schema_file = CHART / "values.schema.json"
@@ -108,6 +122,7 @@ def files() -> dict[Path, str]:
         CHART / "files/nats.conf": nats_conf(),
         CHART / "files/parts.json": parts(),
         schema_file: schema(schema_file.read_text()),
+        **scheduler_files(),
     }
 
 

@@ -39,6 +39,7 @@ COMMANDS = {
     "energy": "show the energy of nodes, pods and plans in a period, from the ledger",
     "gpus": "show GPU cards, the pods that use them and their free memory",
     "grant": "print the permissions of a broker user for nats-server's configuration",
+    "scheduler-config": "print the configuration of a kube-scheduler that calls this installation",
     "migrate": "migrate the database to this version's schema and create missing streams",
     "release": "remove labels, NodeTwins and statuses from the cluster, before an uninstall",
     "projector": "order events, fold them into the twins, write the decision log",
@@ -49,6 +50,7 @@ COMMANDS = {
     "simulator": "publish the facts of a simulated cluster",
 }
 MIGRATION_PHASES = ("pre", "post")  # joulie_migrations.PHASES, without importing SQLAlchemy
+SCHEDULER_CONFIGURATIONS = ("energy", "gpu", "split")  # joulie_extender's, without importing it
 ACTIONS = ("list", "show", "retry")  # of `joulie dead`
 ENERGY_BY = ("namespace", "workload", "node", "plan", "pod")
 KEY_ACTIONS = ("list", "rotate", "retire")
@@ -61,6 +63,7 @@ WITH_JSON = (
     "rebuild",
     "gpus",
     "energy",
+    "scheduler-config",
     *common_options.OPTIONS,
 )
 
@@ -70,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Imported once the command line is valid: it takes half a second, and --help does without.
     from joulie_cli.wiring import wired
 
-    command = import_module(f"joulie_cli.commands.{args.command}")
+    command = import_module(f"joulie_cli.commands.{args.command.replace('-', '_')}")
     try:
         wires = wired(args.command, command.SETTINGS, args.data, args.config)
         code: int = command.run(args, wires)
@@ -158,6 +161,36 @@ def _rebuild(parser: argparse.ArgumentParser) -> None:
 
 def _cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
+
+
+def _scheduler_config(parser: argparse.ArgumentParser) -> None:
+    _cluster(parser)
+    parser.add_argument(
+        "--mode",
+        choices=("own", "patch"),
+        default="patch",
+        help="own: a second kube-scheduler beside the extender; patch: yours (patch)",
+    )
+    parser.add_argument(
+        "--configuration",
+        choices=SCHEDULER_CONFIGURATIONS,
+        help="energy; gpu or split where the extender binds (by EXTENDER_BINDS)",
+    )
+    parser.add_argument("--url", metavar="URL", help="the extender, as kube-scheduler reaches it")
+    parser.add_argument("--namespace", metavar="NAME", help="of the installation (POD_NAMESPACE)")
+    parser.add_argument(
+        "--certificates",
+        type=Path,
+        default=Path("/etc/joulie"),
+        metavar="DIR",
+        help="where kube-scheduler has ca.crt, scheduler.crt, scheduler.key (/etc/joulie)",
+    )
+    parser.add_argument("--name", metavar="NAME", help="schedulerName of the profile")
+    parser.add_argument("--weight", type=int, default=1, metavar="W", help="of the score (1)")
+    parser.add_argument(
+        "--percentage", type=int, default=0, metavar="N", help="percentageOfNodesToScore"
+    )
+    parser.add_argument("--extenders", action="store_true", help="only the block `extenders`")
 
 
 def _release(parser: argparse.ArgumentParser) -> None:
@@ -262,6 +295,7 @@ OPTIONS = {
     "operator": _cluster,
     "migrate": _migrate,
     "release": _release,
+    "scheduler-config": _scheduler_config,
     "dead": _dead,
     "grant": _grant,
     "keys": _keys,

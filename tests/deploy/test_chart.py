@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -10,6 +11,7 @@ import yaml  # type: ignore[import-untyped]
 from helm_chart import (
     CHART,
     DOCUMENTED,
+    NAMESPACE,
     VERSION,
     generator,
     helm,
@@ -20,6 +22,7 @@ from helm_chart import (
 )
 from joulie_bus.runtime.settings import declared
 from joulie_console.settings import ConsoleSettings
+from joulie_extender.protocol import scheduler_config
 from joulie_extender.settings import ServerSettings
 from kube_real import DEPLOY
 
@@ -144,23 +147,48 @@ def test_the_rights_of_the_operator_are_those_of_deploy(home: Path) -> None:
             assert same.get(part) == tree.get(part)
 
 
-@pytest.mark.parametrize("configuration", ["energy", "gpu", "split"])
-def test_kube_scheduler_calls_the_extender_in_its_own_pod(configuration: str, home: Path) -> None:
-    trees = rendered(home, "--set", f"scheduler.configuration={configuration}")
-    config = yaml.safe_load(of_kind(trees, "ConfigMap")["joulie-scheduler"]["data"]["config.yaml"])
-    file = (
-        "kube-scheduler.yaml"
-        if configuration == "energy"
-        else f"kube-scheduler-{configuration}.yaml"
+@pytest.mark.parametrize("name", scheduler_config.CONFIGURATIONS)
+def test_the_chart_configures_kube_scheduler_as_the_command_prints_it(
+    name: str, home: Path
+) -> None:
+    own = scheduler_config.Options(
+        f"http://{default_of('EXTENDER_ADDR')}", name, name="joulie", lease_namespace=NAMESPACE
     )
-    deployed = yaml.safe_load((DEPLOY / file).read_text())
-    default = {row.name: row.default for row in declared(ServerSettings)}["EXTENDER_ADDR"]
+    patch = scheduler_config.Options(
+        "https://10.0.0.76:9876", name, scheduler_config.ClientFiles(), percentage=50
+    )
+    cards = patch._replace(resources=("nvidia.com/gpu", "example.com/card"))
+    more = ["--set", "scheduler.percentageOfNodesToScore=50"]
+    named = ["--set", r"settings.GPU_RESOURCES=nvidia.com/gpu\,example.com/card"]
 
-    for block, original in zip(config["extenders"], deployed["extenders"], strict=True):
-        assert block["urlPrefix"].startswith(f"http://{default}")
-        assert set(original) - set(block) == {"enableHTTPS", "tlsConfig"}
-    assert config["profiles"] == [{"schedulerName": "joulie"}]
-    assert config["leaderElection"]["leaderElect"] is True
+    assert configured(home, name) == tree_of(own)
+    assert configured(home, name, "-f", str(PATCH), *more) == tree_of(patch)
+    assert configured(home, name, "-f", str(PATCH), *more, *named) == tree_of(cards)
+
+
+def tree_of(options: scheduler_config.Options) -> dict[str, Any]:
+    return scheduler_config.tree_of(scheduler_config.configuration(options))
+
+
+def configured(home: Path, name: str, *words: str) -> Any:
+    trees = rendered(home, "--set", f"scheduler.configuration={name}", *words)
+    return yaml.safe_load(of_kind(trees, "ConfigMap")["joulie-scheduler"]["data"]["config.yaml"])
+
+
+def default_of(name: str) -> str:
+    return {row.name: row.default for row in declared(ServerSettings)}[name]
+
+
+def test_the_files_for_kube_scheduler_name_a_service_that_the_chart_makes(home: Path) -> None:
+    services = of_kind(rendered(home, "-f", str(PATCH)), "Service")
+    hosts = {
+        urlsplit(block["urlPrefix"]).netloc
+        for path in DEPLOY.glob("kube-scheduler*.yaml")
+        for block in yaml.safe_load(path.read_text())["extenders"]
+    }
+
+    [port] = services["joulie-extender"]["spec"]["ports"]
+    assert hosts == {f"joulie-extender.{NAMESPACE}.svc.cluster.local:{port['port']}"}
 
 
 def test_an_extender_that_binds_has_the_rights_to_bind_and_no_more(home: Path) -> None:

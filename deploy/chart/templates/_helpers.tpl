@@ -202,6 +202,13 @@ readinessProbe:
 {{- range $config.extenders }}
 {{- $_ := set . "urlPrefix" (.urlPrefix | replace "https://joulie-extender.joulie-system.svc.cluster.local:9876" $.url) }}
 {{- if $.plain }}{{ $_ := unset . "enableHTTPS" }}{{ $_ := unset . "tlsConfig" }}{{ end }}
+{{- if and .managedResources $.root.Values.settings.GPU_RESOURCES }}
+{{- $managed := list }}
+{{- range splitList "," $.root.Values.settings.GPU_RESOURCES }}
+{{- $managed = append $managed (dict "name" (trim .) "ignoredByScheduler" false) }}
+{{- end }}
+{{- $_ := set . "managedResources" $managed }}
+{{- end }}
 {{- end }}
 {{- with .root.Values.scheduler.percentageOfNodesToScore }}
 {{- $_ := set $config "percentageOfNodesToScore" (int .) }}
