@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check format lint typecheck imports deadcode docs bench drills
+.PHONY: help setup demo test quick shuffled check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube golden lock clean
 .PHONY: broker dist image chart
 
@@ -31,6 +31,10 @@ quick: .venv/.browser ## the tests that wait for no process, in about a minute
 
 test: .venv/.browser ## all tests that this machine can run
 	$(BIN)/python -m pytest $(PARALLEL)
+
+# The seed is printed; SEED=... repeats an order.
+shuffled: .venv/.browser ## all tests in a random order
+	$(BIN)/python -m pytest $(PARALLEL) --random-order $(if $(SEED),--random-order-seed=$(SEED))
 
 check: lint typecheck imports deadcode ## what CI runs beside the tests, the fastest first
 

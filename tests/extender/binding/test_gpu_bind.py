@@ -180,10 +180,14 @@ async def test_many_pods_at_once_get_as_many_cards_as_there_are(place: Place) ->
     decided = await asyncio.gather(
         *(replicas[number % 3].bind(each) for number, each in enumerate(asked))
     )
+    # kube-scheduler tries a pod again whose bind failed: in a race, or too slowly.
+    failed = [pod for pod, each in zip(asked, decided, strict=True) if each.error]
+    decided_again = [await replicas[0].bind(pod) for pod in failed]
 
-    given = [each.cards[0] for each in decided if each.outcome == "bound"]
+    every = [*decided, *decided_again]
+    given = [each.cards[0] for each in every if each.outcome == "bound"]
     assert (len(given), len(set(given))) == (8, 8)
-    assert {each.outcome for each in decided if each.error} <= {"lost-race", "failed"}
+    assert {each.outcome for each in every if each.error} <= {"lost-race", "failed"}
 
 
 async def test_a_pod_without_an_annotation_is_bound_without_cards(place: Place) -> None:
