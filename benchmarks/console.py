@@ -24,9 +24,11 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from playwright.async_api import Page
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
 
-from chromium import Chromium, Page
+from browser import new_page, running_chromium
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
@@ -42,8 +44,8 @@ CLUSTER = Subjects("local")
 DECISIONS_PER_S = 304  # two for each pod, in quarters of a second
 CANDIDATES = 200  # nodes of one call
 WARM = 20  # calls that are not counted
-FRAMES = """new Promise(done => {
-  const times = []; let last = performance.now(); const end = last + %d;
+FRAMES = """lasting => new Promise(done => {
+  const times = []; let last = performance.now(); const end = last + lasting;
   const frame = now => { times.push(now - last); last = now;
     now < end ? requestAnimationFrame(frame) : done(times) };
   requestAnimationFrame(frame);
@@ -227,9 +229,8 @@ def rss_mb(pid: int) -> float:
 
 
 async def watch(stand: Stand, page: Page, nodes: int, minutes: float) -> None:
-    await page.resize(1440, 900)
-    await page.open(stand.url)
-    await page.until("document.querySelectorAll('#totals .big').length > 1", 60)
+    await page.goto(stand.url)
+    await page.locator("#totals .big").nth(1).wait_for(timeout=60_000)
     noise = [asyncio.create_task(work) for work in (telemetry(stand, nodes), decisions(stand))]
     print(f"{nodes} nodes, {DECISIONS_PER_S} decisions/s, {minutes:g} min")
     print("      s   decisions   frame p50   p95 ms   page heap MB   console RSS MB")
@@ -246,10 +247,11 @@ async def watch(stand: Stand, page: Page, nodes: int, minutes: float) -> None:
 async def show(stand: Stand, page: Page, second: float, slice_s: float) -> None:
     times: list[float] = []
     while sum(times) < slice_s * 1000:  # one call of the page must not last the whole time
-        times += await page.run(FRAMES % min(10_000, int(slice_s * 1000)))
+        times += await page.evaluate(FRAMES, min(10_000, int(slice_s * 1000)))
     cuts = statistics.quantiles(times, n=20)
-    await page.send("HeapProfiler.collectGarbage")
-    heap = (await page.send("Runtime.getHeapUsage"))["usedSize"] / 2**20
+    protocol = await page.context.new_cdp_session(page)
+    await protocol.send("HeapProfiler.collectGarbage")
+    heap = (await protocol.send("Runtime.getHeapUsage"))["usedSize"] / 2**20
     rss = rss_mb(stand.pids["console"])
     decided = await asyncio.to_thread(_decided, stand.url)
     print(
@@ -265,10 +267,7 @@ async def main(args: argparse.Namespace) -> None:
             if args.only != "page":
                 await compare(stand, args.listeners, args.calls)
             if args.only != "listeners":
-                async with (
-                    Chromium.running(directory / "profile") as browser,
-                    browser.page() as page,
-                ):
+                async with running_chromium() as browser, new_page(browser) as page:
                     await watch(stand, page, args.nodes, args.minutes)
 
 

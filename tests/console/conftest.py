@@ -6,8 +6,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from playwright.async_api import Browser, Page
 
-from chromium import Chromium, Page, program
+from browser import complaints_of, new_page, program, running_chromium
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.testing import (
     ask,
@@ -127,15 +128,20 @@ def new_harness(empty_streams: Embedded, tmp_path: Path) -> NewHarness:
 
 
 @pytest.fixture(scope="module")
-async def chromium(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chromium, None]:
+async def chromium() -> AsyncGenerator[Browser, None]:
     if program() is None:
         pytest.skip("requires Chromium: apt-get install chromium, or set CHROMIUM")
-    async with Chromium.running(tmp_path_factory.mktemp("profile")) as running:
+    async with running_chromium() as running:
         yield running
 
 
 @pytest.fixture
-async def page(chromium: Chromium) -> AsyncGenerator[Page, None]:
-    async with chromium.page() as opened:
-        await opened.resize(1440, 900)
+async def page(chromium: Browser) -> AsyncGenerator[Page, None]:
+    async with new_page(chromium) as opened:
         yield opened
+
+
+@pytest.fixture
+def complaints(page: Page) -> list[str]:
+    """What the browser reports about the page; empty for a sound one."""
+    return complaints_of(page)

@@ -117,7 +117,7 @@ export class Detail {
   #transitions(node, known, earlier) {
     const line = (transition) => planLine({ at_ms: transition.at_ms, transition }, null);
     const list = h("ol", { class: "lines" }, known.map(line));
-    const more = h("button", { type: "button", hidden: earlier === null, onclick: () => add() }, "Earlier");
+    const more = h("button", { type: "button", hidden: earlier === null, onclick: () => add() }, "Earlier transitions");
     let before = earlier;
     const add = async () => {
       more.disabled = true;

@@ -1,144 +1,151 @@
-"""Each rule of accessibility.js finds its fault and no other.
+"""The page for all of its users: axe-core's rules, the keyboard, and names that mislead."""
 
-The names are those of axe's serious and critical rules; its moderate rules are marked as such.
-"""
-
-import re
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
+from msgspec.structs import replace
+from playwright.async_api import Browser, Page, expect
 
-from chromium import Page
+from browser import accessibility_faults, new_page
+from joulie_bus.testing import ask, hardware, node_seen, pending, power
+from joulie_console.testing import ConsoleHarness
 
 pytestmark = pytest.mark.anyio
-AUDIT = (Path(__file__).parents[1] / "accessibility.js").read_text()
-VALID = """<!doctype html><html lang="en"><head><title>Sound</title>
-<style>button, select, input {{ min-width: 24px; min-height: 24px }}</style></head><body>
-<header><h1>Sound</h1></header><main id="m" aria-label="All">{}
-<p>Some <a href="#m">text</a>.</p><button>Press</button>
-<label>Name <input></label><label>Which <select><option>a</select></label>
-<ul><li>one</li></ul><dl><div><dt>a</dt><dd>b</dd></div></dl>
-<table><caption>c</caption><tr><th scope="col">h</th></tr><tr><td>d</td></tr></table>
-<div role="img" aria-label="A picture">x</div></main></body></html>"""
-SCROLLING = "overflow:auto;height:20px;width:60px"
+NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 
-FAULTS = {
-    "aria-command-name": ("name", "<div role='button' tabindex='0' style='height:24px'></div>"),
-    "aria-dialog-name": ("name", "<div role='dialog'>x</div>"),
-    "aria-input-field-name": ("name", "<div role='textbox' tabindex='0'>x</div>"),
-    "aria-meter-name": ("name", "<div role='meter' aria-valuenow='1'>x</div>"),
-    "aria-progressbar-name": ("name", "<div role='progressbar'>x</div>"),
-    "aria-tab-name": ("name", "<div role='tablist'><div role='tab' tabindex='0'><br></div></div>"),
-    "aria-toggle-field-name": (
-        "name",
-        "<div role='switch' aria-checked='true' tabindex='0'><br></div>",
-    ),
-    "button-name": ("name", "<button></button>"),
-    "image-alt": ("name", "<img width='9' height='9'>"),
-    "input-button-name": ("name", "<input type='button' value=''>"),
-    "label": ("name", "<input>"),
-    "link-name": ("name", "<a href='#m'><br></a>"),
-    "role-img-alt": ("name", "<div role='img'>x</div>"),
-    "select-name": ("name", "<select><option>a</select>"),
-    "svg-img-alt": ("name", "<svg role='img' width='9' height='9'></svg>"),
-    "label-title-only": ("wording", "<input title='x'>"),
-    "label-content-name-mismatch": ("wording", "<button aria-label='Leave'>Press</button>"),
-    "aria-roles": ("role", "<p role='knob'>x</p>"),
-    "aria-text": ("role", "<p role='text'>x</p>"),
-    "aria-required-attr": ("role", "<div role='slider' aria-label='x' tabindex='0'>x</div>"),
-    "aria-required-parent": ("role", "<div role='listitem'>x</div>"),
-    "aria-required-children": ("role", "<div role='list'><b>x</b></div>"),
-    "aria-valid-attr": ("attribute", "<p aria-labeled='x'>x</p>"),
-    "aria-valid-attr-value": ("attribute", "<p aria-live='loud'>x</p>"),
-    "a reference": ("attribute", "<p aria-describedby='nobody'>x</p>"),
-    "aria-allowed-attr": ("attribute", "<button aria-checked='true'>x</button>"),
-    "aria-prohibited-attr": ("attribute", "<span aria-label='y'>x</span>"),
-    "aria-conditional-attr": (
-        "attribute",
-        "<label>x<input type='checkbox' aria-checked='true'></label>",
-    ),
-    "aria-braille-equivalent": ("attribute", "<button aria-braillelabel='x'>x</button>"),
-    "aria-hidden-focus": ("hidden", "<div aria-hidden='true'><button>x</button></div>"),
-    "valid-lang": ("document", "<p lang='english'>x</p>"),
-    "duplicate-id-aria": ("id", "<p id='m'>x</p>"),
-    "definition-list": ("list", "<dl><p>x</p></dl>"),
-    "dlitem": ("list", "<dt>x</dt>"),
-    "list": ("list", "<ul><p>x</p></ul>"),
-    "listitem": ("list", "<li>x</li>"),
-    "td-headers-attr": (
-        "table",
-        "<table><caption>x</caption><tr><th scope='col'>h<tr><td headers='m'>d</table>",
-    ),
-    "th-has-data-cells": ("table", "<table><caption>x</caption><tr><th scope='col'>h</table>"),
-    "a caption": ("table", "<table><tr><th scope='col'>h<tr><td>d</table>"),
-    "a scope": ("table", "<table><caption>x</caption><tr><th>h<tr><td>d</table>"),
-    "tabindex": ("control", "<button tabindex='3'>x</button>"),
-    "nested-interactive": ("control", "<button>x<span tabindex='0'>y</span></button>"),
-    "accesskeys": ("control", "<button accesskey='x'>x</button>"),
-    "autocomplete-valid": ("control", "<label>x<input autocomplete='username nose'></label>"),
-    "scrollable-region-focusable": ("scroll", f"<div style='{SCROLLING}'>{'x ' * 99}</div>"),
-    "target-size": ("target", "<button style='height:12px;min-height:0;padding:0'>x</button>"),
-    "link-in-text-block": ("style", "<p>x <a href='#m' style='text-decoration:none'>y</a></p>"),
-    "avoid-inline-spacing": ("style", "<p style='line-height:1 !important'>x</p>"),
-    "color-contrast": ("contrast", "<p style='color:#999'>x</p>"),
-    "contrast behind a veil": ("contrast", "<p style='opacity:.4'>x</p>"),
-    "contrast of a placeholder": (
-        "contrast",
-        "<label>x<input placeholder='y' style='background:#777'></label>",
-    ),
-    "frame-title": ("foreign", "<iframe></iframe>"),
-    "object-alt": ("foreign", "<object></object>"),
-    "video-caption": ("foreign", "<video></video>"),
-    "marquee": ("foreign", "<marquee>x</marquee>"),
-    "moderate: heading-order": ("structure", "<h4>x</h4>"),
-    "moderate: page-has-heading-one": ("structure", "<h1>x</h1>"),
-    "moderate: landmark-unique": ("structure", "<section aria-label='a'>x</section>" * 2),
-    "a part without a name": ("name", "<section>x</section>"),
-}
-DOCUMENT_FAULTS = {
-    "aria-hidden-body": ("hidden", "<body>", "<body aria-hidden='true'>"),
-    "document-title": ("document", "<title>Sound</title>", ""),
-    "html-has-lang": ("document", ' lang="en"', ""),
-    "html-lang-valid": ("document", ' lang="en"', ' lang="of the birds"'),
-    "meta-refresh": ("document", "<title>", "<meta http-equiv='refresh' content='9'><title>"),
-    "moderate: meta-viewport": (
-        "document",
-        "<title>",
-        "<meta name='viewport' content='width=device-width, user-scalable=no'><title>",
-    ),
-    "bypass": ("structure", 'main id="m" aria-label="All"', 'section id="m" aria-label="All"'),
-    "more than the screen is wide": ("width", "<p>", "<p style='width:9000px'>"),
-    "moderate: region": ("structure", "</body>", "<p>x</p></body>"),
-}
+LOOKS = ["", "?view=table&decision=3", "?node=n3&colour=class", "?pod=heavy&at=18"]
+PHONE, DESK, WALL = 390, 1440, 2560
 
 
-async def found(page: Page, html: str) -> set[str]:
-    await page.show(html)
-    return {fault.partition(":")[0] for fault in await page.listen_to(AUDIT)}
+async def opened(page: Page, harness: ConsoleHarness, query: str = "") -> None:
+    await page.goto(f"{harness.url}/{query}")
+    await expect(page.locator("#age")).to_contain_text("position")
 
 
-async def test_a_page_without_faults_passes(page: Page) -> None:
-    assert await found(page, VALID.format("")) == set()
+async def loaded(page: Page, harness: ConsoleHarness, query: str) -> None:
+    """The page with all of its parts."""
+    await opened(page, harness, query)
+    await expect(page.locator("#plans .line").nth(3)).to_be_attached()
+    if "=" in query:
+        await expect(page.locator("#detail-body > *").nth(2)).to_be_attached()
 
 
-async def test_each_fault_is_found_by_its_rule_and_by_no_other(page: Page) -> None:
-    reported = {fault: await found(page, VALID.format(html)) for fault, (_, html) in FAULTS.items()}
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [(PHONE, False), (DESK, False), (DESK, True), (WALL, True)],
+    ids=["phone-light", "desk-light", "desk-dark", "wall-dark"],
+)
+async def test_the_page_has_no_accessibility_faults(
+    chromium: Browser, scenario: ConsoleHarness, width: int, dark: bool
+) -> None:
+    faults, widths = {}, {}
+    async with new_page(chromium, width, dark=dark) as page:
+        for look in LOOKS:
+            await loaded(page, scenario, look)
+            faults[look] = await accessibility_faults(page)
+            widths[look] = await page.evaluate("document.documentElement.scrollWidth")
 
-    assert reported == {fault: {rule} for fault, (rule, _) in FAULTS.items()}
+    assert faults == {look: [] for look in LOOKS}
+    assert max(widths.values()) <= width
 
 
-async def test_each_fault_of_a_document_is_found_by_its_rule(page: Page) -> None:
-    html = VALID.format("")
-    reported = {
-        fault: await found(page, html.replace(sound, broken, 1))
-        for fault, (_, sound, broken) in DOCUMENT_FAULTS.items()
+async def test_the_audit_finds_what_is_wrong(page: Page, scenario: ConsoleHarness) -> None:
+    await loaded(page, scenario, "")
+    await page.evaluate(
+        "document.querySelector('#theme').textContent = '';"
+        "document.querySelector('#totals dt').style.color = 'rgb(200 200 200)'"
+    )
+    rules = {fault.partition(":")[0] for fault in await accessibility_faults(page)}
+
+    assert rules == {"button-name", "color-contrast"}
+
+
+# --- the keyboard -----------------------------------------------------------------------------
+
+REACHABLE = """[...document.querySelectorAll('button, select, input, a[href], [tabindex="0"]')]
+  .filter(each => each.checkVisibility() && !each.disabled && each.tabIndex >= 0)"""
+# By its text and not by its element, because the page may draw an element again.
+STOP = "(each => `${each.tagName} ${each.id} ${each.getAttribute('aria-label') ?? each.innerText}`)"
+
+
+async def test_the_keyboard_reaches_every_control(page: Page, scenario: ConsoleHarness) -> None:
+    await opened(page, scenario, "?node=n2")
+    await expect(page.locator("#detail")).to_contain_text("Transitions")
+    await expect(page.locator("#gpus tbody tr").first).to_be_attached()
+    await page.locator("#pause").press("Enter")  # the elements stay the same from here on
+    reached = set[str]()
+    for _ in range(2 * await page.evaluate(f"{REACHABLE}.length")):
+        await page.keyboard.press("Tab")
+        reached.add(await page.evaluate(f"{STOP}(document.activeElement)"))
+    wanted = set(await page.evaluate(f"{REACHABLE}.map({STOP})"))
+
+    assert len(wanted) > 10
+    assert wanted - reached == set()
+
+
+# The events of a resting pointer when the page moves under it.
+RESTING_POINTER = """() => {
+    for (const kind of ["pointermove", "pointerleave"]) {
+        const event = new PointerEvent(kind, {clientX: 1, clientY: 1});
+        document.querySelector("#map").dispatchEvent(event);
     }
+}"""
 
-    assert reported == {fault: {rule} for fault, (rule, *_) in DOCUMENT_FAULTS.items()}
+
+async def test_keys_move_over_the_map_and_open_a_node(page: Page, scenario: ConsoleHarness) -> None:
+    await loaded(page, scenario, "")
+    await page.locator("#map").focus()
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("ArrowRight")
+    await expect(page.locator("#map-status")).to_contain_text("n2: eco, headroom 17 %")
+    await page.evaluate(RESTING_POINTER)
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#detail")).to_contain_text("CPU 60 %")
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#detail")).to_be_hidden()
+
+    await expect(page.locator("#map")).to_be_focused()
 
 
-@pytest.mark.slow
-def test_every_rule_has_a_fault_that_it_finds() -> None:
-    rules = set(re.findall(r"^    (\w+)\(\) \{", AUDIT, re.MULTILINE))
+async def test_the_page_moves_nothing_for_users_who_reduce_motion(
+    chromium: Browser, scenario: ConsoleHarness
+) -> None:
+    moving = (
+        "() => [...document.querySelectorAll('*')].filter(each => "
+        "getComputedStyle(each).transitionDuration.split(', ').some(time => time !== '0s') || "
+        "getComputedStyle(each).animationName !== 'none').length"
+    )
+    async with new_page(chromium) as page:
+        await loaded(page, scenario, "")
+        still = await page.evaluate(moving)
+        await page.emulate_media(reduced_motion="no-preference")
+        lively = await page.evaluate(moving)
 
-    assert rules == {rule for rule, *_ in (*FAULTS.values(), *DOCUMENT_FAULTS.values())}
+    assert (still, lively > 0) == (0, True)
+
+
+# --- names ------------------------------------------------------------------------------------
+
+HOSTILE = "<script>window.hurt=1</script><img src=x onerror=hurt=1>"
+BACKWARDS = "\u202eevil node\u2066" + "x" * 200
+
+
+async def test_hostile_names_are_shown_as_text(
+    page: Page, complaints: list[str], new_harness: NewHarness
+) -> None:
+    async with new_harness() as harness:
+        for name in (HOSTILE, BACKWARDS):
+            seen = replace(node_seen(name, rack=HOSTILE), uid="u")
+            await harness.publish(seen, hardware(name), power(name, 100))
+        await harness.publish(pending(HOSTILE))
+        await harness.decide(ask(HOSTILE))
+        await opened(page, harness, "?view=table&group=rack")
+        await expect(page.locator("#table-view")).to_contain_text(HOSTILE)
+        await expect(page.locator("#table-view")).to_contain_text("\u27e8202e\u27e9evil node")
+        await expect(page.locator("#decisions")).to_contain_text(HOSTILE)
+        await page.locator("#table-view tbody button").first.click()
+        await expect(page.locator("#detail")).to_contain_text(HOSTILE)
+        is_wide = await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+        assert (await page.evaluate("window.hurt"), is_wide, complaints) == (None, False, [])

@@ -1,0 +1,94 @@
+"""The system's Chromium, driven by Playwright, and axe-core's audit of a page."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncGenerator
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = (
+    "--no-sandbox",  # root in a container has none to give
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # Names are not looked up at all: what would leave the machine fails, and is seen.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+# Of axe-core's rules: all of WCAG 2.2 A and AA, and its best practices.
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+AXE_RUN = """async (tags) => {
+  const found = await axe.run({
+    runOnly: { type: 'tag', values: tags },
+    resultTypes: ['violations'],
+    rules: { 'target-size': { enabled: true } },
+  });
+  return found.violations.flatMap(rule => rule.nodes.map(
+    node => `${rule.id}: ${node.target.join(' ')}: ${node.failureSummary}`));
+}"""
+
+
+def program() -> str | None:
+    """The path of Chromium; None if this machine has none."""
+    named = os.environ.get("CHROMIUM")
+    return named or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextlib.asynccontextmanager
+async def running_chromium() -> AsyncGenerator[Browser, None]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=program(), args=FLAGS)
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@contextlib.asynccontextmanager
+async def new_page(
+    browser: Browser, width: int = 1440, height: int = 900, *, dark: bool = False
+) -> AsyncGenerator[Page, None]:
+    """A tab with a storage of its own. Without motion: a transition shows colours in between."""
+    context = await browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(20_000)
+    try:
+        yield await context.new_page()
+    finally:
+        await context.close()
+
+
+def complaints_of(page: Page) -> list[str]:
+    """The page's errors and warnings from now on, the browser's reports about it included."""
+    found: list[str] = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning", "assert"):
+            found.append(f"{message.text} {message.location.get('url', '')}")
+
+    page.on("console", listen)
+    page.on("pageerror", lambda error: found.append(str(error)))
+    return found
+
+
+@cache
+def _axe() -> str:
+    return (files("axe_playwright_python") / "axe.min.js").read_text()
+
+
+async def accessibility_faults(page: Page) -> list[str]:
+    """What axe-core finds. It runs outside of the page's own Content-Security-Policy."""
+    await page.evaluate(_axe())
+    faults: Any = await page.evaluate(AXE_RUN, list(RULES))
+    return list(faults)
