@@ -145,8 +145,7 @@ class Operator:
             log.info("plans_resumed", after=before.reason)
 
     def _includes_plan(self, stored: Stored | None) -> bool:
-        cluster = next(iter(self._view.cluster_state.cluster.values()), None)
-        known = cluster.plan if cluster else None
+        known = self._view.cluster_state.plan
         if stored is None:
             return known is None
         newest = _decode_plan(stored)

@@ -11,7 +11,7 @@ from joulie_demo import joulie
 SLEEP = {
     "SCORING": "energy",
     "POLICY_TYPE": "consolidate_and_sleep",
-    "POLICY_NUMBERS": "sleep_after_s=5",
+    "POLICY_NUMBERS": "sleep_after_s=5,max_step=1",
 }
 
 

@@ -126,8 +126,7 @@ class WritePlanner:
         self._status_s = max(self._options.status_s, len(names) / STATUS_UPDATES_PER_S)
         self._offset = (self._offset + 1 + len(names) // 7) % max(1, len(names))
         rotated = names[self._offset :] + names[: self._offset]
-        cluster = next(iter(cluster_state.cluster.values()), None)
-        policy = _policy(cluster.plan if cluster else None)
+        policy = _policy(cluster_state.plan)
         found = [
             self._writes_of(name, cluster_state.nodes.get(name), policy, now) for name in rotated
         ]

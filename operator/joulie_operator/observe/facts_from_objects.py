@@ -29,7 +29,7 @@ from joulie_projections.quantities import Quantity, parse
 from joulie_projections.state.cards import UNKNOWN_HOLDER, CardState
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 
-# Labels that facts contain: Joulie's own, and those by which clouds mark spot nodes.
+# Labels that facts contain: Joulie's own, the zone, and those by which clouds mark spot nodes.
 _OUR_LABELS = (
     "joulie.io/",
     "cloud.google.com/gke-spot",
@@ -37,6 +37,7 @@ _OUR_LABELS = (
     "karpenter.sh/capacity-type",
     "kubernetes.azure.com/scalesetpriority",
     "node.kubernetes.io/lifecycle",
+    "topology.kubernetes.io/zone",
 )
 
 

@@ -128,6 +128,7 @@ class _Transitions:
         self.held: dict[str, str] = {}
         self.transitions: Counter[Stage] = Counter()
         self.power: Counter[str] = Counter()  # empty for a policy without sleep
+        self.power_inputs: Mapping[str, float] = {}
         self._nodes = nodes
         self._rules = rules
         self._basis = basis
@@ -145,6 +146,7 @@ class _Transitions:
         """A node that changes its class in this plan does not fall asleep, and no node does while
         its pods are unknown."""
         self.power = Counter(sleep=0, wake=len(power.wake))
+        self.power_inputs = power.inputs
         self.held.update(power.held)
         for name, because in power.wake.items():
             self.changes.append([WakeOrdered(plan=self._plan, node=name, because=because)])
@@ -289,7 +291,13 @@ def _counts(steps: _Transitions) -> dict[str, float]:
         f"become_{stage}": n for stage, n in sorted(steps.transitions.items())
     }
     power: dict[str, float] = {f"nodes_to_{change}": n for change, n in sorted(steps.power.items())}
-    return {**counts, **power, "nodes_changed": len(steps.changes), "nodes_held": len(steps.held)}
+    return {
+        **counts,
+        **power,
+        **steps.power_inputs,
+        "nodes_changed": len(steps.changes),
+        "nodes_held": len(steps.held),
+    }
 
 
 def _hold_counts(held: Iterable[str]) -> list[str]:

@@ -1,15 +1,18 @@
 """Which nodes sleep and which wake up: the policy `consolidate_and_sleep`. Pure.
 
 Empty nodes beyond a reserve sleep; pods that fit on no node wake nodes. The nodes with cards and
-those without are two pools with a reserve each. Nodes empty by placement: no pod is evicted.
+those without are two pools with a reserve each, which follows the forecast of arrivals.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_bus.events import PodAsk
+from joulie_operator.planning.density import families
 from joulie_operator.planning.eligible import is_covered, selector
+from joulie_operator.planning.forecast import Forecast, forecast
 from joulie_operator.planning.policies import Candidate
 from joulie_operator.planning.resting import FreeNodes
 from joulie_operator.planning.rules import Rules, numbers
@@ -17,6 +20,7 @@ from joulie_projections.pods.load import load_of
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 
 SLEEPING_POLICY = "consolidate_and_sleep"
+ZONE_LABEL = "topology.kubernetes.io/zone"
 MOST_WAITING = 2000  # pods that one plan looks for a place for
 _SECOND = 1_000_000_000
 
@@ -24,6 +28,7 @@ IDLE = "it is empty and beyond the reserve"
 IN_USE = "pods run here"
 DEMAND = "pods wait for it"
 RESERVE = "it belongs to the reserve"
+COVERS = "no other node of its hardware family or zone is awake"
 LOST = "it has not woken up in time"
 
 
@@ -31,22 +36,41 @@ class SleepNumbers(NamedTuple):
     """The numbers of the policy, from POLICY_NUMBERS."""
 
     sleep_after_s: float = 600.0  # without pods, before a node may sleep
-    reserve: float = 0.03  # share of a pool that stays empty and awake
+    reserve: float = 0.03  # share of a pool that stays empty and awake, without a forecast
     max_share: float = 0.8  # share of a pool that may sleep
     wake_timeout_s: float = 900.0  # after which another node is woken instead
+    forecast_quantile: float = (
+        0.9  # share of the past windows that the reserve suffices for; 0: off
+    )
+    forecast_s: float = 600.0  # of arrivals that the reserve suffices for
+    hysteresis: float = 0.25  # share of the reserve that may stay awake beyond it
+    max_step: float = 0.2  # share of a pool that falls asleep within one RECONCILE_INTERVAL
+    min_awake_s: float = 600.0  # from the order to wake up to the next sleep; as sleep_after_s
+    min_asleep_s: float = 600.0  # before the reserve wakes a node; as sleep_after_s
+
+
+# The rules of plans before the forecast, zones and steps.
+_FIRST_RULES = SleepNumbers(
+    forecast_quantile=0.0, hysteresis=0.0, max_step=1.0, min_awake_s=0.0, min_asleep_s=0.0
+)
+_SHARES = ("reserve", "max_share", "forecast_quantile", "hysteresis", "max_step")
 
 
 def sleep_numbers(rules: Rules) -> SleepNumbers:
     given = numbers(rules.policy_numbers)
-    return SleepNumbers(**{name: given[name] for name in SleepNumbers._fields if name in given})
+    named = {name: given[name] for name in SleepNumbers._fields if name in given}
+    if rules.sleep_rules == 1:
+        return _FIRST_RULES._replace(**named)
+    after_s = named.get("sleep_after_s", SleepNumbers().sleep_after_s)
+    return SleepNumbers(**{"min_awake_s": after_s, "min_asleep_s": after_s, **named})
 
 
 def wrong_numbers(given: Mapping[str, float]) -> list[str]:
     """What is wrong with these numbers, for the error at the start."""
     known = ", ".join(SleepNumbers._fields)
     unknown = [name for name in given if name not in SleepNumbers._fields]
-    shares = [name for name in ("reserve", "max_share") if not 0 <= given.get(name, 0) <= 1]
-    times = [name for name in ("sleep_after_s", "wake_timeout_s") if given.get(name, 0) < 0]
+    shares = [name for name in _SHARES if not 0 <= given.get(name, 0) <= 1]
+    times = [name for name in given if name.endswith("_s") and given[name] < 0]
     return [
         *(f"{SLEEPING_POLICY} has no {name}; it has {known}" for name in unknown),
         *(f"{name}={given[name]:g} is not a share from 0 to 1" for name in shares),
@@ -60,6 +84,7 @@ class PowerChanges(NamedTuple):
     sleep: dict[str, str]
     wake: dict[str, str]
     held: dict[str, str]
+    inputs: dict[str, float]  # what the reserve follows from
 
 
 class Need(NamedTuple):
@@ -76,27 +101,80 @@ class Pool(NamedTuple):
     in_use: Sequence[str]
     empty: Sequence[str]  # the longest empty first
     waking: Sequence[str]
-    asleep: Sequence[str]
+    asleep: Sequence[str]  # the one that fell asleep last first
+    rested: Sequence[str]  # of those asleep: for the shortest time of sleep at least
+    fallen: int  # how many fell asleep within the last interval
+
+
+class Limits(NamedTuple):
+    """What holds for all pools of a plan."""
+
+    numbers: SleepNumbers
+    now: int
+    interval_s: float
+    groups: Mapping[str, Sequence[str]]  # of each node: its hardware family and its zone
+
+    def before(self, seconds: float) -> int:
+        return self.now - int(seconds * _SECOND)
 
 
 def power_changes(
     cluster_state: ClusterState, candidates: Sequence[Candidate], rules: Rules, now: int
 ) -> PowerChanges:
     """`candidates` are the nodes that are awake and that plans cover."""
-    changes, limits = PowerChanges({}, {}, {}), sleep_numbers(rules)
+    changes, given = PowerChanges({}, {}, {}, {}), sleep_numbers(rules)
     nodes = {
         name: node
         for name, node in cluster_state.nodes.items()
         if is_covered(node, selector(rules.selector))
     }
-    lost_before = now - int(limits.wake_timeout_s * _SECOND)
-    families = {candidate.name: candidate.family for candidate in candidates}
+    limits = Limits(given, now, rules.interval_s, _groups(nodes, candidates, rules))
+    expected = None
+    if given.forecast_quantile:
+        expected = forecast(cluster_state, now, given.forecast_s, given.forecast_quantile)
     need, missing = needed_nodes(cluster_state.nodes, cluster_state.pods), 0
     for has_cards, needed in ((False, need.without_cards), (True, need.with_cards)):
-        pool = _pool(nodes, has_cards, lost_before, changes)
-        missing = _balance(pool, needed + missing, families, limits, changes)
-    _keep_unsettled(nodes, now - int(limits.sleep_after_s * _SECOND), changes)
+        pool = _pool(nodes, has_cards, limits, changes)
+        reserve = _reserve(nodes, pool, has_cards, expected, limits)
+        if rules.sleep_rules > 1:
+            changes.inputs[f"reserve_{'with' if has_cards else 'without'}_cards"] = reserve
+        missing = _balance(pool, needed + missing, reserve, limits, changes)
+        if rules.sleep_rules > 1:
+            _cover(pool, limits, changes)
+    if expected is not None:
+        changes.inputs["forecast_cores"] = expected.cpu_milli / 1000
+        changes.inputs["forecast_cards"] = expected.gpu_milli / 1000
+    _keep_unsettled(nodes, limits, changes)
     return changes
+
+
+def _groups(
+    nodes: Mapping[str, NodeState], candidates: Sequence[Candidate], rules: Rules
+) -> dict[str, list[str]]:
+    """The groups of which a node stays awake."""
+    if rules.sleep_rules == 1:
+        return {candidate.name: [candidate.family] for candidate in candidates}
+    found = {name: [family] for name, family in families(nodes).items()}
+    for name, groups in found.items():
+        if zone := nodes[name].labels.get(ZONE_LABEL):
+            groups.append(f"zone {zone}")
+    return found
+
+
+def _reserve(
+    nodes: Mapping[str, NodeState],
+    pool: Pool,
+    has_cards: bool,
+    expected: Forecast | None,
+    limits: Limits,
+) -> int:
+    """How many empty nodes of the pool stay awake: for the forecast, else the fixed share."""
+    if expected is None:
+        return math.ceil(limits.numbers.reserve * pool.size)
+    members = [nodes[name] for name in (*pool.in_use, *pool.empty, *pool.waking, *pool.asleep)]
+    milli = sum(node.gpus * 1000 if has_cards else node.cpu_milli for node in members)
+    asked = expected.gpu_milli if has_cards else expected.cpu_milli
+    return min(pool.size, -(-asked * pool.size // milli)) if milli else 0
 
 
 def surplus_of(empty: int, waking: int, needed: int, reserve: int) -> int:
@@ -160,10 +238,11 @@ def _filled(pods: Iterable[PodAsk], node: Capacity) -> int:
 
 
 def _pool(
-    nodes: Mapping[str, NodeState], has_cards: bool, lost_before: int, changes: PowerChanges
+    nodes: Mapping[str, NodeState], has_cards: bool, limits: Limits, changes: PowerChanges
 ) -> Pool:
     """Also records the nodes that do not wake up: they are left alone, and count for nothing."""
     in_use, empty, waking, asleep = list[str](), list[str](), list[str](), list[str]()
+    lost_before = limits.before(limits.numbers.wake_timeout_s)
     for name, node in nodes.items():
         if (node.gpus > 0) != has_cards:
             continue
@@ -179,50 +258,73 @@ def _pool(
     empty.sort(key=lambda name: (idle_since(nodes[name]), name))
     asleep.sort(key=lambda name: (-nodes[name].power_at, name))
     size = len(in_use) + len(empty) + len(waking) + len(asleep)
-    return Pool(size, in_use, empty, waking, asleep)
+    rested_since = limits.before(limits.numbers.min_asleep_s)
+    rested = [name for name in asleep if nodes[name].power_at <= rested_since]
+    recent = limits.before(limits.interval_s)
+    fallen = sum(nodes[name].power_at > recent for name in asleep)
+    return Pool(size, in_use, empty, waking, asleep, rested, fallen)
 
 
-def _balance(
-    pool: Pool,
-    needed: int,
-    families: Mapping[str, str],
-    limits: SleepNumbers,
-    changes: PowerChanges,
-) -> int:
+def _balance(pool: Pool, needed: int, reserve: int, limits: Limits, changes: PowerChanges) -> int:
     """Returns how many nodes are missing because none of the pool is asleep."""
-    reserve = math.ceil(limits.reserve * pool.size)
     surplus = surplus_of(len(pool.empty), len(pool.waking), needed, reserve)
     if surplus >= 0:
-        most = math.floor(limits.max_share * pool.size) - len(pool.asleep)
-        _put_to_sleep(pool, min(surplus, max(0, most)), families, changes)
+        beyond = surplus - math.ceil(limits.numbers.hysteresis * reserve)
+        _put_to_sleep(pool, min(beyond, _most_to_sleep(pool, limits.numbers)), limits, changes)
         return 0
-    chosen = pool.asleep[:-surplus]
     for_pods = needed - len(pool.empty) - len(pool.waking)
-    changes.wake.update(
-        (name, DEMAND if i < for_pods else RESERVE) for i, name in enumerate(chosen)
+    rested = set(pool.rested)
+    ordered = [*pool.rested, *(name for name in pool.asleep if name not in rested)]
+    for i, name in enumerate(ordered[:-surplus]):
+        if i < for_pods:
+            changes.wake[name] = DEMAND
+        elif name in rested:
+            changes.wake[name] = RESERVE
+    return max(0, for_pods - len(ordered))
+
+
+def _most_to_sleep(pool: Pool, given: SleepNumbers) -> int:
+    """At most a share of the pool sleeps, and at most a share falls asleep within an interval."""
+    in_all = math.floor(given.max_share * pool.size) - len(pool.asleep)
+    at_once = max(1, math.floor(given.max_step * pool.size)) - pool.fallen
+    return max(0, min(in_all, at_once))
+
+
+def _put_to_sleep(pool: Pool, most: int, limits: Limits, changes: PowerChanges) -> None:
+    """One node of each hardware family and of each zone stays awake."""
+    awake = Counter(
+        group for name in (*pool.in_use, *pool.empty) for group in limits.groups.get(name, ())
     )
-    return max(0, for_pods - len(chosen))
-
-
-def _put_to_sleep(
-    pool: Pool, most: int, families: Mapping[str, str], changes: PowerChanges
-) -> None:
-    """One node of each hardware family stays awake."""
-    awake: dict[str, int] = {}
-    for name in (*pool.in_use, *pool.empty):
-        if name in families:
-            awake[families[name]] = awake.get(families[name], 0) + 1
     for name in pool.empty:
-        if most > 0 and awake.get(families.get(name, ""), 0) > 1:
+        groups = limits.groups.get(name, ())
+        if most > 0 and groups and all(awake[group] > 1 for group in groups):
             changes.sleep[name] = IDLE
-            awake[families[name]] -= 1
+            awake.subtract(groups)
             most -= 1
 
 
-def _keep_unsettled(nodes: Mapping[str, NodeState], latest: int, changes: PowerChanges) -> None:
-    """Nodes that became empty a short while ago stay awake; nodes with pods wake up again."""
-    for name in [name for name in changes.sleep if idle_since(nodes[name]) > latest]:
-        del changes.sleep[name]
+def _cover(pool: Pool, limits: Limits, changes: PowerChanges) -> None:
+    """Wakes a node of each family and zone of which no node is awake any more."""
+    covered = {
+        group
+        for name in (*pool.in_use, *pool.empty, *pool.waking, *changes.wake)
+        for group in limits.groups.get(name, ())
+    }
+    for name in pool.asleep:
+        groups = limits.groups.get(name, ())
+        if not covered.issuperset(groups):
+            changes.wake[name] = COVERS
+            covered.update(groups)
+
+
+def _keep_unsettled(nodes: Mapping[str, NodeState], limits: Limits, changes: PowerChanges) -> None:
+    """Nodes that became empty or woke up a short while ago stay awake; nodes with pods wake up
+    again."""
+    idle = limits.before(limits.numbers.sleep_after_s)
+    woken = limits.before(limits.numbers.min_awake_s)
+    for name in list(changes.sleep):
+        if idle_since(nodes[name]) > idle or nodes[name].power_at > woken:
+            del changes.sleep[name]
     for name, node in nodes.items():
         if node.power_state == "asleep" and node.pods > node.daemon_pods:
             changes.wake[name] = IN_USE

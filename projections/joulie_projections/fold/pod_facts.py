@@ -7,14 +7,15 @@ from msgspec.structs import replace
 from joulie_bus.events import PodAsk, PodBound, PodFact, PodFinished, PodGone, PodPending
 from joulie_projections.fold.node_facts import drop_node, node_of, unsettled
 from joulie_projections.pods.load import load_of
-from joulie_projections.state.state import Arrival, NodeState, PodState
+from joulie_projections.state.arrivals import hour_of, window_of, with_arrival
+from joulie_projections.state.state import Arrival, ClusterRow, NodeState, PodState, hour_key
 from joulie_projections.state.state_changes import Draft
 
 
 def evolve_pod(draft: Draft, fact: PodFact, at: int) -> None:
     match fact:
         case PodPending():
-            _pod_pending(draft, fact)
+            _pod_pending(draft, fact, at)
         case PodBound():
             _pod_bound(draft, fact, at)
         case PodFinished():
@@ -26,9 +27,21 @@ def evolve_pod(draft: Draft, fact: PodFact, at: int) -> None:
             assert_never(fact)
 
 
-def _pod_pending(draft: Draft, pending: PodPending) -> None:
+def _pod_pending(draft: Draft, pending: PodPending, at: int) -> None:
     if draft.pods.get(pending.pod.uid) is None:  # a bound pod does not become pending
         draft.pods.put(pending.pod.uid, PodState(pod=pending.pod))
+        if not _daemon(pending.pod):
+            _count_arrival(draft, pending.pod, at)
+
+
+def _count_arrival(draft: Draft, pod: PodAsk, at: int) -> None:
+    """Pods that are seen bound first are not counted: a watch that starts sees all of them."""
+    window = window_of(at)
+    key = hour_key(hour_of(window))
+    row = draft.cluster.get(key) or ClusterRow()
+    cpu_milli = 0 if pod.gpu_milli else load_of(pod).cpu_milli
+    arrivals = with_arrival(row.arrivals, window, cpu_milli, pod.gpu_milli)
+    draft.cluster.put(key, replace(row, arrivals=arrivals))
 
 
 def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:

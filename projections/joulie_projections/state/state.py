@@ -6,9 +6,10 @@ import msgspec
 
 from joulie_bus.events import HardwareDiscovered, PlanMade, PodAsk, WorkloadClass
 from joulie_projections.pods.load import NO_LOAD, Load
+from joulie_projections.state.arrivals import ArrivalHistory
 from joulie_projections.state.cards import CardState
 
-CLUSTER = "cluster"  # the only key of its table
+CLUSTER = "cluster"  # the key of the cluster's own row
 
 
 # Without `gc`: frozen plain values are part of no reference cycle, and every sample creates some,
@@ -88,6 +89,9 @@ class ProducerState(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The row of the cluster; or the arrivals in one hour of the week, which has a row of its own,
+    so that an arrival changes a small row."""
+
     rows: int = 0  # rows of the twins' columns; a node takes the smallest free one
     free_rows: tuple[int, ...] = ()  # freed by deleted nodes, ascending
     planned_at: int = 0  # when the operator last made a plan, changed or not
@@ -96,6 +100,12 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     producers: dict[str, int] = {}  # the number of producers per family of subjects
     claims_digest: bytes = b""  # of the message at `claims_read`
     namespaces: dict[str, WorkloadClass] = {}  # namespaces that set a class for their pods
+    arrivals: ArrivalHistory | None = None  # only in the row of an hour
+
+
+def hour_key(hour: int) -> str:
+    """The key of the row of an hour of the week; sorts behind `CLUSTER`."""
+    return f"hour-{hour:03d}"
 
 
 class FacilityReading(msgspec.Struct, frozen=True, array_like=True):
@@ -111,6 +121,7 @@ class FacilityState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cooling_mw: FacilityReading | None = None
 
 
+_NO_ROW = ClusterRow()
 State = NodeState | PodState | CardState | FacilityState | ProducerState | ClusterRow
 
 
@@ -123,24 +134,36 @@ class ClusterState:
         self.gpus: dict[str, CardState] = {}  # by the card's uuid
         self.facilities: dict[str, FacilityState] = {}
         self.producers: dict[str, ProducerState] = {}
-        self.cluster: dict[str, ClusterRow] = {}  # at most one row
+        self.cluster: dict[str, ClusterRow] = {}
         # A cache for rows.changed_rows; not part of the state.
         self.fingerprints: dict[tuple[str, str], tuple[State, int]] = {}
 
     @property
     def planned_at(self) -> int:
-        return self.cluster[CLUSTER].planned_at if self.cluster else 0
+        return self._row.planned_at
 
     @property
     def claims_read(self) -> int:
-        return self.cluster[CLUSTER].claims_read if self.cluster else 0
+        return self._row.claims_read
 
     @property
     def claims(self) -> tuple[int, bytes]:
         """The sequence and digest of the newest claim message that was folded."""
-        cluster = self.cluster.get(CLUSTER)
-        return (cluster.claims_read, cluster.claims_digest) if cluster else (0, b"")
+        return self._row.claims_read, self._row.claims_digest
 
     @property
     def namespaces(self) -> Mapping[str, WorkloadClass]:
-        return self.cluster[CLUSTER].namespaces if self.cluster else {}
+        return self._row.namespaces
+
+    @property
+    def plan(self) -> PlanMade | None:
+        """The newest plan."""
+        return self._row.plan
+
+    def arrivals(self, hour: int) -> ArrivalHistory | None:
+        row = self.cluster.get(hour_key(hour))
+        return row.arrivals if row else None
+
+    @property
+    def _row(self) -> ClusterRow:
+        return self.cluster.get(CLUSTER, _NO_ROW)

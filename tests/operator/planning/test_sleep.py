@@ -1,5 +1,6 @@
 """The policy `consolidate_and_sleep`: empty nodes fall asleep, pods that wait wake nodes."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,15 +14,29 @@ from joulie_operator.planning import sleep
 from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
-from joulie_projections.state.state import ClusterState, NodeState, PodState
+from joulie_projections.state.arrivals import (
+    HOURS,
+    ArrivalHistory,
+    hour_of,
+    window_of,
+    with_arrival,
+)
+from joulie_projections.state.state import (
+    ClusterRow,
+    ClusterState,
+    NodeState,
+    PodState,
+    hour_key,
+)
 
 # All nodes are eco, so that no plan of a test changes a class.
 RULES = Rules(
     policy="consolidate_and_sleep",
     queue_hp_base_frac=0.0,
     queue_hp_min=0,
-    policy_numbers="reserve=0,max_share=1",
+    policy_numbers="reserve=0,max_share=1,max_step=1",
 )
+NO_HISTORY: Mapping[str, ClusterRow] = {}
 LONG_AGO = NOON - 3600 * SECOND
 
 
@@ -57,8 +72,10 @@ def planned(
     *waiting: PodState,
     rules: Rules = RULES,
     pods_known: bool = True,
+    history: Mapping[str, ClusterRow] = NO_HISTORY,
 ) -> Plan:
     state = ClusterState()
+    state.cluster.update(history)
     state.nodes.update(nodes)
     state.pods.update({pod.pod.uid: pod for pod in waiting})
     made = plan(state, load_policy(rules.policy), rules, PlanBasis(7, NOON, pods_known))
@@ -127,7 +144,9 @@ def test_no_node_falls_asleep_while_its_pods_are_unknown() -> None:
 def test_the_reserve_stays_awake() -> None:
     nodes = {f"n{i}": node(pods=int(i < 2)) for i in range(10)}
 
-    made = planned(nodes, rules=RULES._replace(policy_numbers="reserve=0.25"))
+    made = planned(
+        nodes, rules=RULES._replace(policy_numbers="reserve=0.25,hysteresis=0,max_step=1")
+    )
 
     assert len(sleepers(made)) == 10 - 2 - 3
 
@@ -137,7 +156,11 @@ def test_no_more_than_the_largest_share_sleeps() -> None:
 
     assert (
         len(
-            sleepers(planned(nodes, rules=RULES._replace(policy_numbers="reserve=0,max_share=0.5")))
+            sleepers(
+                planned(
+                    nodes, rules=RULES._replace(policy_numbers="reserve=0,max_share=0.5,max_step=1")
+                )
+            )
         )
         == 4
     )
@@ -250,7 +273,8 @@ def test_the_time_before_sleep_is_a_number_of_the_policy() -> None:
         (
             {"spare": 1.0},
             "consolidate_and_sleep has no spare; "
-            "it has sleep_after_s, reserve, max_share, wake_timeout_s",
+            "it has sleep_after_s, reserve, max_share, wake_timeout_s, forecast_quantile, "
+            "forecast_s, hysteresis, max_step, min_awake_s, min_asleep_s",
         ),
         ({"reserve": 3.0}, "reserve=3 is not a share from 0 to 1"),
         ({"max_share": -0.1}, "max_share=-0.1 is not a share from 0 to 1"),
@@ -259,6 +283,114 @@ def test_the_time_before_sleep_is_a_number_of_the_policy() -> None:
 )
 def test_a_wrong_number_is_named(given: dict[str, float], error: str) -> None:
     assert sleep.wrong_numbers(given) == [error]
+
+
+def numbered(numbers: str) -> Rules:
+    return RULES._replace(policy_numbers=numbers)
+
+
+def in_zone(zone: str, **fields: Any) -> NodeState:
+    labels = {"joulie.io/managed": "true", "topology.kubernetes.io/zone": zone}
+    return node(**{"labels": labels, **fields})
+
+
+def test_one_node_of_each_zone_stays_awake() -> None:
+    nodes = {"a": in_zone("east"), "b": in_zone("east"), "c": in_zone("west"), "d": in_zone("west")}
+
+    assert sleepers(planned(nodes)) == ["a", "c"]
+
+
+def test_a_zone_without_an_awake_node_gets_one() -> None:
+    dozing = in_zone("west", power_state="asleep", ready=False, power_at=LONG_AGO)
+
+    made = planned({"a": in_zone("east", pods=1), "y": dozing, "z": dozing})
+
+    assert woken(made) == {"y": sleep.COVERS}
+
+
+def test_the_reserve_may_exceed_its_size_by_the_hysteresis_before_nodes_fall_asleep() -> None:
+    nodes = {f"n{i}": node() for i in range(10)}
+    numbers = "reserve=0.4,max_share=1,max_step=1,hysteresis="
+
+    assert len(sleepers(planned(nodes, rules=numbered(numbers + "0")))) == 6
+    assert len(sleepers(planned(nodes, rules=numbered(numbers + "0.5")))) == 4
+
+
+def test_only_a_share_of_the_nodes_falls_asleep_within_an_interval() -> None:
+    nodes = {f"n{i}": node() for i in range(19)} | {"z": asleep(power_at=NOON - 10 * SECOND)}
+    numbers = numbered("reserve=0,max_share=1,max_step=0.2")
+
+    assert len(sleepers(planned(nodes, rules=numbers))) == 3
+    assert len(sleepers(planned(nodes, rules=numbers._replace(interval_s=5)))) == 4
+
+
+def test_a_node_stays_awake_for_the_minimum_time() -> None:
+    nodes = {"a": node(pods=1), "z": node(power_at=NOON - 60 * SECOND)}
+    numbers = "reserve=0,max_share=1,sleep_after_s=30,min_awake_s="
+
+    assert sleepers(planned(nodes, rules=numbered(numbers + "100"))) == []
+    assert sleepers(planned(nodes, rules=numbered(numbers + "30"))) == ["z"]
+
+
+def test_the_reserve_wakes_no_node_that_fell_asleep_a_moment_ago_and_pods_do() -> None:
+    nodes = {"a": node(pods=1), "b": node(pods=1), "z": asleep(power_at=NOON - 10 * SECOND)}
+    full = {name: replace(node(pods=1), cpu_milli=1000) for name in "ab"}
+
+    assert woken(planned(nodes, rules=numbered("reserve=0.1,min_asleep_s=60"))) == {}
+    assert woken(planned({**nodes, **full}, pod(cores=48))) == {"z": sleep.DEMAND}
+
+
+def history(weeks: int, milli: int, *, cards: bool = False) -> dict[str, ClusterRow]:
+    """The same arrivals in every window of these weeks, up to noon."""
+    last = window_of(NOON)
+    rows: dict[int, ArrivalHistory | None] = {}
+    for window in range(last - weeks * HOURS * 12, last):
+        hour = hour_of(window)
+        asked = (0, milli) if cards else (milli, 0)
+        rows[hour] = with_arrival(rows.get(hour), window, *asked)
+    return {hour_key(hour): ClusterRow(arrivals=row) for hour, row in rows.items()}
+
+
+def foreseen(arrivals: dict[str, ClusterRow], numbers: str = "") -> Plan:
+    """Ten empty nodes of 96 cores each, of which none sleeps yet."""
+    given = f"reserve=0.5,max_share=1,max_step=1,hysteresis=0,{numbers}"
+    return planned({f"n{i}": node() for i in range(10)}, rules=numbered(given), history=arrivals)
+
+
+def test_the_reserve_follows_the_arrivals_of_earlier_weeks() -> None:
+    made = foreseen(history(2, 100_000))
+
+    assert 200 <= made.made.inputs["forecast_cores"] <= 250
+    assert made.made.inputs["reserve_without_cards"] == 3
+    assert len(sleepers(made)) == 7
+
+
+def test_the_reserve_is_the_fixed_share_while_the_history_is_short() -> None:
+    made = foreseen(history(0, 0))
+
+    assert "forecast_cores" not in made.made.inputs
+    assert len(sleepers(made)) == 5
+
+
+def test_a_quantile_of_zero_turns_the_forecast_off() -> None:
+    assert len(sleepers(foreseen(history(2, 100_000), "forecast_quantile=0"))) == 5
+
+
+def test_pods_with_cards_count_for_nodes_with_cards() -> None:
+    made = foreseen(history(2, 8000, cards=True))
+
+    assert 16 <= made.made.inputs["forecast_cards"] <= 20
+    assert made.made.inputs["reserve_without_cards"] == 0
+
+
+def test_a_plan_of_the_first_rules_is_recomputed_with_them() -> None:
+    """Plans name the version of their rules; without it, they are of the first version."""
+    nodes = {f"n{i}": in_zone("east") for i in range(9)} | {"z": in_zone("west")}
+    made = planned(nodes, rules=RULES._replace(policy_numbers="reserve=0.2", sleep_rules=1))
+
+    assert "sleep_rules" not in made.made.settings
+    assert len(sleepers(made)) == 8
+    assert not [name for name in made.made.inputs if name.startswith("reserve")]
 
 
 STATES = st.builds(
