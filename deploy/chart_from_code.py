@@ -10,12 +10,12 @@ values.schema.json     the names of all settings that `settings` may hold
 
 import json
 import re
-from importlib import import_module
 from pathlib import Path
 
 from joulie_bus.broker import embedded
 from joulie_bus.runtime.settings import BusSettings, declared
 from joulie_bus.streams.roles import Role, inbox
+from joulie_cli.command_line.commands import commands
 from joulie_cli.wiring import PlaceSettings
 from joulie_extender.protocol import scheduler_config
 
@@ -70,7 +70,7 @@ http: 8222
 
 def setting_names() -> set[str]:
     """The settings of all components that the chart runs."""
-    parts = [import_module(f"joulie_cli.commands.{part}").SETTINGS for part in PARTS]
+    parts = [commands()[part].load().program().SETTINGS for part in PARTS]
     rows = declared(BusSettings, PlaceSettings, *(each for part in parts for each in part))
     return {row.name for row in rows}
 

@@ -5,8 +5,6 @@
 A test holds the file and this output together.
 """
 
-from importlib import import_module
-
 import msgspec
 
 from joulie_bus.events import EVENT_TYPES
@@ -15,7 +13,8 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import BusSettings, Declared, declared
 from joulie_bus.streams import subjects as subjects_module
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_cli.main import COMMANDS, parser
+from joulie_cli.command_line.commands import commands
+from joulie_cli.command_line.parser import EXIT_CODES, parser_of
 from joulie_cli.wiring import PlaceSettings
 
 PARTS = ("projector", "operator", "extender", "console", "simulator", "archive")
@@ -46,13 +45,14 @@ def main() -> None:
 
 def _commands() -> None:
     print("## Commands\n")
-    print("Exit codes: 0 all is well, 1 what was looked at is not well, 2 it could not be done.\n")
-    print("| Command | Does | Options |\n|---|---|---|")
-    made = next(a for a in parser()._actions if hasattr(a, "choices") and a.choices)
-    for name, what in COMMANDS.items():
-        actions = made.choices[name]._actions  # type: ignore[index, union-attr]
+    print("| Exit code | Meaning |\n|---|---|")
+    for code, meaning in EXIT_CODES.items():
+        print(f"| {code} | {meaning} |")
+    print("\n| Command | Does | Options |\n|---|---|---|")
+    for name, command in commands().items():
+        actions = parser_of(command)._actions
         flags = [_flag(action) for action in actions if action.dest != "help"]
-        print(f"| `joulie {name}` | {what} | {' '.join(flags)} |")
+        print(f"| `joulie {name}` | {command.summary} | {' '.join(flags)} |")
     print()
 
 
@@ -73,7 +73,7 @@ def _settings() -> None:
         "default. What cannot be used stops the start; all mistakes are told at once.\n"
     )
     everywhere = (BusSettings, PlaceSettings)
-    parts = {name: import_module(f"joulie_cli.commands.{name}").SETTINGS for name in PARTS}
+    parts = {name: commands()[name].load().program().SETTINGS for name in PARTS}
     known = {row.name: row for row in declared(*sum(parts.values(), everywhere))}
     # The extender's EXTENDER_ADDR is the one to list.
     known |= {row.name: row for row in declared(*parts["extender"])}

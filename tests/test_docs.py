@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from joulie_bus.streams.roles import GRANTS, Grant
-from joulie_cli.display.common_options import joined
-from joulie_cli.main import COMMANDS
-from joulie_cli.main import parser as joulie_parser
+from joulie_cli.command_line.commands import commands
+from joulie_cli.command_line.parser import parsed
 from joulie_extender.http.openapi import DOCUMENT
 from joulie_operator.planning.policies import BUILT_IN
 from joulie_projections.twin.cooling import model_names
@@ -86,11 +85,11 @@ def test_every_test_that_the_threat_model_names_exists() -> None:
 def test_every_command_that_a_page_names_exists(page: Path) -> None:
     for command in commands_in(page.read_text()):
         words = [word for word in command if word.isupper() is False]
-        if words[0] in COMMANDS and len(words) == 1:
+        if words[0] in commands() and len(words) == 1:
             continue  # its name alone; what it needs is on its own page
-        if words[0] in COMMANDS:
+        if words[0] in commands():
             said = [word.strip("`") for word in command if "..." not in word]
-            joulie_parser().parse_args(joined(said))
+            parsed(said)
         else:
             assert words[0] in {"COMMAND", "--help"}, (
                 f"{page_name(page)} promises `joulie {words[0]}`"
@@ -192,7 +191,7 @@ def test_every_command_named_in_an_error_or_a_hint_exists() -> None:
     sources = [path.read_text() for path in ROOT.glob("*/joulie_*/**/*.py")]
     named = {word for text in sources for word in re.findall(r"`joulie ([a-z][a-z-]*)", text)}
 
-    assert named - set(COMMANDS) == set()
+    assert named - set(commands()) == set()
 
 
 def test_the_page_on_security_shows_what_every_role_may_do() -> None:

@@ -16,6 +16,7 @@ from joulie_projections.twin.totals import RACK_CAPACITY_W
 WRITES_AT_ONCE = 16  # APPLY_RATE bounds the load; concurrency hides latency
 WRITE_DEADLINE_S = 10.0  # a write that takes longer is aborted and retried
 STATUS_INTERVAL_S = 60.0  # of NodeTwins of which only numbers change, so that writes stay few
+IN_CLUSTER = "in-cluster"  # the kubeconfig of a pod: its service account
 FACILITY = "facility"  # an operator polls one facility, so events need no other name
 
 

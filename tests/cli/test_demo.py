@@ -6,14 +6,15 @@ import pytest
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.streams.subjects import Subjects
-from joulie_cli.commands.demo import DemoOptions, addresses_of, demo_options, free_or, log_to_file
-from joulie_cli.main import main, parser
+from joulie_cli.command_line.parser import parsed
+from joulie_cli.main import main
+from joulie_cli.parts.demo import DemoOptions, addresses_of, demo_options, free_or, log_to_file
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.wiring import Wiring
 
 
 def options_for(*arguments: str) -> DemoOptions:
-    return demo_options(parser().parse_args(["demo", *arguments]))
+    return demo_options(parsed(["demo", *arguments]))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from gpu_kit import A100, a_card, a_claim, node
-from joulie_cli.commands.gpus import CardFilter, as_text, report
+from joulie_cli.questions.gpus import CardFilter, as_text, report
 from joulie_projections.state.state import ClusterState
 
 T4 = "Tesla T4"

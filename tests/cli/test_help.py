@@ -2,31 +2,85 @@
 
 import subprocess
 import sys
+from typing import get_args
 
 import joulie_migrations
-from joulie_cli.main import COMMANDS, MIGRATION_PHASES
+from joulie_bus.streams.roles import Role
+from joulie_cli.command_line.commands import commands
+from joulie_cli.command_line.parser import EXIT_CODES, parser
+from joulie_cli.commands.questions import energy
+from joulie_cli.commands.upkeep import grant, migrate
+from joulie_projections.energy.report import By
 
-SLOW_TO_IMPORT = ("alembic", "kubernetes", "nats", "numpy", "sqlalchemy", "starlette", "structlog")
-HELP = f"""
+LARGE = (
+    *("alembic", "cryptography", "kubernetes", "msgspec", "nats", "numpy", "rich", "sqlalchemy"),
+    *("starlette", "structlog", "uvicorn"),
+)
+IMPORTED = f"print('imported:', [name for name in {LARGE!r} if name in sys.modules])"
+MAIN = f"""
 import sys
 from joulie_cli.main import main
 try:
-    main(["--help"])
+    main(sys.argv[1:])
 except SystemExit as end:
     assert end.code == 0
-print("imported:", [name for name in {SLOW_TO_IMPORT!r} if name in sys.modules])
+{IMPORTED}
+print('command lines:', [name for name in sys.modules if name.startswith('joulie_cli.commands.')])
 """
 
 
-def test_help_lists_every_command_and_imports_no_large_library() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HELP], capture_output=True, text=True, check=True, timeout=60
-    )
-
-    listed = {line.split()[0] for line in done.stdout.splitlines() if line.startswith("    ")}
-    assert set(COMMANDS) <= listed
-    assert done.stdout.splitlines()[-1] == "imported: []"
+def ran(code: str, *words: str) -> list[str]:
+    command = [sys.executable, "-c", code, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.splitlines()
 
 
-def test_migrate_offers_the_phases_of_the_migrations() -> None:
-    assert MIGRATION_PHASES == joulie_migrations.PHASES
+def test_help_lists_every_command_with_its_summary_and_imports_none() -> None:
+    lines = ran(MAIN, "--help")
+
+    listed = {line.split()[0]: line.split(None, 1)[1] for line in lines if line.startswith("  ")}
+    assert {name: listed.get(name) for name in commands()} == {
+        name: command.summary for name, command in commands().items()
+    }
+    assert lines[-2:] == ["imported: []", "command lines: []"]
+
+
+def test_help_of_a_command_imports_its_options_alone() -> None:
+    lines = ran(MAIN, "explain", "--help")
+
+    assert any("--archive DIR" in line for line in lines)
+    assert lines[-2] == "imported: []"
+    assert "joulie_cli.commands.questions.explain" in lines[-1]
+    assert "joulie_cli.commands.questions.twin" not in lines[-1]
+
+
+def test_no_command_line_imports_a_large_library() -> None:
+    code = "import sys\nfrom joulie_cli.command_line.commands import commands\n"
+    code += "for command in commands().values(): command.load()\n" + IMPORTED
+
+    assert ran(code) == ["imported: []"]
+
+
+def test_the_summary_of_a_command_is_the_first_line_of_its_docstring() -> None:
+    for command in commands().values():
+        docstring = command.load().__doc__ or ""
+        assert command.summary == docstring.splitlines()[0].removesuffix(".")
+        assert len(command.summary) > 20
+
+
+def test_every_command_names_a_program_with_settings() -> None:
+    for command in commands().values():
+        program = command.load().program()
+        assert callable(program.run)
+        assert all(isinstance(cls, type) for cls in program.SETTINGS)
+
+
+def test_help_tells_the_exit_codes() -> None:
+    for text in (parser().epilog or "", "\n".join(ran(MAIN, "twin", "--help"))):
+        assert all(f"  {code}  {meaning}" in text for code, meaning in EXIT_CODES.items())
+
+
+def test_options_offer_what_their_programs_know() -> None:
+    assert migrate.PHASES == joulie_migrations.PHASES
+    assert set(get_args(By)) == set(energy.BY)
+    assert set(grant.ROLES) == set(Role)

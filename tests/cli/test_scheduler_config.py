@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from joulie_cli.main import SCHEDULER_CONFIGURATIONS, main
+from joulie_cli.commands.upkeep.scheduler_config import CONFIGURATIONS as OFFERED
+from joulie_cli.main import main
 from joulie_extender.protocol.scheduler_config import CONFIGURATIONS
 
 
@@ -17,7 +18,7 @@ def configuration(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, 
 
 
 def test_the_command_line_offers_the_configurations_of_the_extender() -> None:
-    assert SCHEDULER_CONFIGURATIONS == CONFIGURATIONS
+    assert OFFERED == CONFIGURATIONS
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from joulie_bus.broker.embedded import free_port
-from joulie_cli.main import COMMANDS
+from joulie_cli.command_line.commands import commands
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_forked import Command, joulie
 
@@ -89,7 +89,7 @@ def all_said_by(command: Command) -> str:
 
 
 def test_every_part_is_started() -> None:
-    assert {*STARTS, *AUDITS} <= set(COMMANDS)
+    assert {*STARTS, *AUDITS} <= set(commands())
 
 
 @pytest.mark.parametrize("command", [*STARTS, *AUDITS])

@@ -8,7 +8,7 @@ import pytest
 import joulie_migrations
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.runtime import metrics
-from joulie_cli.commands.status import StalenessLimits, as_text, status_of
+from joulie_cli.questions.status import StalenessLimits, as_text, status_of
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
 from joulie_cli.supervisor.gauges import gauges_of
 from joulie_projections.store import database

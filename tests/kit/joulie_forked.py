@@ -14,12 +14,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from joulie_cli.main import COMMANDS, main
+from joulie_cli.command_line.commands import commands
+from joulie_cli.main import main
 from joulie_projections.testing import PRELOADED
 
 PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
 STOP_PATIENCE_S = 30.0
-PRELOADED.extend([__name__, *(f"joulie_cli.commands.{name}" for name in COMMANDS)])
+PRELOADED.extend(
+    [__name__, *(f"joulie_cli.{each.group}.{each.module}" for each in commands().values())]
+)
 
 
 class Command:

@@ -21,7 +21,7 @@ from joulie_audit.testing import NAMES, RecordedLog, record_small_log
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import DecisionEntry, NodeGone, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen, one_of_each
-from joulie_cli.commands.explain import PodReport, pod_text, rules_behind
+from joulie_cli.questions.explain import PodReport, pod_text, rules_behind
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.history.history import EntryQuery

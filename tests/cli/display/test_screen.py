@@ -18,7 +18,6 @@ from joulie_bus.testing import (
     power,
     records,
 )
-from joulie_cli.commands.demo import command_name
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import (
     DemoLocation,
@@ -30,6 +29,7 @@ from joulie_cli.display.screen import (
     heat_map,
     in_use,
 )
+from joulie_cli.parts.demo import command_name
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold

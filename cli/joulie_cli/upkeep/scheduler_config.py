@@ -9,7 +9,6 @@ import msgspec
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.http_head import is_loopback
-from joulie_cli.commands.operator import IN_CLUSTER
 from joulie_cli.wiring import Wiring
 from joulie_extender.protocol.scheduler_config import (
     DEFAULT_NAME,
@@ -23,7 +22,7 @@ from joulie_extender.protocol.scheduler_config import (
     tree_of,
 )
 from joulie_extender.settings import ServerSettings
-from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
+from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings, LeaseSettings
 from joulie_projections.hardware.catalog_file import GpuResourceSettings
 
 SETTINGS = (ServerSettings, GpuResourceSettings, ClusterSettings, LeaseSettings)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from joulie_bus.runtime.logging import get_logger
-from joulie_cli.commands import archive, console, extender, ledger, operator, projector
+from joulie_cli.parts import archive, console, extender, ledger, operator, projector
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_signalled
 from joulie_console.settings import ConsoleSettings

@@ -29,9 +29,9 @@ from joulie_audit.questions.time_travel import (
 )
 from joulie_bus.errors import BusError, DataDirectoryError, NotInTheLog
 from joulie_bus.events import Terms
-from joulie_cli.commands import plans
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
+from joulie_cli.questions import plans
 from joulie_cli.wiring import Wiring
 from joulie_extender.decide.decide import candidate_names
 from joulie_projections.history.history import History

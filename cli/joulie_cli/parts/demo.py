@@ -24,9 +24,9 @@ from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
-from joulie_cli.commands import console, extender, ledger, operator, projector, simulator
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import DemoLocation, Screen, TerminalSize
+from joulie_cli.parts import console, extender, ledger, operator, projector, simulator
 from joulie_cli.supervisor.data_directory import DEFAULT
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_signalled

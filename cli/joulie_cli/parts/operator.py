@@ -11,6 +11,7 @@ from joulie_bus.streams.log import Log
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_operator.cluster_settings import (
+    IN_CLUSTER,
     ApplierSettings,
     ClusterSettings,
     FacilitySettings,
@@ -31,7 +32,6 @@ from joulie_projections.view.view import View
 if TYPE_CHECKING:
     from joulie_operator.kube.api_client import ApiServer
 
-IN_CLUSTER = "in-cluster"
 SETTINGS = (
     OperatorSettings,
     ClusterSettings,

@@ -1,6 +1,6 @@
 """`joulie simulate gpus`: compares GPU packing policies on the pods of a trace.
 
-`joulie simulate energy` is in `joulie_cli.commands.simulate_energy`.
+`joulie simulate energy` is in `joulie_cli.questions.simulate_energy`.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from statistics import mean
 from typing import Any
 
-from joulie_cli.commands import simulate_energy
+from joulie_cli.questions import simulate_energy
 from joulie_cli.wiring import Wiring
 from joulie_simulator.gpu_packing.fragments import Farm, Filling, Outcome, Policy, fill
 from joulie_simulator.gpu_packing.policies import POLICIES

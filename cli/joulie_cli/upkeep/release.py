@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from joulie_bus.errors import LeaseHeld, SettingsError
-from joulie_cli.commands.operator import IN_CLUSTER
 from joulie_cli.wiring import Wiring
-from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
+from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings, LeaseSettings
 
 if TYPE_CHECKING:
     from joulie_operator.apply.release import Released

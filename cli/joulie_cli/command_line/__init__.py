@@ -1,0 +1,5 @@
+"""What all command lines share: finding the commands, the parser, options of several commands.
+
+Not here: the options of one command (`joulie_cli.commands`). Nothing large is imported here.
+In: the words of the command line. Out: the command and its parsed options.
+"""

@@ -1,0 +1,72 @@
+"""Options and types of arguments that several commands share."""
+
+import argparse
+from pathlib import Path
+
+
+def output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+
+
+def archive(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--archive",
+        type=Path,
+        metavar="DIR",
+        help="read facts from this archive first (ARCHIVE_DIR)",
+    )
+
+
+def cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
+
+
+def newest(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limit", type=count, default=20, metavar="N", help="the newest N (20)")
+
+
+def jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", type=count, default=0, metavar="N", help="number of processes")
+
+
+def span(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--from", dest="first", type=count, default=1, metavar="N", help=f"{what} 1"
+    )
+    parser.add_argument("--to", dest="last", type=count, metavar="N", help=f"{what}, the newest")
+
+
+def simulated_cluster(parser: argparse.ArgumentParser) -> None:
+    """SimulatorOptions checks the values: `joulie demo` passes them on unchanged."""
+    parser.add_argument("--nodes", metavar="N", help="number of nodes (200)")
+    parser.add_argument("--seed", metavar="S", help="seed of the workload (1)")
+    parser.add_argument("--speed", metavar="X", help="simulated seconds per second (60)")
+    parser.add_argument("--pods-per-second", metavar="R", help="average over a simulated day")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="pod sizes: openb's pod list")
+    parser.add_argument(
+        "--bind-verb", metavar="PATH", help="the extender's verb for pods with GPUs"
+    )
+
+
+def count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    from joulie_bus.runtime.settings import duration
+
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {duration.__doc__}") from error
+
+
+def some_seconds(text: str) -> float:
+    from joulie_bus.runtime.settings import some_time
+
+    try:
+        return some_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {some_time.__doc__}") from error

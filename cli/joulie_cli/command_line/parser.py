@@ -1,0 +1,79 @@
+"""The parser of the command line."""
+
+import argparse
+from collections.abc import Sequence
+from difflib import get_close_matches
+from itertools import groupby
+from pathlib import Path
+
+from joulie_cli.command_line.commands import GROUPS, Command, commands
+
+DESCRIPTION = "Energy- and GPU-aware scheduling for Kubernetes, with an auditable log."
+EXIT_CODES = {
+    0: "it was done, and what was checked is in order",
+    1: "it was done, and what was checked is not in order, or nothing runs",
+    2: "it was not done; the error is on stderr",
+}
+TIMES = ("--at", "--since", "--compromised-since", "--from", "--to")
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    """Imports the options of the named command only."""
+    if words and words[0] in commands():
+        return parser_of(commands()[words[0]]).parse_args(joined(words[1:]))
+    top = parser()
+    wrong = top.parse_args(words[:1]).command  # ends here for --help
+    similar = get_close_matches(wrong, commands(), n=3)
+    hint = f" Similar: {', '.join(similar)}." if similar else ""
+    top.error(f"there is no command {wrong!r}.{hint} `joulie --help` lists all.")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of `joulie` without a command."""
+    top = argparse.ArgumentParser(
+        prog="joulie",
+        usage="joulie COMMAND [options]",
+        description=f"{DESCRIPTION}\n\n{overview()}",
+        epilog=exit_codes(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)
+    return top
+
+
+def parser_of(command: Command) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog=f"joulie {command.name}",
+        description=command.summary,
+        epilog=exit_codes(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.set_defaults(command=command.name)
+    made.add_argument("--data", type=Path, metavar="DIR", help="the data directory")
+    made.add_argument("--config", type=Path, metavar="FILE", help="settings (TOML)")
+    command.load().options(made)
+    return made
+
+
+def overview() -> str:
+    """The commands in their groups, each with its summary."""
+    lines: list[str] = []
+    for group, found in groupby(commands().values(), lambda command: command.group):
+        lines += ["", f"{GROUPS[group]}:"]
+        lines += [f"  {command.name:<17} {command.summary}" for command in found]
+    return "\n".join([*lines[1:], "", "`joulie COMMAND --help` lists the options of a command."])
+
+
+def exit_codes() -> str:
+    return "\n".join(["exit codes:", *(f"  {code}  {why}" for code, why in EXIT_CODES.items())])
+
+
+def joined(argv: Sequence[str]) -> list[str]:
+    """Rewrite `--at -10m` as `--at=-10m`: argparse would parse the time as an option."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1] in TIMES and word[:1] == "-" and word[1:2].isdigit():
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words

@@ -1,0 +1,25 @@
+"""re-hash the decision log and check every link and signature."""
+
+import argparse
+
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    shared.span(parser, "entry")
+    parser.add_argument(
+        "--heads",
+        default="stream",
+        metavar="FILE",
+        help="anchored heads from a file, or none (stream)",
+    )
+    shared.jobs(parser)
+    shared.archive(parser)
+
+
+def program() -> Program:
+    from joulie_cli.checks import verify
+
+    return verify

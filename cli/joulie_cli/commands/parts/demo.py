@@ -1,0 +1,25 @@
+"""run all parts over a simulated cluster, without Kubernetes."""
+
+import argparse
+
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    shared.simulated_cluster(parser)
+    parser.add_argument("--headless", action="store_true", help="no live screen")
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        type=shared.seconds,
+        metavar="TIME",
+        help="stop after this time, such as 45s",
+    )
+
+
+def program() -> Program:
+    from joulie_cli.parts import demo
+
+    return demo

@@ -1,0 +1,32 @@
+"""list the entries of the decision log, newest last."""
+
+import argparse
+
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
+
+# A test compares them with the types of the events.
+ENTRY_KINDS = (
+    *("settings-declared", "filter", "prioritize", "preempt", "fallback", "dropped"),
+    *("bind", "outcome"),
+)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument(
+        "--follow", action="store_true", help="print new entries as they are written"
+    )
+    parser.add_argument("--pod", metavar="POD", help="namespace/name, a name or a uid")
+    parser.add_argument("--node", metavar="NAME", help="name of a candidate")
+    parser.add_argument("--namespace", metavar="NAME")
+    parser.add_argument("--kind", action="append", choices=ENTRY_KINDS, metavar="KIND")
+    parser.add_argument("--since", metavar="TIME", help="a time, or -10m")
+    shared.newest(parser)
+    shared.archive(parser)
+
+
+def program() -> Program:
+    from joulie_cli.questions import decisions
+
+    return decisions

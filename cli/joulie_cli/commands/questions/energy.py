@@ -1,0 +1,22 @@
+"""show the energy of nodes, pods and plans in a period, from the ledger."""
+
+import argparse
+
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
+
+BY = ("namespace", "workload", "node", "plan", "pod")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument("--by", choices=BY, default="namespace", help="namespace")
+    parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
+    parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
+    parser.add_argument("--csv", action="store_true", help="one line per name")
+
+
+def program() -> Program:
+    from joulie_cli.questions import energy
+
+    return energy

@@ -1,0 +1,37 @@
+"""compare placement policies with kube-scheduler's default, by GPUs or energy."""
+
+import argparse
+from pathlib import Path
+
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument("what", choices=("gpus", "energy"), help="the comparison")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="gpus: openb's pod list")
+    parser.add_argument("--cluster", type=Path, metavar="FILE", help="gpus: openb's node list")
+    parser.add_argument("--nodes", type=int, metavar="N", help="nodes (500; suite compat 2500)")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each policy (3)")
+    parser.add_argument(
+        "--weight", type=int, default=1, metavar="W", help="gpus: the extender's weight (1)"
+    )
+    parser.add_argument(
+        "--suite", choices=("fair", "compat", "trace"), default="fair", help="energy: the jobs"
+    )
+    parser.add_argument("--hours", type=float, metavar="H", help="energy: simulated time (48)")
+    parser.add_argument("--policies", default="", metavar="A,B", help="energy: all by default")
+    parser.add_argument(
+        "--quick", action="store_true", help="energy: fewer nodes and hours, one seed"
+    )
+    parser.add_argument("--loads", default="", metavar="A,B", help="energy: low, mid, high (all)")
+    parser.add_argument(
+        "--sleep", choices=("on", "off", "both"), help="energy: whether empty nodes sleep (both)"
+    )
+
+
+def program() -> Program:
+    from joulie_cli.questions import simulate
+
+    return simulate
