@@ -230,9 +230,6 @@ class ScoringSettings:
     cooling: float = setting(
         number(0, 10), "SCORE_COOLING_WEIGHT", "0.15", "Weight of the cooling reserve"
     )
-    trend_limit: float = setting(
-        number(0, 100), "SCORE_TREND_LIMIT", "25", "Most points that a trend gives or takes"
-    )
     trend_scale: float = setting(
         number(0.01),
         "SCORE_TREND_SCALE",
@@ -332,7 +329,6 @@ class ScoringSettings:
         return Weights(
             headroom=self.headroom,
             cooling=self.cooling,
-            trend_limit=self.trend_limit,
             trend_scale=self.trend_scale,
             trend_burst_scale=self.trend_burst_scale,
             burst_w_per_min=self.burst,

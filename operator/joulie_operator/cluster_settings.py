@@ -17,6 +17,7 @@ WRITES_AT_ONCE = 16  # APPLY_RATE bounds the load; concurrency hides latency
 WRITE_DEADLINE_S = 10.0  # a write that takes longer is aborted and retried
 STATUS_INTERVAL_S = 60.0  # of NodeTwins of which only numbers change, so that writes stay few
 IN_CLUSTER = "in-cluster"  # the kubeconfig of a pod: its service account
+GRID_INTERVAL_S = 300.0  # the finest step of the ledger, and of providers
 FACILITY = "facility"  # an operator polls one facility, so events need no other name
 
 
@@ -124,6 +125,41 @@ class FacilitySettings:
         "datacenter_cooling_power_watts",
         "Cooling power in watts",
     )
+
+
+class GridSource(NamedTuple):
+    """A document, and the zones of the nodes that it is about; no zones: those it names."""
+
+    address: str
+    zones: tuple[str, ...] = ()
+
+
+def grid_sources(text: str) -> tuple[GridSource, ...]:
+    """file paths and URLs, separated by spaces, each with zones= before it or without"""
+    return tuple(map(_grid_source, text.split()))
+
+
+def _grid_source(text: str) -> GridSource:
+    zones, equals, address = text.partition("=")
+    if not equals or any(mark in zones for mark in "/?:"):  # an "=" of the address itself
+        return GridSource(text)
+    names = tuple(zones.split(","))
+    if not address or not all(names):
+        raise ValueError("zones without an address, or an empty zone")
+    return GridSource(address, names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridSettings:
+    sources: tuple[GridSource, ...] = setting(
+        grid_sources,
+        "GRID_SOURCE",
+        "",
+        "Prices and carbon intensities of the grid: CSV or JSON files and URLs, also of "
+        "Electricity Maps and WattTime, with a token@ or user:password@ in the URL; empty for none",
+        secret=True,
+    )
+    interval_s: float = GRID_INTERVAL_S
 
 
 @dataclass(frozen=True, kw_only=True)

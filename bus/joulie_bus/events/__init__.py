@@ -37,6 +37,7 @@ from joulie_bus.events.decisions import (
     Terms,
     Verb,
 )
+from joulie_bus.events.grid import GridIntensity, GridPriced
 from joulie_bus.events.nodes import (
     HardwareDiscovered,
     HardwareSource,
@@ -79,6 +80,7 @@ from joulie_bus.events.unions import (
     Decision,
     DecisionEntry,
     Fact,
+    GridFact,
     NodeFact,
     NodePlan,
     Observed,
@@ -119,6 +121,9 @@ __all__ = [
     "GpuGone",
     "GpuSeen",
     "GpuTopology",
+    "GridFact",
+    "GridIntensity",
+    "GridPriced",
     "HardwareDiscovered",
     "HardwareSource",
     "Inputs",

@@ -13,6 +13,7 @@ from joulie_bus.events.decisions import (
     PreemptDecided,
     PrioritizeDecided,
 )
+from joulie_bus.events.grid import GridIntensity, GridPriced
 from joulie_bus.events.nodes import HardwareDiscovered, NodeGone, NodeSeen
 from joulie_bus.events.plans import (
     CapsSet,
@@ -29,9 +30,17 @@ from joulie_bus.events.telemetry import FacilityPolled, TelemetrySampled
 
 NodeFact: TypeAlias = TelemetrySampled | NodeSeen | NodeGone | HardwareDiscovered
 CardFact: TypeAlias = GpuSeen | GpuGone
+GridFact: TypeAlias = GridPriced | GridIntensity
 PodFact: TypeAlias = PodPending | PodBound | PodFinished | PodGone
 Observed: TypeAlias = (
-    NodeSeen | NodeGone | HardwareDiscovered | FacilityPolled | CardFact | NamespaceSeen | PodFact
+    NodeSeen
+    | NodeGone
+    | HardwareDiscovered
+    | FacilityPolled
+    | GridFact
+    | CardFact
+    | NamespaceSeen
+    | PodFact
 )
 NodePlan: TypeAlias = (
     ProfileAssigned | DrainingBegun | CapsSet | TransitionCompleted | SleepOrdered | WakeOrdered
@@ -39,7 +48,14 @@ NodePlan: TypeAlias = (
 PlanEvent: TypeAlias = PlanMade | NodePlan
 ClaimEvent: TypeAlias = CardClaimed | ClaimConfirmed | ClaimReleased
 Fact: TypeAlias = (
-    NodeFact | FacilityPolled | CardFact | NamespaceSeen | PodFact | PlanEvent | ClaimEvent
+    NodeFact
+    | FacilityPolled
+    | GridFact
+    | CardFact
+    | NamespaceSeen
+    | PodFact
+    | PlanEvent
+    | ClaimEvent
 )
 # The decisions that a replay recomputes.
 Decision: TypeAlias = FilterDecided | PrioritizeDecided | PreemptDecided
@@ -53,6 +69,8 @@ FACT_TYPES: tuple[type[Fact], ...] = (
     NodeGone,
     HardwareDiscovered,
     FacilityPolled,
+    GridPriced,
+    GridIntensity,
     GpuSeen,
     GpuGone,
     NamespaceSeen,

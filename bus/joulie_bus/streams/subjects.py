@@ -5,6 +5,7 @@
     joulie.obs.<cluster>.node.<node>            a node, as Kubernetes reports it
     joulie.obs.<cluster>.hardware.<node>        a node's hardware
     joulie.obs.<cluster>.facility.<facility>    temperature and power of the building
+    joulie.obs.<cluster>.grid.<zone>            price and carbon intensity of the grid in a zone
     joulie.obs.<cluster>.gpu.<card>             a card, by its uuid
     joulie.obs.<cluster>.namespace.<name>       the default class for pods of a namespace
     joulie.obs.<cluster>.pod.<uid>              a pod
@@ -40,6 +41,8 @@ from joulie_bus.events import (
     FilterDecided,
     GpuGone,
     GpuSeen,
+    GridIntensity,
+    GridPriced,
     HardwareDiscovered,
     NamespaceSeen,
     NodeGone,
@@ -212,6 +215,8 @@ def _thing(event: Observed) -> str:
             return "hardware"
         case FacilityPolled():
             return "facility"
+        case GridPriced() | GridIntensity():
+            return "grid"
         case GpuSeen() | GpuGone():
             return "gpu"
         case NamespaceSeen():

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from joulie_bus.events import Fact, GpuGone, NamespaceSeen, NodeGone, PodFinished, PodGone
 from joulie_bus.testing.cards import card, claim, confirmed, released
+from joulie_bus.testing.grid import intensity, price
 from joulie_bus.testing.nodes import hardware, node_seen, polled, power
 from joulie_bus.testing.plans import (
     asleep,
@@ -26,6 +27,8 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda _node, _pod, number: polled(
         ambient_c=number if number % 2 else None, it_w=number if number % 3 else None
     ),
+    lambda node, _pod, number: price(number / 100 - 0.1, zone=node if number % 2 else "*"),
+    lambda node, _pod, number: intensity(number, zone=node if number % 2 else "*"),
     lambda node, _, number: card(f"g{number % 3}", node, used_mb=number),
     lambda _node, _pod, number: GpuGone(uuid=f"g{number % 3}"),
     lambda node, _pod, number: NamespaceSeen(

@@ -29,6 +29,7 @@ from joulie_bus.events import (
 )
 from joulie_bus.testing.cards import claim, confirmed, released
 from joulie_bus.testing.clock import NOON
+from joulie_bus.testing.grid import intensity, price
 from joulie_bus.testing.nodes import hardware, node_seen, power
 from joulie_bus.testing.plans import caps, completed, draining, eco
 from joulie_bus.testing.pods import ask
@@ -57,6 +58,8 @@ def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
         NodeGone(node=node),
         hardware(node, gpus=8),
         FacilityPolled(facility="hall-1", ambient_mdeg=24_500, it_mw=30_000_000),
+        price(0.25, ends=NOON + 3_600_000_000_000),
+        intensity(302.5, estimated=True),
         GpuSeen(
             uuid="GPU-5ab1",
             node=node,

@@ -15,6 +15,7 @@ from joulie_operator.cluster_settings import (
     ApplierSettings,
     ClusterSettings,
     FacilitySettings,
+    GridSettings,
     LeaseSettings,
     PowerSettings,
 )
@@ -38,6 +39,7 @@ SETTINGS = (
     ApplierSettings,
     LeaseSettings,
     FacilitySettings,
+    GridSettings,
     PowerSettings,
     CatalogSettings,
     GpuResourceSettings,
@@ -107,6 +109,10 @@ async def _plan(wires: Wiring, bus: Log, view: View, watches: WatchStatuses | No
             from joulie_operator.telemetry.facility import poll_facility
 
             tasks.create_task(poll_facility(bus, wires.subjects, facility))
+        if (grid := load(GridSettings)).sources:
+            from joulie_operator.telemetry.grid import poll_grid
+
+            tasks.create_task(poll_grid(bus, wires.subjects, grid))
         if (power := load(PowerSettings)).address:
             from joulie_operator.telemetry.scrape import scrape_power
 

@@ -10,7 +10,17 @@ import joulie_migrations
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.display.time_arguments import as_time, shown
 from joulie_cli.wiring import Wiring
-from joulie_projections.energy.report import By, EnergyReport, as_json, kwh, report_of
+from joulie_projections.energy.report import (
+    NANO,
+    UG_PER_KG,
+    By,
+    EnergyReport,
+    Worth,
+    as_json,
+    kwh,
+    report_of,
+    worth_json,
+)
 from joulie_projections.energy.table import EnergyTable
 from joulie_projections.store import database
 
@@ -18,6 +28,7 @@ SETTINGS = ()
 NS_PER_MS = 1_000_000
 KINDS = {"node": ("node",), "plan": ("node",), "pod": ("node", "pod")}
 SHOWN_LINES = 30
+UNKNOWN = "unknown"
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -70,19 +81,50 @@ def as_text(report: EnergyReport, by: By, position: int) -> str:
         f"  pods      {kwh(report.pods_uj):12.3f} kWh above idle",
         f"  idle      {kwh(report.idle_uj):12.3f} kWh",
         f"  unknown   {kwh(report.unknown_uj):12.3f} kWh estimated over gaps, in no other figure",
-        f"  by {by:<20} {'kWh':>12} {'above idle':>12} {'idle':>12}",
+        _cost_line(report),
+        _carbon_line(report),
+        f"  by {by:<20} {'kWh':>12} {'above idle':>12} {'idle':>12}"
+        f" {report.currency or 'cost':>12} {'kgCO2e':>12}",
     ]
     for name, share in list(report.by.items())[:SHOWN_LINES]:
-        parts = (share.pods_uj + share.idle_uj, *share)
-        lines.append(f"  {name:<23} " + " ".join(f"{kwh(part):12.3f}" for part in parts))
+        parts = (share.energy_uj, share.pods_uj, share.idle_uj)
+        worth = f" {_cost(share.worth):>12} {_carbon(share.worth):>12}"
+        lines.append(f"  {name:<23} " + " ".join(f"{kwh(part):12.3f}" for part in parts) + worth)
     if len(report.by) > SHOWN_LINES:
         lines.append(f"  and {len(report.by) - SHOWN_LINES} more; --json or --csv lists all")
     return "\n".join(lines)
 
 
+def _cost_line(report: EnergyReport) -> str:
+    unpriced_uj = report.meter_uj - report.worth.priced_uj
+    return (
+        f"  cost      {_cost(report.worth):>12} {report.currency or '   '}; "
+        f"{kwh(unpriced_uj):.3f} kWh have no price and are not part of it"
+    )
+
+
+def _carbon_line(report: EnergyReport) -> str:
+    unweighed_uj = report.meter_uj - report.worth.weighed_uj
+    return (
+        f"  carbon    {_carbon(report.worth):>12} kgCO2e; "
+        f"{kwh(unweighed_uj):.3f} kWh have no carbon intensity and are not part of it"
+    )
+
+
+def _cost(worth: Worth) -> str:
+    return f"{worth.cost_n / NANO:.3f}" if worth.priced_uj else UNKNOWN
+
+
+def _carbon(worth: Worth) -> str:
+    return f"{worth.co2_ug / UG_PER_KG:.3f}" if worth.weighed_uj else UNKNOWN
+
+
 def _print_csv(report: EnergyReport, by: By) -> None:
     out = csv.writer(sys.stdout)
-    out.writerow((by, "kwh", "pods_kwh", "idle_kwh"))
+    worth = ("cost", "unpriced_kwh", "kgco2e", "unweighed_kwh")
+    out.writerow((by, "kwh", "pods_kwh", "idle_kwh", *worth, "currency"))
     for name, share in report.by.items():
-        total = share.pods_uj + share.idle_uj
-        out.writerow((name, *(f"{kwh(part):.9f}" for part in (total, *share))))
+        parts = (share.energy_uj, share.pods_uj, share.idle_uj)
+        figures = worth_json(share.worth, share.energy_uj)
+        known = ("" if value is None else f"{value:.9f}" for value in figures.values())
+        out.writerow((name, *(f"{kwh(part):.9f}" for part in parts), *known, report.currency))

@@ -6,6 +6,8 @@ from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from joulie_projections.energy.grid import Rate
+
 SECOND_MS = 1000
 MINUTES_MS = 300 * SECOND_MS
 HOUR_MS = 3_600 * SECOND_MS
@@ -26,6 +28,10 @@ class NodeEnergy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     modelled_uj: int = 0  # the part of both that rests on modelled readings
     unknown_uj: int = 0  # an estimate over gaps; part of no other figure
     unknown_ms: int = 0
+    cost_n: int = 0  # billionths of the currency, of the energy that has a price
+    priced_uj: int = 0
+    co2_ug: int = 0  # micrograms of CO2e, of the energy of known carbon intensity
+    weighed_uj: int = 0
 
 
 class PodEnergy(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -36,6 +42,10 @@ class PodEnergy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     node: str
     pods_uj: int = 0
     idle_uj: int = 0  # its share of the idle energy of its node
+    cost_n: int = 0
+    priced_uj: int = 0
+    co2_ug: int = 0
+    weighed_uj: int = 0
 
 
 class GroupEnergy(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -45,6 +55,10 @@ class GroupEnergy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     workload: str
     pods_uj: int = 0
     idle_uj: int = 0
+    cost_n: int = 0
+    priced_uj: int = 0
+    co2_ug: int = 0
+    weighed_uj: int = 0
 
 
 class Interval(NamedTuple):
@@ -55,6 +69,7 @@ class Interval(NamedTuple):
     nodes: Sequence[NodeEnergy]
     groups: Sequence[GroupEnergy] = ()
     pods: Sequence[PodEnergy] = ()
+    grid: Sequence[Rate] = ()  # the rates that were in force
 
     @property
     def end_ms(self) -> int:
@@ -62,14 +77,15 @@ class Interval(NamedTuple):
 
 
 EnergyRow = TypeVar("EnergyRow", NodeEnergy, PodEnergy, GroupEnergy)
+StoredRow = TypeVar("StoredRow", NodeEnergy, PodEnergy, GroupEnergy, Rate)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def packed(rows: Sequence[EnergyRow]) -> bytes:
+def packed(rows: Sequence[StoredRow]) -> bytes:
     return zlib.compress(_encode(rows), LEVEL)
 
 
-def unpacked(body: bytes, kind: type[EnergyRow]) -> list[EnergyRow]:
+def unpacked(body: bytes, kind: type[StoredRow]) -> list[StoredRow]:
     return msgspec.msgpack.decode(zlib.decompress(body), type=list[kind])  # type: ignore[valid-type]
 
 
@@ -98,7 +114,15 @@ _TEXTS: dict[type, int] = {NodeEnergy: 2, PodEnergy: 5, GroupEnergy: 2}
 
 
 def groups_of(pods: Iterable[PodEnergy]) -> list[GroupEnergy]:
-    return summed(GroupEnergy(p.namespace, p.workload, p.pods_uj, p.idle_uj) for p in pods)
+    return summed(
+        GroupEnergy(
+            pod.namespace,
+            pod.workload,
+            *(pod.pods_uj, pod.idle_uj),
+            *(pod.cost_n, pod.priced_uj, pod.co2_ug, pod.weighed_uj),
+        )
+        for pod in pods
+    )
 
 
 def day_of(start_ms: int, hours: Sequence[Interval]) -> Interval:
@@ -109,6 +133,7 @@ def day_of(start_ms: int, hours: Sequence[Interval]) -> Interval:
         summed(row for hour in hours for row in hour.nodes),
         summed(row for hour in hours for row in hour.groups),
         summed(row for hour in hours for row in hour.pods),
+        sorted({rate for hour in hours for rate in hour.grid}),
     )
 
 

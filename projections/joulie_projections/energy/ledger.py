@@ -14,6 +14,9 @@ from joulie_bus.events import (
     CapsSet,
     DrainingBegun,
     Fact,
+    GridFact,
+    GridIntensity,
+    GridPriced,
     HardwareDiscovered,
     NodeGone,
     NodeSeen,
@@ -26,6 +29,7 @@ from joulie_bus.events import (
     TransitionCompleted,
     WakeOrdered,
 )
+from joulie_projections.energy.grid import KINDS, UNKNOWN, Grid, Rate, rate_of
 from joulie_projections.energy.intervals import (
     MINUTES_MS,
     Interval,
@@ -46,6 +50,7 @@ from joulie_projections.energy.pods import (
 )
 
 NS_PER_MS = 1_000_000
+ZONE_LABEL = "topology.kubernetes.io/zone"
 MEASURED = "kepler"  # the source of readings that are measured; others are modelled
 StoredFact = tuple[Fact, int]  # a fact, and when the broker stored it, in nanoseconds
 
@@ -61,6 +66,9 @@ class Ledger:
         self.minutes_ms = -1  # start of the running minutes; -1 before the first reading
         self.minutes: list[NodeEnergy] = []  # of nodes that were removed or changed their plan
         self.hour: list[NodeEnergy] = []  # of the minutes of the running hour that have ended
+        self.grid = Grid()
+        self.rates: set[Rate] = set()  # that were in force in the running hour
+        self._by_zone: dict[str, list[float | None]] = {}
         self.closed: list[Interval] = []
 
     def fold(self, facts: Iterable[StoredFact]) -> None:
@@ -117,15 +125,19 @@ class Ledger:
             if start_of("hour", start_ms) != start_of("hour", self.minutes_ms):
                 self._end_hour()
         self.minutes_ms = start_ms
+        self.grid.drop_before(start_ms)
+        self.set_rates()
 
     def _end_minutes(self, is_end: bool = False) -> None:
         if not is_end:
             self.meters.note_silence(self.minutes_ms + MINUTES_MS)
+        self.meters.rate(slice(None))
         rows = summed([*self.minutes, *self._running()])
         self.meters.clear_sums(slice(None))
         self.minutes = []
         self.hour += rows
-        self.closed.append(Interval("minutes", self.minutes_ms, rows))
+        rates = sorted(self.grid.all_in_force(self.minutes_ms))
+        self.closed.append(Interval("minutes", self.minutes_ms, rows, grid=rates))
 
     def _running(self) -> list[NodeEnergy]:
         """The sums of the running minutes of each node that has any."""
@@ -144,8 +156,9 @@ class Ledger:
         pods = [_energy_of(pod) for pod in self.pods.values() if pod.pods_uj or pod.idle_uj]
         pods.sort(key=_identity)
         rows = summed(self.hour)
-        self.closed.append(Interval("hour", start_ms, rows, groups_of(pods), pods))
-        self.hour = []
+        groups = groups_of(pods)
+        self.closed.append(Interval("hour", start_ms, rows, groups, pods, sorted(self.rates)))
+        self.hour, self.rates = [], set()
         due = {pod.uid for node in self.nodes.values() for pod in node.ended}
         kept = [pod for pod in self.pods.values() if not pod.gone or pod.uid in due]
         self.pods = {pod.uid: _emptied(pod) for pod in kept}
@@ -157,10 +170,10 @@ class Ledger:
 
         Every change of its pods or its capacity comes after this.
         """
-        own_uj, idle_uj = self.meters.take_open(node.row)
-        if node.pods and (own_uj or idle_uj):
+        own, idle = self.meters.take_open(node.row)
+        if node.pods and (own[0] or idle[0]):
             stays = [Stay(pod, 1) for pod in node.pods.values()]
-            share_out(node.capacity, stays, own_uj, idle_uj, 1)
+            share_out(node.capacity, stays, own, idle, 1)
 
     def _share_window(self, window: Window) -> None:
         """Shares out a window in which pods started or ended, by the time that each pod ran."""
@@ -170,7 +183,11 @@ class Ledger:
         stays = [stay for pod in pods if (stay := _stay(pod, window)).ms > 0]
         time = window.to_ms - window.from_ms
         if stays:
-            share_out(node.capacity, stays, window.own_uj, window.idle_uj, time)
+            own, idle = (
+                [energy, *self.meters.worth_of(window.row, energy)]
+                for energy in (window.own_uj, window.idle_uj)
+            )
+            share_out(node.capacity, stays, own, idle, time)
         else:  # no pod ran: all of it is idle
             columns["own_uj"][window.row] -= window.own_uj
             columns["idle_uj"][window.row] += window.own_uj
@@ -178,11 +195,47 @@ class Ledger:
         is_early = any(pod.start_ms > window.to_ms for pod in node.pods.values())
         columns["changed"][window.row] = bool(node.ended) or is_early
 
+    # --- rates --------------------------------------------------------------------------------
+
+    def set_rates(self) -> None:
+        """The rates of all nodes as of the running minutes."""
+        self.rates |= self.grid.all_in_force(self.minutes_ms)
+        before = self._by_zone
+        self._by_zone = {zone: self._rates_in(zone) for zone in before}
+        if self._by_zone == before:
+            return
+        for node in self.nodes.values():
+            self._set_rates_of(node)
+
+    def _set_rates_of(self, node: NodeEntry) -> None:
+        if node.zone not in self._by_zone:
+            self._by_zone[node.zone] = self._rates_in(node.zone)
+        for kind, rate in zip(KINDS, self._by_zone[node.zone], strict=True):
+            self.meters.rates[kind][node.row] = UNKNOWN if rate is None else rate
+
+    def _rates_in(self, zone: str) -> list[float | None]:
+        found = (self.grid.in_force(kind, zone, self.minutes_ms) for kind in KINDS)
+        return [None if rate is None else rate.per_uj for rate in found]
+
+    def _rated(self, fact: GridFact) -> None:
+        """Energy that is counted after this fact has the new rate."""
+        self.meters.rate(slice(None))
+        self.grid.put(rate_of(fact))
+        self.set_rates()
+
+    def place(self, node: NodeEntry, zone: str) -> None:
+        """Moves a node to a zone."""
+        self.meters.rate(node.row)
+        node.zone = zone
+        self._set_rates_of(node)
+
     # --- other facts --------------------------------------------------------------------------
 
     def _fold_other(self, fact: Fact, at_ms: int) -> None:
         """Cards, claims, namespaces and the building have no energy of their own."""
         match fact:
+            case GridPriced() | GridIntensity():
+                self._rated(fact)
             case PodBound():
                 self._bound(fact, at_ms)
             case PodFinished() | PodGone():
@@ -205,6 +258,7 @@ class Ledger:
         if known is None:
             known = self.nodes[name] = NodeEntry(name, self.meters.add())
             self.names[known.row] = name
+            self.place(known, "")
         return known
 
     def _bound(self, fact: PodBound, at_ms: int) -> None:
@@ -245,6 +299,8 @@ class Ledger:
         match fact:
             case NodeSeen():
                 capacity, node.present = seen_capacity(node.capacity, fact), True
+                if (zone := fact.labels.get(ZONE_LABEL, "")) != node.zone:
+                    self.place(node, zone)
             case HardwareDiscovered():
                 capacity = discovered_capacity(node.capacity, fact)
             case _:
@@ -291,7 +347,13 @@ def _stay(pod: PodEntry, window: Window) -> Stay:
 
 def _energy_of(pod: PodEntry) -> PodEnergy:
     return PodEnergy(
-        pod.uid, pod.namespace, pod.name, pod.workload, pod.node, pod.pods_uj, pod.idle_uj
+        pod.uid,
+        pod.namespace,
+        pod.name,
+        pod.workload,
+        pod.node,
+        *(pod.pods_uj, pod.idle_uj),
+        *pod.worth,
     )
 
 
@@ -301,4 +363,5 @@ def _identity(pod: PodEnergy) -> tuple[str, str]:
 
 def _emptied(pod: PodEntry) -> PodEntry:
     pod.pods_uj = pod.idle_uj = 0
+    pod.worth = []
     return pod

@@ -4,12 +4,14 @@ The energy between two readings is the mean of both powers times the time betwee
 trapezoid rule), in whole microjoules. A longer time than `GAP_MS` is a gap: its energy is unknown.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from joulie_projections.energy.grid import KINDS, UNKNOWN
 from joulie_projections.energy.intervals import DAY_MS
 
 Ints = npt.NDArray[np.int64]
@@ -18,13 +20,21 @@ GAP_MS = 60_000  # twelve readings at the default interval of the agent
 LONGEST_MS = 31 * DAY_MS  # the part of a gap that an estimate covers; keeps sums within 64 bits
 MOST_GUESSED_MW = 10**9  # of a node during a gap, for the same reason
 NONE = np.int64(2**40)  # more than any power
+# What energy is worth: its cost and carbon, and how much energy has them.
+WORTH = ("cost_n", "priced_uj", "co2_ug", "weighed_uj")
+OPEN_OWN = tuple(f"open_own_{name}" for name in WORTH)
+OPEN_IDLE = tuple(f"open_idle_{name}" for name in WORTH)
+SUMS = ("own_uj", "idle_uj", "modelled_uj", "unknown_uj", "unknown_ms", *WORTH)
 COLUMNS = (
     *("last_ms", "last_mw", "modelled", "day", "low_mw", "low_before_mw", "unknown_to_ms"),
     *("pods", "changed", "asleep"),
     *("open_own_uj", "open_idle_uj"),  # not shared out to pods yet
-    *("own_uj", "idle_uj", "modelled_uj", "unknown_uj", "unknown_ms"),  # of the running minutes
+    *SUMS,  # of the running minutes; columns are added at the end only, see `saved`
+    *("rated_uj", "open_own_rated_uj", "open_idle_rated_uj"),  # energy of which the worth is known
+    *OPEN_OWN,
+    *OPEN_IDLE,
 )
-SUMS = ("own_uj", "idle_uj", "modelled_uj", "unknown_uj", "unknown_ms")
+OWN_OPEN, IDLE_OPEN = ("open_own_uj", *OPEN_OWN), ("open_idle_uj", *OPEN_IDLE)
 _FIRST = {"last_ms": -1, "day": -1, "low_mw": int(NONE), "low_before_mw": int(NONE)}
 
 
@@ -61,6 +71,8 @@ class Meters:
         self.columns: dict[str, Ints] = {}
         for name in COLUMNS:
             self.columns[name] = np.zeros(0, np.int64)
+        # Billionths of the currency, and micrograms of carbon, per microjoule.
+        self.rates = {kind: np.zeros(0) for kind in KINDS}
 
     def add(self) -> int:
         """The row of a new node."""
@@ -68,6 +80,8 @@ class Meters:
         if row == len(self.columns["last_ms"]):
             for name, column in self.columns.items():
                 self.columns[name] = np.concatenate([column, np.zeros(row + 64, np.int64)])
+            for kind, rates in self.rates.items():
+                self.rates[kind] = np.concatenate([rates, np.full(row + 64, UNKNOWN)])
         self.rows = max(self.rows, row + 1)
         for name, column in self.columns.items():
             column[row] = _FIRST.get(name, 0)
@@ -156,18 +170,55 @@ class Meters:
         self.columns["unknown_ms"][silent] += np.maximum(until_ms - since, 0)
         counted[silent] = until_ms
 
+    def rate(self, rows: int | slice) -> None:
+        """Adds what the energy is worth that was counted since the last call, at today's rates."""
+        columns = self.columns
+        for energy, rated, worth in (
+            (columns["own_uj"][rows] + columns["idle_uj"][rows], "rated_uj", WORTH),
+            (columns["open_own_uj"][rows], "open_own_rated_uj", OPEN_OWN),
+            (columns["open_idle_uj"][rows], "open_idle_rated_uj", OPEN_IDLE),
+        ):
+            fresh = energy - columns[rated][rows]
+            for place, rates in enumerate(self.rates.values()):
+                value = fresh * rates[rows]
+                is_known = ~np.isnan(value)
+                amount = np.rint(np.where(is_known, value, 0.0)).astype(np.int64)
+                columns[worth[2 * place]][rows] += amount
+                columns[worth[2 * place + 1]][rows] += np.where(is_known, fresh, 0)
+            columns[rated][rows] = energy
+
+    def worth_of(self, row: int, energy_uj: int) -> list[int]:
+        """What this energy is worth at today's rates of a node, as in `WORTH`."""
+        worth: list[int] = []
+        for rates in self.rates.values():
+            value = energy_uj * float(rates[row])
+            worth += [0, 0] if math.isnan(value) else [round(value), energy_uj]
+        return worth
+
     def sums_of(self, row: int) -> list[int]:
+        self.rate(row)
         return [int(self.columns[name][row]) for name in SUMS]
 
     def clear_sums(self, row: int | slice) -> None:
-        for name in SUMS:
+        for name in (*SUMS, "rated_uj"):
             self.columns[name][row] = 0
 
-    def take_open(self, row: int) -> tuple[int, int]:
-        """The energy that is not shared out yet: of pods, and idle."""
-        own, idle = self.columns["open_own_uj"], self.columns["open_idle_uj"]
-        taken = int(own[row]), int(idle[row])
-        own[row] = idle[row] = 0
+    def take_open(self, row: int) -> tuple[list[int], list[int]]:
+        """The energy that is not shared out yet, of pods and idle, each with its worth."""
+        columns = self.columns
+        own, idle = columns["open_own_uj"][row], columns["open_idle_uj"][row]
+        if not own and not idle:
+            return [0], [0]
+        if (own, idle) != (columns["open_own_rated_uj"][row], columns["open_idle_rated_uj"][row]):
+            self.rate(row)
+        taken = self._take(row, OWN_OPEN), self._take(row, IDLE_OPEN)
+        columns["open_own_rated_uj"][row] = columns["open_idle_rated_uj"][row] = 0
+        return taken
+
+    def _take(self, row: int, names: Sequence[str]) -> list[int]:
+        taken = [int(self.columns[name][row]) for name in names]
+        for name in names:
+            self.columns[name][row] = 0
         return taken
 
 

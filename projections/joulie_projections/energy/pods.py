@@ -34,12 +34,17 @@ class PodEntry(msgspec.Struct, array_like=True):
     gone: bool = False
     pods_uj: int = 0
     idle_uj: int = 0
+    worth: list[int] = []  # as `meters.WORTH`; empty while nothing is known
 
     @classmethod
     def of(cls, pod: PodAsk, node: str, at_ms: int) -> "PodEntry":
         cpu_milli = pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]
         texts = (pod.uid, pod.namespace, pod.name, pod.workload, node)
         return cls(*texts, cpu_milli, pod.gpu_milli, at_ms)
+
+    def add_worth(self, place: int, amount: int) -> None:
+        self.worth = self.worth or [0, 0, 0, 0]
+        self.worth[place] += amount
 
 
 class Capacity(msgspec.Struct, frozen=True, array_like=True):
@@ -73,6 +78,7 @@ class NodeEntry(msgspec.Struct, array_like=True):
     capacity: Capacity = Capacity()
     pods: dict[str, PodEntry] = {}
     ended: list[PodEntry] = []  # since its newest reading
+    zone: str = ""
 
 
 def weight_of(pod: PodEntry, node: Capacity) -> int:
@@ -100,12 +106,17 @@ class Stay(NamedTuple):
 
 
 def share_out(
-    node: Capacity, stays: Sequence[Stay], own_uj: int, idle_uj: int, window_ms: int
+    node: Capacity,
+    stays: Sequence[Stay],
+    own: Sequence[int],
+    idle: Sequence[int],
+    window_ms: int,
 ) -> None:
-    """Adds the energy of a window to its pods; `own_uj` is shared out completely.
+    """Adds the energy of a window, and its worth, to its pods; `own` is shared out completely.
 
     The order of the pods decides who gets the remainders of the divisions, so it is that of uids.
     """
+    own_uj, idle_uj = own[0], idle[0]
     stays = sorted(stays, key=_uid)
     weights = [weight_of(stay.pod, node) * stay.ms for stay in stays]
     parts = [occupied_by(stay.pod, node) * stay.ms for stay in stays]
@@ -117,6 +128,22 @@ def share_out(
         stay.pod.pods_uj += upto - given
         stay.pod.idle_uj += idle_uj * part // occupied
         given = upto
+    if any(own[1:]) or any(idle[1:]):
+        _share_worth(stays, (own, weights, whole), (idle, parts, occupied))
+
+
+Split = tuple[Sequence[int], Sequence[int], int]  # amounts, the part of each pod, the whole
+
+
+def _share_worth(stays: Sequence[Stay], own: Split, idle: Split) -> None:
+    """Shares out cost and carbon as the energy is: that above idle completely."""
+    for place in range(1, len(own[0])):
+        counted = given = 0
+        for stay, weight, part in zip(stays, own[1], idle[1], strict=True):
+            counted += weight
+            upto = own[0][place] * counted // own[2]
+            stay.pod.add_worth(place - 1, upto - given + idle[0][place] * part // idle[2])
+            given = upto
 
 
 def _uid(stay: Stay) -> str:

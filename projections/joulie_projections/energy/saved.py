@@ -12,6 +12,7 @@ import msgspec
 from joulie_bus.errors import StateDamaged
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.accepted import accepted
+from joulie_projections.energy.grid import Grid, Rate
 from joulie_projections.energy.intervals import LEVEL, Interval, NodeEnergy
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.meters import COLUMNS
@@ -30,6 +31,7 @@ class _Node(msgspec.Struct, array_like=True):
     capacity: Capacity
     numbers: list[int]  # one per column of the meters
     ended: list[str]  # uids
+    zone: str = ""
 
 
 class _Saved(msgspec.Struct, array_like=True):
@@ -40,6 +42,9 @@ class _Saved(msgspec.Struct, array_like=True):
     nodes: list[_Node]
     pods: list[PodEntry]
     producers: list[tuple[str, str, bytes]]
+    currency: str = ""
+    grid: list[Rate] = []
+    rates: list[Rate] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -80,6 +85,9 @@ class LedgerState:
                 for table in COUNTED
                 for key, state in sorted(tables_of(self.counters)[table].items())
             ],
+            ledger.grid.currency,
+            list(ledger.grid),
+            sorted(ledger.rates),
         )
         return zlib.compress(_encode(saved), LEVEL)
 
@@ -98,11 +106,15 @@ def unpacked(body: bytes, digest: bytes) -> LedgerState:
     ledger.minutes_ms = saved.minutes_ms
     ledger.minutes, ledger.hour = saved.minutes, saved.hour
     ledger.pods = {pod.uid: pod for pod in saved.pods}
+    ledger.grid = Grid(saved.currency)
+    for rate in saved.grid:
+        ledger.grid.put(rate)
     for node in saved.nodes:
         _restore(ledger, node)
     for pod in saved.pods:
         if not pod.end_ms:
             ledger.nodes[pod.node].pods[pod.uid] = pod
+    ledger.rates = set(saved.rates)
     apply_rows(state.counters, [Row(*row) for row in saved.producers])
     return state
 
@@ -110,7 +122,8 @@ def unpacked(body: bytes, digest: bytes) -> LedgerState:
 def _saved(ledger: Ledger, entry: NodeEntry) -> _Node:
     numbers = [int(ledger.meters.columns[name][entry.row]) for name in COLUMNS]
     ended = sorted(pod.uid for pod in entry.ended)
-    return _Node(entry.name, entry.present, entry.plan, entry.capacity, numbers, ended)
+    node = (entry.name, entry.present, entry.plan, entry.capacity, numbers, ended, entry.zone)
+    return _Node(*node)
 
 
 def _restore(ledger: Ledger, node: _Node) -> None:
@@ -118,5 +131,7 @@ def _restore(ledger: Ledger, node: _Node) -> None:
     entry = ledger.nodes[node.name]
     entry.present, entry.plan, entry.capacity = node.present, node.plan, node.capacity
     entry.ended = [ledger.pods[uid] for uid in node.ended]
-    for name, number in zip(COLUMNS, node.numbers, strict=True):
+    ledger.place(entry, node.zone)
+    # A state of an earlier version has fewer columns; the others are 0.
+    for name, number in zip(COLUMNS, node.numbers, strict=False):
         ledger.meters.columns[name][row] = number

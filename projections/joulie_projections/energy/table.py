@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, Engine, delete, func, select, update
 
 from joulie_bus.errors import Fenced
+from joulie_projections.energy.grid import Rate
 from joulie_projections.energy.intervals import (
     DAY_MS,
     KEPT_MS,
@@ -83,7 +84,8 @@ class EnergyTable:
         """The intervals that cover the period, and the position that they reach.
 
         Without pods or groups in `kinds`, the ends of the period are exact to the minutes as far as
-        these are kept; with them, to the hour. Running intervals are included as they are.
+        these are kept; with them, to the hour. Running intervals are included as they are, and the
+        rates of the grid always.
         """
         with self._snapshot.connect() as db, db.begin():
             state = _state_in(db)
@@ -92,6 +94,7 @@ class EnergyTable:
             position = state.position
             state.ledger.end()
             finest: Grain = "minutes" if tuple(kinds) == ("node",) else "hour"
+            kinds = (*kinds, "grid")
             running = [each for each in state.take_closed() if each.grain == finest]
             wanted = [each for each in running if each.end_ms > from_ms and each.start_ms < to_ms]
             return [*_read(db, Period(from_ms, to_ms, finest), kinds), *wanted], position
@@ -106,6 +109,8 @@ def _write(db: Connection, interval: Interval) -> None:
     bodies = {"node": packed(interval.nodes)}
     if interval.grain != "minutes":
         bodies |= {"group": packed(interval.groups), "pod": packed(interval.pods)}
+    if interval.grid:
+        bodies["grid"] = packed(interval.grid)
     for kind, body in bodies.items():
         values = {"grain": interval.grain, "start_ms": interval.start_ms, "kind": kind}
         insert_new(db, energy, values | {"body": body})
@@ -126,7 +131,7 @@ def _close_day_before(db: Connection, hour_ms: int) -> None:
     if db.execute(is_written.limit(1)).first() is not None:
         return
     starts = _starts(db, "hour", day, day + DAY_MS)
-    hours = [_interval(db, "hour", start, ("node", "group", "pod")) for start in starts]
+    hours = [_interval(db, "hour", start, ("node", "group", "pod", "grid")) for start in starts]
     _write(db, day_of(day, hours))
     for grain, kept_ms in KEPT_MS.items():
         db.execute(
@@ -195,4 +200,5 @@ def _interval(db: Connection, grain: Grain, start_ms: int, kinds: Sequence[str])
         unpacked(bodies.get("node", empty), NodeEnergy),
         unpacked(bodies.get("group", empty), GroupEnergy),
         unpacked(bodies.get("pod", empty), PodEnergy),
+        unpacked(bodies.get("grid", empty), Rate),
     )

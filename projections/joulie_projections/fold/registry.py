@@ -18,6 +18,9 @@ from joulie_bus.events import (
     Fact,
     GpuGone,
     GpuSeen,
+    GridFact,
+    GridIntensity,
+    GridPriced,
     HardwareDiscovered,
     NamespaceSeen,
     NodeGone,
@@ -57,7 +60,7 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             evolve_node(draft, fact, at)
         case PodPending() | PodBound() | PodFinished() | PodGone():
             evolve_pod(draft, fact, at)
-        case FacilityPolled():
+        case FacilityPolled() | GridPriced() | GridIntensity():
             _polled(draft, fact, at)
         case NamespaceSeen():
             _namespace_seen(draft, fact)
@@ -110,9 +113,14 @@ def _namespace_seen(draft: Draft, seen: NamespaceSeen) -> None:
     draft.cluster.put(CLUSTER, replace(cluster, namespaces=others | given))
 
 
-def _polled(draft: Draft, polled: FacilityPolled, at: int) -> None:
+def _polled(draft: Draft, polled: FacilityPolled | GridFact, at: int) -> None:
     """Folds a poll. Powers with an implausible ratio to each other, or to the last valid reading,
-    are discarded, because it is unknown which of the two meters is wrong."""
+    are discarded, because it is unknown which of the two meters is wrong.
+
+    No twin and no plan depends on the grid; the ledger folds these facts.
+    """
+    if not isinstance(polled, FacilityPolled):
+        return
     known = draft.facilities.get(polled.facility) or FacilityState()
     it = _read(known.it_mw, polled.it_mw, at)
     cooling = _read(known.cooling_mw, polled.cooling_mw, at)

@@ -26,6 +26,8 @@ SUBJECTS = {
     "node.gone": "joulie.obs.test.node.gpu-07=2Elab",
     "hardware.discovered": "joulie.obs.test.hardware.gpu-07=2Elab",
     "facility.polled": "joulie.obs.test.facility.hall-1",
+    "grid.price": "joulie.obs.test.grid.=2A",
+    "grid.intensity": "joulie.obs.test.grid.=2A",
     "gpu.seen": "joulie.obs.test.gpu.GPU-5ab1",
     "gpu.gone": "joulie.obs.test.gpu.GPU-5ab1",
     "namespace.seen": "joulie.obs.test.namespace.team",

@@ -135,7 +135,7 @@ def test_energy_belongs_to_the_plan_that_last_changed_the_node() -> None:
 
     shares = report_of(hours, "plan").by
 
-    assert {name: sum(share) for name, share in shares.items()} == {
+    assert {name: share.energy_uj for name, share in shares.items()} == {
         "(none)": 1000 * J,
         "p-1": 750 * J,
     }

@@ -1,0 +1,159 @@
+"""Polls the grid: what energy costs and its carbon intensity, from files and over HTTP."""
+
+import asyncio
+import time
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import aiohttp
+import msgspec
+from msgspec.structs import replace
+from yarl import URL
+
+from joulie_bus.errors import BusError
+from joulie_bus.events import GridFact
+from joulie_bus.events.grid import EVERY_ZONE
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.redaction import masked
+from joulie_bus.streams.log import MAX_BATCH, Log
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.refusals import Refusals
+from joulie_bus.streams.subjects import Subjects
+from joulie_operator.cluster_settings import GridSettings
+from joulie_operator.observe.fact_messages import to_messages
+from joulie_operator.telemetry.grid_documents import (
+    LONGEST,
+    GridUnreadable,
+    Point,
+    read_document,
+)
+
+PATIENCE = aiohttp.ClientTimeout(total=20)
+Place = tuple[str, str, int]  # type, zone and start of a rate
+log = get_logger("grid")
+
+
+async def poll_grid(bus: Log, subjects: Subjects, settings: GridSettings) -> None:
+    """Runs until cancelled. What cannot be read is left out: the last rates end by themselves."""
+    poller = GridPoller(settings)
+    producer = Producer("operator-grid", subjects, time.time_ns)
+    refused = Refusals("grid", "they are published with the next poll")
+    async with aiohttp.ClientSession() as session:
+        while True:
+            fresh = await poller.fresh(session, time.time_ns())
+            try:
+                for part in _parts(fresh):
+                    await bus.publish(to_messages(producer, part))
+                    poller.published(part)
+            except BusError as error:
+                refused.saw(error)
+            else:
+                refused.ended()
+            await asyncio.sleep(settings.interval_s)
+
+
+def _parts(facts: Sequence[GridFact]) -> Iterator[Sequence[GridFact]]:
+    for first in range(0, len(facts), MAX_BATCH):
+        yield facts[first : first + MAX_BATCH]
+
+
+class GridPoller:
+    """Remembers which rates were published, so that each is published once."""
+
+    def __init__(self, settings: GridSettings) -> None:
+        self._settings = settings
+        self._published: dict[Place, GridFact] = {}
+
+    async def fresh(self, session: aiohttp.ClientSession, now: int) -> list[GridFact]:
+        """The rates in force and those that start later, unless they were published."""
+        facts: list[GridFact] = []
+        for source in self._settings.sources:
+            try:
+                points = read_document(await _read(session, source.address))
+                facts += current(_placed(points, source.zones), now)
+            except GridUnreadable as error:
+                log.warning(
+                    "grid_unreadable",
+                    source=masked(source.address),
+                    why=masked(str(error)),
+                    what="nothing of it is published; energy without a rate counts as unpriced",
+                )
+        return [fact for fact in facts if self._published.get(_place(fact)) != fact]
+
+    def published(self, facts: Iterable[GridFact]) -> None:
+        self._published |= {_place(fact): fact for fact in facts}
+
+
+async def _read(session: aiohttp.ClientSession, address: str) -> str:
+    if not address.startswith(("http://", "https://")):
+        return await asyncio.to_thread(_text_of, Path(address))
+    try:
+        url = URL(address)
+        headers = await _headers(session, url)
+        return (await _fetch(session, url.with_user(None), headers)).decode()
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise GridUnreadable(f"{error or type(error).__name__}") from error
+
+
+async def _headers(session: aiohttp.ClientSession, url: URL) -> Mapping[str, str]:
+    """Electricity Maps takes a token; WattTime one for which a user and a password log in."""
+    if not url.user:
+        return {}
+    if not url.password:
+        return {"auth-token": url.user, "Authorization": f"Bearer {url.user}"}
+    basic = b64encode(f"{url.user}:{url.password}".encode()).decode()
+    login = url.with_user(None).with_path("/login").with_query(None)
+    body = await _fetch(session, login, {"Authorization": f"Basic {basic}"})
+    found = msgspec.json.decode(body, type=dict[str, str])
+    return {"Authorization": f"Bearer {found.get('token', '')}"}
+
+
+async def _fetch(session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str]) -> bytes:
+    """Redirects are refused, because they would carry the token to another host."""
+    options = {"headers": headers, "timeout": PATIENCE, "allow_redirects": False}
+    async with session.get(url, **options) as response:  # type: ignore[arg-type]
+        body = bytearray()
+        async for chunk in response.content.iter_chunked(65_536):
+            body += chunk
+            if len(body) > LONGEST:
+                raise GridUnreadable(f"the document has more than {LONGEST} bytes")
+        if response.status != 200:
+            raise GridUnreadable(f"answered {response.status}: {bytes(body[:200])!r}")
+        return bytes(body)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise GridUnreadable(f"{error}") from error
+
+
+def current(facts: Iterable[GridFact], now: int) -> list[GridFact]:
+    """Of each kind and zone the newest that has started, and those that start later."""
+    found: list[GridFact] = []
+    newest: dict[tuple[str, str], GridFact] = {}
+    for fact in sorted(facts, key=_start):
+        if fact.starts > now:
+            found.append(fact)
+        elif not fact.ends or fact.ends > now:
+            newest[fact.TYPE, fact.zone] = fact
+    return [*newest.values(), *found]
+
+
+def _placed(points: Iterable[Point], zones: Sequence[str]) -> list[GridFact]:
+    """The facts of the zones of nodes. Without any, what a provider answers is about all nodes."""
+    facts: list[GridFact] = []
+    for point in points:
+        names = zones or ([point.zone] if point.is_ours else [EVERY_ZONE])
+        facts += [replace(point.fact, zone=name) for name in names]
+    return facts
+
+
+def _place(fact: GridFact) -> Place:
+    return fact.TYPE, fact.zone, fact.starts
+
+
+def _start(fact: GridFact) -> int:
+    return fact.starts
