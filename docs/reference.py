@@ -1,11 +1,18 @@
-"""Prints docs/reference.md: every command, setting, event, stream, subject and metric there is.
+"""Prints docs/reference.md: commands, settings, events, streams, metrics, API, resources, rights.
 
     .venv/bin/python docs/reference.py > docs/reference.md
 
 A test holds the file and this output together.
 """
 
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
 import msgspec
+import yaml  # type: ignore[import-untyped]
 
 from joulie_bus.events import EVENT_TYPES
 from joulie_bus.jetstream.streams import declaration
@@ -16,7 +23,12 @@ from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import EXIT_CODES, parser_of
 from joulie_cli.wiring import PlaceSettings
+from joulie_console.api.app import operations
+from joulie_extender.http.openapi import DOCUMENT
+from joulie_operator.kube.crds import DEFINITIONS, definition
 
+DEPLOY = Path(__file__).parents[1] / "deploy"
+RIGHTS = {"operator": "rbac.yaml", "extender that binds": "rbac-extender.yaml"}
 PARTS = ("projector", "operator", "extender", "console", "simulator", "archive")
 LIKELY = (
     "NATS_URL",
@@ -41,6 +53,9 @@ def main() -> None:
     _events()
     _streams()
     _metrics()
+    _api()
+    _resources()
+    _rights()
 
 
 def _commands() -> None:
@@ -70,7 +85,7 @@ def _settings() -> None:
     print("## Settings\n")
     print(
         "From the environment, else from the TOML file of `--config` (same names), else the "
-        "default. What cannot be used stops the start; all mistakes are told at once.\n"
+        "default. An invalid value stops the start; the error names all invalid values.\n"
     )
     everywhere = (BusSettings, PlaceSettings)
     parts = {name: commands()[name].load().program().SETTINGS for name in PARTS}
@@ -132,6 +147,65 @@ def _metrics() -> None:
             parts = [part for part, names in shown.items() if found._name in names]
             of = "all" if len(parts) == len(shown) else ", ".join(parts)
             print(f"| `{name}` | {found._type} | {labels} | {of} | {found._documentation} |")
+    print()
+
+
+def _api() -> None:
+    print("## HTTP API\n\nThe console serves `GET /openapi.json` with all types.\n")
+    print("| Path | Query | What it is |\n|---|---|---|")
+    for operation in operations(MagicMock()):
+        spec = operation.spec
+        names = ", ".join(
+            f"`{field.encode_name}`" for field in msgspec.structs.fields(spec.query_type)
+        )
+        print(f"| `{spec.path}` | {names} | {spec.summary} |")
+    print("\nThe extender serves its own `GET /openapi.json`.\n")
+    print("| Path | Method | What it is |\n|---|---|---|")
+    for path, methods in json.loads(DOCUMENT)["paths"].items():
+        for method, what in methods.items():
+            print(f"| `{path}` | {method.upper()} | {what['summary']} |")
+    print()
+
+
+def _resources() -> None:
+    print("## Custom resources\n\nThe definitions in `deploy/crds`, with descriptions.\n")
+    for of in DEFINITIONS:
+        spec = definition(of)["spec"]
+        version = spec["versions"][0]
+        kind, scope = spec["names"]["kind"], spec["scope"].lower()
+        print(f"### `{kind}` (`{spec['group']}/{version['name']}`, {scope})\n")
+        print("| Field | Type | What it is |\n|---|---|---|")
+        properties = version["schema"]["openAPIV3Schema"]["properties"]
+        for part in ("spec", "status"):
+            for row in _fields(part, properties.get(part, {})):
+                print(row)
+        print()
+
+
+def _fields(path: str, tree: Mapping[str, Any]) -> Iterator[str]:
+    """The leaves of a schema; `[]` is an element of a list."""
+    if "items" in tree:
+        yield from _fields(f"{path}[]", tree["items"])
+    elif "properties" in tree:
+        for name, below in tree["properties"].items():
+            yield from _fields(f"{path}.{name}", below)
+    else:
+        kind = "\\|".join(tree["enum"]) if "enum" in tree else tree.get("type", "object")
+        yield f"| `{path}` | {kind} | {tree.get('description', '')} |"
+
+
+def _rights() -> None:
+    print("## Rights at the API server\n\nOther components need none.\n")
+    print("| Component | Kind | API group | Resources | Verbs |\n|---|---|---|---|---|")
+    for component, file in RIGHTS.items():
+        for tree in yaml.safe_load_all((DEPLOY / file).read_text()):
+            for rule in (tree or {}).get("rules", ()):
+                group = ", ".join(each or "core" for each in rule["apiGroups"])
+                cells = (component, tree["kind"], group)
+                lists = (
+                    ", ".join(f"`{each}`" for each in rule[key]) for key in ("resources", "verbs")
+                )
+                print(f"| {' | '.join((*cells, *lists))} |")
 
 
 if __name__ == "__main__":

@@ -68,17 +68,30 @@ def test_every_policy_and_cooling_model_is_documented() -> None:
     assert [name for name in model_names() if f"`{name}`" not in twins] == []
 
 
-def test_every_test_that_the_threat_model_names_exists() -> None:
-    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/security.md").read_text())
+@pytest.mark.parametrize(("page", "at_least"), [("security.md", 80), ("fault-tests.md", 40)])
+def test_every_test_that_a_page_of_attacks_or_faults_names_exists(page: str, at_least: int) -> None:
+    text = (ROOT / "docs" / page).read_text()
+    named = re.findall(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`", text)
 
     missing = [
         f"{file}::{name}"
         for file, name in named
-        if not (ROOT / file).exists() or f"def {name}" not in (ROOT / file).read_text()
+        if not (ROOT / file).exists() or (name and f"def {name}" not in (ROOT / file).read_text())
     ]
 
-    assert len(named) > 80
+    assert len(named) > at_least
     assert missing == []
+
+
+def test_every_fault_has_a_test_or_needs_none() -> None:
+    def faults(page: str) -> set[str]:
+        rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+        return set(rows) - {"Fault"}
+
+    tested, described = faults("fault-tests.md"), faults("faults.md")
+
+    assert tested <= described
+    assert len(described - tested) <= 4
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

@@ -69,7 +69,7 @@ def team_file(path: str) -> tuple[Team, ...]:
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     addr: HostPort = setting(
-        address, "EXTENDER_ADDR", "127.0.0.1:9876", "Where kube-scheduler reaches the extender"
+        address, "EXTENDER_ADDR", "127.0.0.1:9876", "Address that the extender listens on"
     )
     hosts: tuple[str, ...] = setting(
         host_names,
@@ -82,8 +82,8 @@ class ServerSettings:
         boolean,
         "EXTENDER_ALLOW_UNAUTHENTICATED",
         "false",
-        "Whether EXTENDER_ADDR may be beyond loopback without certificates of clients: every "
-        "process that reaches it can then read scores and have pods bound",
+        "Allow EXTENDER_ADDR beyond loopback without client certificates: any process that "
+        "reaches it can then read scores and bind pods",
     )
     replica: str = setting(
         replica,
@@ -96,47 +96,48 @@ class ServerSettings:
         choice("open", "closed"),
         "EXTENDER_FAILS",
         "open",
-        "What is answered when there is no answer: all nodes pass, or none",
+        "Reply when no decision can be computed: open passes all nodes, closed passes none",
     )
     binds: str = setting(
         text,
         "EXTENDER_BINDS",
         "",
-        "The client that creates Bindings: a kubeconfig, in-cluster for the service account, "
-        "simulated without Kubernetes, empty for none (kube-scheduler creates them)",
+        "Credentials to create Bindings: a kubeconfig file; in-cluster for the service account; "
+        "simulated without Kubernetes; empty if kube-scheduler creates them",
     )
     deadline_s: float = setting(
         some_time,
         "EXTENDER_DEADLINE",
         "100ms",
-        "Age of a request at which it gets that answer instead of a thought",
+        "Age of a request after which the extender replies as EXTENDER_FAILS says, without "
+        "computing",
     )
     decision_durability: str = setting(
         choice(*Durability),
         "DECISION_DURABILITY",
         "async",
-        "What a reply waits for, beside the local disk: nothing; the broker, until the deadline; "
-        "the broker, or there is no answer",
+        "When a reply is sent, after the local disk has the decision: at once (async); when the "
+        "broker has it, or at the deadline (ack); only when the broker has it (strict)",
     )
     spool: str = setting(
         text,
         "EXTENDER_SPOOL",
         "",
-        "Where decisions wait to be shipped; empty for the data directory. A directory in memory "
-        "cannot hold up an answer as a disk can",
+        "Directory of decisions that the broker does not have yet; empty for the data directory. "
+        "A directory in memory cannot delay a reply as a disk can",
     )
     drain_s: float = DRAIN_S
     tls_cert: str = setting(
-        file, "EXTENDER_TLS_CERT_FILE", "", "Our certificate (PEM); given, TLS is spoken"
+        file, "EXTENDER_TLS_CERT_FILE", "", "Server certificate (PEM); enables TLS"
     )
     tls_key: str = setting(
-        file, "EXTENDER_TLS_KEY_FILE", "", "The key (PEM, no passphrase) of that certificate"
+        file, "EXTENDER_TLS_KEY_FILE", "", "Private key (PEM, no passphrase) of that certificate"
     )
     tls_client_ca: str = setting(
         file,
         "EXTENDER_TLS_CLIENT_CA_FILE",
         "",
-        "CA (PEM) of the clients; given, only those with a certificate of it are answered",
+        "Certificate authority (PEM) of clients; only clients with a certificate of it get replies",
     )
 
     def spool_in(self, data: Path) -> Path:
@@ -201,28 +202,31 @@ class ScoringSettings:
         some_time,
         "TWIN_STALENESS_THRESHOLD",
         "5m",
-        "Age at which a twin or a reading is not used any more",
+        "Age after which a twin or a reading is not used",
     )
     cpu: float = setting(
         number(0, 2),
         "MARGINAL_CPU_UTIL_COEFF",
         "0.7",
-        "Share of the asked-for CPU power that a pod draws",
+        "Share of the requested CPU power that a pod is assumed to draw",
     )
     gpu_standard: float = setting(
-        number(0, 2), "MARGINAL_GPU_UTIL_COEFF_STANDARD", "0.65", "The same for GPUs, standard pods"
+        number(0, 2),
+        "MARGINAL_GPU_UTIL_COEFF_STANDARD",
+        "0.65",
+        "Share of the requested GPU power that a standard pod is assumed to draw",
     )
     gpu_performance: float = setting(
         number(0, 2),
         "MARGINAL_GPU_UTIL_COEFF_PERFORMANCE",
         "0.85",
-        "The same for GPUs, performance pods",
+        "Share of the requested GPU power that a performance pod is assumed to draw",
     )
     memory_factor: bool = setting(
         boolean,
         "MARGINAL_MEMORY_FACTOR",
         "true",
-        "Whether memory requests raise the CPU estimate, by 1 % per GiB up to 30 %",
+        "Raise the CPU estimate by 1 % per requested GiB of memory, up to 30 %",
     )
     headroom: float = setting(
         number(0, 10), "SCORE_HEADROOM_WEIGHT", "0.7", "Weight of the headroom"
@@ -237,13 +241,16 @@ class ScoringSettings:
         "W/min of a node's trend per point, while the cluster is steady",
     )
     trend_burst_scale: float = setting(
-        number(0.01), "SCORE_TREND_BURST_SCALE", "2", "The same during a burst"
+        number(0.01),
+        "SCORE_TREND_BURST_SCALE",
+        "2",
+        "W/min of a node's trend per point, during a burst",
     )
     burst: float = setting(
         number(0),
         "SCORE_BURST_THRESHOLD",
         "500",
-        "W/min of the cluster's trend from which on it is a burst",
+        "Trend of the cluster's power, in W/min, above which a burst is assumed",
     )
     eco_bonus: float = setting(
         number(0, 100), "SCORE_ECO_BONUS", "10", "Points for a standard pod on an eco node"
@@ -258,42 +265,46 @@ class ScoringSettings:
         number(0, 100),
         "DRAINING_PENALTY",
         "20",
-        "Points that a draining node costs a standard pod; 0 is the original formula",
+        "Points subtracted for a standard pod on a draining node; 0 is the published formula",
     )
     filter_stale: str = setting(
         choice("label", "closed", "twin"),
         "FILTER_STALE",
         "label",
-        "What the filter goes by when a twin is stale: the node's label, nothing (refused), or the "
-        "twin all the same",
+        "Filter rule for a stale twin: use the label of the node (label), refuse the node "
+        "(closed), or use the stale twin (twin)",
     )
     cooling_model: str = setting(
         a_cooling_model,
         "COOLING_MODEL",
         "linear",
-        "How a node's cooling stress follows from its watts and its room",
+        "Function that computes the cooling stress of a node from its power and the room "
+        "temperature",
     )
     cooling_power: str = setting(
-        choice("cap", "measured"), "COOLING_POWER", "cap", "Which watts it follows from"
+        choice("cap", "measured"),
+        "COOLING_POWER",
+        "cap",
+        "Power that the cooling model uses: the caps, or the newest reading",
     )
     facility: bool = setting(
         boolean,
         "ENABLE_FACILITY_METRICS",
         "false",
-        "Whether a pod's watts count with what it costs to cool them, where that is polled",
+        "Multiply the watts of a pod by the PUE of the facility, where it is polled",
     )
     scoring: str = setting(
         choice("headroom", "energy"),
         "SCORING",
         "headroom",
-        "What a score follows from: the headroom of the node, or the watts that the pod adds",
+        "Way to score: by the power headroom of the node, or by the watts that the pod adds",
     )
     cpu_pods_on_gpu_nodes: str = setting(
         choice("avoid", "allow"),
         "CPU_PODS_ON_GPU_NODES",
         "avoid",
-        "Whether pods that ask for no card score low on nodes with free cards while other nodes "
-        "have room",
+        "avoid: a pod without a GPU request scores low on nodes with free cards while other "
+        "nodes have room",
     )
     score_range: str = setting(
         choice("100", "10"), "SCORE_RANGE", "100", "Highest score that is answered"
@@ -309,18 +320,18 @@ class ScoringSettings:
         choice("share", "fit"),
         "GPU_PACKING",
         "share",
-        "What packs well: a node much of whose card memory is in use, or one where the pod fills "
-        "up cards that are begun and leaves cores beside those that are not",
+        "Packing of cards: by the card memory in use on the node (share), or also by how well "
+        "the pod fills a card and leaves cores for free cards (fit)",
     )
 
     label_scores: tuple[Preference, ...] = setting(
         label_scores,
         "NODE_LABEL_SCORES",
         "",
-        "Points of a hundred for nodes with a label, for every pod",
+        "Points, of 100, for nodes with a label, for all pods",
     )
     teams: tuple[Team, ...] = setting(
-        team_file, "TEAM_PREFERENCES", "", "What the pods of a team prefer"
+        team_file, "TEAM_PREFERENCES", "", "File with the labels that each team prefers"
     )
 
     def weights(

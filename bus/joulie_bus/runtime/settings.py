@@ -313,7 +313,7 @@ class BusSettings:
         text,
         "NATS_URL",
         "nats://127.0.0.1:4222",
-        "The broker; of a cluster, several with commas between",
+        "Address of the broker; for a cluster, several addresses separated by commas",
     )
     nats_user: str = setting(text, "NATS_USER", "", "User name at the broker; empty for none")
     nats_password: str = setting(text, "NATS_PASSWORD", "", "Password at the broker", secret=True)
@@ -348,7 +348,7 @@ class BusSettings:
         integer(1, 5), "NATS_REPLICAS", "1", "Servers that keep a copy of each stream we make"
     )
     metrics_addr: HostPort = setting(
-        address, "METRICS_ADDR", "127.0.0.1:9877", "Where Prometheus reaches this process"
+        address, "METRICS_ADDR", "127.0.0.1:9877", "Address of metrics and health checks"
     )
     cluster: str = setting(
         token, "JOULIE_CLUSTER", "local", "Name of the cluster, a part of every subject"
@@ -360,7 +360,7 @@ class BusSettings:
         "From which level on lines are written",
     )
     log_format: str = setting(
-        choice("console", "json"), "LOG_FORMAT", "console", "How lines are written"
+        choice("console", "json"), "LOG_FORMAT", "console", "Format of log lines"
     )
 
     def contradictions(self) -> list[str]:

@@ -32,7 +32,7 @@ class ArchiveSettings(ArchivePlace):
         some_time_or_never,
         "ARCHIVE_KEEP",
         "168h",
-        "How long archived facts and entries stay in the streams and the database",
+        "Time that archived facts and entries stay in the streams and the database",
     )
 
 

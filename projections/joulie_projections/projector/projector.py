@@ -78,7 +78,7 @@ class ProjectorSettings:
         choice(ED25519, HMAC),
         "HEAD_SIGNATURE",
         ED25519,
-        "How heads are signed; with hmac, verifying them needs the secret key itself",
+        "Signature of heads; verifying an hmac signature requires the secret key",
     )
 
 
