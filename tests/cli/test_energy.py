@@ -1,11 +1,15 @@
-"""`joulie energy` over the data of a demo."""
+"""`joulie energy` and `joulie report` over the data of a demo."""
 
 import csv
 import io
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from joulie_cli.reporting.signature import signed
 from joulie_demo import demo, joulie, told_by
 
 pytestmark = pytest.mark.slow
@@ -74,3 +78,88 @@ def test_a_period_without_energy_is_named(data: Path) -> None:
 
     assert done.returncode == 2
     assert "joulie ledger" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def report(data: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(joulie("report", "--json", "--data", data).stdout)
+    return told
+
+
+def checked(data: Path, text: str, name: str = "report") -> tuple[int, str]:
+    file = data.parent / name
+    file.write_text(text)
+    code, told = told_by("verify", "--report", file, "--data", data)
+    return code, told["flaw"] or ""
+
+
+def test_a_report_is_what_the_log_gives(data: Path, report: dict[str, Any]) -> None:
+    energy = report["energy"]
+
+    assert checked(data, json.dumps(report)) == (0, "")
+    for by, found in energy.items():
+        assert sum(line["kwh"] for line in found["by"]) == pytest.approx(found["meter_kwh"]), by
+    assert report["placements"]["bound"] >= report["placements"]["answered"] > 0
+
+
+def test_what_was_saved_has_a_named_baseline_an_interval_and_the_work(
+    report: dict[str, Any],
+) -> None:
+    found = report["counterfactual"]
+    saved, runs = found["saved"], found["runs"]
+
+    assert found["baseline"] == "kube-default"
+    assert saved["kwh"]["low"] <= saved["kwh"]["mid"] <= saved["kwh"]["high"]
+    assert saved["cost"]["mid"] == pytest.approx(0.25 * saved["kwh"]["mid"])
+    assert {policy: len(each) for policy, each in runs.items()} == {"kube-default": 5, "joulie": 5}
+    assert all(run["work_kwh"] > 0 for each in runs.values() for run in each)
+
+
+def test_a_page_holds_its_report_and_is_verified_too(data: Path) -> None:
+    page = joulie("report", "--data", data).stdout.removesuffix("\n")
+
+    assert checked(data, page, "report.html") == (0, "")
+    assert "<script type" in page
+    assert checked(data, page.replace("The meters measured", "The meters measured not"))[0] == 1
+
+
+CHANGES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "another figure": lambda it: it["energy"]["node"].update(meter_kwh=1.0),
+    "another head": lambda it: it["head"].update(hash="00" * 32),
+    "no signature": lambda it: it.pop("signature"),
+    "another signature": lambda it: it["signature"].update(signature="00" * 64),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_report_is_not_valid(data: Path, report: dict[str, Any], change: str) -> None:
+    changed = json.loads(json.dumps(report))
+    CHANGES[change](changed)
+    code, flaw = checked(data, json.dumps(changed))
+
+    assert code == 1
+    assert "signed" in flaw or "signature" in flaw
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [("another figure", "energy.node.meter_kwh"), ("another head", "not a head of this log")],
+)
+def test_the_key_cannot_sign_figures_that_the_log_does_not_give(
+    data: Path, report: dict[str, Any], change: str, why: str
+) -> None:
+    changed = json.loads(json.dumps(report))
+    CHANGES[change](changed)
+    code, flaw = checked(data, json.dumps(signed(changed, data / "head.key")))
+
+    assert code == 1
+    assert why in flaw
+
+
+def test_what_is_no_report_is_named(data: Path) -> None:
+    file = data.parent / "none"
+    file.write_text("kWh: 3")
+    done = joulie("verify", "--report", file, "--data", data)
+
+    assert done.returncode == 2
+    assert "is not a report" in done.stderr

@@ -93,5 +93,5 @@ def running(
             started.process.communicate()
 
 
-def demo(data: Path, *options: str) -> contextlib.AbstractContextManager[Running]:
-    return running("demo", data, "--headless", "--json", *options)
+def demo(data: Path, *options: str, **environ: str) -> contextlib.AbstractContextManager[Running]:
+    return running("demo", data, "--headless", "--json", *options, **environ)

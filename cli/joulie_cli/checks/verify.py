@@ -47,6 +47,10 @@ NOT_COMPARED = "  No anchored heads were compared: a log cut off at its end woul
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    if args.report is not None:
+        from joulie_cli.checks import verify_report  # the simulator takes half a second
+
+        return verify_report.run(args, wires)
     report, archived = asyncio.run(_verify(args, wires))
     print(json.dumps(as_json(report, archived)) if args.json else as_text(report, archived))
     if args.heads == FROM_NOWHERE and not args.json:

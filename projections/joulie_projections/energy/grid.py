@@ -42,11 +42,10 @@ class Rate(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
 
 def rate_of(fact: GridFact) -> Rate:
     starts_ms, ends_ms = fact.starts // NS_PER_MS, fact.ends // NS_PER_MS
+    place = fact.zone, starts_ms, ends_ms
     if isinstance(fact, GridPriced):
-        place = ("price", fact.zone, starts_ms, ends_ms)
-        return Rate(*place, fact.nano_per_kwh, fact.currency, fact.source)
-    place = ("intensity", fact.zone, starts_ms, ends_ms)
-    return Rate(*place, fact.mg_per_kwh, "", fact.source, fact.estimated)
+        return Rate("price", *place, fact.nano_per_kwh, fact.currency, fact.source)
+    return Rate("intensity", *place, fact.mg_per_kwh, "", fact.source, fact.estimated)
 
 
 class Grid:

@@ -172,7 +172,7 @@ def _added(rows: Iterable[tuple[str, Row]]) -> dict[str, Share]:
         if row.priced_uj or row.weighed_uj:
             for place, amount in enumerate(worth_of(row), 2):
                 line[place] += amount
-    return {name: Share(*line[:2], Worth(*line[2:])) for name, line in sums.items()}
+    return {name: Share(line[0], line[1], Worth(*line[2:])) for name, line in sums.items()}
 
 
 def _nodes(name_of: Callable[[NodeEnergy], str]) -> "_Lines":

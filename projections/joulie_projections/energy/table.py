@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, delete, func, select, update
+from sqlalchemy import Connection, Engine, create_engine, delete, func, select, update
+from sqlalchemy.pool import StaticPool
 
 from joulie_bus.errors import Fenced
 from joulie_projections.energy.grid import Rate
@@ -24,7 +25,7 @@ from joulie_projections.energy.intervals import (
 from joulie_projections.energy.saved import LedgerState, digest_of
 from joulie_projections.energy.saved import unpacked as unpacked_state
 from joulie_projections.store.store import insert_new
-from joulie_projections.store.tables import energy, energy_state
+from joulie_projections.store.tables import energy, energy_state, metadata
 
 NAME = "energy"
 EMPTY: list[NodeEnergy] = []
@@ -53,6 +54,12 @@ class EnergyTable:
             if engine.dialect.name == "postgresql"
             else engine
         )
+
+    @classmethod
+    def in_memory(cls) -> "EnergyTable":
+        engine = create_engine("sqlite://", poolclass=StaticPool)
+        metadata.create_all(engine, tables=[energy, energy_state])
+        return cls(engine)
 
     def load(self) -> LedgerState | None:
         with self._engine.connect() as db:
@@ -87,17 +94,23 @@ class EnergyTable:
         these are kept; with them, to the hour. Running intervals are included as they are, and the
         rates of the grid always.
         """
+        found = self.reading(from_ms, to_ms, kinds)
+        return (found[0], found[1].position) if found else ([], 0)
+
+    def reading(
+        self, from_ms: int, to_ms: int, kinds: Sequence[str]
+    ) -> tuple[list[Interval], LedgerState] | None:
+        """The intervals, and the state that they were read with; None before the first fold."""
         with self._snapshot.connect() as db, db.begin():
             state = _state_in(db)
             if state is None:
-                return [], 0
-            position = state.position
+                return None
             state.ledger.end()
             finest: Grain = "minutes" if tuple(kinds) == ("node",) else "hour"
             kinds = (*kinds, "grid")
             running = [each for each in state.take_closed() if each.grain == finest]
             wanted = [each for each in running if each.end_ms > from_ms and each.start_ms < to_ms]
-            return [*_read(db, Period(from_ms, to_ms, finest), kinds), *wanted], position
+            return [*_read(db, Period(from_ms, to_ms, finest), kinds), *wanted], state
 
 
 def _state_in(db: Connection) -> LedgerState | None:

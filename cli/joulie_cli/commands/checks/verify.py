@@ -1,6 +1,7 @@
 """re-hash the decision log and check every link and signature."""
 
 import argparse
+from pathlib import Path
 
 from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
@@ -14,6 +15,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         default="stream",
         metavar="FILE",
         help="anchored heads from a file, or none (stream)",
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="compute this report of `joulie report` again"
     )
     shared.jobs(parser)
     shared.archive(parser)

@@ -1,0 +1,87 @@
+"""The life of each pod of a log: when it was asked for, where and how long it ran."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from joulie_audit.archive.fact_source import FactSource
+from joulie_bus.events import Fact, PodAsk, PodBound, PodFinished, PodGone, PodPending, SleepOrdered
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.energy.accepted import accepted
+from joulie_projections.fold.manifest import Manifest
+from joulie_projections.history.history import History
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+
+NS_PER_MS = 1_000_000
+READ = frozenset((Stream.PLAN, Stream.OBS))
+
+
+class PodLife(NamedTuple):
+    """Times in milliseconds; 0: not yet."""
+
+    pod: PodAsk
+    asked_ms: int
+    node: str = ""
+    start_ms: int = 0
+    end_ms: int = 0
+
+
+class Lives:
+    """Pods by uid, and whether any node was put to sleep."""
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodLife] = {}
+        self.sleeps = 0
+        self.first_ms = 0  # of the log; 0 while it is empty
+
+    def fold(self, fact: Fact, at_ms: int) -> None:
+        self.first_ms = self.first_ms or at_ms
+        match fact:
+            case PodPending():
+                self.pods.setdefault(fact.pod.uid, PodLife(fact.pod, at_ms))
+            case PodBound():
+                known = self.pods.get(fact.pod.uid) or PodLife(fact.pod, at_ms)
+                if not known.start_ms:
+                    bound = known._replace(pod=fact.pod, node=fact.node, start_ms=at_ms)
+                    self.pods[fact.pod.uid] = bound
+            case PodFinished() | PodGone():
+                self._end(fact.uid, at_ms)
+            case SleepOrdered():
+                self.sleeps += 1
+            case _:
+                pass
+
+    def _end(self, uid: str, at_ms: int) -> None:
+        known = self.pods.get(uid)
+        if known is not None and not known.end_ms:
+            self.pods[uid] = known._replace(end_ms=at_ms)
+
+
+async def lives_of(history: History, facts: FactSource, last: int) -> Lives:
+    """Up to this position. Reads the streams of plans and observations only."""
+    lives, counters, set_aside = Lives(), ClusterState(), history.set_aside()
+    for manifest in history.manifests(1, last):
+        places = list(_places(manifest))
+        if not places:
+            continue
+        records = await facts.of(manifest, READ)
+        draft = Draft(counters)
+        for record, place in zip(records, places, strict=True):
+            if place <= last:
+                _fold(lives, accepted(draft, [record], place - 1, set_aside))
+        draft.commit()
+    return lives
+
+
+def _fold(lives: Lives, facts: Iterable[tuple[Fact, int]]) -> None:
+    for fact, at in facts:
+        lives.fold(fact, at // NS_PER_MS)
+
+
+def _places(manifest: Manifest) -> Iterable[int]:
+    position = manifest.p_from
+    for part in manifest.ranges:
+        end = position + part.last - part.first + 1
+        if part.stream in READ:
+            yield from range(position, end)
+        position = end

@@ -1,0 +1,134 @@
+"""The document of a report: energy, cost and carbon, and what another scheduler had used. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from joulie_cli.reporting.gather import Gathered
+from joulie_cli.reporting.question import Asked, asked_of
+from joulie_projections.energy.report import (
+    NANO,
+    UG_PER_KG,
+    UJ_PER_KWH,
+    By,
+    EnergyReport,
+    as_json,
+    report_of,
+)
+from joulie_simulator.energy.counterfactual import (
+    BASELINE,
+    VARIANTS,
+    Comparison,
+    Interval,
+    Run,
+    compared,
+)
+
+FORMAT = "joulie-energy-report/1"
+DIVISIONS: tuple[By, ...] = ("namespace", "workload", "node", "plan")
+EXAMPLES = 50  # pods whose node differs from Joulie's best
+Document = dict[str, Any]
+
+
+def document_of(got: Gathered, cluster: str) -> Document:
+    reports = {by: report_of(got.intervals, by) for by in DIVISIONS}
+    whole = reports["namespace"]
+    asked = asked_of(got, whole.from_ms, whole.to_ms, whole.pods_uj)
+    return {
+        "format": FORMAT,
+        "cluster": cluster,
+        "asked": {"from": got.period.from_ms, "to": got.period.to_ms},
+        "position": got.state.position,
+        "entries": got.entries,
+        "energy": {by: as_json(report, by) for by, report in reports.items()},
+        "placements": _placements(got, whole),
+        "counterfactual": _counterfactual(asked, whole),
+    }
+
+
+def _placements(got: Gathered, whole: EnergyReport) -> Document:
+    """Where pods of the period are, beside the best node of the answer for each."""
+    placed = [
+        (life, got.answers[uid])
+        for uid, life in sorted(got.lives.pods.items())
+        if uid in got.answers and whole.from_ms <= life.start_ms < whole.to_ms
+    ]
+    bound = sum(whole.from_ms <= life.start_ms < whole.to_ms for life in got.lives.pods.values())
+    others = [(life, answer) for life, answer in placed if life.node != answer.node]
+    return {
+        "bound": bound,
+        "answered": len(placed),
+        "on_the_best_node": len(placed) - len(others),
+        "elsewhere": [
+            {
+                "pod": f"{life.pod.namespace}/{life.pod.name}",
+                "node": life.node,
+                "best": answer.node,
+                "position": answer.position,
+            }
+            for life, answer in others[:EXAMPLES]
+        ],
+    }
+
+
+def _counterfactual(asked: Asked, whole: EnergyReport) -> Document:
+    question = asked.question
+    said: Document = {
+        "from": asked.from_ms,
+        "to": asked.to_ms,
+        "baseline": BASELINE,
+        "policy": asked.policy,
+        "nodes": len(question.nodes),
+        "pods": len(question.pods),
+        "use_of_requests": question.use,
+        "sleep": question.sleeps,
+        "left_out": {
+            "pods_never_bound": asked.never_bound,
+            "pods_of_daemonsets": asked.fixed,
+            "nodes_of_unknown_size": asked.unknown_nodes,
+        },
+        "guessed_idle_power_of_nodes": asked.guessed_idle,
+        "variants": [variant._asdict() for variant in VARIANTS],
+    }
+    if not question.nodes or not question.pods:
+        return said | {"saved": None, "why": "the log has no nodes or no pods of this time"}
+    return said | _saved(compared(question, asked.policy), whole)
+
+
+def _saved(found: Comparison, whole: EnergyReport) -> Document:
+    """Cost and carbon of the difference at the mean rates of the period."""
+    worth = whole.worth
+    cost = worth.cost_n / NANO / (worth.priced_uj / UJ_PER_KWH) if worth.priced_uj else None
+    co2 = worth.co2_ug / UG_PER_KG / (worth.weighed_uj / UJ_PER_KWH) if worth.weighed_uj else None
+    return {
+        "runs": {policy: list(map(Run._asdict, runs)) for policy, runs in found.runs.items()},
+        "saved": {
+            "kwh": found.saved_kwh._asdict(),
+            "share": found.saved_share._asdict(),
+            "share_per_work": found.saved_per_work._asdict(),
+            "cost": _times(found.saved_kwh, cost),
+            "kgco2e": _times(found.saved_kwh, co2),
+            "currency": whole.currency or None,
+        },
+    }
+
+
+def _times(kwh: Interval, per_kwh: float | None) -> Mapping[str, float] | None:
+    return None if per_kwh is None else Interval.of([each * per_kwh for each in kwh])._asdict()
+
+
+def first_difference(one: Any, other: Any, path: str = "") -> str:
+    """The path of the first value that differs; "" if none does."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted({*one, *other}):
+            if key not in one or key not in other:
+                return f"{path}.{key}"
+            if found := first_difference(one[key], other[key], f"{path}.{key}"):
+                return found
+        return ""
+    if isinstance(one, list) and isinstance(other, list):
+        if len(one) != len(other):
+            return path
+        pairs = enumerate(zip(one, other, strict=True))
+        places = (first_difference(*pair, f"{path}[{place}]") for place, pair in pairs)
+        return next(filter(None, places), "")
+    return "" if one == other else path

@@ -1,0 +1,81 @@
+"""Reads what a report is computed from: the ledger, the pods of the log, and the answers."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from joulie_audit.archive.fact_source import FactSource
+from joulie_audit.ledger.pods_in_log import Lives, lives_of
+from joulie_audit.replay.recorded import declared_in
+from joulie_bus.errors import NotInTheLog, Undecodable
+from joulie_bus.events import PrioritizeDecided, codec
+from joulie_extender.decide.decide import weights_of
+from joulie_projections.energy.intervals import Interval
+from joulie_projections.energy.saved import LedgerState
+from joulie_projections.energy.table import EnergyTable
+from joulie_projections.history.history import EntryQuery, History
+
+KINDS = ("node", "group")
+NOTHING_FOLDED = (
+    "The ledger holds no energy of this time. It is folded by `joulie ledger`, which `joulie up` "
+    "and `joulie demo` run; `joulie ledger --once` folds it now."
+)
+
+
+class Period(NamedTuple):
+    """As asked for; the intervals of the ledger widen it."""
+
+    from_ms: int
+    to_ms: int
+
+
+class Answer(NamedTuple):
+    """The best node of the newest answer for a pod."""
+
+    node: str
+    position: int  # of the view that it was computed from
+
+
+class Gathered(NamedTuple):
+    period: Period
+    entries: int  # of the decision log that were read
+    intervals: Sequence[Interval]
+    state: LedgerState
+    lives: Lives
+    answers: Mapping[str, Answer]  # by the uid of the pod
+    scoring: str
+
+
+async def gathered(
+    table: EnergyTable, history: History, facts: FactSource, period: Period, entries: int
+) -> Gathered:
+    """Everything up to the position of the ledger and this entry of the decision log."""
+    found = table.reading(period.from_ms, period.to_ms, KINDS)
+    if found is None or not found[0]:
+        raise NotInTheLog(NOTHING_FOLDED)
+    intervals, state = found
+    lives = await lives_of(history, facts, state.position)
+    answers = answers_in(history, entries)
+    return Gathered(period, entries, intervals, state, lives, answers, _scoring(history))
+
+
+def answers_in(history: History, entries: int) -> dict[str, Answer]:
+    query = EntryQuery(kinds=(PrioritizeDecided.TYPE,))
+    found: dict[str, Answer] = {}
+    for entry in history.find(query):
+        if entry.pos > entries or entry.pod_uid in found:
+            continue
+        try:
+            event = codec.read(codec.open_envelope(entry.message, "decision"), "decision")
+        except (Undecodable, msgspec.DecodeError):
+            continue  # `joulie verify` reports it
+        if isinstance(event, PrioritizeDecided) and event.top:
+            found[entry.pod_uid] = Answer(event.top[0].node, event.basis.view)
+    return found
+
+
+def _scoring(history: History) -> str:
+    """That of the newest settings which a replica declared."""
+    declared = [weights_of(settings).scoring for settings in declared_in(history)]
+    return declared[-1] if declared else "headroom"

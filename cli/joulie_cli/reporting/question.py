@@ -1,0 +1,104 @@
+"""The counterfactual's question, from the ledger and the pods of the log. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from joulie_audit.ledger.pods_in_log import PodLife
+from joulie_cli.reporting.gather import Gathered
+from joulie_projections.energy.meters import NONE
+from joulie_projections.energy.pods import CPU_PERMILLE, Capacity, NodeEntry, PodEntry, weight_of
+from joulie_projections.twin.power import guessed_cpu_max_w, guessed_gpu_max_w
+from joulie_simulator.energy.counterfactual import LoggedNode, LoggedPod, Question
+
+GUESSED_IDLE = 0.4  # of the rated power of the CPUs, where no idle power was seen
+LEAST_USE = 0.02
+FIXED = ("daemonset", "mirror")  # their node is not a choice
+POLICIES = {"headroom": "joulie", "energy": "joulie-energy"}  # by the setting SCORING
+
+
+class Asked(NamedTuple):
+    """The question, and what it leaves out or guesses."""
+
+    from_ms: int
+    to_ms: int
+    question: Question
+    policy: str
+    never_bound: int
+    fixed: int
+    unknown_nodes: int
+    guessed_idle: int
+
+
+def asked_of(got: Gathered, from_ms: int, to_ms: int, measured_uj: int) -> Asked:
+    """Intervals begin before the log and end after its newest reading: both are cut off."""
+    columns = got.state.ledger.meters.columns
+    from_ms = max(from_ms, got.lives.first_ms)
+    to_ms = max(from_ms + 1, min(to_ms, max(columns["last_ms"].tolist(), default=0)))
+    entries = [entry for entry in got.state.ledger.nodes.values() if entry.present]
+    known = sorted((e for e in entries if e.capacity.cpu_milli), key=lambda e: e.name)
+    lows = [_idle_mw(got, entry) for entry in known]
+    alive = [
+        life
+        for life in got.lives.pods.values()
+        if life.asked_ms < to_ms and not (life.end_ms and life.end_ms <= from_ms)
+    ]
+    bound = [life for life in alive if life.start_ms]
+    counted = [life for life in bound if life.pod.exempt not in FIXED]
+    pods = [_pod(life, from_ms, to_ms) for life in counted]
+    use = _use(got, bound, (from_ms, to_ms), measured_uj)
+    nodes = [_node(entry, low) for entry, low in zip(known, lows, strict=True)]
+    question = Question(nodes, pods, (to_ms - from_ms) / 1000, use, got.lives.sleeps > 0)
+    return Asked(
+        from_ms,
+        to_ms,
+        question,
+        POLICIES.get(got.scoring, "joulie"),
+        len(alive) - len(bound),
+        len(bound) - len(counted),
+        len(entries) - len(known),
+        sum(low is None for low in lows),
+    )
+
+
+def _idle_mw(got: Gathered, entry: NodeEntry) -> int | None:
+    columns = got.state.ledger.meters.columns
+    low = min(int(columns[name][entry.row]) for name in ("low_mw", "low_before_mw"))
+    return None if low >= NONE else low
+
+
+def _node(entry: NodeEntry, idle_mw: int | None) -> LoggedNode:
+    cores = entry.capacity.cpu_milli / 1000
+    rated_w = entry.capacity.cpu_max_mw / 1000 or guessed_cpu_max_w(cores)
+    idle_w = rated_w * GUESSED_IDLE if idle_mw is None else idle_mw / 1000
+    card_w = entry.capacity.gpu_max_mw / 1000 or guessed_gpu_max_w("")
+    w_per_core = rated_w * CPU_PERMILLE / 1000 / cores
+    return LoggedNode(entry.name, cores, entry.capacity.gpus, idle_w, w_per_core, card_w)
+
+
+def _pod(life: PodLife, from_ms: int, to_ms: int) -> LoggedPod:
+    """A pod that ran before the period arrives with it; one that runs on does so to its end."""
+    start_ms = max(life.start_ms, from_ms)
+    arrival_ms = max(life.asked_ms, from_ms) if life.start_ms >= from_ms else from_ms
+    entry = PodEntry.of(life.pod, life.node, start_ms)
+    return LoggedPod(
+        (arrival_ms - from_ms) / 1000,
+        entry.cpu_milli / 1000,
+        -(-life.pod.gpu_milli // 1000),
+        life.pod.workload == "performance",
+        max(1, (life.end_ms or to_ms) - start_ms) / 1000,
+    )
+
+
+def _use(got: Gathered, bound: Sequence[PodLife], span: tuple[int, int], measured_uj: int) -> float:
+    """The measured energy of pods by the energy of their requests at full use."""
+    asked_uj = sum(_asked_uj(got, bound, span))
+    return min(1.0, max(LEAST_USE, measured_uj / asked_uj)) if asked_uj else LEAST_USE
+
+
+def _asked_uj(got: Gathered, bound: Sequence[PodLife], span: tuple[int, int]) -> Iterator[int]:
+    nodes = got.state.ledger.nodes
+    for life in bound:
+        ms = min(life.end_ms or span[1], span[1]) - max(life.start_ms, span[0])
+        capacity = nodes[life.node].capacity if life.node in nodes else Capacity()
+        entry = PodEntry.of(life.pod, life.node, life.start_ms)
+        yield weight_of(entry, capacity) * max(0, ms)

@@ -1,0 +1,211 @@
+"""The pods of a log under other placement policies, closed loop, with an interval. Pure.
+
+The same pods arrive at the same times, request the same and run as long. A pod that fits on no node
+waits. Both policies run in the same physics, so that errors of the physics are in both; the runs
+differ by the order of equal nodes and by the power of the pods, and give the interval.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+
+from joulie_projections.twin.energy_score import energy_scores
+from joulie_simulator.energy.fleet import CARD_COEFFICIENT, MEASURED, Fleet
+from joulie_simulator.energy.jobs import MINUTE_S, Floats, Job
+from joulie_simulator.energy.policies import POLICIES, JoulieEnergy, Make, energy_nodes
+from joulie_simulator.energy.queueing import Outcome, run_queueing
+from joulie_simulator.energy.sleep import SleepRules
+from joulie_simulator.energy.trend import Trends
+
+BASELINE = "kube-default"
+STEPS = 2000  # of a short period; a step is at most a minute
+SHORTEST_STEP_S = 1.0
+ASLEEP = 0.1  # of the idle power: assumed
+
+
+class LoggedNode(NamedTuple):
+    name: str
+    cores: float
+    cards: int
+    idle_w: float  # without pods
+    w_per_core: float  # at full use
+    w_per_card: float
+
+
+class LoggedPod(NamedTuple):
+    arrival_s: float  # from the start of the period
+    cores: float
+    cards: int
+    performance: bool
+    duration_s: float
+
+
+class Question(NamedTuple):
+    nodes: Sequence[LoggedNode]
+    pods: Sequence[LoggedPod]
+    seconds: float
+    use: float  # of what pods request, as measured
+    sleeps: bool  # whether the policy of the log puts nodes to sleep
+
+
+class Variant(NamedTuple):
+    seed: int  # of the order of equal nodes
+    factor: float  # of the use
+
+
+VARIANTS = (Variant(1, 1.0), Variant(2, 1.0), Variant(3, 1.0), Variant(1, 0.7), Variant(1, 1.3))
+
+
+class Run(NamedTuple):
+    kwh: float
+    work_kwh: float
+    wait_p50_s: float
+    wait_p99_s: float
+    placed: int
+    waiting: int
+    wakes: int
+
+
+class Interval(NamedTuple):
+    low: float
+    mid: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Interval":
+        return cls(min(values), median(values), max(values))
+
+
+class Comparison(NamedTuple):
+    """`runs` by policy, in the order of the variants."""
+
+    runs: Mapping[str, Sequence[Run]]
+    saved_kwh: Interval  # by the policy of the log against the baseline
+    saved_share: Interval
+    saved_per_work: Interval  # the share of the energy per completed work
+
+
+def compared(asked: Question, policy: str) -> Comparison:
+    """The policy of the log beside kube-scheduler's default."""
+    baseline = [_run(asked, variant, BASELINE, sleeps=False) for variant in VARIANTS]
+    ours = [_run(asked, variant, policy, sleeps=asked.sleeps) for variant in VARIANTS]
+    pairs = list(zip(baseline, ours, strict=True))
+    saved = [before.kwh - after.kwh for before, after in pairs]
+    shares = [
+        kwh / before.kwh if before.kwh else 0.0 for kwh, before in zip(saved, baseline, strict=True)
+    ]
+    per_work = [
+        1 - _per_work(after) / _per_work(before) if _per_work(before) else 0.0
+        for before, after in pairs
+    ]
+    return Comparison(
+        {BASELINE: baseline, policy: ours},
+        Interval.of(saved),
+        Interval.of(shares),
+        Interval.of(per_work),
+    )
+
+
+def _per_work(run: Run) -> float:
+    return run.kwh / run.work_kwh if run.work_kwh else 0.0
+
+
+def _run(asked: Question, variant: Variant, policy: str, *, sleeps: bool) -> Run:
+    """Steps shorter than a minute are minutes of a time that runs faster."""
+    speed = MINUTE_S / step_s(asked.seconds)
+    order = np.random.default_rng(variant.seed).permutation(len(asked.nodes))
+    fleet = LoggedFleet([asked.nodes[place] for place in order])
+    use = min(1.0, asked.use * variant.factor)
+    jobs = list(_jobs(asked.pods, use, speed))
+    trends = Trends(fleet.size)
+    minutes = math.ceil(asked.seconds * speed / MINUTE_S)
+    made = _POLICIES[policy](trends)
+    rules = _rules(speed) if sleeps else None
+    outcome = run_queueing(fleet, jobs, made, trends, minutes, sleep=rules)
+    return _slowed(outcome, speed)
+
+
+def step_s(seconds: float) -> float:
+    return min(MINUTE_S, max(SHORTEST_STEP_S, seconds / STEPS))
+
+
+def _rules(speed: float) -> SleepRules:
+    usual = SleepRules()
+    return usual._replace(
+        idle_minutes=math.ceil(usual.idle_minutes * speed),
+        wake_minutes=math.ceil(usual.wake_minutes * speed),
+    )
+
+
+def _jobs(pods: Sequence[LoggedPod], use: float, speed: float) -> Iterator[Job]:
+    for pod in sorted(pods):
+        yield Job(
+            pod.arrival_s * speed,
+            0,
+            pod.cores,  # type: ignore[arg-type]  # of a log: a fraction too
+            pod.cards,
+            pod.performance,
+            use,
+            use,
+            pod.duration_s * speed,
+        )
+
+
+def _slowed(outcome: Outcome, speed: float) -> Run:
+    return Run(
+        outcome.kwh / speed,
+        outcome.work_kwh / speed,
+        outcome.wait_p50_s / speed,
+        outcome.wait_p99_s / speed,
+        outcome.admitted,
+        outcome.waiting,
+        outcome.wakes,
+    )
+
+
+class LoggedFleet(Fleet):
+    """Nodes as the log knows them. Idle power is that of the node; pods add what they use."""
+
+    def __init__(self, nodes: Sequence[LoggedNode]) -> None:
+        super().__init__(len(nodes), 0, MEASURED)
+        self.cores = np.array([node.cores for node in nodes])
+        self.cards = np.array([node.cards for node in nodes], np.int64)
+        self.free_cores = self.cores.copy()
+        self.free_cards = self.cards.copy()
+        self.core_w = np.array([node.w_per_core for node in nodes])
+        self.card_w: Floats = np.array([node.w_per_card for node in nodes])
+        self.idle_w = np.array([node.idle_w for node in nodes])
+        self.cpu_peak_w = self.core_w * self.cores
+        self.peak_w = np.maximum(1.0, self.idle_w + self.cpu_peak_w + self.card_w * self.cards)
+        self._asleep_w = self.idle_w * ASLEEP
+        self.power_w = self.idle_w.copy()
+
+    def dynamic_of(self, node: int, job: Job) -> float:
+        cards = self.card_w[node] * CARD_COEFFICIENT[job.performance] * job.gpus
+        return float(self.core_w[node] * job.cores * job.cpu_use + cards * job.gpu_use)
+
+    def update_power(self, node: int) -> None:
+        self.power_w[node] = self.idle_w[node] + self.dynamic_w[node]
+
+    def idle_cards_w(self) -> float:
+        return 0.0  # part of the idle power of the nodes
+
+    def marginal_w(self, job: Job) -> Floats:
+        cards: Floats = self.card_w * CARD_COEFFICIENT[job.performance] * job.gpus
+        return self.core_w * job.cores + cards
+
+
+class LoggedEnergy(JoulieEnergy):
+    """`SCORING=energy` with the cards of the log."""
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        nodes = energy_nodes(fleet, job)
+        if isinstance(fleet, LoggedFleet):
+            nodes = nodes._replace(w_per_card=fleet.card_w * CARD_COEFFICIENT[job.performance])
+        return energy_scores(nodes, job.cores, job.gpus).score
+
+
+_POLICIES: Mapping[str, Make] = {**POLICIES, "joulie-energy": lambda _: LoggedEnergy()}

@@ -1,0 +1,75 @@
+"""The pods of a log under two policies: what differs, and what must not."""
+
+import pytest
+
+from joulie_simulator.energy.counterfactual import (
+    BASELINE,
+    LoggedNode,
+    LoggedPod,
+    Question,
+    compared,
+    step_s,
+)
+
+HOUR_S = 3600.0
+NODES = [LoggedNode(f"n{n}", 32, 0, 100.0, 5.0, 0.0) for n in range(8)]
+
+
+def pods(
+    count: int, *, every_s: float, cores: float = 4, lasting_s: float = 1200
+) -> list[LoggedPod]:
+    return [LoggedPod(n * every_s, cores, 0, False, lasting_s) for n in range(count)]
+
+
+def question(
+    wanted: list[LoggedPod], *, seconds: float = 2 * HOUR_S, use: float = 0.5, sleeps: bool = False
+) -> Question:
+    return Question(NODES, wanted, seconds, use, sleeps)
+
+
+def test_the_baseline_saves_nothing_against_itself() -> None:
+    found = compared(question(pods(60, every_s=60)), BASELINE)
+
+    assert found.saved_kwh == (0, 0, 0)
+    assert found.saved_per_work == (0, 0, 0)
+
+
+def test_packing_and_sleeping_save_energy_at_equal_work() -> None:
+    found = compared(question(pods(60, every_s=60), sleeps=True), "joulie-energy")
+
+    assert found.saved_kwh.low > 0
+    assert 0 < found.saved_per_work.mid < 1
+    for before, after in zip(found.runs[BASELINE], found.runs["joulie-energy"], strict=True):
+        assert before.work_kwh == pytest.approx(after.work_kwh, rel=0.02)
+
+
+def test_the_energy_of_a_run_is_idle_power_and_what_pods_use() -> None:
+    found = compared(question(pods(1, every_s=1, cores=8, lasting_s=HOUR_S)), BASELINE)
+
+    (run, *_) = found.runs[BASELINE]
+    assert run.kwh == pytest.approx(8 * 0.1 * 2 + 8 * 0.005 * 0.5, rel=0.02)
+
+
+def test_a_short_period_has_shorter_steps_and_the_same_power() -> None:
+    long = compared(question(pods(60, every_s=60), seconds=40 * HOUR_S), BASELINE)
+    short = compared(
+        question(pods(60, every_s=1, lasting_s=20), seconds=40 * 60, use=0.5), BASELINE
+    )
+
+    assert step_s(40 * HOUR_S) == 60
+    assert step_s(40 * 60) == pytest.approx(1.2)
+    assert short.runs[BASELINE][0].kwh == pytest.approx(long.runs[BASELINE][0].kwh / 60, rel=0.02)
+
+
+def test_pods_wait_while_nothing_is_free() -> None:
+    found = compared(question(pods(16, every_s=0, cores=32, lasting_s=HOUR_S / 2)), BASELINE)
+
+    (run, *_) = found.runs[BASELINE]
+    assert (run.placed, run.waiting) == (16, 0)
+    assert run.wait_p99_s == pytest.approx(HOUR_S / 2, rel=0.05)
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    asked = question(pods(60, every_s=60), sleeps=True)
+
+    assert compared(asked, "joulie") == compared(asked, "joulie")
