@@ -23,9 +23,13 @@ def normal(name: str) -> str:
 
 
 def blocks(lock: str) -> dict[str, str]:
-    """The lines of each package, by its name."""
-    found = [block for block in _BLOCK.split(lock) if _NAME.match(block)]
-    return {normal(_NAME.match(block)[0]): block for block in found}  # type: ignore[index]
+    """The lines of each package, by its name: one block for each range of Python versions."""
+    found: dict[str, str] = {}
+    for block in _BLOCK.split(lock):
+        if match := _NAME.match(block):
+            name = normal(match[0])
+            found[name] = found.get(name, "") + block
+    return found
 
 
 def required_by(block: str) -> set[str]:

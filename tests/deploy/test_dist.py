@@ -114,6 +114,14 @@ def test_the_image_installs_what_joulie_requires_and_no_tool_of_developers() -> 
     assert run & {"pytest", "mypy", "basedpyright", "ruff", "hatchling", "pyarrow"} == set()
 
 
+def test_the_image_installs_the_version_of_a_package_for_every_python() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    lines = [line for line in lock.splitlines() if line.startswith("numpy==")]
+
+    assert len(lines) > 1
+    assert set(lines) <= set(output(sys.executable, LOCKED, "run").splitlines())
+
+
 def test_the_image_builds_the_wheel_with_locked_tools_only() -> None:
     assert required("hatchling") | {"hatchling"} <= locked("build")
 
