@@ -29,7 +29,7 @@ from joulie_operator.kube.crds import DEFINITIONS, definition
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 RIGHTS = {"operator": "rbac.yaml", "extender that binds": "rbac-extender.yaml"}
-PARTS = ("projector", "operator", "extender", "console", "simulator", "archive")
+PARTS = ("projector", "operator", "extender", "console", "simulator", "archive", "admission")
 LIKELY = (
     "NATS_URL",
     "NATS_CREDS_FILE",

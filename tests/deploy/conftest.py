@@ -19,14 +19,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("helm")
 
 
-@pytest.fixture
-async def server(home: Path, tmp_path: Path) -> AsyncGenerator[Running, None]:
+@pytest.fixture(scope="session")
+def assets(home: Path) -> Path:
     """Requires the real programs: the stand-in knows none of the chart's kinds."""
     assert os.path.isdir(home)
     try:
-        assets = program(ASSETS, "kube-apiserver").parent
         program(ASSETS, "etcd")
+        return program(ASSETS, "kube-apiserver").parent
     except ProgramMissing as missing:
         pytest.skip(f"requires a directory with etcd and kube-apiserver: {missing}")
+
+
+@pytest.fixture
+async def server(assets: Path, tmp_path: Path) -> AsyncGenerator[Running, None]:
     async with real_server(tmp_path / "server", assets, bare=True) as running:
         yield running

@@ -121,7 +121,9 @@ def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> No
 
 def test_every_volume_and_account_of_a_pod_exists(trees: list[dict[str, Any]]) -> None:
     made = {f"{tree['kind']}/{tree['metadata']['name']}" for tree in trees}
-    made |= {f"Secret/{name}-tls" for name in ("joulie-nats", "joulie-extender")}
+    made |= {
+        f"Secret/{name}-tls" for name in ("joulie-nats", "joulie-extender", "joulie-admission")
+    }
     made |= {"Secret/nats-ca", "Secret/joulie-database"}
     for name, spec in pod_specs(trees).items():
         for volume in spec.get("volumes", []):
@@ -255,6 +257,12 @@ def test_namespaces_of_pods_are_chosen_by_a_label_where_the_server_can(home: Pat
     kind = "MutatingAdmissionPolicy"
     served = ["--api-versions", f"admissionregistration.k8s.io/v1beta1/{kind}"]
 
-    assert of_kind(rendered(home), kind) == {}
-    assert list(of_kind(rendered(home, *served), kind)) == ["joulie-scheduler"]
-    assert of_kind(rendered(home, *served, "--set", "scheduler.admission=never"), kind) == {}
+    def made(*options: str) -> tuple[list[str], list[str]]:
+        trees = rendered(home, *options)
+        return list(of_kind(trees, kind)), list(of_kind(trees, "MutatingWebhookConfiguration"))
+
+    assert made() == ([], ["joulie-scheduler"])
+    assert made(*served) == (["joulie-scheduler"], [])
+    assert made(*served, "--set", "scheduler.admission=webhook") == ([], ["joulie-scheduler"])
+    assert made(*served, "--set", "scheduler.admission=never") == ([], [])
+    assert made(*served, "--set", "scheduler.mode=none") == ([], [])

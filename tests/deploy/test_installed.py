@@ -59,11 +59,13 @@ async def left(server: Running) -> list[str]:
     return sorted([*found, *(f"Lease/{name}" for name in await server.all(leases))])
 
 
-@pytest.mark.parametrize("name", DOCUMENTED)
+@pytest.mark.parametrize(
+    ("name", "how"), [*((name, "policy") for name in DOCUMENTED), ("values-ha", "webhook")]
+)
 async def test_the_server_accepts_every_object_of_the_chart(
-    name: str, server: Running, home: Path
+    name: str, how: str, server: Running, home: Path
 ) -> None:
-    options = ["-f", str(CHART / f"{name}.yaml"), "--set", "scheduler.admission=always"]
+    options = ["-f", str(CHART / f"{name}.yaml"), "--set", f"scheduler.admission={how}"]
     await server.put(PLACES["Namespace"], {"metadata": {"name": NAMESPACE}})
     trees = [tree for tree in rendered(home, *options) if tree["kind"] not in FOREIGN]
 

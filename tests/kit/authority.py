@@ -1,8 +1,9 @@
-"""Certificates for 127.0.0.1, for tests that speak TLS."""
+"""Certificates for 127.0.0.1 and addresses that are named, for tests that speak TLS."""
 
 import datetime
 import ipaddress
 import ssl
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,13 +26,13 @@ class Authority(NamedTuple):
     def made(cls, directory: Path, name: str) -> "Authority":
         key, subject = ec.generate_private_key(ec.SECP256R1()), _named(name)
         made = cls(subject, key, directory / f"{name}.pem")
-        made.file.write_bytes(made._signed(subject, key, is_ca=True))
+        made.file.write_bytes(made._signed(subject, key))
         return made
 
-    def issue(self, directory: Path, name: str) -> tuple[Path, Path]:
+    def issue(self, directory: Path, name: str, *addresses: str) -> tuple[Path, Path]:
         key = ec.generate_private_key(ec.SECP256R1())
         cert, secret = directory / f"{name}.crt", directory / f"{name}.key"
-        cert.write_bytes(self._signed(_named(name), key, is_ca=False))
+        cert.write_bytes(self._signed(_named(name), key, addresses))
         secret.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM,
@@ -45,9 +46,16 @@ class Authority(NamedTuple):
         """For a client that believes it and has no certificate."""
         return ssl.create_default_context(cafile=str(self.file))
 
-    def _signed(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, is_ca: bool) -> bytes:
+    def _signed(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePrivateKey,
+        addresses: Sequence[str] | None = None,
+    ) -> bytes:
+        """A certificate of an authority, where no addresses are given."""
         now = datetime.datetime.now(datetime.UTC)
-        here = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        named = ["127.0.0.1", *(addresses or ())]
+        here = [x509.IPAddress(ipaddress.ip_address(address)) for address in named]
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -56,8 +64,8 @@ class Authority(NamedTuple):
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - YEAR)
             .not_valid_after(now + YEAR)
-            .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([here]), critical=False)
+            .add_extension(x509.BasicConstraints(addresses is None, None), critical=True)
+            .add_extension(x509.SubjectAlternativeName(here), critical=False)
             .sign(self.key, hashes.SHA256())
             .public_bytes(serialization.Encoding.PEM)
         )

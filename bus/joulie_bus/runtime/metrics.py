@@ -29,8 +29,8 @@ def _group() -> CollectorRegistry:
     return CollectorRegistry(auto_describe=True)
 
 
-COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE, LEDGER = (
-    _group() for _ in range(9)
+COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE, LEDGER, ADMISSION = (
+    _group() for _ in range(10)
 )
 SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "projector": (COMMON, LOG, PROJECTOR),
@@ -40,6 +40,7 @@ SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "extender": (COMMON, LOG, VIEW, EXTENDER),
     "console": (COMMON, LOG, VIEW, CONSOLE),
     "simulator": (COMMON, LOG, VIEW),
+    "admission": (COMMON, ADMISSION),
 }
 
 BROKER_ERRORS = Counter(
@@ -269,6 +270,12 @@ CLAIMS_TENDED = Counter(
     "Events of claim reconciliation: confirmed, made, or the reason of a release",
     ["what"],
     registry=EXTENDER,
+)
+ADMITTED = Counter(
+    "joulie_admission_pods_total",
+    "Pods that the webhook answered for; an unreadable pod stays as it is",
+    ["result"],
+    registry=ADMISSION,
 )
 PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=OPERATOR)
 PLANS_STOPPED = Gauge(

@@ -79,6 +79,39 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
+{{/* How pods get their scheduler: the version of policies, "webhook", or nothing. */}}
+{{- define "joulie.admission" -}}
+{{- $asked := ternary .Values.scheduler.admission "never" (eq .Values.scheduler.mode "own") }}
+{{- $served := "" }}
+{{- range list "v1beta1" "v1" }}
+{{- if $.Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/%s/MutatingAdmissionPolicy" .) }}{{ $served = . }}{{ end }}
+{{- end }}
+{{- if eq $asked "policy" }}{{ $served | default (ternary "v1" "v1beta1" (semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version)) }}
+{{- else if eq $asked "auto" }}{{ $served | default "webhook" }}
+{{- else if eq $asked "webhook" }}webhook
+{{- end }}
+{{- end }}
+
+{{/* A namespace with the label, but not the one of the scheduler itself. */}}
+{{- define "joulie.admittedNamespaces" -}}
+namespaceSelector:
+  matchLabels: { joulie.io/schedule: "true" }
+  matchExpressions:
+    - { key: kubernetes.io/metadata.name, operator: NotIn, values: [{{ .Release.Namespace }}] }
+{{- end }}
+
+{{/* Pods that name a scheduler or a node, and pods of the system, stay as they are. */}}
+{{- define "joulie.admittedPods" -}}
+- name: names-no-scheduler
+  expression: "!has(object.spec.schedulerName) || object.spec.schedulerName in ['', 'default-scheduler']"
+- name: names-no-node
+  expression: "!has(object.spec.nodeName) || object.spec.nodeName == ''"
+- name: is-not-of-a-daemonset
+  expression: "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, o.kind == 'DaemonSet' && has(o.controller) && o.controller)"
+- name: is-not-critical
+  expression: "!has(object.spec.priorityClassName) || !(object.spec.priorityClassName in ['system-cluster-critical', 'system-node-critical'])"
+{{- end }}
+
 {{/* Replicas on different nodes, where the nodes suffice; with SQLite on the projector's node. */}}
 {{- define "joulie.affinity" -}}
 affinity:
@@ -89,14 +122,23 @@ affinity:
         labelSelector:
           matchLabels: {{- include "joulie.selector" (dict "part" "projector") | nindent 12 }}
 {{- else }}
-  podAntiAffinity:
-    preferredDuringSchedulingIgnoredDuringExecution:
-      - weight: 100
-        podAffinityTerm:
-          topologyKey: kubernetes.io/hostname
-          labelSelector:
-            matchLabels: {{- include "joulie.selector" . | nindent 14 }}
+  {{- include "joulie.apart" . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{- define "joulie.antiAffinity" -}}
+affinity:
+  {{- include "joulie.apart" . | nindent 2 }}
+{{- end }}
+
+{{- define "joulie.apart" -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels: {{- include "joulie.selector" . | nindent 12 }}
 {{- end }}
 
 {{/* The environment of a component: of all components first, then its own. */}}

@@ -18,7 +18,7 @@ UNKNOWN_ANNOTATION = "unknown-annotation"
 
 CLASS_ANNOTATIONS = frozenset({CLASS_ANNOTATION})  # the annotations that the class depends on
 _MIRROR = "kubernetes.io/config.mirror"
-_CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
+CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
 _CRITICAL_PRIORITY = 2_000_000_000  # Kubernetes reserves priorities above it for the system
@@ -115,7 +115,7 @@ def _is_mirror(pod: Pod) -> bool:
 def _is_critical(pod: Pod) -> bool:
     """Admission resolves the class to its priority, and user classes cannot reach system values."""
     spec = pod.spec
-    is_named = spec.priority_class_name in _CRITICAL_CLASSES
+    is_named = spec.priority_class_name in CRITICAL_CLASSES
     return is_named and (spec.priority or 0) >= _CRITICAL_PRIORITY
 
 

@@ -44,9 +44,22 @@ TOKENS = {
     "operator": ("system:serviceaccount:joulie-system:joulie-operator", ""),
     "extender": ("system:serviceaccount:joulie-system:joulie-extender", ""),
     "release": ("system:serviceaccount:joulie-system:joulie-release", ""),
+    "admission": ("system:serviceaccount:joulie-system:joulie-admission", ""),
+    "controllers": ("system:kube-controller-manager", ""),
+    "scheduler": ("system:kube-scheduler", ""),
+    "proxy": ("system:kube-proxy", ""),
+    "kubelet": ("system:node:n1", "system:nodes"),
 }
+LOOPBACK = "127.0.0.1"
+SERVICES = "10.0.0.0/24"  # the first address is that of the API server, for pods
+API_SERVICE = "10.0.0.1"
 # Nodes without a kubelet stay as they were created; pods need no service account.
-NOT_ADMITTED_BY = "ServiceAccount,TaintNodesByCondition"
+WITHOUT_KUBELETS = [
+    f"--bind-address={LOOPBACK}",
+    "--advertise-address=192.0.2.1",  # unused; loopback is refused
+    "--endpoint-reconciler-type=none",
+    "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+]
 ASKED = "asked.jsonl"  # the requests of the operator, one per line
 Tree = dict[str, Any]
 WRITTEN_DOWN: Tree = {
@@ -107,20 +120,26 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def real_server(
-    directory: Path, assets: Path, *, bare: bool = False
+    directory: Path, assets: Path, *, bare: bool = False, address: str = LOOPBACK
 ) -> AsyncGenerator[Running, None]:
-    """A server with the manifests of deploy/ applied, or a bare one."""
+    """A server with the manifests of deploy/ applied, or a bare one. A server with another address
+    than loopback has kubelets, and pods reach it.
+    """
     directory.mkdir(parents=True)
     ports = [free_port() for _ in range(3)]
     authority = Authority.made(directory, "authority")
-    cert, key = authority.issue(directory, "kube-apiserver")
+    cert, key = authority.issue(directory, "kube-apiserver", address, API_SERVICE)
     (directory / "tokens.csv").write_text(
         "".join(f'{token},{user},{user},"{group}"\n' for token, (user, group) in TOKENS.items())
     )
     (directory / "audit.yaml").write_text(yaml.safe_dump(WRITTEN_DOWN))
     for user in TOKENS:
-        _write_kubeconfig(directory / f"{user}.kubeconfig", ports[0], authority.file, user)
-    command = [str(assets / "kube-apiserver"), *_apiserver(directory, cert, key, ports)]
+        url = f"https://{address}:{ports[0]}"
+        _write_kubeconfig(directory / f"{user}.kubeconfig", url, authority.file, user)
+    place = (
+        WITHOUT_KUBELETS if address == LOOPBACK else _beside_kubelets(authority, directory, address)
+    )
+    command = [str(assets / "kube-apiserver"), *_apiserver(directory, cert, key, ports), *place]
     async with (
         started([str(assets / "etcd"), *_etcd(directory, *ports[1:])], directory),
         ApiServer.of(directory / "admin.kubeconfig") as api,
@@ -151,20 +170,16 @@ def _etcd(directory: Path, client: int, peer: int) -> list[str]:
 def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> list[str]:
     return [
         f"--etcd-servers=http://127.0.0.1:{ports[1]}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=192.0.2.1",  # unused; loopback is refused
-        "--endpoint-reconciler-type=none",
         f"--secure-port={ports[0]}",
         f"--tls-cert-file={cert}",
         f"--tls-private-key-file={key}",
         f"--cert-dir={directory}",
         f"--token-auth-file={directory / 'tokens.csv'}",
-        "--authorization-mode=RBAC",
-        f"--disable-admission-plugins={NOT_ADMITTED_BY}",
+        "--authorization-mode=Node,RBAC",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={cert}",
         f"--service-account-signing-key-file={key}",
-        "--service-cluster-ip-range=10.0.0.0/24",
+        f"--service-cluster-ip-range={SERVICES}",
         # Beta in 1.34, and off by default.
         f"--runtime-config={_ADMISSION.removeprefix('/apis/')}=true",
         "--feature-gates=MutatingAdmissionPolicy=true",
@@ -173,8 +188,21 @@ def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> 
     ]
 
 
-def _write_kubeconfig(path: Path, port: int, authority: Path, token: str) -> None:
-    server = {"server": f"https://127.0.0.1:{port}", "certificate-authority": str(authority)}
+def _beside_kubelets(authority: Authority, directory: Path, address: str) -> list[str]:
+    cert, key = authority.issue(directory, "kubelet-client")
+    authority.issue(directory, "kubelet", address)
+    return [
+        f"--bind-address={address}",
+        f"--advertise-address={address}",
+        f"--kubelet-client-certificate={cert}",
+        f"--kubelet-client-key={key}",
+        f"--kubelet-certificate-authority={authority.file}",
+        "--kubelet-preferred-address-types=InternalIP",
+    ]
+
+
+def _write_kubeconfig(path: Path, url: str, authority: Path, token: str) -> None:
+    server = {"server": url, "certificate-authority": str(authority)}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -248,6 +276,8 @@ PLACES = {
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
     "MutatingAdmissionPolicy": f"{_ADMISSION}/mutatingadmissionpolicies",
     "MutatingAdmissionPolicyBinding": f"{_ADMISSION}/mutatingadmissionpolicybindings",
+    "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/"
+    "mutatingwebhookconfigurations",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ClusterRole": f"{_RBAC}/clusterroles",
     "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
