@@ -1,4 +1,4 @@
-"""Every command of the README is run, unchanged, on the data of a demo."""
+"""Every command of the README, and every transcript of the docs, is run on the data of a demo."""
 
 import json
 import os
@@ -21,6 +21,15 @@ ELSEWHERE = {
     "joulie up --kubeconfig ~/.kube/config": "test_cluster.py",  # against an API server
 }
 SHOWN_POD = re.search(r"explain ([a-z0-9-]+/[a-z0-9-]+)$", "\n".join(COMMANDS), re.MULTILINE)
+TRANSCRIPTS = [
+    (page, *transcript)
+    for page in ("README.md", "docs/audit.md", "docs/twins.md")
+    for transcript in re.findall(
+        r"^\$ joulie ((?:explain|twin) [^\n]+)\n(\S.*?)(?:```|^\$)",
+        (ROOT / page).read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+]
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,qos,deletion_time\np0,4000,8192,1,1000,LS,9\n"
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,96000,786432,8,G2\n"
 
@@ -88,3 +97,41 @@ def test_no_command_of_the_readme_is_left_out() -> None:
 @pytest.mark.parametrize("file", ELSEWHERE.values())
 def test_commands_left_to_another_test_are_run_there(file: str) -> None:
     assert 'running("up", server' in (Path(__file__).parent / file).read_text()
+
+
+def labels(text: str) -> set[str]:
+    """The words that begin a line, and the heads of columns: they are the same for all data."""
+    found: set[str] = set()
+    for line in text.splitlines():
+        cells = re.split(r"\s{2,}", line.strip())
+        if all(re.fullmatch(r"[A-Za-z][A-Za-z ]*", cell) for cell in cells):
+            found.update(cells)
+        elif len(cells) > 1 and re.fullmatch(r"[a-z]+", cells[0]):
+            found.add(cells[0])
+    return found
+
+
+@pytest.mark.parametrize(("page", "command", "shown"), TRANSCRIPTS)
+def test_a_transcript_has_the_labels_that_the_program_prints(
+    page: str, command: str, shown: str, where: Path, names: dict[str, str]
+) -> None:
+    verb, _, *options = command.split()
+    of = names["POD" if verb == "explain" else "NODE"]
+    known = {word: names["NODE"] for word in options if re.fullmatch(r"[a-z]+-\w+-\d+", word)}
+
+    printed = run(
+        [
+            "joulie",
+            verb,
+            of,
+            *(
+                known.get(word, "-1s" if word[:1] == "-" and word[1:2].isdigit() else word)
+                for word in options
+            ),
+        ],
+        where,
+    )
+
+    assert printed.returncode == 0, printed.stderr
+    assert len(labels(shown)) > 5
+    assert labels(shown) - labels(printed.stdout) == set()
