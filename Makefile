@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick shuffled check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube golden lock clean
-.PHONY: broker dist image chart
+.PHONY: broker dist krew image chart
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -62,7 +62,7 @@ bench: setup ## measure; prints ratios, asserts nothing
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
 
-kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler and helm for the tests; needs Go
+kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler, helm and kubectl for the tests; needs Go
 
 .kube/.ready: .ci/kube tests/kit/kube/kube_rules.go
 	.ci/kube && touch .kube/.ready
@@ -80,6 +80,13 @@ lock: ## pin every dependency again; no index address ends up in the file
 
 dist: setup ## wheel and sdist into dist/, for pip
 	rm -rf dist && $(BIN)/hatchling build -d dist
+
+# URL=... is where the archive will be, HOMEPAGE=... the page of the project.
+krew: dist ## kubectl joulie for krew into dist/: an archive and its manifest
+	@test -n "$(URL)" -a -n "$(HOMEPAGE)" || { \
+	  echo "Name where the release will be: make krew URL=https://... HOMEPAGE=https://..." >&2; \
+	  exit 1; }
+	$(BIN)/python deploy/krew/package.py dist $(URL) $(HOMEPAGE)
 
 # BASE=... is another base image; IMAGE=... another name.
 IMAGE ?= joulie:$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)

@@ -31,6 +31,7 @@
     ├── ViewBehind               the projection did not reach a position in time
     ├── PortTaken                the address in the settings is in use
     ├── KubernetesRefused        the API server refused a request
+    ├── ConsoleUnavailable   the console cannot be read through the API server
     ├── LeaseHeld            an operator runs beside a command that requires it to be stopped
     ├── PolicyFailed             a policy that raised or returned an invalid plan
     ├── BadTrace                 a file of recorded pods that cannot be used
@@ -303,6 +304,14 @@ class KubernetesRefused(JoulieError):
         self.path = path
         self.code = code
         self.retry_after_s = retry_after_s  # as the server requires
+
+
+class ConsoleUnavailable(JoulieError):
+    def __init__(self, namespace: str, why: str, hint: str) -> None:
+        super().__init__(
+            f"The console in the namespace {namespace} cannot be read: {why} Nothing is shown. "
+            f"{hint}"
+        )
 
 
 class LeaseHeld(JoulieError):

@@ -55,11 +55,14 @@ def document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "security": [{}, {"token": []}],
+        "security": [{}, {"token": []}, {"proxied": []}],
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "proxied": {"type": "apiKey", "in": "header", "name": requests.TOKEN_HEADER},
+            },
         },
     }
 

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.http_head import Head, HeadRule, canonical_names, refusal_of_host
 from joulie_console.page_files import page_files
+from joulie_console.schema.requests import TOKEN_HEADER
 from joulie_console.schema.responses import Problem
 from joulie_console.settings import ConsoleSettings, read_token
 
@@ -87,9 +88,12 @@ class AccessControl:
         return problem(found.status, found.why)
 
     def _has_token(self, request: Request) -> bool:
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        is_right = hmac.compare_digest(given.strip().encode(), self._token)
-        return bool(self._token) and scheme.lower() == "bearer" and is_right
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            bearer = ""
+        given = request.headers.get(TOKEN_HEADER, "") or bearer.strip()
+        is_right = hmac.compare_digest(given.encode(), self._token)
+        return bool(self._token) and is_right
 
     def _is_from_trusted_proxy(self, request: Request) -> bool:
         """By the address of the TCP peer: a header such as X-Forwarded-For is not evidence."""

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, field
 
+TOKEN_HEADER = "Joulie-Token"  # the API server's proxy removes `Authorization`
 MAX_INTEGER = 2**53 - 1  # the largest integer that every JSON parser represents exactly
 
 Instant = Annotated[datetime, Meta(tz=True)]

@@ -106,6 +106,11 @@ class Page(NamedTuple):
     version: str  # the resource version of the whole list
 
 
+class Fetched(NamedTuple):
+    headers: Mapping[str, str]
+    body: bytes
+
+
 _read_list = msgspec.json.Decoder(RawList).decode
 _read_event = msgspec.json.Decoder(RawEvent).decode
 _read_status = msgspec.json.Decoder(ApiStatus).decode
@@ -121,12 +126,16 @@ class ApiServer:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def of(cls, kubeconfig: Path | None) -> AsyncGenerator["ApiServer", None]:
+    async def of(
+        cls, kubeconfig: Path | None, context: str | None = None
+    ) -> AsyncGenerator["ApiServer", None]:
         """Connects by a kubeconfig; without one, by the service account of the pod."""
         configuration = Configuration()
         try:
             if kubeconfig is not None:
-                await load_kube_config(str(kubeconfig), client_configuration=configuration)  # type: ignore[no-untyped-call]
+                await load_kube_config(  # type: ignore[no-untyped-call]
+                    str(kubeconfig), context=context, client_configuration=configuration
+                )
             else:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         except (ConfigException, OSError, ValueError) as error:
@@ -187,6 +196,14 @@ class ApiServer:
                 return None
             raise
 
+    async def fetch(
+        self, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
+    ) -> Fetched:
+        """The reply to a GET with its headers; `headers` are sent besides the usual ones."""
+        response = await self._request("GET", path, query or {}, WRITE_TIMEOUT_S, headers=headers)
+        async with response:
+            return Fetched(response.headers, await response.read())
+
     async def apply(self, path: str, body: Mapping[str, Any], *, force: bool = True) -> bytes:
         """Server-side apply: fields that are no longer in `body` are removed.
 
@@ -230,17 +247,19 @@ class ApiServer:
         query: Query,
         timeout_s: float,
         content: tuple[Mapping[str, Any] | None, str] = (None, JSON),
+        headers: Mapping[str, str] | None = None,
     ) -> aiohttp.ClientResponse:
-        _, url, headers, *_ = await self._client.param_serialize(
+        sent = {"Accept": JSON, "Content-Type": content[1], **(headers or {})}
+        _, url, all_headers, *_ = await self._client.param_serialize(
             method,
             path,
-            header_params={"Accept": "application/json", "Content-Type": content[1]},
+            header_params=sent,
             auth_settings=["BearerToken"],
         )
         if query:
             url = f"{url}?{urlencode(query)}"
         answer = await self._client.rest_client.request(  # type: ignore[no-untyped-call]
-            method, url, headers=headers, body=content[0], _request_timeout=timeout_s
+            method, url, headers=all_headers, body=content[0], _request_timeout=timeout_s
         )
         response: aiohttp.ClientResponse = answer.response
         if response.status not in _SUCCESS:

@@ -20,6 +20,7 @@ from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import HostPort, Source
 from joulie_console.api import http_limits
 from joulie_console.api.security import AccessControl, SecurityMiddleware, route_path
+from joulie_console.schema.requests import TOKEN_HEADER
 from joulie_console.service import listening
 from joulie_console.settings import ConsoleSettings
 
@@ -116,6 +117,15 @@ def test_only_the_token_in_the_header_gives_access(
     answer = client(**token).get("/v1/cluster", headers=raw)
 
     assert answer.status_code == status
+
+
+@pytest.mark.parametrize(("given", "status"), [(TOKEN, 200), (TOKEN[:-1], 401), ("", 401)])
+def test_the_token_may_come_in_a_header_that_the_api_server_forwards(
+    given: str, status: int, token: dict[str, str]
+) -> None:
+    reply = client(**token).get("/v1/cluster", headers={TOKEN_HEADER: given})
+
+    assert reply.status_code == status
 
 
 def test_a_token_in_the_url_gives_no_access(token: dict[str, str]) -> None:

@@ -1,19 +1,15 @@
-"""`kubectl joulie`: an overview of the cluster from its NodeTwins; requires only a kubeconfig."""
+"""`kubectl joulie status`: an overview of the cluster from its NodeTwins."""
 
 import argparse
 import asyncio
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from joulie_bus.errors import JoulieError, KubernetesRefused
-from joulie_bus.runtime import logging
 from joulie_bus.runtime.tasks import background
-from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, ApiUnreachable
+from joulie_operator.kube.api_client import ApiServer
 from joulie_operator.kube.custom_resources import (
     NODETWINS,
     GpuPowerCap,
@@ -27,7 +23,6 @@ from joulie_operator.observe.resource_watcher import Watcher
 CLASSES = ("performance", "eco", "draining", "unknown")
 FRAME_S = 1.0
 MEASURED = "kepler"  # the source of measured watts; all other sources are estimates of a model
-HOME = Path.home() / ".kube/config"
 CLEAR = "\x1b[2J\x1b[H"
 
 
@@ -80,43 +75,12 @@ SORTS = {title.lower(): field for field, title in (COLUMNS | WIDE).items()}
 LARGEST_FIRST = {"headroom", "cooling", "watts", "perf_pods", "psu", "pue", "capped", "tdp"}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(argv)
-    logging.configure("error", "console", "kubectl")
-    try:
-        asyncio.run(_status(args))
-    except KeyboardInterrupt:
-        return 0
-    except KubernetesRefused as error:
-        hint = " Is Joulie installed? See deploy/crds." if error.code == NOT_FOUND else ""
-        print(f"kubectl joulie: {error}{hint}", file=sys.stderr)
-        return 2
-    except (JoulieError, *ApiUnreachable) as error:
-        print(f"kubectl joulie: {error or type(error).__name__}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="kubectl joulie", description=__doc__)
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    status = commands.add_parser("status", help="show nodes with their profiles and power")
-    status.add_argument("-w", "--watch", action="store_true", help="refresh on every change")
-    status.add_argument("-o", "--output", choices=("wide", "json"), help="more columns, or JSON")
-    status.add_argument("--sort-by", choices=sorted(SORTS), default="node", metavar="COLUMN")
-    status.add_argument("--kubeconfig", type=Path, metavar="FILE", help="how to reach the cluster")
-    return top
-
-
-async def _status(args: argparse.Namespace) -> None:
-    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    path = args.kubeconfig or (Path(named) if named else HOME)
-    async with ApiServer.of(path) as api:
-        if args.watch:
-            await _follow(api, args)
-            return
-        pages = [page async for page in api.pages(NODETWINS)]
-        print(_shown([read_twin(item) for page in pages for item in page.items], args))
+async def status(api: ApiServer, args: argparse.Namespace) -> None:
+    if args.watch:
+        await _follow(api, args)
+        return
+    pages = [page async for page in api.pages(NODETWINS)]
+    print(_shown([read_twin(item) for page in pages for item in page.items], args))
 
 
 async def _follow(api: ApiServer, args: argparse.Namespace) -> None:
@@ -226,7 +190,3 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

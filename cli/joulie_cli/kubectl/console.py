@@ -1,0 +1,77 @@
+"""The console, through the API server's proxy of Services.
+
+The API server removes `Authorization` before it forwards a request, so the token of the console
+travels in a header of its own. It is in a Secret: reading it is the right that lets a user in.
+"""
+
+import base64
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from joulie_bus.errors import ConsoleUnavailable, KubernetesRefused
+from joulie_console.schema.requests import TOKEN_HEADER
+from joulie_operator.kube.api_client import NOT_FOUND, ApiServer
+
+SERVICE, PORT = "joulie-console", "http"
+SECRET = "joulie-console-token"
+NAMESPACE = "joulie-system"
+
+
+class _Secret(msgspec.Struct):
+    data: dict[str, str] = {}
+
+
+class Place(NamedTuple):
+    """Where the console is in a cluster."""
+
+    namespace: str = NAMESPACE
+    secret: str = SECRET
+
+    def path(self, below: str) -> str:
+        services = f"/api/v1/namespaces/{quote(self.namespace, safe='')}/services"
+        return f"{services}/{SERVICE}:{PORT}/proxy{below}"
+
+    def secret_path(self) -> str:
+        return f"/api/v1/namespaces/{quote(self.namespace, safe='')}/secrets/{self.secret}"
+
+
+class Console:
+    """Reads the API of the console. `Console.of` reads the token first."""
+
+    def __init__(self, api: ApiServer, place: Place, token: str) -> None:
+        self._api = api
+        self._place = place
+        self._headers = {TOKEN_HEADER: token}
+
+    @classmethod
+    async def of(cls, api: ApiServer, place: Place) -> "Console":
+        path = place.secret_path()
+        try:
+            found = (await api.fetch(path)).body
+        except KubernetesRefused as error:
+            raise ConsoleUnavailable(place.namespace, str(error), _hint(error)) from error
+        data = msgspec.json.decode(found, type=_Secret).data
+        if "token" not in data:
+            why = f"the Secret {place.secret} has no key `token`"
+            raise ConsoleUnavailable(place.namespace, why, "Name another one with --token-secret.")
+        return cls(api, place, base64.b64decode(data["token"]).decode().strip())
+
+    async def get(self, path: str, **query: str) -> dict[str, Any]:
+        """The reply of a path such as /v1/plans."""
+        given = {name: value for name, value in query.items() if value}
+        try:
+            fetched = await self._api.fetch(self._place.path(path), given, self._headers)
+        except KubernetesRefused as error:
+            raise ConsoleUnavailable(self._place.namespace, str(error), _hint(error)) from error
+        reply: dict[str, Any] = msgspec.json.decode(fetched.body, type=dict[str, Any])
+        return reply
+
+
+def _hint(error: KubernetesRefused) -> str:
+    if error.code == NOT_FOUND:
+        return "Is Joulie installed there, with the console (console.enabled)? Give --namespace."
+    if error.code == 403:
+        return "Bind the ClusterRole joulie-viewer to your user in that namespace."
+    return "Does a pod of the console run there?"
