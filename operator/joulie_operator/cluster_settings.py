@@ -18,6 +18,7 @@ WRITE_DEADLINE_S = 10.0  # a write that takes longer is aborted and retried
 STATUS_INTERVAL_S = 60.0  # of NodeTwins of which only numbers change, so that writes stay few
 IN_CLUSTER = "in-cluster"  # the kubeconfig of a pod: its service account
 GRID_INTERVAL_S = 300.0  # the finest step of the ledger, and of providers
+POD_EVENTS, POD_EVENTS_PCT = "pod-events", 2.0
 FACILITY = "facility"  # an operator polls one facility, so events need no other name
 
 
@@ -31,6 +32,21 @@ def racks(text: str) -> Racks:
     first, _, rest = text.partition(",")
     watts = number(1, 1e9)
     return Racks(watts(first), {rack: watts(f"{w}") for rack, w in numbers(rest).items()})
+
+
+class WriteRates(NamedTuple):
+    per_s: float
+    pod_events_pct: float
+
+
+def write_rates(text: str) -> WriteRates:
+    """writes per second from 0.1 to 10000, then pod-events=PERCENT from 0 to 100 after a comma"""
+    first, _, rest = text.partition(",")
+    others = numbers(rest)
+    if unknown := others.keys() - {POD_EVENTS}:
+        raise ValueError(f"there is no {min(unknown)}")
+    percent = others.get(POD_EVENTS, POD_EVENTS_PCT)
+    return WriteRates(number(0.1, 10_000)(first), number(0, 100)(f"{percent}"))
 
 
 def namespace(name: str) -> str:
@@ -65,11 +81,12 @@ class LeaseSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ApplierSettings:
-    rate: float = setting(
-        number(0.1, 10_000),
+    writes: WriteRates = setting(
+        write_rates,
         "APPLY_RATE",
         "300",
-        "Maximum number of writes to the API server per second; fewer while it answers slowly",
+        "Maximum number of writes to the API server per second; fewer while it answers slowly. "
+        "Events on placed pods add at most this percentage of requests (2); 0 for none",
     )
     at_once: int = WRITES_AT_ONCE
     deadline_s: float = WRITE_DEADLINE_S
@@ -81,6 +98,14 @@ class ApplierSettings:
         str(RACK_CAPACITY_W),
         "Power capacity of a rack in watts, and of racks that differ",
     )
+
+    @property
+    def rate(self) -> float:
+        return self.writes.per_s
+
+    @property
+    def pod_events_share(self) -> float:
+        return self.writes.pod_events_pct / 100
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -306,6 +306,13 @@ KUBE_WRITES = Counter(
     ["kind", "outcome"],
     registry=OPERATOR,
 )
+POD_EVENTS = Counter(
+    "joulie_pod_events_total",
+    "Kubernetes Events on placed pods: done, aggregated into another one, skipped beyond the share "
+    "of requests, or failed",
+    ["outcome"],
+    registry=OPERATOR,
+)
 KUBE_BEHIND = Gauge(
     "joulie_kube_objects_behind",
     "Objects in the cluster that differ from their desired state",

@@ -28,6 +28,7 @@ from joulie_operator.planning.eligible import selector
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.hardware.catalog_file import CatalogSettings, GpuResourceSettings
+from joulie_projections.history.history import History
 from joulie_projections.view.view import View
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
     """The work of the leader; all of it is cancelled when the lease is lost."""
     from joulie_operator.apply.gpu_status import GpuStatusWriter
     from joulie_operator.apply.nominations import NominationWriter
+    from joulie_operator.apply.pod_event_writer import PodEventWriter
     from joulie_operator.apply.writer import Applier
     from joulie_operator.observe.hardware_inventory import GpuNames, Inventory
     from joulie_operator.observe.watch import ObservedCluster, watch_cluster
@@ -89,6 +91,12 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
         tasks.create_task(NominationWriter(api, view, load(ApplierSettings)).run())
         deadline_s = load(ApplierSettings).deadline_s
         tasks.create_task(GpuStatusWriter(api, view, cluster, deadline_s).run())
+        if load(ApplierSettings).pod_events_share:
+            place = wires.data.database
+            writer = PodEventWriter(
+                api, view, lambda: History.readable(place), load(ApplierSettings)
+            )
+            tasks.create_task(writer.run())
         tasks.create_task(_plan(wires, bus, view, cluster.watches))
 
 

@@ -13,6 +13,7 @@ from joulie_bus import testing
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.pacing import SHARE
+from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import (
     CLUSTER,
@@ -81,7 +82,7 @@ async def applying(
     server: ApiServer, bus: JetStreamLog, view: View, tmp: Path, **values: Any
 ) -> AsyncGenerator[None, None]:
     cluster = ObservedCluster.empty()
-    settings = replace(ApplierSettings(rate=1000), **values)
+    settings = replace(Source.of(APPLY_RATE="1000").load(ApplierSettings), **values)
     async with (
         Api.of(server.kubeconfig(tmp)) as api,
         background(watch_cluster(api, bus, CLUSTER, view, cluster), "watch"),

@@ -1,0 +1,112 @@
+"""Placements of pods as Kubernetes Events, within a budget of requests. Pure."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from joulie_bus.events import OutcomeSeen
+from joulie_operator.apply.kubernetes_events import CONTROLLER
+from joulie_operator.kube.timestamps import rfc3339_micro
+
+REASON, ACTION = "PlacedByJoulie", "Scheduling"
+MAX_NOTE = 1024  # characters that the API server accepts
+# What a cluster sends to its API server without us, at the least.
+REQUESTS_PER_NODE_S = 0.1  # a kubelet renews its Lease every 10 s
+REQUESTS_PER_POD = 3  # created, bound, and the Event of kube-scheduler
+BURST = 20.0  # Events that an idle cluster saves up
+
+
+class Placed(NamedTuple):
+    """One outcome of the decision log."""
+
+    entry: int
+    at_ns: int
+    outcome: OutcomeSeen
+
+
+class Announcement(NamedTuple):
+    """One Event, on the newest of several pods of one workload."""
+
+    placed: Placed
+    others: int
+
+
+class EventBudget:
+    """Allows a share of the requests that the cluster makes anyway, by the numbers of its nodes
+    and of the pods that are placed."""
+
+    def __init__(self, share: float, now_s: float) -> None:
+        self._share = share
+        self._saved = BURST
+        self._earned_s = now_s
+
+    def earn(self, nodes: int, pods: int, now_s: float) -> None:
+        requests = nodes * REQUESTS_PER_NODE_S * (now_s - self._earned_s) + pods * REQUESTS_PER_POD
+        self._saved = min(BURST, self._saved + self._share * requests)
+        self._earned_s = now_s
+
+    def spend(self) -> bool:
+        """Whether one more Event may be written."""
+        if self._saved < 1:
+            return False
+        self._saved -= 1
+        return True
+
+
+def announcements(placed: Iterable[Placed]) -> list[Announcement]:
+    """One per workload; the pods that the extender did not score are left out."""
+    newest: dict[tuple[str, str], Announcement] = {}
+    for each in placed:
+        if not each.outcome.decision:
+            continue
+        key = each.outcome.namespace, workload_of(each.outcome.name)
+        others = newest[key].others + 1 if key in newest else 0
+        newest[key] = Announcement(each, others)
+    return list(newest.values())
+
+
+def workload_of(pod: str) -> str:
+    """The name without the last part, which controllers generate."""
+    return pod.rpartition("-")[0] or pod
+
+
+def event_of(announced: Announcement) -> dict[str, Any]:
+    placed = announced.placed
+    outcome = placed.outcome
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{outcome.name[:200]}-", "namespace": outcome.namespace},
+        "eventTime": rfc3339_micro(placed.at_ns),
+        "reportingController": CONTROLLER,
+        "reportingInstance": CONTROLLER,
+        "action": ACTION,
+        "reason": REASON,
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": outcome.namespace,
+            "name": outcome.name,
+            "uid": outcome.pod_uid,
+        },
+        "note": note_of(announced)[:MAX_NOTE],
+        "type": "Normal",
+    }
+
+
+def note_of(announced: Announcement) -> str:
+    entry, outcome = announced.placed.entry, announced.placed.outcome
+    others = announced.others
+    more = f" {others} more pods of this workload were placed with it." if others else ""
+    return (
+        f"Placed on {outcome.node}, {_rank(outcome)} (entry {entry}).{more} "
+        f"`kubectl joulie explain {outcome.name} -n {outcome.namespace}` shows why."
+    )
+
+
+def _rank(outcome: OutcomeSeen) -> str:
+    if outcome.rank is None or outcome.score is None:
+        return "which was not among the nodes that Joulie scored"
+    if not outcome.regret:
+        return f"the best by Joulie's score with {outcome.score}"
+    place = f"number {outcome.rank} by Joulie's score with {outcome.score}"
+    return f"{place}, {outcome.regret} less than the best"
