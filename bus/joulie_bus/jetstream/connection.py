@@ -107,6 +107,12 @@ class Connection:
         return self._state.lives
 
     @property
+    def server_version(self) -> str:
+        """The version of the nats-server at the other end."""
+        found = self._client.connected_server_version
+        return f"{found.major}.{found.minor}.{found.patch}"
+
+    @property
     def max_payload(self) -> int:
         return self._client.max_payload
 

@@ -118,6 +118,12 @@ async def size_of(connection: Connection, stream: Stream) -> StreamSize:
     )
 
 
+async def time_of(connection: Connection, stream: Stream) -> int:
+    """The clock of the broker, in ns since 1970."""
+    answer = await connection.api(f"STREAM.INFO.{stream}")
+    return nanoseconds(answer["ts"])
+
+
 async def last_on(connection: Connection, stream: Stream, subject: str) -> Stored | None:
     """The newest message of one subject."""
     message = await _message(connection, stream, {"last_by_subj": subject})

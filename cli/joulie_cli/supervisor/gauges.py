@@ -22,16 +22,26 @@ def gauges_of(addresses: Mapping[str, str]) -> dict[str, Gauges]:
 
 
 def _scrape(address: str) -> Gauges | None:
-    """Samples without labels by name, and samples of streams as `name{STREAM}`."""
     try:
         with closing(HTTPConnection(address, timeout=TIMEOUT_S)) as connection:
             connection.request("GET", "/metrics")
-            text = connection.getresponse().read().decode()
-        families = list(text_string_to_metric_families(text))
+            return parsed(connection.getresponse().read().decode())
     except (OSError, HTTPException, ValueError):
         return None
-    samples = [sample for family in families for sample in family.samples]
-    return {_key(sample): sample.value for sample in samples if sample.labels.keys() <= {"stream"}}
+
+
+def parsed(text: str) -> Gauges:
+    """Samples without labels by name, samples of streams as `name{STREAM}`, and the sums of
+    counters with other labels by name.
+    """
+    gauges: Gauges = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            if sample.labels.keys() <= {"stream"}:
+                gauges[_key(sample)] = sample.value
+            elif family.type == "counter":
+                gauges[sample.name] = gauges.get(sample.name, 0) + sample.value
+    return gauges
 
 
 def _key(sample: Sample) -> str:

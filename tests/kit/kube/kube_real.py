@@ -28,7 +28,7 @@ from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, ApiU
 from joulie_operator.kube.custom_resources import GPUS, NODEHARDWARES, NODETWINS
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
-HELM = "HELM"
+HELM, KUBECTL = "HELM", "KUBECTL"
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 BUILT = {
@@ -36,6 +36,7 @@ BUILT = {
     SCHEDULER: ROOT / ".kube/bin/kube-scheduler",
     RULES: ROOT / ".kube/bin/kube-rules",
     HELM: ROOT / ".kube/bin/helm",
+    KUBECTL: ROOT / ".kube/bin/kubectl",
 }
 START_PATIENCE_S = 90.0
 OUTPUT_TAIL = 2000  # characters of a failed program's output
@@ -49,6 +50,7 @@ TOKENS = {
     "scheduler": ("system:kube-scheduler", ""),
     "proxy": ("system:kube-proxy", ""),
     "kubelet": ("system:node:n1", "system:nodes"),
+    "viewer": ("viewer", ""),
 }
 LOOPBACK = "127.0.0.1"
 SERVICES = "10.0.0.0/24"  # the first address is that of the API server, for pods
@@ -120,7 +122,12 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def real_server(
-    directory: Path, assets: Path, *, bare: bool = False, address: str = LOOPBACK
+    directory: Path,
+    assets: Path,
+    *,
+    bare: bool = False,
+    address: str = LOOPBACK,
+    flags: Sequence[str] = (),
 ) -> AsyncGenerator[Running, None]:
     """A server with the manifests of deploy/ applied, or a bare one. A server with another address
     than loopback has kubelets, and pods reach it.
@@ -139,6 +146,7 @@ async def real_server(
     place = (
         WITHOUT_KUBELETS if address == LOOPBACK else _beside_kubelets(authority, directory, address)
     )
+    place = [*place, *flags]
     command = [str(assets / "kube-apiserver"), *_apiserver(directory, cert, key, ports), *place]
     async with (
         started([str(assets / "etcd"), *_etcd(directory, *ports[1:])], directory),

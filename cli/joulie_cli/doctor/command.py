@@ -1,0 +1,50 @@
+"""`joulie doctor`: examines an installation; each finding says what was seen and what to do."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Sequence
+
+from joulie_bus.runtime.settings import InForce
+from joulie_cli.doctor.examination import Case, examine
+from joulie_cli.doctor.findings import Finding, as_text, exit_code
+from joulie_cli.parts import up
+from joulie_cli.wiring import Wiring
+from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
+
+SETTINGS = up.SETTINGS  # those of all components
+CHART_NAMESPACE = "joulie-system"
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    settings = wires.source.finish()
+    cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
+    findings = asyncio.run(examine(Case(wires, settings, cluster, _namespace(args, wires))))
+    if args.json:
+        print(json.dumps(as_tree(findings, settings)))
+    else:
+        shown = [row for row in settings if args.settings or row.origin != "default"]
+        print("\n".join([as_text(findings), *_setting_lines(shown)]))
+    return exit_code(findings)
+
+
+def _namespace(args: argparse.Namespace, wires: Wiring) -> str:
+    if args.namespace:
+        return str(args.namespace)
+    if wires.source.names("POD_NAMESPACE"):
+        return wires.source.load(LeaseSettings).namespace
+    return CHART_NAMESPACE
+
+
+def as_tree(findings: Sequence[Finding], settings: Sequence[InForce]) -> dict[str, object]:
+    return {
+        "findings": [finding._asdict() for finding in findings],
+        "settings": [row._asdict() for row in settings],
+        "exit_code": exit_code(findings),
+    }
+
+
+def _setting_lines(rows: Sequence[InForce]) -> list[str]:
+    width = max((len(row.name) for row in rows), default=0)
+    lines = [f"  {row.name:<{width}}  {row.value}  ({row.origin})" for row in rows]
+    return ["", "Settings in force", *lines] if lines else []
