@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from joulie_bus.errors import JoulieError, KubernetesRefused
 from joulie_bus.runtime import logging
@@ -73,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     return top
 
 
-def _console(commands: "answers.Commands", name: str, what: str) -> argparse.ArgumentParser:
+def _console(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=what, description=what)
     parser.add_argument("-o", "--output", choices=("json", "yaml"), help="the API's own answer")
     parser.add_argument("--limit", type=_limit, default=20, metavar="N", help="the newest N (20)")

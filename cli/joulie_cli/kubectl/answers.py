@@ -3,14 +3,11 @@
 import argparse
 import datetime
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.kubectl.console import Console
-
-if TYPE_CHECKING:
-    Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 
 Tree = dict[str, Any]
 
