@@ -22,9 +22,9 @@ ENVIRONMENT = {
 
 @contextlib.asynccontextmanager
 async def joulie(
-    command: str, kubeconfig: Path, data: Path, patience_s: float, **environ: str
+    command: str, kubeconfig: Path, data: Path, patience_s: float, *options: str, **environ: str
 ) -> AsyncGenerator[Process, None]:
-    told = ["--data", str(data), "--kubeconfig", str(kubeconfig)]
+    told = ["--data", str(data), "--kubeconfig", str(kubeconfig), *options]
     addresses = {name: f"127.0.0.1:{free_port()}" for name in DOORS}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "joulie_cli.main", command, *told),

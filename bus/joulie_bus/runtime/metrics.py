@@ -38,6 +38,7 @@ SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "ledger": (COMMON, LOG, LEDGER),
     "operator": (COMMON, LOG, VIEW, OPERATOR),
     "extender": (COMMON, LOG, VIEW, EXTENDER),
+    "shadow": (COMMON, LOG, VIEW),
     "console": (COMMON, LOG, VIEW, CONSOLE),
     "simulator": (COMMON, LOG, VIEW),
     "admission": (COMMON, ADMISSION),

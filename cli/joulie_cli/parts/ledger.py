@@ -8,7 +8,7 @@ from pathlib import Path
 
 import joulie_migrations
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
-from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
 from joulie_audit.ledger.follow import PASS_S, LedgerFollower
 from joulie_bus.errors import JoulieError
 from joulie_bus.jetstream.log import JetStreamLog
@@ -25,14 +25,21 @@ log = get_logger("ledger")
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     archive = archive_of(args, wires)
     if args.once or args.rebuild:
-        asyncio.run(_once(args, wires, archive))
+        asyncio.run(_once(wires, archive, rebuild=args.rebuild))
         return 0
     return serve_part(wires, "ledger", _follow(wires, archive))
 
 
-async def _once(args: argparse.Namespace, wires: Wiring, archive: Path | None) -> None:
+def fold_once(wires: Wiring) -> None:
+    """Folds what the log holds now."""
+    archive = wires.source.load(ArchivePlace).directory
+    place = Path(archive) if archive and is_archive(Path(archive)) else None
+    asyncio.run(_once(wires, place, rebuild=False))
+
+
+async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> None:
     with _table(wires) as table:
-        if args.rebuild:
+        if rebuild:
             table.clear()
         follower = LedgerFollower(table)
         async with broker_of(wires) as bus:

@@ -49,12 +49,14 @@ SETTINGS = (
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
-    return serve_part(wires, "operator", _operate(wires, cluster))
+    return serve_part(wires, "operator", _operate(wires, cluster, shadow=args.shadow))
 
 
-async def _operate(wires: Wiring, cluster: str) -> None:
+async def _operate(wires: Wiring, cluster: str, *, shadow: bool) -> None:
     async with viewing(wires, Role.OPERATOR) as (bus, view):
-        if cluster:
+        if shadow:
+            await _observe(wires, bus, view, cluster)
+        elif cluster:
             await _take_turns(wires, bus, view, cluster)
         else:  # a simulated cluster has no API server
             await _plan(wires, bus, view)
@@ -69,6 +71,27 @@ async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None
         identity = f"{socket.gethostname()}-{secrets.token_hex(3)}"
         lease = Lease(api, wires.source.load(LeaseSettings), identity)
         await lease.lead(lambda: _lead(wires, bus, view, api))
+
+
+async def _observe(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
+    """Reads the cluster and the meters; plans nothing and writes nothing to the API server."""
+    async with asyncio.TaskGroup() as tasks:
+        if cluster:
+            tasks.create_task(_watch(wires, bus, view, cluster))
+        _poll(wires, bus, view, tasks)
+        await asyncio.Event().wait()  # until cancelled
+
+
+async def _watch(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
+    from joulie_operator.kube.api_client import ApiServer
+    from joulie_operator.observe.hardware_inventory import GpuNames, Inventory
+    from joulie_operator.observe.watch import ObservedCluster, watch_cluster
+
+    load, observed = wires.source.load, ObservedCluster.empty()
+    gpus = GpuNames(load(GpuResourceSettings).resources)
+    inventory = Inventory(load(CatalogSettings).catalog, gpus)
+    async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
+        await watch_cluster(api, bus, wires.subjects, view, observed, inventory)
 
 
 async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
@@ -113,15 +136,21 @@ async def _plan(wires: Wiring, bus: Log, view: View, watches: WatchStatuses | No
 
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(Operator(bus, wires.subjects, view, settings, visibility).run())
-        if (facility := load(FacilitySettings)).enabled:
-            from joulie_operator.telemetry.facility import poll_facility
+        _poll(wires, bus, view, tasks)
 
-            tasks.create_task(poll_facility(bus, wires.subjects, facility))
-        if (grid := load(GridSettings)).sources:
-            from joulie_operator.telemetry.grid import poll_grid
 
-            tasks.create_task(poll_grid(bus, wires.subjects, grid))
-        if (power := load(PowerSettings)).address:
-            from joulie_operator.telemetry.scrape import scrape_power
+def _poll(wires: Wiring, bus: Log, view: View, tasks: asyncio.TaskGroup) -> None:
+    """Starts what reads meters, the building and the grid."""
+    load = wires.source.load
+    if (facility := load(FacilitySettings)).enabled:
+        from joulie_operator.telemetry.facility import poll_facility
 
-            tasks.create_task(scrape_power(bus, wires.subjects, view, power))
+        tasks.create_task(poll_facility(bus, wires.subjects, facility))
+    if (grid := load(GridSettings)).sources:
+        from joulie_operator.telemetry.grid import poll_grid
+
+        tasks.create_task(poll_grid(bus, wires.subjects, grid))
+    if (power := load(PowerSettings)).address:
+        from joulie_operator.telemetry.scrape import scrape_power
+
+        tasks.create_task(scrape_power(bus, wires.subjects, view, power))

@@ -2,11 +2,14 @@
 
 import argparse
 import asyncio
+import contextlib
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from joulie_bus.runtime.logging import get_logger
 from joulie_cli.parts import archive, console, extender, ledger, operator, projector
+from joulie_cli.reporting.write import report_now, write
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_signalled
 from joulie_console.settings import ConsoleSettings
@@ -23,7 +26,14 @@ SETTINGS = (
 )
 
 PARTS = ("projector", "operator", "extender", "console", "ledger")
+SHADOW_PARTS = ("projector", "operator", "shadow", "console", "ledger")
 log = get_logger("up")
+
+
+class UpOptions(NamedTuple):
+    cluster: str
+    shadow: bool
+    seconds: float | None  # None: until Ctrl-C
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -35,22 +45,36 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
             "`joulie demo`.",
             file=sys.stderr,
         )
-    run_until_signalled(lambda stop: _up(wires, cluster, stop))
+    options = UpOptions(cluster, args.shadow, args.seconds)
+    run_until_signalled(lambda stop: _up(wires, options, stop))
+    if args.report is not None:
+        ledger.fold_once(wires)
+        write(args.report, asyncio.run(report_now(wires, signs=True)))
+        print(f"Wrote {args.report}.")
     return 0
 
 
-async def _up(wires: Wiring, cluster: str, stop: asyncio.Event) -> None:
+async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:
     addresses = {
         "extender": wires.source.load(ServerSettings).addr,
         "console": wires.source.load(ConsoleSettings).addr,
         "metrics": wires.bus.metrics_addr,
     }
-    extra = {**wires.source.from_file(), "KUBECONFIG": cluster, "JOULIE_CLUSTER": wires.bus.cluster}
+    extra = {
+        **wires.source.from_file(),
+        "KUBECONFIG": options.cluster,
+        "JOULIE_CLUSTER": wires.bus.cluster,
+    }
     archive_settings = wires.source.load(archive.ArchiveSettings)
     parts: dict[str, Sequence[str]] = dict.fromkeys(PARTS, ())
+    if options.shadow:
+        parts = dict.fromkeys(SHADOW_PARTS, ()) | {"operator": ("--shadow",)}
+        del addresses["extender"]
     if archive_settings.directory:
         parts["archive"] = ("--every",)
     async with Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor:
         log.info("up", data=str(wires.data.path), **supervisor.endpoints)
-        await stop.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(options.seconds):
+                await stop.wait()
         log.info("stopping")

@@ -33,14 +33,21 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 STABLE_AFTER_S = 30.0  # an uptime after which the restart pause is reset
 STOP_TIMEOUT_S = 10.0
 DRAIN_TIMEOUT_S = 5.0  # for the projector to store the extender's last decisions
-ROLES = {"archive": Role.ARCHIVIST, "ledger": Role.AUDITOR}  # parts whose role has another name
+ROLES = {
+    "archive": Role.ARCHIVIST,
+    "ledger": Role.AUDITOR,
+    "shadow": Role.EXTENDER,
+}  # parts whose role has another name
 # No part multiplies matrices or allocates in many threads; by default both libraries create a pool
 # per core.
 CHILD_DEFAULTS = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 # On few cores the extender comes first, because kube-scheduler waits for it; the console, the
 # archiver and the ledger come last. A projector that lags folds larger batches, which cost less
 # per event.
-NICE = {"broker": 10, "projector": 10, "operator": 15, "console": 19, "archive": 19, "ledger": 19}
+NICE = {
+    **{"broker": 10, "projector": 10, "operator": 15, "shadow": 15},
+    **{"console": 19, "archive": 19, "ledger": 19},
+}
 # Environment setting -> endpoint it configures.
 LISTEN_SETTINGS = {"EXTENDER_ADDR": "extender", "CONSOLE_ADDR": "console"}
 log = get_logger("up")

@@ -8,6 +8,9 @@ from joulie_cli.command_line.commands import Program
 
 def options(parser: argparse.ArgumentParser) -> None:
     shared.cluster(parser)
+    parser.add_argument(
+        "--shadow", action="store_true", help="read the cluster only: no Lease, no writes"
+    )
 
 
 def program() -> Program:

@@ -1,0 +1,69 @@
+"""`joulie shadow`: answers as if the extender had been asked for each pod that others place."""
+
+import argparse
+import asyncio
+import contextlib
+import time
+
+from joulie_bus.errors import BusError
+from joulie_bus.events import FilterDecided
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.producer import Producer
+from joulie_bus.streams.roles import Role
+from joulie_cli.log_access.past import history_of
+from joulie_cli.wiring import Wiring, serve_part, viewing
+from joulie_extender.decide.decide import declaration
+from joulie_extender.decision_log.shipping import Shipper
+from joulie_extender.decision_log.spool import Spool
+from joulie_extender.service import FLUSH_S
+from joulie_extender.settings import ScoringSettings, ServerSettings
+from joulie_extender.shadow import REPLICA, Shadow
+from joulie_projections.hardware.catalog_file import CatalogSettings, GpuResourceSettings
+from joulie_projections.history.history import EntryQuery
+
+SETTINGS = (ServerSettings, ScoringSettings, CatalogSettings, GpuResourceSettings)
+RETRY_S = 1.0
+log = get_logger("shadow")
+
+
+def run(_: argparse.Namespace, wires: Wiring) -> int:
+    return serve_part(wires, "shadow", _answer(wires))
+
+
+async def _answer(wires: Wiring) -> None:
+    """Runs until cancelled. Decisions that the broker does not take stay in the spool."""
+    load = wires.source.load
+    resources = load(GpuResourceSettings).resources
+    weights = load(ScoringSettings).weights(load(CatalogSettings).catalog, resources)
+    wires.data.require()
+    directory = load(ServerSettings).spool_in(wires.data.spool) / REPLICA
+    with contextlib.closing(Spool(directory)) as spool:
+        shipper = Shipper(Producer(REPLICA, wires.subjects, time.time_ns), spool)
+        shipper.record(declaration(weights))
+        while True:
+            try:
+                async with (
+                    viewing(wires, Role.EXTENDER) as (bus, view),
+                    background(shipper.ship(bus), "ship"),
+                ):
+                    shadow = Shadow(view, shipper, weights, time.time_ns, _answered(wires))
+                    await _until_cancelled(shadow, shipper)
+            except BusError as error:
+                log.error("no_view", error=str(error), what="retries")
+                await asyncio.sleep(RETRY_S)
+
+
+async def _until_cancelled(shadow: Shadow, shipper: Shipper) -> None:
+    try:
+        await shadow.follow()
+    except asyncio.CancelledError:
+        await shipper.drained(FLUSH_S)
+        raise
+
+
+def _answered(wires: Wiring) -> set[str]:
+    """The pods with an answer in the log: a restart answers for those that came since."""
+    with history_of(wires) as history:
+        entries = history.find(EntryQuery(kinds=(FilterDecided.TYPE,)))
+        return {entry.pod_uid for entry in entries}

@@ -1,0 +1,52 @@
+"""Computes a report from the ledger and the log as they are, and writes it."""
+
+import time
+from pathlib import Path
+
+import msgspec
+
+import joulie_migrations
+from joulie_cli.log_access.past import ArchivePlace, facts_of, require_readable
+from joulie_cli.reporting.document import Document, document_of
+from joulie_cli.reporting.gather import Period, gathered
+from joulie_cli.reporting.page import page_of
+from joulie_cli.reporting.signature import head_json, signed
+from joulie_cli.wiring import Wiring
+from joulie_projections.energy.table import EnergyTable
+from joulie_projections.store import database
+
+NS_PER_MS = 1_000_000
+
+
+async def report_of_period(
+    wires: Wiring, archive: Path | None, period: Period, *, signs: bool
+) -> Document:
+    require_readable(wires.data)
+    engine = database.reader(wires.data.database)
+    try:
+        joulie_migrations.require(engine)
+        async with facts_of(wires, archive) as (history, facts):
+            got = await gathered(EnergyTable(engine), history, facts, period, history.tip())
+            newest = max(history.heads(), key=lambda head: head.pos, default=None)
+    finally:
+        engine.dispose()
+    document = {**document_of(got, wires.bus.cluster), "head": head_json(newest)}
+    return signed(document, wires.data.key) if signs else document
+
+
+async def report_now(wires: Wiring, *, signs: bool) -> Document:
+    """Of the whole log."""
+    directory = wires.source.load(ArchivePlace).directory
+    archive = Path(directory) if directory else None
+    period = Period(0, time.time_ns() // NS_PER_MS)
+    return await report_of_period(wires, archive, period, signs=signs)
+
+
+def as_json_text(document: Document) -> str:
+    return msgspec.json.encode(document, order="deterministic").decode()
+
+
+def write(file: Path, document: Document) -> None:
+    """JSON for a name that ends in .json, else a page."""
+    is_json = file.suffix == ".json"
+    file.write_text(as_json_text(document) if is_json else page_of(document))

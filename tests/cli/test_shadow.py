@@ -1,0 +1,127 @@
+"""`joulie up --shadow` beside another scheduler: it answers for every pod and writes nothing."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+from aiohttp import web
+
+from joulie_bus.broker.embedded import free_port
+from joulie_bus.events import FilterDecided, OutcomeSeen, PrioritizeDecided
+from joulie_bus.testing import until
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_demo import told_by
+from joulie_process import joulie
+from joulie_projections.history.history import EntryQuery, History
+from kube_api import ApiServer
+from kube_builders import joulie_server, node, pod
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+PATIENCE_S = 60.0
+RBAC = Path(__file__).parents[2] / "deploy/rbac-shadow.yaml"
+
+
+def granted() -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for document in yaml.safe_load_all(RBAC.read_text())
+        for rule in document.get("rules", [])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[ApiServer, None]:
+    made = joulie_server()
+    made.users["shadow"] = ("system:serviceaccount:joulie-system:joulie-shadow", granted())
+    for number in range(4):
+        made.put("nodes", node(f"n{number}"))
+    async with made.listening():
+        yield made
+
+
+@pytest.fixture
+async def meter() -> AsyncGenerator[str, None]:
+    """A URL with the power of each node."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"nodePowerWatts": 300})
+
+    app, port = web.Application(), free_port()
+    app.router.add_get("/{node}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    yield f"http://127.0.0.1:{port}/{{node}}"
+    await runner.cleanup()
+
+
+def place(server: ApiServer, name: str, on: str) -> None:
+    """As another scheduler does."""
+    server.put("pods", pod(name), "team")
+    server.put("pods", pod(name, node=on), "team")
+
+
+def decided(data: Path, kind: str) -> dict[str, str]:
+    """The names of pods with such an entry, and the ids of the entries."""
+    with contextlib.suppress(Exception), History.of(DataDirectory(data).database) as history:
+        entries = history.find(EntryQuery(kinds=(kind,)))
+        return {entry.pod.rpartition("/")[2]: entry.event_id for entry in entries}
+    return {}
+
+
+async def so(condition: Any) -> None:
+    await until(condition, PATIENCE_S)
+
+
+def kill(data: Path, part: str) -> None:
+    running = DataDirectory(data).running()
+    assert running is not None
+    os.kill(running.parts[part], signal.SIGKILL)
+
+
+async def test_every_pod_that_another_scheduler_places_is_answered_and_nothing_is_written(
+    server: ApiServer, meter: str, tmp_path: Path
+) -> None:
+    data, report = tmp_path / "data", tmp_path / "report.json"
+    kubeconfig = server.kubeconfig(tmp_path, "shadow")
+    server.initial_events = "refused"  # lists, too, have to be allowed
+    options = ("--shadow", "--report", str(report))
+    settings = {"NODE_POWER_ADDRESS": meter, "NODE_POWER_INTERVAL": "500ms"}
+    async with joulie("up", kubeconfig, data, PATIENCE_S, *options, **settings) as process:
+        for number in range(6):
+            place(server, f"early{number}", f"n{number % 2}")
+        await so(lambda: len(decided(data, PrioritizeDecided.TYPE)) == 6)
+        await so(lambda: len(decided(data, OutcomeSeen.TYPE)) > 0)
+        kill(data, "shadow")
+        kill(data, "operator")
+        for number in range(6):  # while both are away
+            place(server, f"late{number}", "n3")
+        await so(lambda: len(decided(data, PrioritizeDecided.TYPE)) == 12)
+    assert process.returncode == 0
+    assert server.writes() == []
+    assert server.used == granted()
+    await check_log(data, report)
+
+
+async def check_log(data: Path, report: Path) -> None:
+    """Every pod has an answer of the shadow, in a log and a report that can be computed again."""
+    answers = decided(data, FilterDecided.TYPE)
+    assert {event_id.partition(":")[0] for event_id in answers.values()} == {"shadow"}
+    told = json.loads(report.read_text())
+    assert (told["placements"]["bound"], told["placements"]["answered"]) == (12, 12)
+    assert told["energy"]["node"]["meter_kwh"] > 0
+    assert told["counterfactual"]["saved"]["kwh"]["mid"] is not None
+    code, verdict = await asyncio.to_thread(told_by, "verify", "--report", report, "--data", data)
+    assert (code, verdict["flaw"]) == (0, None)
+    replayed, _ = await asyncio.to_thread(told_by, "replay", "--data", data)
+    assert replayed == 0
