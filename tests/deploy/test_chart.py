@@ -110,6 +110,22 @@ def test_every_container_sets_known_settings_only(trees: list[dict[str, Any]]) -
     assert set_by_pods & FROM_CODE.setting_names() <= FROM_CODE.BY_THE_CHART
 
 
+def test_files_of_the_values_are_in_every_container_of_a_component(home: Path) -> None:
+    teams = "[[team]]\nname = 'research'"
+    made = rendered(home, "--set-string", f"files.teams\\.toml={teams}")
+    mount = {"name": "files", "mountPath": "/etc/joulie/files", "readOnly": True}
+    components = {"projector", "operator", "extender", "console", "ledger"}
+    mounted = {
+        container["name"]
+        for spec in pod_specs(made).values()
+        for container in spec["containers"]
+        if mount in container.get("volumeMounts", [])
+    }
+
+    assert of_kind(made, "ConfigMap")["joulie-files"]["data"] == {"teams.toml": teams}
+    assert components - mounted == set()
+
+
 def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> None:
     text = template(home, *values("values-patch")) + template(
         home, *values("values-external"), "--set", "scheduler.configuration=gpu"

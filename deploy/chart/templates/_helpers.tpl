@@ -175,6 +175,9 @@ env:
 {{- if include "joulie.natsCa" .root }}
 - { name: nats-ca, mountPath: /etc/joulie/nats, readOnly: true }
 {{- end }}
+{{- if .root.Values.files }}
+- { name: files, mountPath: /etc/joulie/files, readOnly: true }
+{{- end }}
 {{- end }}
 
 {{/* All volumes but "data" of the projector, which its StatefulSet makes. */}}
@@ -183,6 +186,9 @@ env:
 {{- if include "joulie.natsCa" .root }}
 - name: nats-ca
   secret: { secretName: {{ include "joulie.natsCa" .root }}, items: [{ key: ca.crt, path: ca.crt }] }
+{{- end }}
+{{- if .root.Values.files }}
+- { name: files, configMap: { name: joulie-files } }
 {{- end }}
 {{- if and (ne .part "projector") (include "joulie.sqlite" .root) }}
 - { name: data, persistentVolumeClaim: { claimName: data-joulie-projector-0 } }
