@@ -5,6 +5,7 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncGenerator
+from typing import NamedTuple
 
 import uvicorn
 from starlette.applications import Starlette
@@ -24,8 +25,12 @@ from joulie_console.stream.plans import PlanPages
 from joulie_console.stream.poller import ClusterPoller
 from joulie_console.stream.server_sent_events import StreamOptions
 from joulie_console.views.cluster_view import names_by_id
+from joulie_console.views.energy_reader import EnergyReader, OpenEnergy
 from joulie_console.views.history_reader import HistoryReader, OpenHistory
 from joulie_console.views.time_travel import TimeTravel
+from joulie_projections.energy.table import EnergyTable
+from joulie_projections.history.history import History
+from joulie_projections.store.database import Place
 from joulie_projections.view.view import View
 
 KEEP_ALIVE_S = 30
@@ -34,19 +39,32 @@ DRAIN_S = 1  # streams do not end by themselves; their clients reconnect
 log = get_logger("console")
 
 
+class StoredData(NamedTuple):
+    """How to open what is in the database."""
+
+    open_history: OpenHistory
+    open_energy: OpenEnergy
+
+    @classmethod
+    def at(cls, place: Place) -> "StoredData":
+        return cls(lambda: History.readable(place), lambda: EnergyTable.readable(place))
+
+
 async def serve(
     bus: Log,
     subjects: Subjects,
     view: View,
-    open_history: OpenHistory,
+    stored: StoredData,
     settings: ConsoleSettings,
     staleness_s: float,
 ) -> None:
     """Runs until it is cancelled."""
-    history = HistoryReader(open_history)
+    history, energy = HistoryReader(stored.open_history), EnergyReader(stored.open_energy)
     tail = EventTail(bus, history, lambda: names_by_id(view.cluster_state))
     poller = ClusterPoller(view, tail, subjects.cluster, staleness_s)
-    sources = HistorySources(history, TimeTravel(bus, history), PlanPages(bus, history, tail))
+    sources = HistorySources(
+        history, TimeTravel(bus, history), PlanPages(bus, history, tail), energy
+    )
     console = Console(poller, tail, sources, time.time_ns, staleness_s)
     options = StreamOptions(heartbeat_s=settings.heartbeat_s, max_behind=settings.max_behind)
     app = make_app(console, AccessControl(settings), options, settings.max_clients)
@@ -67,6 +85,7 @@ async def serve(
             tasks.create_task(poller.run(), name="poller")
     finally:
         history.close()
+        energy.close()
 
 
 class _Server(uvicorn.Server):

@@ -5,7 +5,7 @@ import contextlib
 import socket
 import time
 import urllib.parse
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, Voices, connected, until
-from joulie_console.service import serve
+from joulie_console.service import StoredData, serve
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.decide.decide import (
     DecisionContext,
@@ -31,6 +31,8 @@ from joulie_extender.decide.decide import (
 )
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Signer
+from joulie_projections.energy.saved import LedgerState
+from joulie_projections.energy.table import EnergyTable
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 from joulie_projections.projector.projector import Projector, ProjectorSettings
@@ -62,14 +64,35 @@ class ConsoleHarness:
 
     async def decide(self, pod: PodAsk) -> None:
         """Logs one filter and one prioritize decision over all nodes."""
-        names = sorted(self.view.cluster_state.nodes)
-        seen = self.view.snapshot()
-        moment = DecisionContext(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
+        names, moment = self._candidates(), self._moment()
         await self.publish_decisions(
-            *([] if self.entries else [declaration(WEIGHTS)]),
+            *self._declarations(),
             decide_filter(pod, names, moment, WEIGHTS),
             decide_prioritize(pod, names, moment, WEIGHTS),
         )
+
+    async def filter(self, pod: PodAsk, names: Sequence[str] = ()) -> None:
+        """Logs one filter decision over these nodes, or over all."""
+        filtered = decide_filter(pod, names or self._candidates(), self._moment(), WEIGHTS)
+        await self.publish_decisions(*self._declarations(), filtered)
+
+    def _candidates(self) -> list[str]:
+        return sorted(self.view.cluster_state.nodes)
+
+    def _moment(self) -> DecisionContext:
+        seen = self.view.snapshot()
+        return DecisionContext(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
+
+    def _declarations(self) -> list[DecisionEntry]:
+        return [] if self.entries else [declaration(WEIGHTS)]
+
+    def fill_ledger(self, state: LedgerState) -> None:
+        """Writes a state of the ledger, as the component `ledger` does."""
+        engine = database.writer(self._database)
+        try:
+            EnergyTable(engine).save(0, state)
+        finally:
+            engine.dispose()
 
     async def publish_decisions(self, *entries: DecisionEntry) -> None:
         self.entries += len(entries)
@@ -122,7 +145,7 @@ async def running_console(
             JetStreamLog.over(connection) as bus,
             View.open(bus, engine, CLUSTER) as view,
         ):
-            work = serve(bus, CLUSTER, view, lambda: History.readable(path), loaded, STALENESS_S)
+            work = serve(bus, CLUSTER, view, StoredData.at(path), loaded, STALENESS_S)
             async with background(work, "console"):
                 url = f"http://127.0.0.1:{loaded.addr.port}"
                 await _ready(url)

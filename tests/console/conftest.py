@@ -1,5 +1,6 @@
 """A shared scenario for tests that only read, and empty consoles for tests that write."""
 
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -10,6 +11,7 @@ from playwright.async_api import Browser, Page
 
 from browser import complaints_of, new_page, program, running_chromium
 from joulie_bus.broker.embedded import Embedded
+from joulie_bus.events import AnyEvent
 from joulie_bus.testing import (
     ask,
     bound,
@@ -25,10 +27,13 @@ from joulie_bus.testing import (
     plan_made,
     polled,
     power,
+    records,
     running_broker,
     until,
 )
+from joulie_bus.testing.clock import NOON
 from joulie_console.testing import ConsoleHarness, Constants, console_harness
+from joulie_projections.energy.saved import LedgerState
 from one_broker import anyio_backend, emptied, server
 
 __all__ = ["anyio_backend", "server"]  # fixtures
@@ -67,9 +72,20 @@ async def scenario(
             claim("g1", "heavy", node="n3"),
         )
         harness.entries += 2  # the outcomes of the two pods
+        harness.fill_ledger(an_hour())
         async with httpx2.AsyncClient(base_url=harness.url) as client:
             await _settled(client, harness)
         yield harness
+
+
+def an_hour() -> LedgerState:
+    """A node at 100 W and one at 300 W with a pod, up to now."""
+    state = LedgerState()
+    start_s = (time.time_ns() - NOON) / 1e9 - 3600
+    readings = [power("n1", 100), power("n2", 300)] * 60
+    facts: list[AnyEvent] = [node_seen("n1"), node_seen("n2"), bound("runs", "n2"), *readings]
+    state.fold(records(*facts, start_s=start_s, step_s=29), ())
+    return state
 
 
 async def _settled(client: httpx2.AsyncClient, harness: ConsoleHarness) -> None:

@@ -4,10 +4,9 @@ import argparse
 
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
-from joulie_console.service import serve
+from joulie_console.service import StoredData, serve
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ScoringSettings
-from joulie_projections.history.history import History
 
 SETTINGS = (ConsoleSettings, ScoringSettings)
 
@@ -24,7 +23,7 @@ async def _show(wires: Wiring) -> None:
             bus,
             wires.subjects,
             view,
-            lambda: History.readable(wires.data.database),
+            StoredData.at(wires.data.database),
             settings,
             staleness_s,
         )

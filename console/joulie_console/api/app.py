@@ -20,7 +20,7 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_console.api.openapi import RouteSpec, document
 from joulie_console.api.queries import ApiError, Console
 from joulie_console.api.security import AccessControl, SecurityMiddleware, etag_matches, problem
-from joulie_console.page_files import page_files
+from joulie_console.page_files import PageFile, page_files
 from joulie_console.schema import requests, responses
 from joulie_console.stream.event_tail import cursor_of
 from joulie_console.stream.server_sent_events import EventStream, StreamClient, StreamOptions
@@ -65,6 +65,8 @@ def operations(console: Console) -> list[Operation]:
         _item("node", "One node: twin, history, transitions", (at, a.NodeDetail), c.node),
         _collection("pods", "Pods", q.Pods, a.PodList, c.pods),
         _item("pod", "One pod, explained", (at, a.PodDetail), c.pod, "uid"),
+        _collection("pending", "Pending pods with the reason", q.Pending, a.PendingList, c.pending),
+        _collection("energy", "The energy of a period", q.Energy, a.Energy, c.energy),
         _collection("gpus", "GPU cards", q.Gpus, a.GpuList, c.gpus),
         _collection(
             "decisions", "Decisions, newest first", q.Decisions, a.DecisionList, c.decisions
@@ -245,11 +247,15 @@ async def _internal_error(request: Request, error: Exception) -> Response:
 
 
 def _pages() -> list[Route]:
-    return [Route(path, _page(*file)) for path, file in page_files().items()]
+    return [Route(path, _page(file)) for path, file in page_files().items()]
 
 
-def _page(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    async def page(_: Request) -> Response:
-        return Response(content, 200, {"Cache-Control": "no-cache"}, media_type=kind)
+def _page(file: PageFile) -> Callable[[Request], Awaitable[Response]]:
+    headers = {"Cache-Control": "no-cache", "ETag": file.etag}
+
+    async def page(request: Request) -> Response:
+        if etag_matches(request.headers, file.etag):
+            return Response(status_code=304, headers=headers)
+        return Response(file.content, 200, headers, media_type=file.media_type)
 
     return page

@@ -9,15 +9,18 @@ from joulie_console.schema import requests, responses
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import Page, PlanPages
 from joulie_console.stream.poller import ClusterPoller
-from joulie_console.views import cluster_view, decision_text
-from joulie_console.views.cluster_view import MS, Overview
+from joulie_console.views import cluster_view, decision_text, pending_pods
+from joulie_console.views.cluster_view import MS, Overview, policy_of
 from joulie_console.views.decision_text import KINDS, DescribedEntry, candidates_of, explain
+from joulie_console.views.energy_reader import EnergyReader, Period
 from joulie_console.views.history_reader import HistoryReader
 from joulie_console.views.time_travel import TimeTravel
 from joulie_projections.decision_log.entry import MAX_COLUMN_INT
 from joulie_projections.history.history import EntryQuery, StoredEntry
 from joulie_projections.state.state import NodeState, PodState
 
+EXAMINED = 500  # pending pods that one query examines
+HOUR = 3_600_000_000_000  # ns
 DECISIONS_PER_POD = 50  # decisions in the response about one pod
 TRANSITIONS_PER_NODE = 100  # in the response about one node
 T = TypeVar("T")
@@ -53,6 +56,7 @@ class HistorySources(NamedTuple):
     history: HistoryReader
     time_travel: TimeTravel
     plans: PlanPages
+    energy: EnergyReader
 
 
 class Console:
@@ -69,7 +73,7 @@ class Console:
         self.poller = poller
         self.tail = tail
         self._history, self._plans = sources.history, sources.plans
-        self._time_travel = sources.time_travel
+        self._time_travel, self._energy = sources.time_travel, sources.energy
         self._clock = clock
         self._staleness_s = staleness_s
 
@@ -161,7 +165,7 @@ class Console:
             node=brief,
             labels=node.labels,
             samples=cluster_view.samples_of(node),
-            machine=cluster_view.state_of(node, brief.node_class),
+            machine=cluster_view.state_of(node, policy_of(cluster_state)),
             transitions=[
                 line.entry.transition
                 for line in page.lines
@@ -195,17 +199,53 @@ class Console:
 
     async def pod(self, query: requests.SnapshotQuery, uid: str) -> responses.PodDetail:
         resolved = await self._resolve(query)
+        uid = await self._uid_of(uid, resolved)
         pod = resolved.overview.snapshot.cluster_state.pods.get(uid)
         until = None if resolved.is_now else resolved.overview.snapshot.at
         found = await self._described(EntryQuery(pod_uid=uid, until=until), DECISIONS_PER_POD)
         if pod is None and not found:
-            raise ApiError(404, f"No pod with the uid {uid!r}.")
+            raise ApiError(404, f"No pod {uid!r}: give a uid, or namespace/name.")
         return responses.PodDetail(
             **resolved.stamp(),
             pod=cluster_view.pod_brief(pod) if pod else None,
             decisions=[described.brief for described in found],
             explanation=explain(pod.pod if pod else None, pod.node if pod else "", found),
         )
+
+    async def _uid_of(self, text: str, resolved: ResolvedSnapshot) -> str:
+        """The uid of a pod that is named by namespace/name: of the newest one with that name."""
+        if "/" not in text:
+            return text
+        for uid, pod in resolved.overview.snapshot.cluster_state.pods.items():
+            if f"{pod.pod.namespace}/{pod.pod.name}" == text:
+                return uid
+        until = None if resolved.is_now else resolved.overview.snapshot.at
+        found = await self._described(EntryQuery(pod=text, until=until), 1)
+        return found[0].brief.pod_uid if found else text
+
+    async def pending(self, query: requests.Pending) -> responses.PendingList:
+        resolved = self._now()
+        cluster_state = resolved.overview.snapshot.cluster_state
+        uids = pending_pods.pending_uids(cluster_state)
+        answers = await self._history.newest_answers(uids[:EXAMINED], self.tail.names)
+        items = pending_pods.pending_list(cluster_state, uids[:EXAMINED], answers)
+        page, following = _page(items, query.offset, query.limit)
+        return responses.PendingList(
+            **resolved.stamp(),
+            items=page,
+            total=len(uids),
+            next=following,
+            causes=pending_pods.causes(items),
+            unread=len(uids) - len(items),
+        )
+
+    async def energy(self, query: requests.Energy) -> responses.Energy:
+        until = _ns(query.until) if query.until else self._clock()
+        since = _ns(query.since) if query.since else until - query.hours * HOUR
+        if since >= until:
+            raise ApiError(400, "`since` must be before `until`.")
+        period = Period(since // MS, until // MS)
+        return await self._energy.energy(self._now().stamp(), period, query)
 
     async def gpus(self, query: requests.Gpus) -> responses.GpuList:
         resolved = await self._resolve(query)

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, field
 
+from joulie_projections.energy.report import By
+
 TOKEN_HEADER = "Joulie-Token"  # the API server's proxy removes `Authorization`
 MAX_INTEGER = 2**53 - 1  # the largest integer that every JSON parser represents exactly
 
@@ -99,6 +101,21 @@ class Plans(Query, frozen=True, kw_only=True):
 class Heads(Query, frozen=True, kw_only=True):
     before: Before | None = None
     limit: Limit = 100
+
+
+class Pending(Query, frozen=True, kw_only=True):
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+class Energy(Query, frozen=True, kw_only=True):
+    by: By = "namespace"
+    hours: Annotated[
+        int, Meta(ge=1, le=8784, description="Length of the period, without `since`")
+    ] = 24
+    since: Instant | None = None
+    until: Instant | None = None
+    limit: Limit = 30
 
 
 class Power(Query, frozen=True, kw_only=True):

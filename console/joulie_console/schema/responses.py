@@ -14,6 +14,7 @@ from joulie_console.schema.requests import Class, NodeClassName, PodPhase, Verb
 Percent = Annotated[float, Meta(description="percent")]
 Level = Literal["warning", "serious"]
 Basis = Literal["measured", "predicted", "unknown"]
+PendingCause = Literal["refused", "resting", "no room", "not bound", "not placed", "not asked"]
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,10 +226,69 @@ class PodList(Answer, frozen=True, kw_only=True):
     next: int | None
 
 
+class PendingPod(Item, frozen=True, kw_only=True):
+    pod: PodBrief
+    cause: PendingCause
+    reason: str
+    advice: str
+    entry: int | None  # of the decision log: the newest answer about the pod
+    since_ms: int  # when the extender was first asked about the pod; 0: never
+
+
+class PendingList(Answer, frozen=True, kw_only=True):
+    """Pending pods with the reason, the longest waiting first."""
+
+    items: list[PendingPod]
+    total: int
+    next: int | None
+    causes: dict[PendingCause, int]
+    unread: int  # pods beyond those that one query examines
+
+
 class GpuList(Answer, frozen=True, kw_only=True):
     items: list[Gpu]
     total: int
     next: int | None
+
+
+class EnergyShare(Item, frozen=True, kw_only=True):
+    name: str
+    kwh: float
+    pods_kwh: float
+    idle_kwh: float
+    cost: float | None  # of the part that has a price; None: nothing has
+    kgco2e: float | None
+
+
+class EnergyPoint(Item, frozen=True, kw_only=True, array_like=True):
+    start_ms: int
+    end_ms: int
+    pods_kwh: float
+    idle_kwh: float
+    modelled_kwh: float
+    unknown_kwh: float
+
+
+class Energy(Answer, frozen=True, kw_only=True):
+    """The energy of a period from the ledger, which folds the facts some seconds later."""
+
+    folded_to: int  # the position that the ledger has reached
+    from_ms: int
+    to_ms: int
+    meter_kwh: float  # pods_kwh + idle_kwh
+    pods_kwh: float  # above idle
+    idle_kwh: float
+    modelled_kwh: float  # the part of meter_kwh without a reading
+    unknown_kwh: float  # estimated over gaps; in no other figure
+    unknown_node_hours: float
+    currency: str
+    cost: float | None
+    unpriced_kwh: float
+    kgco2e: float | None
+    unweighed_kwh: float
+    items: list[EnergyShare]  # the largest first
+    total: int
+    series: list[EnergyPoint]  # oldest first
 
 
 class Loss(Item, frozen=True, kw_only=True):

@@ -21,6 +21,8 @@ from joulie_console.schema.responses import (
     Sampled,
     StateMachine,
 )
+from joulie_operator.planning.guard import Stage
+from joulie_operator.planning.node_states import WAKING, node_states
 from joulie_projections.state.cards import CardState, owner_of
 from joulie_projections.state.state import (
     CLUSTER,
@@ -42,14 +44,6 @@ _CLASS_NAMES: dict[NodeClass, NodeClassName] = {
     NodeClass.PERFORMANCE: "performance",
     NodeClass.ECO: "eco",
     NodeClass.DRAINING: "draining",
-}
-_FOLLOWING = {
-    "unknown": ["performance", "eco", "draining"],
-    "performance": ["eco", "draining", "asleep"],
-    "draining": ["eco", "performance"],
-    "eco": ["performance", "asleep"],
-    "asleep": ["waking"],
-    "waking": ["performance", "eco"],
 }
 
 
@@ -219,16 +213,15 @@ def names_by_id(cluster_state: ClusterState) -> dict[int, str]:
 # --- one node ---------------------------------------------------------------------------------
 
 
-def state_of(node: NodeState, class_now: str) -> StateMachine:
-    now = node.power_state or class_now
+def state_of(node: NodeState, policy: str) -> StateMachine:
+    """`policy` is that of the newest plan: not every policy lets nodes sleep."""
+    states, now, following = node_states(node, policy)
     waits = ""
-    if now == "draining":
+    if now == Stage.DRAINING:
         waits = f"{node.performance_pods} performance pod(s) still run here"
-    if now == "waking":
+    if now == WAKING:
         waits = "the node is not ready yet"
-    return StateMachine(
-        states=list(_FOLLOWING), now=now, following=_FOLLOWING[now], waits_for=waits
-    )
+    return StateMachine(states=states, now=now, following=following, waits_for=waits)
 
 
 def samples_of(node: NodeState) -> list[Sampled]:
@@ -342,6 +335,11 @@ def plan_brief(made: PlanMade) -> PlanBrief:
 def last_plan(cluster_state: ClusterState) -> PlanBrief | None:
     cluster = cluster_state.cluster.get(CLUSTER)
     return plan_brief(cluster.plan) if cluster and cluster.plan else None
+
+
+def policy_of(cluster_state: ClusterState) -> str:
+    plan = last_plan(cluster_state)
+    return plan.policy if plan else ""
 
 
 class Facility(NamedTuple):

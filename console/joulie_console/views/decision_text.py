@@ -26,6 +26,7 @@ from joulie_console.views.cluster_view import MS
 from joulie_extender.decide.decide import candidate_names, names_of, rows_of
 from joulie_extender.decide.filter import Verdict
 from joulie_extender.decide.scoring import Weights, score, terms_digest, terms_of
+from joulie_extender.gpu.fit import HIGHEST, GpuVerdict
 from joulie_projections.twin.columns import TwinColumns
 
 VERBS: dict[str, Verb] = {
@@ -40,11 +41,15 @@ KINDS: dict[Verb, str] = {
     **{verb: kind for kind, verb in VERBS.items()},
     "unreadable": "unreadable",  # the name in the log itself
 }
-_VERDICTS = {
+_VERDICTS: dict[int, str] = {
     Verdict.PASSED: "passed",
     Verdict.ECO: "the node is eco",
     Verdict.DRAINING: "the node is draining",
     Verdict.ECO_LABEL: "its label is eco, and no newer state is known",
+    Verdict.STALE: "its state is too old, and FILTER_STALE is closed",
+    GpuVerdict.NO_CARDS: "it has not the free, healthy cards of one model",
+    GpuVerdict.NOT_LINKED: "its free, healthy cards are not linked",
+    GpuVerdict.UNREADABLE: "an annotation of the pod about GPUs cannot be read",
 }
 EQUAL_BELOW = 0.05  # points: smaller differences vanish at one decimal
 Names = Mapping[int, str]
@@ -222,6 +227,8 @@ def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
         return {"neutral": terms.score}
     if terms.source == "energy":
         return _energy_points(terms)
+    if terms.source == "cards":  # a score out of ten, of the packing alone
+        return {"packing": terms.packing, **_if_any(wishes=terms.wishes / HIGHEST)}
     return {
         "headroom": weights.headroom * terms.headroom,
         "cooling": weights.cooling * (100 - terms.cooling),
@@ -229,8 +236,13 @@ def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
         "bonus": terms.bonus,
         "pressure": -terms.pressure,
         "draining": -terms.draining,
-        **({"cards_kept": -terms.cards_kept} if terms.cards_kept else {}),
+        **_if_any(packing=terms.packing, wishes=terms.wishes, cards_kept=-terms.cards_kept),
     }
+
+
+def _if_any(**terms: float) -> dict[str, float]:
+    """Optional terms, without those that do not apply."""
+    return {name: points for name, points in terms.items() if points}
 
 
 def _energy_points(terms: Terms) -> dict[str, float]:
@@ -238,6 +250,7 @@ def _energy_points(terms: Terms) -> dict[str, float]:
     return {
         "watts": terms.score + terms.draining - terms.wishes,
         "draining": -terms.draining,
+        **_if_any(wishes=terms.wishes),
     }
 
 
@@ -287,10 +300,7 @@ def term_set(terms: Terms, weights: Weights) -> TermSet:
 
 
 def verdict_text(code: int) -> str:
-    try:
-        return _VERDICTS[Verdict(code)]
-    except (ValueError, KeyError):
-        return f"refused (code {code})"
+    return _VERDICTS.get(code, f"refused (code {code})")
 
 
 def candidates_of(

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import NamedTuple, TypeVar
@@ -14,6 +14,7 @@ from joulie_console.views.decision_text import DescribedEntry, EntryRow, Names, 
 from joulie_extender.decide.decide import weights_of
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Head
+from joulie_projections.decision_log.refusals import NewestAnswer
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
 
@@ -29,6 +30,13 @@ class EntryPage(NamedTuple):
 
     entries: list[StoredEntry]
     following: int | None
+
+
+class PodAnswer(NamedTuple):
+    """The newest answer about a pod."""
+
+    since: int  # nanoseconds; when the extender was first asked; 0: never
+    described: DescribedEntry
 
 
 class PlacedRange(NamedTuple):
@@ -112,6 +120,20 @@ class HistoryReader:
             return _page(history.entries_before(before, selection), limit, matches)
 
         return await self.run(query)
+
+    async def newest_answers(self, uids: Sequence[str], names: Names) -> dict[str, PodAnswer]:
+        """The newest answer about each pod that has one, by uid."""
+
+        def query(history: History) -> list[tuple[NewestAnswer, StoredEntry]]:
+            answers = history.newest_about(uids)
+            found = ((answer, history.entry(answer.pos)) for answer in answers)
+            return [(answer, entry) for answer, entry in found if entry is not None]
+
+        found = await self.run(query)
+        return {
+            answer.uid: PodAnswer(answer.since, self.describe(entry, names))
+            for answer, entry in found
+        }
 
     async def heads(self, before: int, limit: int) -> list[Head]:
         return await self.run(lambda history: history.heads_before(before, limit))

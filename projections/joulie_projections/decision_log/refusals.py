@@ -1,8 +1,9 @@
 """Reads the newest answers about pods from the decision log: which pods were refused every node."""
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, case, func, select
+from sqlalchemy import Connection, Engine, Select, case, func, select
 
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
@@ -27,6 +28,14 @@ _LATER = (
 )
 
 
+class NewestAnswer(NamedTuple):
+    """The newest answer about a pod."""
+
+    uid: str
+    pos: int
+    since: int  # nanoseconds; when the extender first filtered nodes for this pod; 0: never
+
+
 def read_refusals(engine: Engine, uids: Sequence[str]) -> list[Refusal]:
     with engine.connect() as db:
         return refusals_in(db, uids)
@@ -34,13 +43,7 @@ def read_refusals(engine: Engine, uids: Sequence[str]) -> list[Refusal]:
 
 def refusals_in(db: Connection, uids: Sequence[str]) -> list[Refusal]:
     """The refusals among these pods. One statement; the caller bounds the number of pods."""
-    first = func.min(case((decision.c.kind == FilterDecided.TYPE, decision.c.decided_at)))
-    newest = (
-        select(func.max(decision.c.pos).label("pos"), first.label("since"))
-        .where(decision.c.pod_uid.in_(uids), decision.c.kind.in_(_LATER))
-        .group_by(decision.c.pod_uid)
-        .subquery()
-    )
+    newest = _newest(uids).subquery()
     query = (
         select(decision.c.pod_uid, decision.c.pos, newest.c.since, decision.c.body)
         .join(newest, decision.c.pos == newest.c.pos)
@@ -51,6 +54,20 @@ def refusals_in(db: Connection, uids: Sequence[str]) -> list[Refusal]:
         Refusal(uid, pos, since, refused_nodes(body)) for uid, pos, since, body in db.execute(query)
     ]
     return [refusal for refusal in found if refusal.candidates]
+
+
+def newest_answers_in(db: Connection, uids: Sequence[str]) -> list[NewestAnswer]:
+    """The newest answers about these pods. One statement; the caller bounds their number."""
+    return [NewestAnswer(row[0], row[1], row[2] or 0) for row in db.execute(_newest(uids))]
+
+
+def _newest(uids: Sequence[str]) -> Select[Any]:
+    first = func.min(case((decision.c.kind == FilterDecided.TYPE, decision.c.decided_at)))
+    return (
+        select(decision.c.pod_uid, func.max(decision.c.pos).label("pos"), first.label("since"))
+        .where(decision.c.pod_uid.in_(uids), decision.c.kind.in_(_LATER))
+        .group_by(decision.c.pod_uid)
+    )
 
 
 def refused_nodes(body: bytes) -> int:

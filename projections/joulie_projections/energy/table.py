@@ -1,12 +1,14 @@
 """The intervals in the database, and the state of the ledger that goes with them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine, create_engine, delete, func, select, update
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from joulie_bus.errors import Fenced
+from joulie_bus.errors import Fenced, Unreadable
 from joulie_projections.energy.grid import Rate
 from joulie_projections.energy.intervals import (
     DAY_MS,
@@ -24,6 +26,8 @@ from joulie_projections.energy.intervals import (
 )
 from joulie_projections.energy.saved import LedgerState, digest_of
 from joulie_projections.energy.saved import unpacked as unpacked_state
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
 from joulie_projections.store.store import insert_new
 from joulie_projections.store.tables import energy, energy_state, metadata
 
@@ -60,6 +64,19 @@ class EnergyTable:
         engine = create_engine("sqlite://", poolclass=StaticPool)
         metadata.create_all(engine, tables=[energy, energy_state])
         return cls(engine)
+
+    @classmethod
+    @contextlib.contextmanager
+    def readable(cls, place: Place) -> Generator["EnergyTable", None, None]:
+        """For reports. Raises Unreadable if the database fails, for callers that continue."""
+        engine = database.reader(place)
+        try:
+            yield cls(engine)
+        except SQLAlchemyError as error:
+            where, why = database.without_password(place), str(error).splitlines()[0]
+            raise Unreadable(where, why) from error
+        finally:
+            engine.dispose()
 
     def load(self) -> LedgerState | None:
         with self._engine.connect() as db:

@@ -27,7 +27,11 @@ from joulie_projections.decision_log.entry import EntryFields, header_of, messag
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.decision_log.log import NAME as DECISIONS
 from joulie_projections.decision_log.log import decision_input
-from joulie_projections.decision_log.refusals import refusals_in
+from joulie_projections.decision_log.refusals import (
+    NewestAnswer,
+    newest_answers_in,
+    refusals_in,
+)
 from joulie_projections.fold.commit import Checkpoint, Cut, Input, Poison
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.fold.quarantine_quota import all_positions
@@ -330,6 +334,10 @@ class History:
     def refusals(self, uids: Sequence[str]) -> list[Refusal]:
         """Those of these pods that the newest answer refused every node."""
         return refusals_in(self._db, uids)
+
+    def newest_about(self, uids: Sequence[str]) -> list[NewestAnswer]:
+        """The newest answers about these pods."""
+        return newest_answers_in(self._db, uids)
 
     def rows_reassigned_at(self) -> int:
         """Answers from an older view name rows that may belong to other nodes now."""

@@ -92,7 +92,7 @@ async def test_a_draining_node_shows_what_it_waits_for(browser: Client) -> None:
     found = await get(browser, "nodes/n3")
 
     assert found["machine"]["now"] == "draining"
-    assert found["machine"]["following"] == ["eco", "performance"]
+    assert found["machine"]["following"] == ["performance", "eco"]
     assert found["machine"]["waits_for"] == "1 performance pod(s) still run here"
     assert [pod["name"] for pod in found["pods"]] == ["heavy"]
     assert [card["uuid"] for card in found["cards"]] == ["g1"]

@@ -59,7 +59,7 @@ def test_only_changed_rows_are_in_a_delta() -> None:
 def test_a_waking_node_is_shown_as_waking_in_every_class() -> None:
     seen = overview(replace(node_seen("n1"), ready=False), eco("n1"), waking("n1"))
 
-    machine = state_of(seen.snapshot.cluster_state.nodes["n1"], "eco")
+    machine = state_of(seen.snapshot.cluster_state.nodes["n1"], "")
 
     assert (machine.now, machine.waits_for) == ("waking", "the node is not ready yet")
 
