@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick shuffled check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube golden lock clean
-.PHONY: broker dist krew image chart
+.PHONY: broker dist krew image chart page
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -40,12 +40,15 @@ check: lint typecheck imports deadcode ## what CI runs beside the tests, the fas
 
 format: setup ## format the code, and repair what the linter can repair
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+	$(BIN)/deno fmt --quiet
 
 lint: setup ## compare the format, and lint
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
+	$(BIN)/deno fmt --quiet --check && $(BIN)/deno lint --quiet
 
-typecheck: setup ## mypy and basedpyright, both strict
+typecheck: setup ## mypy and basedpyright, both strict; the page's JavaScript
 	$(BIN)/mypy && $(BIN)/basedpyright
+	$(BIN)/deno check --quiet console/joulie_console/page/*.js
 
 imports: setup ## check which package imports which
 	$(BIN)/lint-imports
@@ -95,6 +98,9 @@ image: ## the image of all components, with buildah or podman
 	  echo "An image is built with buildah or podman, and neither is here." >&2; exit 1; }; \
 	$$tool build --file deploy/Containerfile --ignorefile deploy/Containerfile.dockerignore \
 	  $(if $(BASE),--build-arg BASE=$(BASE)) --tag $(IMAGE) .
+
+page: setup ## renew what the console's page takes from the code
+	$(BIN)/python -m joulie_console.page_vocabulary
 
 chart: setup ## renew what the chart takes from the code: settings, users of the broker
 	$(BIN)/python deploy/chart_from_code.py

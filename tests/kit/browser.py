@@ -24,10 +24,10 @@ FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
 # Of axe-core's rules: all of WCAG 2.2 A and AA, and its best practices.
-RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
-AXE_RUN = """async (tags) => {
+TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+AXE_RUN = """async ([type, values]) => {
   const found = await axe.run({
-    runOnly: { type: 'tag', values: tags },
+    runOnly: { type, values },
     resultTypes: ['violations'],
     rules: { 'target-size': { enabled: true } },
   });
@@ -87,8 +87,9 @@ def _axe() -> str:
     return (files("axe_playwright_python") / "axe.min.js").read_text()
 
 
-async def accessibility_faults(page: Page) -> list[str]:
-    """What axe-core finds. It runs outside of the page's own Content-Security-Policy."""
+async def accessibility_faults(page: Page, *rules: str) -> list[str]:
+    """What axe-core finds by these rules, or by all."""
     await page.evaluate(_axe())
-    faults: Any = await page.evaluate(AXE_RUN, list(RULES))
+    chosen = ["rule", list(rules)] if rules else ["tag", list(TAGS)]
+    faults: Any = await page.evaluate(AXE_RUN, chosen)
     return list(faults)

@@ -1,60 +1,200 @@
-// Watts over time: the measured power, and the power that the caps allow.
+// @ts-check
+// Lines over time, with labelled axes, units, and the values under the pointer or the arrow keys.
 
-import { h, put, s } from "./dom.js";
-import { clock, lasting, watts } from "./format.js";
+import { roleColour, shade } from "./colours.js";
+import { moment, unitOf } from "./format.js";
+import { Component, createRef, html, Plot } from "./view.js";
 
-const WIDE = 640;
-const TALL = 132;
-const LEFT = 4;
-const BOTTOM = 16;
-const GAP_MS = 10_000; // a longer pause interrupts the line
+/**
+ * @typedef {object} Series
+ * @property {string} label
+ * @property {string} role of the colour
+ * @property {boolean} [dashed]
+ * @property {boolean} [filled]
+ * @property {boolean} [stepped] a value holds until the next one
+ */
 
-function path(points, x, y, column) {
-  let before = -Infinity;
-  return points
-    .map((point) => {
-      const pen = point[0] - before > GAP_MS ? "M" : "L";
-      before = point[0];
-      return `${pen}${x(point[0]).toFixed(1)} ${y(point[column]).toFixed(1)}`;
-    })
-    .join("");
+/**
+ * @typedef {object} ChartProps
+ * @property {string} label what the chart shows
+ * @property {string} axis the name of the vertical axis
+ * @property {string} base the unit, such as W
+ * @property {Array<Array<number | null>>} data times in seconds, then the values of each series
+ * @property {Series[]} series
+ * @property {number} [height]
+ * @property {number | null} [marked] a time in seconds that a line marks
+ */
+
+/** @param {ChartProps} props */
+function options(props, /** @type {any} */ unit, /** @type {(at: number | null) => void} */ point) {
+  const font = "12px system-ui, sans-serif";
+  const axis = { stroke: () => roleColour("muted"), font, labelFont: font, labelSize: 18 };
+  const grid = { stroke: () => roleColour("line"), width: 1 };
+  return {
+    width: 400,
+    height: props.height || 180,
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+    scales: {
+      y: {
+        range: (
+          /** @type {any} */ _,
+          /** @type {number} */ __,
+          /** @type {number} */ most,
+        ) => [0, Math.max(most, 1e-9) * 1.08],
+      },
+    },
+    axes: [
+      { ...axis, grid, ticks: grid, label: "Time", values: TIMES, space: 70 },
+      { ...axis, grid, ticks: grid, label: `${props.axis} (${unit.name})`, size: 56 },
+    ],
+    series: [
+      {},
+      ...props.series.map(({ label, role, dashed, filled, stepped }) => ({
+        label,
+        stroke: () => roleColour(role),
+        fill: filled ? () => `rgb(from ${roleColour(role)} r g b / 14%)` : undefined,
+        paths: stepped ? Plot.paths.stepped({ align: 1 }) : undefined,
+        dash: dashed ? [6, 4] : undefined,
+        width: 1.75,
+        points: { show: false },
+      })),
+    ],
+    hooks: {
+      setCursor: [(/** @type {any} */ plot) => point(plot.cursor.idx ?? null)],
+      draw: [(/** @type {any} */ plot) => mark(plot, props.marked)],
+    },
+  };
 }
 
-export function spark(samples, label) {
-  if (samples.length < 2) return h("p", { class: "muted" }, "Too few readings for a chart.");
-  const most = Math.max(...samples.map((sample) => sample[1]), 1);
-  const [from, to] = [samples[0][0], samples.at(-1)[0]];
-  const x = (at) => ((at - from) / Math.max(1, to - from)) * 300;
-  const y = (value) => 44 - (value / most) * 40;
-  const line = samples.map((sample, at) => `${at ? "L" : "M"}${x(sample[0]).toFixed(1)} ${y(sample[1]).toFixed(1)}`).join("");
-  return s("svg", { viewBox: "0 0 300 48", class: "spark", preserveAspectRatio: "none", role: "img", "aria-label": `${label}: ${watts(samples[0][1])} to ${watts(samples.at(-1)[1])} in ${lasting(to - from)}` }, s("path", { d: line, class: "line" }));
+// 24 hours a day, whatever the language of the browser.
+const TIMES = [
+  [86400, "{MMM} {D}", null, null, null, null, null, null, 1],
+  [3600, "{HH}:{mm}", "\n{MMM} {D}", null, "\n{MMM} {D}", null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{MMM} {D}", null, "\n{MMM} {D}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", "\n{MMM} {D}", null, "\n{MMM} {D}", null, null, null, 1],
+];
+
+/** @param {any} plot @param {number | null | undefined} at */
+function mark(plot, at) {
+  if (!at) return;
+  const x = plot.valToPos(at, "x", true);
+  plot.ctx.save();
+  plot.ctx.fillStyle = roleColour("warn");
+  plot.ctx.fillRect(x - 1, plot.bbox.top, 2, plot.bbox.height);
+  plot.ctx.restore();
 }
 
-export function powerChart(box, points, at) {
-  if (points.length < 2) {
-    put(box, h("p", { class: "empty" }, "The chart begins when this console started."));
-    return;
+export class Chart extends Component {
+  box = createRef();
+  state = { at: /** @type {number | null} */ (null) };
+
+  componentDidMount() {
+    this.resized = new ResizeObserver(() => this.#fit());
+    this.resized.observe(this.box.current);
+    this.#make();
   }
-  const [from, to] = [points[0][0], points.at(-1)[0]];
-  const most = Math.max(...points.map((point) => point[3]), ...points.map((point) => point[2]), 1) * 1.05;
-  const x = (time) => LEFT + ((time - from) / Math.max(1, to - from)) * (WIDE - 2 * LEFT);
-  const y = (value) => TALL - BOTTOM - (value / most) * (TALL - BOTTOM - 8);
-  const drawn = path(points, x, y, 2);
-  const lines = [0.25, 0.5, 0.75, 1].map((share) => s("line", { x1: LEFT, x2: WIDE - LEFT, y1: y(most * share), y2: y(most * share), class: "grid" }));
-  const past = at ? points.findLast((point) => point[1] <= at) : null;
-  const marker = past ? s("line", { x1: x(past[0]), x2: x(past[0]), y1: 4, y2: TALL - BOTTOM, class: "past" }) : null;
-  const label = `Measured power from ${watts(points[0][2])} to ${watts(points.at(-1)[2])} in ${lasting(to - from)}; caps allow ${watts(points.at(-1)[3])}`;
-  put(
-    box,
-    s(
-      "svg",
-      { viewBox: `0 0 ${WIDE} ${TALL}`, class: "chart", role: "img", "aria-label": label, preserveAspectRatio: "none" },
-      lines,
-      s("path", { d: `${drawn}L${x(to)} ${TALL - BOTTOM}L${x(from)} ${TALL - BOTTOM}Z`, class: "area" }),
-      s("path", { d: path(points, x, y, 3), class: "cap" }),
-      s("path", { d: drawn, class: "line" }),
-      marker,
-    ),
-    h("p", { class: "chart-feet" }, h("span", null, clock(from)), h("span", null, h("span", { class: "key-line" }), "measured ", h("span", { class: "key-cap" }), "allowed by caps"), h("span", null, clock(to))),
-  );
+
+  /** @param {ChartProps} before */
+  componentDidUpdate(before) {
+    const { series, data, marked } = this.props;
+    const unit = this.#unit();
+    const isOther = marked !== before.marked || series.length !== before.series.length;
+    if (isOther || unit.name !== this.unit || shade() !== this.shade) this.#make();
+    else if (data !== before.data) this.plot.setData(this.#scaled(unit));
+  }
+
+  componentWillUnmount() {
+    this.resized?.disconnect();
+    this.plot?.destroy();
+  }
+
+  #unit() {
+    const values = this.props.data.slice(1).flat();
+    const most = values.reduce(
+      (/** @type {number} */ high, /** @type {number | null} */ value) =>
+        Math.max(high, value ?? 0),
+      0,
+    );
+    return unitOf(most, this.props.base);
+  }
+
+  /** @param {{ size: number }} unit */
+  #scaled({ size }) {
+    const [times, ...columns] = this.props.data;
+    const scale = (/** @type {number | null} */ value) => value === null ? null : value / size;
+    return [times, ...columns.map((/** @type {Array<number | null>} */ each) => each.map(scale))];
+  }
+
+  #make() {
+    this.plot?.destroy();
+    const unit = this.#unit();
+    this.unit = unit.name;
+    this.shade = shade();
+    const point = (/** @type {number | null} */ at) =>
+      at !== this.state.at && this.setState({ at });
+    this.plot = new Plot(options(this.props, unit, point), this.#scaled(unit), this.box.current);
+    this.#fit();
+  }
+
+  #fit() {
+    const width = Math.floor(this.box.current?.clientWidth || 0);
+    if (this.plot && width) this.plot.setSize({ width, height: this.props.height || 180 });
+  }
+
+  /** @param {KeyboardEvent} event */
+  #key = (event) => {
+    const last = this.props.data[0].length - 1;
+    const from = this.state.at ?? (event.key === "ArrowRight" ? -1 : last + 1);
+    /** @type {Record<string, number>} */
+    const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
+    const by = steps[event.key];
+    if (by === undefined || last < 0) return;
+    event.preventDefault();
+    const at = Math.max(0, Math.min(last, from + by));
+    this.plot.setCursor({ left: this.plot.valToPos(this.props.data[0][at], "x"), top: 0 });
+  };
+
+  #readings() {
+    const { data, series, base } = this.props;
+    const at = Math.min(this.state.at ?? data[0].length - 1, data[0].length - 1);
+    const { name, size } = this.#unit();
+    const value = (/** @type {number} */ column) => {
+      const found = data[column + 1][at];
+      return found === null || found === undefined
+        ? "unknown"
+        : `${(found / size).toFixed(2)} ${name}`;
+    };
+    const time = data[0][at] ? moment(data[0][at] * 1000) : "";
+    return {
+      time,
+      values: series.map((/** @type {Series} */ _, /** @type {number} */ n) => value(n)),
+      base,
+    };
+  }
+
+  render() {
+    const { label, series } = this.props;
+    const { time, values } = this.#readings();
+    return html`
+      <div class="plot" role="group" tabindex="0" onKeyDown=${this.#key}
+        aria-label=${`${label}. Left and right arrow keys read its values.`}>
+        <div ref=${this.box} aria-hidden="true"></div>
+        <p class="chart-feet" role="status">
+              <span>${time}</span>
+              ${series.map((
+                /** @type {Series} */ { label, role, dashed },
+                /** @type {number} */ at,
+              ) =>
+                html`
+                  <span key=${label}>
+                    <span class=${dashed ? "key dashed" : "key"} data-role=${role}></span>
+                    ${label} <strong>${values[at]}</strong>
+                  </span>
+                `
+              )}
+            </p>
+      </div>
+    `;
+  }
 }

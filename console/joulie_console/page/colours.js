@@ -1,3 +1,4 @@
+// @ts-check
 // Colour ramps whose lightness also changes from end to end, so that they work without colour.
 // Dark: viridis. Light: YlGnBu. Classes: Okabe and Ito's palette, each with a mark of its own.
 
@@ -9,7 +10,7 @@ const CLASS_COLOURS = {
   dark: ["#5b6269", "#5ab4ec", "#2fb98d", "#eda62b"],
   light: ["#a7adb3", "#0072b2", "#009e73", "#e08a00"],
 };
-const UNKNOWN = { dark: "#2b3035", light: "#dfe2e5" };
+const UNKNOWN_COLOURS = { dark: "#2b3035", light: "#dfe2e5" };
 const STEPS = 64;
 
 function isDark() {
@@ -17,8 +18,14 @@ function isDark() {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-const theme = () => (isDark() ? "dark" : "light");
+/** @returns {"dark" | "light"} */
+export const shade = () => (isDark() ? "dark" : "light");
 
+/**
+ * @param {string} from
+ * @param {string} to
+ * @param {number} share
+ */
 function mixed(from, to, share) {
   const parts = [1, 3, 5].map((at) => {
     const [a, b] = [from, to].map((colour) => parseInt(colour.slice(at, at + 2), 16));
@@ -27,6 +34,7 @@ function mixed(from, to, share) {
   return `rgb(${parts.join(" ")})`;
 }
 
+/** @param {string[]} stops */
 function stepped(stops) {
   return Array.from({ length: STEPS }, (_, step) => {
     const place = (step / (STEPS - 1)) * (stops.length - 1);
@@ -37,28 +45,48 @@ function stepped(stops) {
 
 const steps = { dark: stepped(RAMPS.dark), light: stepped(RAMPS.light) };
 
-export function ramp() {
-  return steps[theme()];
-}
+export const ramp = () => steps[shade()];
+export const classColours = () => CLASS_COLOURS[shade()];
+export const unknownColour = () => UNKNOWN_COLOURS[shade()];
 
-export const classColours = () => CLASS_COLOURS[theme()];
-export const unknownColour = () => UNKNOWN[theme()];
+/** @param {string} role */
+export const roleColour = (role) =>
+  getComputedStyle(document.documentElement).getPropertyValue(`--${role}`);
 
-// The scale of each colouring: its column, its range, and its unit.
-export const SCALES = {
+/** @typedef {{ column: string, low: number, high: number, unit: string, what: string }} Scale */
+
+/**
+ * The scale of each colouring: its column, its range, and its unit. High 0: the largest value.
+ * @type {Record<string, Scale>}
+ */
+const SCALES = {
   headroom: { column: "headroom", low: 0, high: 100, unit: "%", what: "of the cap is free" },
   cooling: { column: "cooling", low: 0, high: 100, unit: "%", what: "cooling stress" },
   watts: { column: "watts", low: 0, high: 0, unit: "W", what: "measured" },
   gpu: { column: "gpu", low: 0, high: 100, unit: "%", what: "of the GPUs are requested" },
 };
 
+/**
+ * @param {string} kind
+ * @param {any} columns
+ * @returns {Scale}
+ */
 export function scaleOf(kind, columns) {
-  const scale = SCALES[kind];
-  if (!scale || scale.high) return scale;
-  const most = columns.watts.reduce((high, value) => Math.max(high, value), 100);
+  const scale = SCALES[kind] || SCALES.headroom;
+  if (scale.high) return scale;
+  const most = columns.watts.reduce(
+    (/** @type {number} */ high, /** @type {number} */ value) => Math.max(high, value),
+    100,
+  );
   return { ...scale, high: Math.ceil(most / 100) * 100 };
 }
 
+/**
+ * @param {number} value
+ * @param {Scale} scale
+ * @param {string[]} colours
+ * @param {string} unknown
+ */
 export function colourOf(value, scale, colours, unknown) {
   if (value < 0) return unknown;
   const share = (value - scale.low) / (scale.high - scale.low);

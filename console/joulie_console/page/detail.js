@@ -1,240 +1,425 @@
-// The details of one node, pod or decision.
+// @ts-check
+// The panel with the details of one node, pod or decision.
 
 import { ask } from "./api.js";
-import { spark } from "./chart.js";
-import { byId, facts, h, link, name, put } from "./dom.js";
-import { ago, count, moment as momentText, percent, points, watts } from "./format.js";
-import { decisionLine, planLine } from "./live.js";
-import { cardRows } from "./tables.js";
+import { Chart } from "./chart.js";
+import { ago, count, DASH, moment as momentText, percent, points, watts } from "./format.js";
+import { DecisionLine, PlanLine } from "./lists.js";
+import { Cards } from "./overview.js";
+import { closing, Facts, heads, Link, Name, NodeLink, PodLink } from "./parts.js";
+import { Skeleton, Table } from "./parts.js";
+import { change } from "./state.js";
+import { computeAll } from "./store.js";
+import { Component, createRef, html } from "./view.js";
+import { TERMS } from "./vocabulary.js";
 
-const TERMS = ["headroom", "cooling", "trend", "bonus", "pressure", "draining", "cards_kept", "watts", "neutral"];
 const LISTED = 100;
-const AGAIN_MS = 3000;
+const LEAST_GAP = 0.05; // points: smaller differences vanish at one decimal
+/** @type {import("./chart.js").Series[]} */
+const READINGS = [{ label: "measured", role: "accent", filled: true }];
 
-export class Detail {
-  constructor(go) {
-    this.go = go; // changes the URL
-    this.box = byId("detail");
-    this.body = byId("detail-body");
-    this.title = byId("detail-title");
-    this.shown = "";
-    this.missing = 0; // when loading failed; 0 if it did not
-    this.from = null;
-    byId("close").addEventListener("click", () => this.close());
-    this.box.addEventListener("keydown", (event) => event.key === "Escape" && this.close());
+/** @typedef {import("./state.js").Selection} Selection */
+
+/**
+ * The panel. Opening it moves the focus to its title; closing it moves the focus back.
+ * Props: now (the selection), answer (of the query).
+ */
+export class Detail extends Component {
+  title = createRef();
+
+  componentDidMount() {
+    this.from = document.activeElement;
+    this.title.current.focus();
   }
 
-  close() {
-    this.go({ node: "", pod: "", decision: "" });
+  /** @param {{ now: Record<string, string> }} before */
+  componentDidUpdate({ now: before }) {
+    const { now } = this.props;
+    const isOther = Object.keys(closing).some((what) => before[what] !== now[what]);
+    if (isOther) this.title.current.focus();
   }
 
-  open = {
-    node: (node) => this.go({ node, pod: "", decision: "" }),
-    pod: (pod) => this.go({ pod, node: "", decision: "" }),
-    decision: (decision) => this.go({ decision, node: "", pod: "" }),
-  };
-
-  // `moment` is the query of the position; empty for now.
-  async show(now, moment) {
-    const wanted = JSON.stringify([now.node, now.pod, now.decision, moment]);
-    const again = wanted === this.shown;
-    if (again && !this.missing) return;
-    const first = !this.shown;
-    this.shown = wanted;
-    this.missing = 0;
-    if (!(now.node || now.pod || now.decision)) return this.#hide();
-    if (first || this.box.hidden) this.from = document.activeElement;
-    this.box.hidden = false;
-    document.body.classList.add("open");
-    try {
-      const parts = await this.#parts(now, moment);
-      if (this.shown !== wanted) return;
-      put(this.title, parts[0]);
-      put(this.body, parts.slice(1));
-    } catch (error) {
-      if (this.shown !== wanted) return;
-      this.missing = performance.now();
-      put(this.title, "Not available");
-      put(this.body, h("p", null, error.message));
-    }
-    if (!again) this.title.focus();
+  componentWillUnmount() {
+    const from = /** @type {HTMLElement} */ (this.from);
+    if (from?.isConnected) from.focus();
   }
 
-  // Tries again after a failure: an event may have made it available.
-  retry(now, moment) {
-    if (this.missing && performance.now() - this.missing > AGAIN_MS) this.show(now, moment);
-  }
-
-  #hide() {
-    this.shown = "";
-    this.box.hidden = true;
-    document.body.classList.remove("open");
-    if (this.from?.isConnected) this.from.focus();
-  }
-
-  #parts(now, moment) {
-    if (now.decision) return this.#decision(now.decision, "recorded");
-    return now.node ? this.#node(now.node, moment) : this.#pod(now.pod, moment);
-  }
-
-  // --- a node ---------------------------------------------------------------------------------
-
-  async #node(asked, moment) {
-    const found = await ask(`nodes/${encodeURIComponent(asked)}`, moment);
-    const { node, machine, transitions, earlier, plans_gone: gone, pods, cards, samples, labels } = found;
-    const cap = (value) => (value === null ? "no cap" : `${value} %`);
-    return [
-      name(node.name),
-      h("p", { class: "muted" }, name([node.cpu_model, node.gpus ? `${node.gpus} \u00d7 ${node.gpu_model || "GPU"}` : ""].filter(Boolean).join(" \u00b7 ") || "hardware unknown")),
-      facts([
-        ["Measured", node.measured_w === null ? `unknown; last reading ${ago(node.sampled_at_ms)}` : `${watts(node.measured_w)}, ${ago(node.sampled_at_ms)}`],
-        ["Allowed by caps", `${watts(node.capped_w)} of ${watts(node.tdp_w)}`],
-        ["Caps", `CPU ${cap(node.cpu_cap_pct)}, GPU ${node.gpus ? cap(node.gpu_cap_pct) : "\u2013"}`],
-        ["Headroom", `${percent(node.headroom)} (${node.headroom_basis})`],
-        ["Cooling stress", percent(node.cooling)],
-        ["Trend", `${points(node.trend_w_per_min)} W/min`],
-        ["Pods", `${node.pods}, ${node.performance_pods} of them performance`],
-        ["Cores, GPUs", `${count(node.cores)}, ${node.gpus_asked.toFixed(1)} of ${node.gpus} requested`],
-        ["Rack, zone", name(`${node.rack || "none"}, ${node.cooling_zone || "none"}`)],
-        ["Kubernetes", `${node.ready ? "ready" : "not ready"}, ${node.schedulable ? "schedulable" : "cordoned"}`],
-      ]),
-      h("h3", null, "Readings"),
-      spark(samples, "Measured power"),
-      h("h3", null, "State"),
-      this.#machine(machine),
-      h("h3", null, "Transitions"),
-      transitions.length || earlier ? this.#transitions(node.name, transitions, earlier) : h("p", { class: "muted" }, "No plan has changed this node."),
-      gone ? h("p", { class: "muted" }, `${count(gone)} plan events have left their stream and are not shown.`) : null,
-      h("h3", null, `Pods here (${pods.length})`),
-      pods.length ? h("ul", { class: "plain" }, pods.slice(0, LISTED).map((pod) => h("li", null, link(`${pod.namespace}/${pod.name}`, () => this.open.pod(pod.uid)), h("span", { class: "muted" }, ` ${pod.class}, ${pod.cores} cores${pod.gpus ? `, ${pod.gpus} GPU` : ""}`)))) : h("p", { class: "muted" }, "None."),
-      cards.length ? [h("h3", null, "Cards"), cardRows(cards, this.open.node, "Cards of this node")] : null,
-      h("h3", null, "Labels"),
-      facts(Object.entries(labels).map(([key, value]) => [name(key), name(value)])),
-    ].flat();
-  }
-
-  // Its transitions; older ones are loaded on demand.
-  #transitions(node, known, earlier) {
-    const line = (transition) => planLine({ at_ms: transition.at_ms, transition }, null);
-    const list = h("ol", { class: "lines" }, known.map(line));
-    const more = h("button", { type: "button", hidden: earlier === null, onclick: () => add() }, "Earlier transitions");
-    let before = earlier;
-    const add = async () => {
-      more.disabled = true;
-      try {
-        const found = await ask("plans", { node, before, limit: LISTED });
-        list.append(...found.items.map((entry) => line(entry.transition)));
-        before = found.next;
-        more.hidden = before === null;
-      } catch (error) {
-        more.textContent = error.message;
-      }
-      more.disabled = false;
-    };
-    return h("div", null, list, more);
-  }
-
-  #machine({ states, now, following, waits_for: waits }) {
-    const shown = states.map((each) => h("li", { class: each === now ? "now" : following.includes(each) ? "next" : null, "aria-current": each === now ? "step" : null }, each));
-    const words = `Now: ${now}. Possible next: ${following.join(", ")}.`;
-    return h("div", null, h("ul", { class: "machine" }, shown), h("p", { class: "muted" }, waits ? `${words} Waiting: ${waits}.` : words));
-  }
-
-  // --- a pod ----------------------------------------------------------------------------------
-
-  async #pod(uid, moment) {
-    const { pod, decisions, explanation } = await ask(`pods/${encodeURIComponent(uid)}`, moment);
-    const known = pod || decisions[0];
-    return [
-      name(`${known.namespace}/${known.name}`),
-      h("ul", { class: "because" }, explanation.map((line) => h("li", null, name(line)))),
-      pod
-        ? facts([
-            ["Class", `${pod.class} (${pod.rule})`],
-            ["Placement", pod.placement],
-            ["Requests", `${pod.cores} cores, ${pod.memory_gib.toFixed(1)} GiB, ${pod.gpus} GPU`],
-            ["Phase", pod.phase],
-            ["Node", pod.node ? link(pod.node, () => this.open.node(pod.node)) : "none yet"],
-            ["Bound", momentTextOrNone(pod.bound_at_ms)],
-            ["UID", name(pod.uid)],
-          ])
-        : h("p", { class: "muted" }, "The pod was deleted; its decisions remain."),
-      h("h3", null, "Decisions"),
-      h("ol", { class: "lines" }, decisions.map((brief) => decisionLine(brief, this.open.decision))),
-    ];
-  }
-
-  // --- a decision -----------------------------------------------------------------------------
-
-  async #decision(entry, terms) {
-    const found = await ask(`decisions/${encodeURIComponent(entry)}`, { terms });
-    const { decision, candidates } = found;
-    const scored = candidates.filter((candidate) => candidate.terms);
-    return [
-      `Entry ${decision.entry}: ${decision.verb}`,
-      h("p", { class: "lead" }, name(decision.text), decision.reason ? [": ", name(decision.reason)] : null),
-      facts([
-        decision.name ? ["Pod", link(`${decision.namespace}/${decision.name}`, () => this.open.pod(decision.pod_uid))] : null,
-        decision.class ? ["Class", `${decision.class} (${found.pod?.rule || ""})`] : null,
-        ["When", momentText(decision.at_ms)],
-        decision.view ? ["View", `position ${count(decision.view)}, ${decision.view_age_ms} ms old`] : null,
-        decision.candidates ? ["Candidates", `${decision.candidates}, ${decision.refused} refused`] : null,
-        found.error ? ["Error", name(found.error)] : null,
-        found.cards.length ? ["Cards", found.cards.map((card) => name(card))] : null,
-      ]),
-      scored.length ? this.#duel(scored) : null,
-      candidates.length ? this.#candidates(found, scored.length) : null,
-      h("h3", null, "Settings in force"),
-      facts([["Id", name(found.settings || "none")], ...Object.entries(found.values).map(([key, value]) => [key, String(value)])]),
-      h("h3", null, "Place in the chain"),
-      facts([["Hash", h("code", null, found.hash)], ["Previous hash", h("code", null, found.prev)]]),
-    ].filter(Boolean);
-  }
-
-  #duel(scored) {
-    const [winner, other] = scored;
-    const rows = TERMS.filter((term) => term in winner.terms.points || (other && term in other.terms.points)).map((term) => {
-      const [mine, theirs] = [winner, other].map((each) => each?.terms.points[term] ?? 0);
-      const gap = mine - theirs;
-      return h("tr", null, h("th", { scope: "row" }, term), h("td", { class: "n" }, points(mine)), other ? [h("td", { class: "n" }, points(theirs)), h("td", { class: "gap" }, Math.abs(gap) < 0.05 ? null : h("span", { class: gap < 0 ? "bar minus" : "bar", "width%": Math.min(60, 2 + Math.abs(gap) * 1.5) }), h("span", { class: "n" }, points(gap)))] : null);
-    });
-    const cut = Object.values(winner.terms.points).reduce((sum, value) => sum + value, 0) - winner.terms.score;
-    const clamped = Math.abs(cut) > 0.05 ? h("p", { class: "muted" }, "Scores are clamped to 0 to 100.") : null;
-    const total = h("tr", { class: "sum" }, h("th", { scope: "row" }, "score"), h("td", { class: "n" }, winner.terms.score.toFixed(1)), other ? [h("td", { class: "n" }, other.terms.score.toFixed(1)), h("td", { class: "gap" }, h("span", { class: "n" }, points(winner.terms.score - other.terms.score)))] : null);
-    const head = ["Term", winner.node, ...(other ? [other.node, "Difference"] : [])].map((label) => h("th", { scope: "col" }, name(label)));
-    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The winner and the runner-up" }, h("table", { class: "duel" }, h("caption", null, "The winner and the runner-up, in points"), h("thead", null, h("tr", null, head)), h("tbody", null, rows, total)), clamped);
-  }
-
-  #candidates(found, explained) {
-    const { candidates, decision } = found;
-    const scores = decision.verb === "prioritize";
-    const rows = candidates.slice(0, LISTED).map((each) =>
-      h("tr", null, h("th", { scope: "row" }, link(each.node, () => this.open.node(each.node))), scores ? [h("td", { class: "n" }, each.answer ?? ""), h("td", null, each.loss ? (each.loss.term ? `${each.loss.behind.toFixed(1)} behind: ${each.loss.term}` : "level") : each.terms ? "the winner" : ""), h("td", { class: "n" }, each.terms ? `+${each.terms.marginal_w.toFixed(0)} W` : "")] : h("td", null, each.verdict)),
-    );
-    const labels = scores ? ["Node", "Answer", "Why behind", "Would draw"] : ["Node", "Verdict"];
-    const more = candidates.length > LISTED ? h("p", { class: "muted" }, `${candidates.length - LISTED} more are in the API's response.`) : null;
-    return h(
-      "div",
-      null,
-      h("h3", null, `Candidates (${candidates.length})`),
-      scores && explained < candidates.length ? h("button", { type: "button", onclick: (event) => this.#computeAll(event.target, decision.entry) }, "Compute every term again") : null,
-      found.same_digest === null ? null : h("p", { class: found.same_digest ? "good" : "bad" }, found.same_digest ? "Recomputed from the facts of that position: equal to the last bit." : "Recomputed, and NOT equal: run joulie replay."),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Candidates" }, h("table", null, h("caption", { class: "unseen" }, "Candidates"), h("thead", null, h("tr", null, labels.map((label) => h("th", { scope: "col" }, label)))), h("tbody", null, rows))),
-      more,
-    );
-  }
-
-  async #computeAll(button, entry) {
-    button.disabled = true;
-    button.textContent = "Computing\u2026";
-    try {
-      const [title, ...rest] = await this.#decision(entry, "all");
-      put(this.title, title);
-      put(this.body, rest);
-    } catch (error) {
-      button.textContent = error.message;
-    }
+  render() {
+    const { now, answer } = this.props;
+    const close = () => change(closing);
+    const key = (/** @type {KeyboardEvent} */ event) => event.key === "Escape" && close();
+    return html`
+      <aside id="detail" class="detail" aria-labelledby="detail-title" onKeyDown=${key}>
+        <div class="card-head">
+          <h2 id="detail-title" tabindex="-1" ref=${this.title}>
+            <${Title} now=${now} answer=${answer} />
+          </h2>
+          <button id="close" class="quiet" type="button" onClick=${close}>Close</button>
+        </div>
+        <div id="detail-body" tabindex="0" role="region" aria-label="Details">
+          <${Body} now=${now} answer=${answer} />
+        </div>
+      </aside>
+    `;
   }
 }
 
-const momentTextOrNone = (atMs) => (atMs ? momentText(atMs) : "not yet");
+/** @typedef {{ now: Selection, answer: import("./store.js").Answer | null }} Shown */
+
+/** @param {Shown} props */
+function Title({ now, answer }) {
+  const { found, error } = answer || {};
+  if (error) return "Not available";
+  if (!found) return "Loading\u2026";
+  if (now.decision) return `Entry ${found.decision.entry}: ${found.decision.verb}`;
+  if (now.node) return html`<${Name} text=${found.node.name} />`;
+  const { namespace, name } = found.pod || found.decisions[0];
+  return html`<${Name} text=${`${namespace}/${name}`} />`;
+}
+
+/** @param {Shown} props */
+function Body({ now, answer }) {
+  const { found, error } = answer || {};
+  if (error) {
+    return html`
+      <p>
+        <${Name} text=${error} />
+      </p>
+    `;
+  }
+  if (!found) return html`<${Skeleton} what="the details" lines=${10} />`;
+  if (now.decision) return html`<${DecisionDetail} key=${now.decision} found=${found} />`;
+  if (now.node) return html`<${NodeDetail} key=${now.node} found=${found} />`;
+  return html`<${PodDetail} found=${found} />`;
+}
+
+// --- a node -----------------------------------------------------------------------------------
+
+/** @param {any} node */
+function nodeFacts(node) {
+  const cap = (/** @type {number | null} */ value) => (value === null ? "no cap" : `${value} %`);
+  const measured = node.measured_w === null
+    ? `unknown; last reading ${ago(node.sampled_at_ms)}`
+    : `${watts(node.measured_w)}, ${ago(node.sampled_at_ms)}`;
+  const ready = node.ready ? "ready" : "not ready";
+  const place = `${node.rack || "none"}, ${node.cooling_zone || "none"}`;
+  /** @type {Array<[string, any]>} */
+  const rows = [
+    ["Measured", measured],
+    ["Allowed by caps", `${watts(node.capped_w)} of ${watts(node.tdp_w)}`],
+    ["Caps", `CPU ${cap(node.cpu_cap_pct)}, GPU ${node.gpus ? cap(node.gpu_cap_pct) : DASH}`],
+    ["Headroom", `${percent(node.headroom)} (${node.headroom_basis})`],
+    ["Cooling stress", percent(node.cooling)],
+    ["Trend", `${points(node.trend_w_per_min)} W/min`],
+    ["Pods", `${node.pods}, ${node.performance_pods} of them performance`],
+    [
+      "Cores, GPUs",
+      `${count(node.cores)}, ${node.gpus_asked.toFixed(1)} of ${node.gpus} requested`,
+    ],
+    ["Rack, zone", html`<${Name} text=${place} />`],
+    ["Kubernetes", `${ready}, ${node.schedulable ? "schedulable" : "cordoned"}`],
+  ];
+  return rows;
+}
+
+/** @param {{ found: any }} props */
+function NodeDetail({ found }) {
+  const { node, machine, transitions, earlier, plans_gone: gone, pods, cards, labels } = found;
+  const gpus = node.gpus ? `${node.gpus} \u00d7 ${node.gpu_model || "GPU"}` : "";
+  const hardware = [node.cpu_model, gpus].filter(Boolean).join(" \u00b7 ");
+  const named = Object.entries(labels).map(([key, value]) => [
+    html`<${Name} text=${key} />`,
+    html`<${Name} text=${value} />`,
+  ]);
+  return html`
+    <p class="muted">
+      <${Name} text=${hardware || "hardware unknown"} />
+    </p>
+    <${Facts} rows=${nodeFacts(node)} />
+    <h3>Readings</h3><${Readings} samples=${found.samples} />
+    <h3>State</h3><${Machine} machine=${machine} />
+    <h3>Transitions</h3>
+    <${Transitions} node=${node.name} known=${transitions} earlier=${earlier} />
+    ${gone > 0 && html`<p class="muted">
+      ${`${count(gone)} plan events have left their stream and are not shown.`}</p>`}
+    <h3>Pods here (${pods.length})</h3><${PodsHere} pods=${pods} />
+    ${cards.length > 0 && html`
+      <h3>Cards</h3>
+      <${Cards} items=${cards} label="Cards of this node" />
+    `}
+    <h3>Labels</h3><${Facts} rows=${named} />
+  `;
+}
+
+/** @param {{ samples: number[][] }} props */
+function Readings({ samples }) {
+  if (samples.length < 2) return html`<p class="muted">Too few readings for a chart.</p>`;
+  const data = [samples.map(([at]) => at / 1000), samples.map(([, value]) => value)];
+  return html`
+    <${Chart} label="Measured power of this node" axis="Power" base="W" data=${data}
+      series=${READINGS} height=${120} />
+  `;
+}
+
+/** @param {{ machine: any }} props */
+function Machine({ machine: { states, now, following, waits_for: waits } }) {
+  const kind = (/** @type {string} */ each) =>
+    each === now ? "now" : following.includes(each) ? "next" : null;
+  const next = following.length ? `Possible next: ${following.join(", ")}.` : "Nothing is next.";
+  return html`
+    <ul class="machine">
+          ${states.map((/** @type {string} */ each) =>
+            html`<li key=${each} class=${kind(each)} aria-current=${each === now ? "step" : null}>
+      ${each}</li>`
+          )}
+        </ul>
+    <p class="muted">${`Now: ${now}. ${next}${waits ? ` Waiting: ${waits}.` : ""}`}</p>
+  `;
+}
+
+/** @param {{ pods: any[] }} props */
+function PodsHere({ pods }) {
+  if (!pods.length) return html`<p class="muted">None.</p>`;
+  return html`<ul class="plain">${
+    pods.slice(0, LISTED).map((pod) =>
+      html`<li key=${pod.uid}><${PodLink} pod=${pod} uid=${pod.uid} />
+      <span class="muted">${` ${pod.class}, ${pod.cores} cores`}
+        ${pod.gpus ? `, ${pod.gpus} GPU` : ""}</span></li>`
+    )
+  }</ul>`;
+}
+
+/** The transitions of a node; older ones are loaded on demand. Props: node, known, earlier. */
+class Transitions extends Component {
+  /** @type {{ older: any[], before: number | null, error: string, isLoading: boolean }} */
+  state = { older: [], before: this.props.earlier, error: "", isLoading: false };
+
+  #load = async () => {
+    this.setState({ isLoading: true, error: "" });
+    try {
+      const { before, older } = this.state;
+      const found = await ask("plans", { node: this.props.node, before, limit: LISTED });
+      const entries = found.items.map((/** @type {any} */ entry) => entry.transition);
+      this.setState({ older: [...older, ...entries], before: found.next });
+    } catch (error) {
+      this.setState({ error: /** @type {Error} */ (error).message });
+    }
+    this.setState({ isLoading: false });
+  };
+
+  render() {
+    const { older, before, error, isLoading } = this.state;
+    const first = older[0]?.position ?? 0;
+    const known = this.props.known.filter((/** @type {any} */ each) => each.position > first);
+    const all = [...known, ...older];
+    if (!all.length && before === null) {
+      return html`<p class="muted">No plan has changed this node.</p>`;
+    }
+    return html`<ol class="lines">${
+      all.map((transition) =>
+        html`
+          <${PlanLine} key=${`${transition.position} ${transition.kind}`} isHere=${true}
+            entry=${{ at_ms: transition.at_ms, transition }} />
+        `
+      )
+    }</ol>
+      ${
+      before !== null && html`<button type="button" disabled=${isLoading} onClick=${this.#load}>
+        Earlier transitions</button>`
+    }
+      ${
+      error && html`
+        <p class="bad" role="alert">
+          <${Name} text=${error} />
+        </p>
+      `
+    }`;
+  }
+}
+
+// --- a pod ------------------------------------------------------------------------------------
+
+/** @param {{ found: any }} props */
+function PodDetail({ found: { pod, decisions, explanation } }) {
+  return html`
+    <ul class="because">${explanation.map((/** @type {string} */ line) =>
+      html`
+        <li key=${line}>
+          <${Name} text=${line} />
+        </li>
+      `
+    )}</ul>
+    ${pod
+      ? html`<${Facts} rows=${podFacts(pod)} />`
+      : html`<p class="muted">The pod was deleted; its decisions remain.</p>`}
+    ${pod?.phase === "pending" && html`
+      <p>
+        <${Link} to=${{ page: "pending", ...closing }}>Why pods are pending</${Link}></p>
+    `}
+    <h3>Decisions</h3>
+    <ol class="lines">${decisions.map((/** @type {any} */ brief) =>
+      html`<${DecisionLine} key=${brief.entry} brief=${brief} />`
+    )}</ol>
+  `;
+}
+
+/** @param {any} pod */
+const podFacts = (pod) => [
+  ["Class", `${pod.class} (${pod.rule})`],
+  ["Placement", pod.placement],
+  ["Requests", `${pod.cores} cores, ${pod.memory_gib.toFixed(1)} GiB, ${pod.gpus} GPU`],
+  ["Phase", pod.phase],
+  ["Node", pod.node ? html`<${NodeLink} name=${pod.node} />` : "none yet"],
+  ["Bound", pod.bound_at_ms ? momentText(pod.bound_at_ms) : "not yet"],
+  ["UID", html`<${Name} text=${pod.uid} />`],
+];
+
+// --- a decision -------------------------------------------------------------------------------
+
+/** @param {{ found: any }} props */
+function DecisionDetail({ found }) {
+  const { decision, candidates } = found;
+  const scored = candidates.filter((/** @type {any} */ candidate) => candidate.terms);
+  const values = Object.entries(found.values).map(([key, value]) => [key, String(value)]);
+  return html`
+    <p class="lead"><${Name} text=${decision.text} />
+      ${decision.reason && html`: <${Name} text=${decision.reason} />`}</p>
+    <${Facts} rows=${decisionFacts(found)} />
+    ${scored.length > 0 && html`<${Duel} winner=${scored[0]} other=${scored[1]} />`}
+    ${candidates.length > 0 && html`<${Candidates} found=${found} explained=${scored.length} />`}
+    <h3>Settings in force</h3>
+    <${Facts} rows=${[["Id", html`<${Name} text=${found.settings || "none"} />`], ...values]} />
+    <h3>Place in the chain</h3>
+    <${Facts} rows=${[
+      ["Hash", html`<code>${found.hash}</code>`],
+      ["Previous hash", html`<code>${found.prev}</code>`],
+    ]} />
+  `;
+}
+
+/** @param {any} found */
+function decisionFacts({ decision, pod, error, cards }) {
+  const { name, view, candidates } = decision;
+  const seen = `position ${count(view)}, ${decision.view_age_ms} ms old`;
+  return [
+    name ? ["Pod", html`<${PodLink} pod=${decision} uid=${decision.pod_uid} />`] : null,
+    decision.class ? ["Class", `${decision.class} (${pod?.rule || ""})`] : null,
+    ["When", momentText(decision.at_ms)],
+    view ? ["View", seen] : null,
+    candidates ? ["Candidates", `${candidates}, ${decision.refused} refused`] : null,
+    error ? ["Error", html`<${Name} text=${error} />`] : null,
+    cards.length
+      ? [
+        "Cards",
+        cards.map((/** @type {string} */ card) => html`<${Name} key=${card} text=${card} />`),
+      ]
+      : null,
+  ];
+}
+
+/** The winner and the runner-up, term by term. @param {{ winner: any, other: any }} props */
+function Duel({ winner, other }) {
+  const terms = TERMS.filter((term) =>
+    [winner, other].some((each) => each && term in each.terms.points)
+  );
+  const sum = terms.reduce((total, term) => total + (winner.terms.points[term] ?? 0), 0);
+  const head = ["Term", winner.node, ...(other ? [other.node, "Difference"] : [])];
+  const title = "The winner and the runner-up";
+  return html`
+    <${Table} label=${title} caption=${`${title}, in points`} kind="duel"
+      head=${heads(head.map((label) => html`<${Name} text=${label} />`))}>
+      ${terms.map((term) =>
+        html`
+          <${DuelRow} key=${term} term=${term} mine=${winner.terms.points[term] ?? 0}
+            theirs=${other ? other.terms.points[term] ?? 0 : null} />
+        `
+      )}
+      <tr class="sum">
+        <th scope="row">score</th><td class="n">${winner.terms.score.toFixed(1)}</td>
+        ${other && html`
+          <td class="n">${other.terms.score.toFixed(1)}</td>
+          <td class="gap"><span class="n">${points(winner.terms.score - other.terms.score)}</span>
+                    </td>
+        `}
+      </tr>
+    </${Table}>
+    ${Math.abs(sum - winner.terms.score) > LEAST_GAP &&
+      html`<p class="muted">Scores are clamped to 0 to 100.</p>`}
+  `;
+}
+
+/** @param {{ term: string, mine: number, theirs: number | null }} props */
+function DuelRow({ term, mine, theirs }) {
+  const gap = mine - (theirs ?? 0);
+  const width = `${Math.min(60, 2 + Math.abs(gap) * 1.5)}%`;
+  const bar = html`<span class=${gap < 0 ? "bar minus" : "bar"} style=${{ width }}></span>`;
+  return html`<tr>
+    <th scope="row">${term}</th><td class="n">${points(mine)}</td>
+    ${
+    theirs !== null && html`
+      <td class="n">${points(theirs)}</td>
+      <td class="gap">${Math.abs(gap) >= LEAST_GAP && bar}<span class="n">${points(gap)}</span></td>
+    `
+  }
+  </tr>`;
+}
+
+/** @param {{ found: any, explained: number }} props */
+function Candidates({ found, explained }) {
+  const { candidates, decision, same_digest: isSame } = found;
+  const scores = decision.verb === "prioritize";
+  const labels = scores ? ["Node", "Answer", "Why behind", "Would draw"] : ["Node", "Verdict"];
+  const left = candidates.length - LISTED;
+  return html`<h3>Candidates (${candidates.length})</h3>
+    ${scores && explained < candidates.length && html`<${ComputeAll} entry=${decision.entry} />`}
+    ${
+    isSame !== null && html`<p class=${isSame ? "good" : "bad"} role="status">${
+      isSame
+        ? "Recomputed from the facts of that position: equal to the last bit."
+        : "Recomputed, and NOT equal: run joulie replay."
+    }</p>`
+  }
+    <${Table} label="Candidates" head=${heads(labels)}>
+      ${
+    candidates.slice(0, LISTED).map((/** @type {any} */ each) =>
+      html`<tr key=${each.node}>
+        <th scope="row"><${NodeLink} name=${each.node} /></th>
+        ${scores ? html`<${ScoreCells} candidate=${each} />` : html`<td>${each.verdict}</td>`}
+      </tr>`
+    )
+  }
+    </${Table}>
+    ${left > 0 && html`<p class="muted">${`${left} more are in the API's response.`}</p>`}`;
+}
+
+/** @param {{ candidate: any }} props */
+function ScoreCells({ candidate: { answer, loss, terms } }) {
+  const behind = loss
+    ? (loss.term ? `${loss.behind.toFixed(1)} behind: ${loss.term}` : "level")
+    : (terms ? "the winner" : "");
+  return html`
+    <td class="n">${answer ?? ""}</td>
+    <td>${behind}</td>
+    <td class="n">${terms ? `+${terms.marginal_w.toFixed(0)} W` : ""}</td>
+  `;
+}
+
+/** Props: entry. */
+class ComputeAll extends Component {
+  state = { text: "Compute every term again", isLoading: false };
+
+  #compute = async () => {
+    this.setState({ text: "Computing\u2026", isLoading: true });
+    try {
+      await computeAll(this.props.entry);
+    } catch (error) {
+      this.setState({ text: /** @type {Error} */ (error).message });
+    }
+  };
+
+  render() {
+    const { text, isLoading } = this.state;
+    return html`<button type="button" disabled=${isLoading} onClick=${this.#compute}>
+      ${text}</button>`;
+  }
+}

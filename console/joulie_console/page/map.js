@@ -1,64 +1,62 @@
+// @ts-check
 // The cluster as a map: one square per node. Drawn after a change, at most once per frame.
 
-import { CLASSES, percent, watts } from "./format.js";
-import { classColours, colourOf, ramp, scaleOf, unknownColour } from "./colours.js";
-import { byId, h, plain, put } from "./dom.js";
+import { classColours, colourOf, ramp, roleColour, scaleOf, unknownColour } from "./colours.js";
+import { percent, plain, watts } from "./format.js";
+import { opening } from "./parts.js";
+import { change } from "./state.js";
+import { Component, createRef, html } from "./view.js";
+import { CLASSES } from "./vocabulary.js";
 
 const LARGEST = 26; // on a desktop screen; a wall screen is read from a distance
 const LARGEST_WALL = 72;
 const WALL = 1900;
 const SMALLEST = 4;
 const LABEL = 16;
-const COLUMNS = ["class", "headroom", "cooling", "watts", "gpu"];
+const LETTER = 7; // the width of a letter of a label
+const [ECO, DRAINING] = [CLASSES.indexOf("eco"), CLASSES.indexOf("draining")];
 
-export class NodeMap {
-  constructor(canvas, tip, status, open) {
+/** @typedef {{ x: number, y: number }} Place */
+/** @typedef {Record<string, any>} Columns a response of /v1/map */
+
+class NodeMap {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {HTMLElement} tip
+   * @param {HTMLElement} status
+   */
+  constructor(canvas, tip, status) {
     this.canvas = canvas;
     this.tip = tip;
     this.status = status;
-    this.open = open;
+    /** @type {Columns | null} */
     this.nodes = null;
     this.colour = "headroom";
     this.group = "none";
+    /** @type {Place[]} */
     this.cells = [];
+    /** @type {Array<Place & { label: string }>} */
+    this.labels = [];
     this.chosen = "";
+    this.cell = SMALLEST;
+    this.dense = 1;
     this.under = -1; // the cell that pointer or keyboard is on
     this.byKeys = false; // the keyboard chose the cell; reset when the pointer really moves
     this.dirty = false;
     canvas.addEventListener("pointermove", (event) => this.#point(event));
     canvas.addEventListener("pointerleave", () => this.byKeys || this.#leave());
-    canvas.addEventListener("click", () => this.under >= 0 && this.open(this.#name(this.under)));
+    canvas.addEventListener("click", () => this.under >= 0 && this.#open());
     canvas.addEventListener("keydown", (event) => this.#key(event));
     canvas.addEventListener("blur", () => this.#leave());
-    new ResizeObserver(() => this.layOut()).observe(canvas.parentElement);
+    this.resized = new ResizeObserver(() => this.layOut());
+    this.resized.observe(/** @type {Element} */ (canvas.parentElement));
   }
 
-  // Replaces all nodes; `columns` is a response of /v1/map.
-  set(columns) {
-    this.nodes = columns;
-    this.position = columns.position;
-    this.at = new Map(columns.id.map((id, index) => [id, index]));
-    this.layOut();
-  }
-
-  // Applies changed rows; false if a row is of an unknown node.
-  apply({ position, rows }) {
-    if (!this.nodes || position <= this.position) return true;
-    this.position = position;
-    for (const [id, ...values] of rows) {
-      const index = this.at.get(id);
-      if (index === undefined) return false;
-      COLUMNS.forEach((column, place) => (this.nodes[column][index] = values[place]));
-    }
-    if (rows.length && this.group === "class") this.layOut();
-    this.draw();
-    return true;
-  }
-
-  show({ colour, group, chosen }) {
-    const regroup = group !== this.group;
-    Object.assign(this, { colour, group, chosen });
-    if (regroup) this.layOut();
+  /** @param {{ nodes: Columns, colour: string, group: string, chosen: string }} given */
+  show({ nodes, colour, group, chosen }) {
+    const again = nodes !== this.nodes || group !== this.group || group === "class";
+    Object.assign(this, { nodes, colour, group, chosen });
+    if (again) this.layOut();
     else this.draw();
   }
 
@@ -69,7 +67,7 @@ export class NodeMap {
   // --- where each node goes -------------------------------------------------------------------
 
   layOut() {
-    if (!this.nodes) return;
+    if (!this.nodes || !this.canvas.parentElement) return;
     const width = this.canvas.parentElement.clientWidth;
     const groups = this.#groups();
     const wall = innerWidth >= WALL;
@@ -78,51 +76,64 @@ export class NodeMap {
     while (cell > SMALLEST && this.#place(groups, cell, width) > room) cell -= 1;
     const height = this.#place(groups, cell, width);
     this.cell = cell;
-    const dense = devicePixelRatio || 1;
-    this.canvas.width = Math.round(width * dense);
-    this.canvas.height = Math.round(height * dense);
+    this.dense = devicePixelRatio || 1;
+    this.canvas.width = Math.round(width * this.dense);
+    this.canvas.height = Math.round(height * this.dense);
     this.canvas.style.height = `${height}px`;
-    this.dense = dense;
     this.draw();
   }
 
   #groups() {
+    /** @type {Map<string, number[]>} */
     const named = new Map();
     for (let index = 0; index < this.size; index += 1) {
       const key = this.#groupOf(index);
-      if (!named.has(key)) named.set(key, []);
-      named.get(key).push(index);
+      const members = named.get(key);
+      if (members) members.push(index);
+      else named.set(key, [index]);
     }
     return [...named].sort(([a], [b]) => a.localeCompare(b));
   }
 
+  /** @param {number} index */
   #groupOf(index) {
-    if (this.group === "rack") return this.nodes.rack[index] ? `rack ${this.nodes.rack[index]}` : "without a rack";
-    return this.group === "class" ? CLASSES[this.nodes.class[index]] : "";
+    const nodes = /** @type {Columns} */ (this.nodes);
+    if (this.group === "rack") {
+      return nodes.rack[index] ? `rack ${nodes.rack[index]}` : "without a rack";
+    }
+    return this.group === "class" ? CLASSES[nodes.class[index]] : "";
   }
 
+  /**
+   * Places the nodes, and returns the height. Small racks stand beside each other.
+   * @param {Array<[string, number[]]>} groups
+   * @param {number} cell
+   * @param {number} width
+   */
   #place(groups, cell, width) {
     this.cells = new Array(this.size);
     this.labels = [];
     const across = Math.max(1, Math.floor(width / cell));
-    let top = 0;
-    let left = 0;
+    let [top, left, rowTall] = [0, 0, 0];
     for (const [label, members] of groups) {
-      const wide = Math.min(across, Math.max(members.length, Math.ceil((label.length * 7) / cell)));
+      const letters = Math.ceil((label.length * LETTER) / cell);
+      const wide = Math.min(across, Math.max(members.length, letters));
       const narrow = this.group === "rack" && wide <= across / 2;
-      const block = narrow ? Math.min(across, Math.max(8, Math.ceil(Math.sqrt(members.length * 2)), Math.ceil((label.length * 7) / cell))) : across;
-      const tall = Math.ceil(members.length / block) * cell + (label ? LABEL : 0) + 4;
-      if (narrow && left + block > across) [left, top] = [0, top + this.rowTall];
-      if (!narrow && left) [left, top] = [0, top + this.rowTall];
-      this.rowTall = left ? Math.max(this.rowTall, tall) : tall;
+      const square = Math.max(8, Math.ceil(Math.sqrt(members.length * 2)), letters);
+      const block = narrow ? Math.min(across, square) : across;
+      const head = label ? LABEL : 0;
+      const tall = Math.ceil(members.length / block) * cell + head + 4;
+      if (left && (!narrow || left + block > across)) [left, top] = [0, top + rowTall];
+      rowTall = left ? Math.max(rowTall, tall) : tall;
       if (label) this.labels.push({ label, x: left * cell, y: top + 11 });
       members.forEach((index, place) => {
-        this.cells[index] = { x: (left + (place % block)) * cell, y: top + (label ? LABEL : 0) + Math.floor(place / block) * cell };
+        const [column, row] = [place % block, Math.floor(place / block)];
+        this.cells[index] = { x: (left + column) * cell, y: top + head + row * cell };
       });
       if (narrow) left += block + 1;
       else top += tall;
     }
-    return Math.max(40, top + (left ? this.rowTall : 0));
+    return Math.max(40, top + (left ? rowTall : 0));
   }
 
   // --- drawing --------------------------------------------------------------------------------
@@ -137,53 +148,63 @@ export class NodeMap {
   }
 
   #draw() {
-    const pen = this.canvas.getContext("2d");
-    const style = getComputedStyle(document.documentElement);
+    const nodes = /** @type {Columns} */ (this.nodes);
+    const pen = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     pen.setTransform(this.dense, 0, 0, this.dense, 0, 0);
     pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     const side = this.cell - (this.cell > 6 ? 2 : 1);
-    const colours = this.#colours();
+    const colours = this.#colours(nodes);
     for (let index = 0; index < this.size; index += 1) {
       const { x, y } = this.cells[index];
       pen.fillStyle = colours(index);
       pen.fillRect(x, y, side, side);
     }
-    if (side >= 9) this.#mark(pen, side, style.getPropertyValue("--ground"));
-    pen.fillStyle = style.getPropertyValue("--muted");
+    if (side >= 9 && this.colour === "class") this.#mark(pen, side, nodes);
+    pen.fillStyle = roleColour("muted");
     pen.font = "12px system-ui, sans-serif";
     for (const { label, x, y } of this.labels) pen.fillText(plain(label), x, y);
-    this.#ring(pen, side, this.nodes.name.indexOf(this.chosen), style.getPropertyValue("--ink"));
-    this.#ring(pen, side, this.under, style.getPropertyValue("--accent"));
+    this.#ring(pen, side, nodes.name.indexOf(this.chosen), roleColour("ink"));
+    this.#ring(pen, side, this.under, roleColour("accent"));
   }
 
-  #colours() {
+  /** @param {Columns} nodes */
+  #colours(nodes) {
     if (this.colour === "class") {
       const colours = classColours();
-      return (index) => colours[this.nodes.class[index]];
+      return (/** @type {number} */ index) => colours[nodes.class[index]];
     }
-    const scale = scaleOf(this.colour, this.nodes);
-    const values = this.nodes[scale.column];
+    const scale = scaleOf(this.colour, nodes);
+    const values = nodes[scale.column];
     const [colours, unknown] = [ramp(), unknownColour()];
-    return (index) => colourOf(values[index], scale, colours, unknown);
+    return (/** @type {number} */ index) => colourOf(values[index], scale, colours, unknown);
   }
 
-  // Classes have a mark as well as a colour: eco a dot, draining a stroke.
-  #mark(pen, side, ground) {
-    if (this.colour !== "class") return;
-    pen.fillStyle = pen.strokeStyle = ground;
+  /**
+   * Classes have a mark as well as a colour: eco a dot, draining a stroke.
+   * @param {CanvasRenderingContext2D} pen
+   * @param {number} side
+   * @param {Columns} nodes
+   */
+  #mark(pen, side, nodes) {
+    pen.fillStyle = pen.strokeStyle = roleColour("ground");
     pen.lineWidth = 2;
     for (let index = 0; index < this.size; index += 1) {
       const { x, y } = this.cells[index];
-      if (this.nodes.class[index] === 2) pen.fillRect(x + side / 2 - 1.5, y + side / 2 - 1.5, 3, 3);
-      if (this.nodes.class[index] === 3) {
-        pen.beginPath();
-        pen.moveTo(x + 2, y + side - 2);
-        pen.lineTo(x + side - 2, y + 2);
-        pen.stroke();
-      }
+      if (nodes.class[index] === ECO) pen.fillRect(x + side / 2 - 1.5, y + side / 2 - 1.5, 3, 3);
+      if (nodes.class[index] !== DRAINING) continue;
+      pen.beginPath();
+      pen.moveTo(x + 2, y + side - 2);
+      pen.lineTo(x + side - 2, y + 2);
+      pen.stroke();
     }
   }
 
+  /**
+   * @param {CanvasRenderingContext2D} pen
+   * @param {number} side
+   * @param {number} index
+   * @param {string} colour
+   */
   #ring(pen, side, index, colour) {
     const cell = this.cells[index];
     if (!cell) return;
@@ -194,17 +215,20 @@ export class NodeMap {
 
   // --- pointing -------------------------------------------------------------------------------
 
-  #name(index) {
-    return this.nodes.name[index];
+  #open() {
+    if (this.nodes) change(opening("node", this.nodes.name[this.under]));
   }
 
+  /** @param {PointerEvent} event */
   #point(event) {
     // The browser also sends this event when the page moves under a resting pointer.
     if (!event.movementX && !event.movementY) return;
     this.byKeys = false;
     const box = this.canvas.getBoundingClientRect();
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const hit = this.cells.findIndex((cell) => x >= cell.x && x < cell.x + this.cell && y >= cell.y && y < cell.y + this.cell);
+    const hit = this.cells.findIndex((cell) =>
+      x >= cell.x && x < cell.x + this.cell && y >= cell.y && y < cell.y + this.cell
+    );
     if (hit === this.under) return;
     this.under = hit;
     this.#showTip(box);
@@ -218,55 +242,124 @@ export class NodeMap {
     this.draw();
   }
 
+  /** @param {KeyboardEvent} event */
   #key(event) {
     if (!this.size) return;
     const across = Math.max(1, Math.floor(this.canvas.clientWidth / this.cell));
-    const last = this.size - 1;
-    const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across, Home: -Infinity, End: Infinity };
-    if (event.key in steps) {
-      this.byKeys = true;
-      this.under = this.under < 0 ? 0 : Math.max(0, Math.min(last, this.under + steps[event.key]));
-      this.#showTip(this.canvas.getBoundingClientRect());
-      this.status.textContent = this.describe(this.under);
-      this.draw();
-    } else if (event.key === "Enter" && this.under >= 0) {
-      this.open(this.#name(this.under));
-    } else {
-      return;
-    }
+    /** @type {Record<string, number>} */
+    const steps = {
+      ArrowRight: 1,
+      ArrowLeft: -1,
+      ArrowDown: across,
+      ArrowUp: -across,
+      Home: -Infinity,
+      End: Infinity,
+    };
+    if (event.key in steps) this.#step(steps[event.key]);
+    else if (event.key === "Enter" && this.under >= 0) this.#open();
+    else return;
     event.preventDefault();
   }
 
-  describe(index) {
-    const { name, class: kind, headroom, watts: drawn, gpu } = this.nodes;
-    const gpus = gpu[index] < 0 ? "" : `, GPUs ${percent(gpu[index])} in use`;
-    return `${plain(name[index])}: ${CLASSES[kind[index]]}, headroom ${headroom[index] < 0 ? "unknown" : percent(headroom[index])}, ${watts(drawn[index])}${gpus}`;
+  /** @param {number} by */
+  #step(by) {
+    this.byKeys = true;
+    this.under = this.under < 0 ? 0 : Math.max(0, Math.min(this.size - 1, this.under + by));
+    this.#showTip(this.canvas.getBoundingClientRect());
+    this.status.textContent = this.#describe(this.under).join(": ");
+    this.draw();
   }
 
+  /** @param {number} index */
+  #describe(index) {
+    const { name, class: kind, headroom, watts: drawn, gpu } = /** @type {Columns} */ (this.nodes);
+    const free = headroom[index] < 0 ? "unknown" : percent(headroom[index]);
+    const gpus = gpu[index] < 0 ? "" : `, GPUs ${percent(gpu[index])} in use`;
+    const values = `${CLASSES[kind[index]]}, headroom ${free}, ${watts(drawn[index])}${gpus}`;
+    return [plain(name[index]), values];
+  }
+
+  /** @param {DOMRect} box */
   #showTip(box) {
     const cell = this.cells[this.under];
     this.tip.hidden = !cell;
     if (!cell) return;
-    const [title, ...rest] = this.describe(this.under).split(": ");
-    put(this.tip, h("strong", null, h("bdi", null, title)), h("span", null, rest.join(": ")));
-    const left = Math.min(box.left + cell.x + this.cell + 6, innerWidth - this.tip.offsetWidth - 8);
-    this.tip.style.left = `${Math.max(8, left)}px`;
+    this.#describe(this.under).forEach((text, at) => this.tip.children[at].textContent = text);
+    const left = box.left + cell.x + this.cell + 6;
+    this.tip.style.left = `${Math.max(8, Math.min(left, innerWidth - this.tip.offsetWidth - 8))}px`;
     this.tip.style.top = `${box.top + cell.y + this.cell + 6}px`;
   }
 }
 
-export function legend(kind, columns) {
-  const box = byId("legend");
-  if (kind === "class") {
-    const colours = classColours();
-    const marks = ["", "", " \u2022", " \u2215"];
-    const shown = [1, 2, 3, 0].map((at) => h("li", null, h("span", { class: "swatch", colour: colours[at] }), CLASSES[at] + marks[at]));
-    put(box, h("ul", { class: "keys" }, shown));
-    return;
+/**
+ * The map as a part of the page. Preact owns the elements; the map owns the drawing.
+ * Props: columns, version (of the columns), colour, group, chosen.
+ */
+export class MapView extends Component {
+  canvas = createRef();
+  tip = createRef();
+  status = createRef();
+
+  componentDidMount() {
+    this.map = new NodeMap(this.canvas.current, this.tip.current, this.status.current);
+    this.componentDidUpdate();
   }
+
+  componentDidUpdate() {
+    const { columns: nodes, colour, group, chosen } = this.props;
+    this.map?.show({ nodes, colour, group, chosen });
+  }
+
+  componentWillUnmount() {
+    this.map?.resized.disconnect();
+  }
+
+  render() {
+    return html`
+      <div id="map-view">
+        <canvas id="map" ref=${this.canvas} tabindex="0" role="application"
+          aria-roledescription="map" aria-label="Map of nodes: arrow keys move, Enter opens"></canvas>
+        <p id="map-status" ref=${this.status} class="unseen" role="status"></p>
+        <div ref=${this
+          .tip} class="tip" hidden aria-hidden="true"><strong></strong><span></span></div>
+      </div>
+    `;
+  }
+}
+
+/** @param {{ kind: string, columns: Columns }} props */
+export function Legend({ kind, columns }) {
+  if (kind === "class") return html`<${ClassLegend} />`;
   const scale = scaleOf(kind, columns);
-  const colours = ramp();
-  const bar = h("span", { class: "ramp", role: "img", "aria-label": `from ${scale.low} to ${scale.high} ${scale.unit}` });
-  bar.style.background = `linear-gradient(to right, ${colours.filter((_, at) => at % 9 === 0).join(", ")})`;
-  put(box, h("span", null, `${scale.low} ${scale.unit}`), bar, h("span", null, `${scale.high} ${scale.unit} ${scale.what}`), h("span", { class: "swatch", colour: unknownColour() }), h("span", null, "unknown or none"));
+  const stops = ramp().filter((_, at) => at % 9 === 0).join(", ");
+  const range = `from ${scale.low} to ${scale.high} ${scale.unit}`;
+  return html`
+    <div id="legend" class="legend">
+      <span>${scale.low} ${scale.unit}</span>
+      <span class="ramp" role="img" aria-label=${range}
+        style=${{ background: `linear-gradient(to right, ${stops})` }}></span>
+      <span>${scale.high} ${scale.unit} ${scale.what}</span>
+      <span class="swatch" style=${{ background: unknownColour() }}></span>
+      <span>unknown or none</span>
+    </div>
+  `;
+}
+
+function ClassLegend() {
+  const colours = classColours();
+  const marks = CLASSES.map((name) =>
+    name === "eco" ? " \u2022" : name === "draining" ? " \u2215" : ""
+  );
+  const order = [...CLASSES.keys()].sort((a, b) => (a || 9) - (b || 9)); // "unknown" is the last
+  return html`
+    <div id="legend" class="legend">
+      <ul class="keys">
+        ${order.map((at) =>
+          html`<li key=${at}>
+      <span class="swatch" style=${{ background: colours[at] }}></span>${CLASSES[at]}${marks[at]}
+    </li>`
+        )}
+      </ul>
+    </div>
+  `;
 }

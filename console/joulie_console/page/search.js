@@ -1,74 +1,126 @@
+// @ts-check
 // Finds a pod or a node by a part of its name. Deleted pods are found by their whole name.
 
 import { ask } from "./api.js";
-import { byId, h, name, put } from "./dom.js";
+import { Name, opening } from "./parts.js";
+import { change } from "./state.js";
+import { moment } from "./store.js";
+import { Component, createRef, html } from "./view.js";
 
 const SHOWN = 8;
 const PAUSE_MS = 150;
 
-export function search(open, moment) {
-  const [input, list] = [byId("q"), byId("found")];
-  let timer = 0;
-  let asked = 0;
+/** @typedef {{ kind: string, words: string, to: Record<string, any> | null }} Option */
 
-  async function look() {
-    const q = input.value.trim();
-    const mine = (asked += 1);
-    if (!q) return hide();
-    const options = await found(q).catch((error) => [{ words: error.message, act: () => {} }]);
-    if (mine !== asked) return;
-    put(list, options.length ? options.map(option) : h("li", { class: "empty" }, "No match."));
-    list.hidden = false;
-  }
-
-  async function found(q) {
-    const [pods, nodes] = await Promise.all([ask("pods", { ...moment(), q, limit: SHOWN }), ask("nodes", { ...moment(), q, limit: SHOWN })]);
-    const here = [
-      ...nodes.items.map((node) => ({ kind: "node", words: node.name, act: () => open.node(node.name) })),
-      ...pods.items.map((pod) => ({ kind: "pod", words: `${pod.namespace}/${pod.name}`, act: () => open.pod(pod.uid) })),
-    ];
-    if (here.length || !q.includes("/")) return here;
-    const past = await ask("decisions", { pod: q, limit: 1 });
-    return past.items.map((brief) => ({ kind: "deleted", words: q, act: () => open.pod(brief.pod_uid) }));
-  }
-
-  function option({ kind, words, act }) {
-    return h("li", null, h("button", { type: "button", onclick: () => choose(act) }, h("span", { class: "kind" }, kind || ""), name(words)));
-  }
-
-  function choose(act) {
-    hide();
-    input.value = "";
-    act();
-  }
-
-  function hide() {
-    list.hidden = true;
-    put(list);
-  }
-
-  function walk(by) {
-    const buttons = [...list.querySelectorAll("button")];
-    const at = buttons.indexOf(document.activeElement) + by;
-    (at < 0 ? input : buttons[Math.min(at, buttons.length - 1)])?.focus();
-  }
-
-  input.addEventListener("input", () => {
-    clearTimeout(timer);
-    timer = setTimeout(look, PAUSE_MS);
-  });
-  byId("search").addEventListener("submit", async (event) => {
-    event.preventDefault();
-    clearTimeout(timer);
-    await look();
-    list.querySelector("button")?.click();
-  });
-  byId("search").addEventListener("keydown", (event) => {
-    if (event.key === "Escape") [hide(), input.focus()];
-    else if (event.key === "ArrowDown") [walk(1), event.preventDefault()];
-    else if (event.key === "ArrowUp") [walk(-1), event.preventDefault()];
-  });
-  byId("search").addEventListener("focusout", (event) => {
-    if (!byId("search").contains(event.relatedTarget)) setTimeout(hide, 150);
-  });
+/** @param {string} q @returns {Promise<Option[]>} */
+async function matches(q) {
+  const query = { ...moment(), q, limit: SHOWN };
+  const [pods, nodes] = await Promise.all([ask("pods", query), ask("nodes", query)]);
+  const here = [
+    ...nodes.items.map((/** @type {any} */ { name }) => (
+      { kind: "node", words: name, to: opening("node", name) }
+    )),
+    ...pods.items.map((/** @type {any} */ { namespace, name, uid }) => (
+      { kind: "pod", words: `${namespace}/${name}`, to: opening("pod", uid) }
+    )),
+  ];
+  if (here.length || !q.includes("/")) return here;
+  const past = await ask("decisions", { pod: q, limit: 1 });
+  return past.items.map((/** @type {any} */ { pod_uid: uid }) => (
+    { kind: "deleted", words: q, to: opening("pod", uid) }
+  ));
 }
+
+export class Search extends Component {
+  form = createRef();
+  input = createRef();
+  asked = 0;
+  timer = 0;
+  state = { options: /** @type {Option[] | null} */ (null) };
+
+  async look() {
+    clearTimeout(this.timer);
+    const q = this.input.current.value.trim();
+    const mine = this.asked += 1;
+    if (!q) return this.setState({ options: null });
+    /** @type {Option[]} */
+    const options = await matches(q).catch((
+      error,
+    ) => [{ kind: "", words: error.message, to: null }]);
+    if (mine === this.asked) this.setState({ options });
+  }
+
+  /** @param {Option} option */
+  choose({ to }) {
+    this.setState({ options: null });
+    this.input.current.value = "";
+    if (to) change(to);
+  }
+
+  /** @param {number} by */
+  walk(by) {
+    const buttons = [...this.form.current.querySelectorAll("li button")];
+    const at = buttons.indexOf(/** @type {any} */ (document.activeElement)) + by;
+    (at < 0 ? this.input.current : buttons[Math.min(at, buttons.length - 1)])?.focus();
+  }
+
+  /** @param {KeyboardEvent} event */
+  key = (event) => {
+    if (event.key === "Escape") {
+      this.setState({ options: null });
+      this.input.current.focus();
+    } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      this.walk(event.key === "ArrowDown" ? 1 : -1);
+      event.preventDefault();
+    }
+  };
+
+  typed = () => {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.look(), PAUSE_MS);
+  };
+
+  /** @param {Event} event */
+  submit = async (event) => {
+    event.preventDefault();
+    await this.look();
+    const { options } = this.state;
+    if (options?.length) this.choose(options[0]);
+  };
+
+  /** @param {FocusEvent} event */
+  left = (event) => {
+    const isInside = this.form.current.contains(event.relatedTarget);
+    if (!isInside) this.setState({ options: null });
+  };
+
+  render() {
+    const { options } = this.state;
+    return html`
+      <form id="search" class="search" role="search" autocomplete="off" ref=${this.form}
+        onSubmit=${this.submit} onKeyDown=${this.key} onFocusOut=${this.left}>
+            <label class="unseen" for="q">Find a pod or a node</label>
+            <input id="q" type="search" placeholder="Find a pod or a node" maxlength="500"
+              ref=${this.input} onInput=${this.typed} />
+            ${options && html`<ul id="found" class="found" aria-label="Search results">
+        ${
+              options.length
+                ? options.map((option) =>
+                  html`
+                    <${Match} key=${JSON.stringify(option)}
+                      option=${option} choose=${() => this.choose(option)} />
+                  `
+                )
+                : html`<li class="empty">No match.</li>`
+            }
+      </ul>`}
+          </form>
+    `;
+  }
+}
+
+/** @param {{ option: Option, choose: () => void }} props */
+const Match = ({ option, choose }) =>
+  html`<li><button type="button" onClick=${choose}>
+    <span class="kind">${option.kind}</span><${Name} text=${option.words} />
+  </button></li>`;

@@ -208,7 +208,7 @@ async def test_details_that_failed_to_load_are_retried_after_a_reconnection(
             await page.goto(f"http://{at}/?view=table")
             await expect(page.locator("#table-view")).to_contain_text("n1")
         await expect(page.locator("#warnings")).to_contain_text("The connection is lost")
-        await page.locator("#table-view").get_by_role("button", name="n1").click()
+        await page.locator("#table-view").get_by_role("link", name="n1").click()
         await expect(page.locator("#detail-title")).to_have_text("Not available")
         async with running_console(empty_streams, tmp_path, CONSOLE_ADDR=at):
             await expect(page.locator("#detail-title")).to_have_text("n1")

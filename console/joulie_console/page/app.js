@@ -1,0 +1,156 @@
+// @ts-check
+// The frame of every page: the name, the search, the pages, warnings, the panel, and time.
+
+import { setToken } from "./api.js";
+import { Detail } from "./detail.js";
+import { Energy } from "./energy.js";
+import { count, lasting } from "./format.js";
+import { Overview } from "./overview.js";
+import { closing, Link, Name } from "./parts.js";
+import { Pending } from "./pending.js";
+import { Search } from "./search.js";
+import { model, update } from "./store.js";
+import { Time } from "./time.js";
+import { Component, createRef, html } from "./view.js";
+import { GONE_MS, SILENT_MS } from "./vocabulary.js";
+
+const PAGES = [["", "Overview"], ["pending", "Pending pods"], ["energy", "Energy"]];
+const THEMES = ["auto", "dark", "light"];
+
+/** @typedef {import("./state.js").Selection} Selection */
+
+/** @param {{ now: Selection }} props */
+export function App({ now }) {
+  const pages = { pending: Pending, energy: Energy };
+  const Page = now.page in pages ? pages[/** @type {keyof typeof pages} */ (now.page)] : Overview;
+  return html`
+    <${Top} now=${now} />
+    <${Warnings} />
+    <main id="content" tabindex="-1" class=${now.page ? "one" : "grid"}>
+      <${Page} now=${now} />
+    </main>
+    ${(now.node || now.pod || now.decision) &&
+      html`<${Detail} now=${now} answer=${model.detail} />`}
+    <${Time} at=${now.at} cluster=${model.cluster} past=${model.past} reach=${model.reach} />
+    ${model.tokenWhy && html`<${TokenDialog} why=${model.tokenWhy} />`}
+  `;
+}
+
+/** @param {{ now: Selection }} props */
+function Top({ now }) {
+  return html`
+    <header class="top">
+      <h1 class="brand"><span aria-hidden="true" class="mark"></span>Joulie${" "}
+          <span class="muted">${model.cluster &&
+            html`<${Name} text=${model.cluster.cluster} />`}</span>
+        </h1>
+      <nav aria-label="Pages">
+        <ul>${PAGES.map(([page, label]) =>
+          html`
+            <li key=${page}>
+              <${Link} to=${{ page, ...closing }} aria-current=${now.page === page ? "page" : null}>
+                      ${label}
+                    </${Link}></li>
+          `
+        )}</ul>
+      </nav>
+      <${Search} />
+      <${Age} isPast=${Boolean(now.at)} />
+      <button id="theme" class="quiet" type="button" onClick=${nextTheme}>
+          ${`Theme: ${model.theme}`}
+        </button>
+    </header>
+  `;
+}
+
+// --- the age of what is shown -----------------------------------------------------------------
+
+/** @param {{ isPast: boolean }} props */
+function Age({ isPast }) {
+  const { cluster, connected, heardAt } = model;
+  const ms = cluster ? cluster.age_ms + performance.now() - heardAt : 0;
+  const isOld = cluster && (!connected || ms > GONE_MS);
+  const state = isPast ? "past state; newest is" : "live \u00b7";
+  const age = ms < SILENT_MS ? "fresh" : `${lasting(ms)} old`;
+  const text = cluster
+    ? `${connected ? state : "not connected \u00b7"} position ${
+      count(cluster.position)
+    } \u00b7 ${age}`
+    : "connecting";
+  return html`<p id="age" class=${isOld ? "age old" : "age"} role="status">
+    <span class="dot" aria-hidden="true"></span><span>${text}</span></p>`;
+}
+
+/** The console's warnings, and that of the page itself. */
+function Warnings() {
+  const own = model.warning ? [{ level: "serious", part: "console", text: model.warning }] : [];
+  const told = [...own, ...(model.cluster?.warnings || [])];
+  return html`
+    <div id="warnings" class="warnings" role="region" aria-label="Warnings"
+      aria-live="polite">
+        ${told.map(({ level, part, text }) =>
+          html`<p key=${`${part} ${level}`} class=${`warning ${level}`}>
+      <strong>${part}</strong> <${Name} text=${text} /></p>`
+        )}
+      </div>
+  `;
+}
+
+// --- dark and light ---------------------------------------------------------------------------
+
+function nextTheme() {
+  const theme = THEMES[(THEMES.indexOf(model.theme) + 1) % THEMES.length];
+  localStorage.setItem("theme", theme);
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+  update({ theme });
+}
+
+// --- the token, if one is required ------------------------------------------------------------
+
+/** @type {(() => void) | null} */
+let resume = null;
+/** @type {Promise<void> | null} */
+let entered = null;
+
+/** Opens the dialog; the promise ends when a token is entered. @param {string} why */
+export function askForToken(why) {
+  entered ||= new Promise((done) => resume = done);
+  update({ tokenWhy: why });
+  return entered;
+}
+
+/** Props: why. */
+class TokenDialog extends Component {
+  dialog = createRef();
+  input = createRef();
+
+  componentDidMount() {
+    this.dialog.current.showModal();
+  }
+
+  /** @param {Event} event */
+  enter = (event) => {
+    event.preventDefault();
+    setToken(this.input.current.value.trim());
+    update({ tokenWhy: "" });
+    entered = null;
+    resume?.();
+  };
+
+  render() {
+    const stay = (/** @type {Event} */ event) => event.preventDefault();
+    return html`
+      <dialog id="token-dialog" aria-labelledby="token-title" ref=${this.dialog}
+        onCancel=${stay}>
+        <form onSubmit=${this.enter}>
+          <h2 id="token-title">This console requires a token</h2>
+          <p role="status">${this.props.why}</p>
+          <label for="token">Token</label>
+          <input id="token" type="password" autocomplete="off" required ref=${this.input} />
+          <button type="submit">Continue</button>
+        </form>
+      </dialog>
+    `;
+  }
+}

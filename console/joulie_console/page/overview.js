@@ -1,0 +1,336 @@
+// @ts-check
+// The overview: totals, the map or the table of nodes, power, decisions, plans, and cards.
+
+import { Chart } from "./chart.js";
+import { ago, count, DASH, percent, points, watts } from "./format.js";
+import { Decisions, Plans } from "./lists.js";
+import { Legend, MapView } from "./map.js";
+import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
+import { change } from "./state.js";
+import { model, pause } from "./store.js";
+import { html } from "./view.js";
+import { VERBS } from "./vocabulary.js";
+
+const COLOURS = [
+  ["headroom", "headroom"],
+  ["cooling", "cooling stress"],
+  ["class", "class"],
+  ["watts", "measured watts"],
+  ["gpu", "GPU use"],
+];
+const GROUPS = [["none", "by name"], ["rack", "by rack"], ["class", "by class"]];
+/** Words for the kinds of decisions, where they differ. @type {Record<string, string>} */
+const KINDS = { prioritize: "scores", settings: "settings", unreadable: "unreadable" };
+/** The power chart's lines. @type {import("./chart.js").Series[]} */
+const POWER = [
+  { label: "measured", role: "accent", filled: true },
+  { label: "allowed by caps", role: "muted", dashed: true },
+];
+
+/** @typedef {import("./state.js").Selection} Selection */
+
+/** @param {{ now: Selection }} props */
+export function Overview({ now }) {
+  return html`
+    <section class="totals" aria-labelledby="totals-title">
+      <h2 id="totals-title" class="unseen">Totals</h2>
+      <${Totals} cluster=${model.past || model.cluster} rate=${model.past ? null : rate()} />
+    </section>
+    <${NodesCard} now=${now} />
+    <${PowerCard} now=${now} />
+    <${DecisionsCard} now=${now} />
+    <section class="card plans-card" aria-labelledby="plans-title">
+      <div class="card-head">
+        <h2 id="plans-title">Plans</h2>
+        <${LastPlan} />
+      </div>
+      <${Plans} items=${model.plans} />
+    </section>
+    <${CardsCard} />
+  `;
+}
+
+// --- totals -----------------------------------------------------------------------------------
+
+/** Decisions per second. */
+function rate() {
+  const { rates } = model;
+  if (rates.length < 2) return null;
+  const [[t0, n0], [t1, n1]] = [rates[0], rates[rates.length - 1]];
+  return t1 > t0 ? Math.max(0, ((n1 - n0) * 1000) / (t1 - t0)) : null;
+}
+
+/** @param {{ term: string, value: string, more: string }} props */
+const Figure = ({ term, value, more }) =>
+  html`
+    <div class="figure">
+      <dt>${term}</dt>
+      <dd><span class="big">${value}</span><span class="muted">${more}</span></dd>
+    </div>
+  `;
+
+const TERMS = ["Measured power", "Nodes", "Pods running", "GPUs requested", "Decisions", "Trend"];
+
+/** @param {{ cluster: any, rate: number | null }} props */
+function Totals({ cluster, rate }) {
+  if (!cluster) {
+    return html`<dl id="totals" aria-busy="true">
+      ${
+      TERMS.map((term) => html`<${Figure} key=${term} term=${term} value=${DASH} more="loading" />`)
+    }
+    </dl>`;
+  }
+  const { classes } = cluster;
+  const share = cluster.capped_w ? (cluster.measured_w / cluster.capped_w) * 100 : null;
+  const asleep = cluster.asleep ? `, ${cluster.asleep} asleep` : "";
+  const perSecond = rate === null ? DASH : `${rate.toFixed(rate < 10 ? 1 : 0)}/s`;
+  const hall = cluster.it_w === null
+    ? "no facility readings"
+    : `hall: ${watts(cluster.it_w)} IT, ${watts(cluster.cooling_w)} cooling`;
+  const trend = `${cluster.trend_w_per_min >= 0 ? "+" : "\u2212"}` +
+    watts(Math.abs(cluster.trend_w_per_min));
+  const figures = [
+    [watts(cluster.measured_w), `${percent(share)} of ${watts(cluster.capped_w)} allowed`],
+    [
+      count(cluster.nodes),
+      `${classes.performance} performance, ${classes.eco} eco, ${classes.draining} draining${asleep}`,
+    ],
+    [count(cluster.pods_running), `${count(cluster.pods_pending)} pending`],
+    [count(cluster.gpus_asked), `of ${count(cluster.gpus)}`],
+    [perSecond, rate === null ? "counted while live" : `${count(cluster.entries)} in the log`],
+    [trend, `per minute; ${hall}`],
+  ];
+  return html`<dl id="totals">${
+    figures.map(([value, more], at) =>
+      html`<${Figure} key=${TERMS[at]} term=${TERMS[at]} value=${value} more=${more} />`
+    )
+  }</dl>`;
+}
+
+// --- nodes ------------------------------------------------------------------------------------
+
+/** @param {{ now: Selection }} props */
+function NodesCard({ now }) {
+  const isTable = now.view === "table";
+  const toggle = () => change({ view: isTable ? "map" : "table" });
+  return html`<section class="card map-card" aria-labelledby="map-title">
+    <div class="card-head">
+      <h2 id="map-title" tabindex="-1">Nodes</h2>
+      <div class="controls">
+        <${Choice} label="Colour" name="colour" value=${now.colour} options=${COLOURS} />
+        <${Choice} label="Group" name="group" value=${now.group} options=${GROUPS} />
+        <button id="as-table" type="button" aria-pressed=${String(isTable)} onClick=${toggle}>
+          Table
+        </button>
+      </div>
+    </div>
+    ${isTable ? html`<${NodeTable} now=${now} />` : html`<${NodeMapOrEmpty} now=${now} />`}
+  </section>`;
+}
+
+/** @param {{ now: Selection }} props */
+function NodeMapOrEmpty({ now }) {
+  const { map, mapVersion } = model;
+  if (!map) return html`<${Skeleton} what="the map of nodes" lines=${8} />`;
+  if (!map.id.length) return html`<p id="map-empty" class="empty">No nodes yet.</p>`;
+  return html`
+    <${MapView} columns=${map} version=${mapVersion} colour=${now.colour}
+      group=${now.group} chosen=${now.node} />
+    <${Legend} kind=${now.colour} columns=${map} />
+  `;
+}
+
+const WORDS = 2; // columns of text; the others are numbers
+const COLUMNS = [
+  ["name", "Node"],
+  ["", "Class"],
+  ["headroom", "Headroom"],
+  ["measured", "Measured"],
+  ["", "Cap"],
+  ["trend", "Trend, W/min"],
+  ["cooling", "Cooling"],
+  ["gpus", "GPUs"],
+  ["pods", "Pods"],
+];
+
+/** @param {{ now: Selection }} props */
+function NodeTable({ now }) {
+  const { found, error } = model.nodes || {};
+  if (error) return html`<${Failure} text=${error} />`;
+  if (!found) return html`<${Skeleton} what="the table of nodes" lines=${8} />`;
+  const offset = Number(now.offset) || 0;
+  const go = (/** @type {number} */ to) => () => change({ offset: to }, { replace: true });
+  const last = Math.min(found.total, offset + found.items.length);
+  return html`
+    <div id="table-view">
+      <${Table} label="Nodes as a table" head=${COLUMNS.map((column, at) =>
+        html`<${NodeHead} key=${column[1]} column=${column} at=${at} now=${now} />`
+      )}>
+          ${found.items.map((/** @type {any} */ node) =>
+            html`<${NodeRow} key=${node.name} node=${node} />`
+          )}
+        </${Table}>
+        <p class="pager">
+          <button type="button" disabled=${!offset} onClick=${go(Math.max(0, offset - 50))}>
+            Earlier
+          </button>
+          <span>${found.total
+            ? `${offset + 1} to ${last} of ${count(found.total)}`
+            : "no nodes"}</span>
+          <button type="button" disabled=${found.next === null} onClick=${go(
+            found.next,
+          )}>Later</button>
+        </p>
+      </div>
+  `;
+}
+
+/** @param {{ column: string[], at: number, now: Selection }} props */
+function NodeHead({ column: [key, label], at, now }) {
+  const kind = at < WORDS ? null : "n";
+  if (!key) return html`<th scope="col" class=${kind}>${label}</th>`;
+  const isSorted = now.sort === key;
+  const order = isSorted && now.order === "asc" ? "desc" : "asc";
+  const sort = () => change({ sort: key, order, offset: 0 }, { replace: true });
+  return html`
+    <th scope="col" class=${kind} aria-sort=${isSorted ? `${now.order}ending` : "none"}>
+      <button type="button" class="link" data-sort=${key} onClick=${sort}>${label}</button>
+    </th>
+  `;
+}
+
+/** @param {{ node: any }} props */
+function NodeRow({ node }) {
+  const gpus = node.gpus ? `${node.gpus_asked.toFixed(1)} of ${node.gpus}` : DASH;
+  return html`
+    <tr>
+      <th scope="row">
+        <${NodeLink} name=${node.name} />
+      </th>
+      <td>${node.power_state === "awake" ? node.class : node.power_state}</td>
+      <td class="n">${percent(node.headroom)}</td>
+      <td class="n">${watts(node.measured_w)}</td>
+      <td class="n">${watts(node.capped_w)}</td>
+      <td class="n">${points(node.trend_w_per_min)}</td>
+      <td class="n">${percent(node.cooling)}</td>
+      <td class="n">${gpus}</td>
+      <td class="n">${count(node.pods)}</td>
+    </tr>
+  `;
+}
+
+// --- power, decisions, plans, cards -----------------------------------------------------------
+
+/** The columns of the chart, made once per change. @type {{ of: any, data: any[] }} */
+let charted = { of: null, data: [] };
+
+function powerData() {
+  const { power } = model;
+  if (charted.of !== power) {
+    const column = (/** @type {number} */ at) => power.map((point) => point[at]);
+    charted = { of: power, data: [power.map((point) => point[0] / 1000), column(2), column(3)] };
+  }
+  return charted.data;
+}
+
+/** @param {{ now: Selection }} props */
+function PowerCard({ now }) {
+  const shown = model.past || model.cluster;
+  const past = now.at ? model.power.findLast((point) => point[1] <= Number(now.at)) : null;
+  const text = shown ? `${watts(shown.measured_w)} of ${watts(shown.capped_w)}` : "";
+  return html`<section class="card power-card" aria-labelledby="power-title">
+    <div class="card-head"><h2 id="power-title">Power</h2><p class="muted">${text}</p></div>
+    ${
+    model.power.length < 2
+      ? html`<p class="empty">The chart begins when this console started.</p>`
+      : html`
+        <${Chart} label="Measured power, and the power that the caps allow" axis="Power"
+          base="W" data=${powerData()} series=${POWER}
+          marked=${past ? past[0] / 1000 : null} />
+      `
+  }
+  </section>`;
+}
+
+/** @param {{ now: Selection }} props */
+function DecisionsCard({ now }) {
+  const { paused, held } = model;
+  const options = [["", "all"], ...VERBS.map((verb) => [verb, KINDS[verb] || `${verb}s`])];
+  return html`
+    <section class="card decisions-card" aria-labelledby="decisions-title">
+      <div class="card-head">
+        <h2 id="decisions-title">Decisions</h2>
+        <div class="controls">
+          <${Choice} label="Kind" hidden=${true} name="verb" value=${now.verb}
+            options=${options} />
+          <button id="pause" type="button" aria-pressed=${String(paused)} onClick=${pause}>
+              ${paused ? (held ? `Resume (${held})` : "Resume") : "Pause"}
+            </button>
+        </div>
+      </div>
+      <${Decisions} items=${model.decisions} />
+    </section>
+  `;
+}
+
+function LastPlan() {
+  const cluster = model.past || model.cluster;
+  if (!cluster) return null;
+  if (!cluster.plan) return html`<p class="muted">no plan yet</p>`;
+  return html`<p class="muted">last plan ${ago(cluster.planned_at_ms)},${" "}
+    <${Name} text=${cluster.plan.policy} /></p>`;
+}
+
+function CardsCard() {
+  const { found, error } = model.cards || {};
+  const total = found?.total ? `${count(found.total)} cards` : "";
+  return html`
+    <section class="card gpus-card" aria-labelledby="gpus-title">
+      <div class="card-head">
+        <h2 id="gpus-title">GPU cards</h2>
+        <p class="muted">${total}</p>
+      </div>
+      <div id="gpus">
+          ${error && html`<${Failure} text=${error} />`}
+          ${!found && !error && html`<${Skeleton} what="the GPU cards" />`}
+          ${found && !found.total &&
+            html`<p class="empty">No cards are known; nodes only count their GPUs.</p>`}
+          ${found && found.total > 0 &&
+            html`<${Cards} items=${found.items} label="GPU cards as a table" />`}
+        </div>
+    </section>
+  `;
+}
+
+const CARD = ["Card", "Node", "Model", "Memory", "Claimed by", "Health"];
+
+/** @param {{ items: any[], label: string }} props */
+export function Cards({ items, label }) {
+  const gib = (/** @type {number} */ mb) => count(mb / 1024);
+  return html`<${Table} label=${label} head=${heads(CARD, ["Memory"])}>
+    ${
+    items.map((card) =>
+      html`
+        <tr key=${card.uuid}>
+          <th scope="row">
+            <${Name} text=${card.uuid} />
+          </th>
+          <td>
+            <${NodeLink} name=${card.node} />
+          </td>
+          <td>
+            <${Name} text=${card.model} />
+          </td>
+          <td class="n">${gib(card.allocated_mb)} of ${gib(card.total_mb)} GiB</td>
+          <td>${card.claims.length
+            ? card.claims.map((/** @type {any} */ claim) =>
+              html`<${Name} key=${claim.pod_uid} text=${`${claim.namespace}/${claim.name}`} />`
+            )
+            : "free"}</td>
+          <td>${card.healthy ? "healthy" : html`<strong class="bad">not healthy</strong>`}</td>
+        </tr>
+      `
+    )
+  }
+  </${Table}>`;
+}

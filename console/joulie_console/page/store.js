@@ -1,0 +1,349 @@
+// @ts-check
+// What the page knows, and how it learns it: the stream pushes, and queries fetch the rest.
+// Every change draws the page again, at most once per frame.
+
+import { ask, Problem, Stream } from "./api.js";
+import { lasting } from "./format.js";
+import { change, state } from "./state.js";
+import { UNKNOWN } from "./vocabulary.js";
+
+const SHOWN = 60; // lines of a list
+const KEPT_POINTS = 1800; // of the power chart
+const POINT_MS = 2_000;
+const RATE_MS = 10_000;
+const PAGE = 50; // rows of the table of nodes
+const LIMIT = 100;
+const AGAIN_MS = 3_000; // before a failed query of the panel runs again
+/** Between two queries for the same thing while the page is live. @type {Record<string, number>} */
+const RENEW_MS = { cards: 10_000, nodes: 5_000, detail: 5_000, pending: 5_000, energy: 60_000 };
+const TOPICS = "decisions,plans,transitions,cluster,map";
+const ROW = ["class", "headroom", "cooling", "watts", "gpu"]; // the values of a changed row, in order
+
+/**
+ * The answer to a query, or why there is none. `key` names the question.
+ * @typedef {{ key: string, path: string, found: any, error: string, at: number }} Answer
+ */
+
+/**
+ * @typedef {object} Model
+ * @property {any} cluster the newest state; null before it arrives
+ * @property {any} past the state at the selected position; null for now
+ * @property {any} map every node, in columns
+ * @property {number} mapVersion
+ * @property {any[] | null} decisions newest first; null before they arrive
+ * @property {any[] | null} plans newest first
+ * @property {any[][]} power
+ * @property {number[][]} rates times and numbers of entries
+ * @property {Answer | null} cards
+ * @property {Answer | null} nodes
+ * @property {Answer | null} detail
+ * @property {Answer | null} pending
+ * @property {Answer | null} energy
+ * @property {string} warning the page's own
+ * @property {boolean} connected
+ * @property {number} heardAt when the newest state arrived
+ * @property {boolean} paused
+ * @property {number} held decisions that arrived during the pause
+ * @property {any} reach
+ * @property {string} theme
+ * @property {string} tokenWhy why a token is required; empty if none is
+ */
+
+/** @type {Model} */
+export const model = {
+  cluster: null,
+  past: null,
+  map: null,
+  mapVersion: 0,
+  decisions: null,
+  plans: null,
+  power: [],
+  rates: [],
+  cards: null,
+  nodes: null,
+  detail: null,
+  pending: null,
+  energy: null,
+  warning: "",
+  connected: false,
+  heardAt: 0,
+  paused: false,
+  held: 0,
+  reach: null,
+  theme: localStorage.getItem("theme") || "auto",
+  tokenWhy: "",
+};
+
+let draw = () => {};
+let isDrawn = true;
+
+/** @param {() => void} drawPage */
+export function onUpdate(drawPage) {
+  draw = drawPage;
+}
+
+/** @param {Partial<Model>} [changes] */
+export function update(changes) {
+  Object.assign(model, changes);
+  if (!isDrawn) return;
+  isDrawn = false;
+  requestAnimationFrame(() => {
+    isDrawn = true;
+    draw();
+  });
+}
+
+/** @param {unknown} error */
+const messageOf = (error) => error instanceof Error ? error.message : String(error);
+
+/** The query of the selected position; empty for now. */
+export const moment = () => (state().at ? { at: state().at } : {});
+
+/** @param {string} text */
+const warn = (text) => update({ warning: text });
+
+// --- events -----------------------------------------------------------------------------------
+
+/** Events that arrived while their list was loading. @type {{ decisions: any[], plans: any[] }} */
+const meanwhile = { decisions: [], plans: [] };
+
+/**
+ * @param {"decisions" | "plans"} list
+ * @param {any} item
+ */
+function add(list, item) {
+  meanwhile[list] = [...meanwhile[list], item].slice(-SHOWN);
+  const before = model[list];
+  if (before) update({ [list]: [item, ...before].slice(0, SHOWN) });
+}
+
+/** @type {Record<string, (data: any) => void>} */
+const handlers = {
+  decision(brief) {
+    const { verb, at } = state();
+    if (at || (verb && verb !== brief.verb)) return;
+    if (model.paused) update({ held: model.held + 1 });
+    else add("decisions", brief);
+  },
+  plan: (entry) => state().at || add("plans", entry),
+  transition: (entry) => state().at || add("plans", entry),
+  cluster(found) {
+    const now = performance.now();
+    const rates = [...model.rates, [now, found.entries]].filter(([at]) => now - at < RATE_MS);
+    update({ cluster: found, heardAt: now, rates, power: withPoint(model.power, found) });
+    renew();
+  },
+  map(delta) {
+    if (state().at || !model.map) return;
+    if (delta.reload || !applied(delta)) loadMap().catch((error) => warn(error.message));
+  },
+  gap: ({ reason }) => warn(`Events are missing: ${reason}`),
+};
+
+/** @param {any[][]} power @param {any} found */
+function withPoint(power, found) {
+  const last = power.at(-1);
+  if (last && found.at_ms - last[0] < POINT_MS) return power;
+  const point = [found.at_ms, found.position, found.measured_w, found.capped_w];
+  return [...power, point].slice(-KEPT_POINTS);
+}
+
+/**
+ * Applies changed rows; false if a row is of an unknown node.
+ * @param {{ position: number, rows: number[][] }} delta
+ */
+function applied({ position, rows }) {
+  const { map } = model;
+  if (position <= map.position) return true;
+  map.position = position;
+  for (const [id, ...values] of rows) {
+    const index = map.index.get(id);
+    if (index === undefined) return false;
+    ROW.forEach((column, place) => map[column][index] = values[place]);
+  }
+  if (rows.length) update({ mapVersion: model.mapVersion + 1 });
+  return true;
+}
+
+export const stream = new Stream(TOPICS, {
+  open() {
+    update({ connected: true, warning: "" });
+    refresh();
+    reload("detail"); // it may have failed to load before
+  },
+  event: (kind, data) => handlers[kind]?.(data),
+  lost(why, pause) {
+    const again = `Retrying in ${lasting(pause)}.`;
+    const text = `The connection is lost (${why}); this page is not up to date. ${again}`;
+    update({ connected: false, warning: text });
+  },
+});
+
+// --- the selection ----------------------------------------------------------------------------
+
+const shown = { at: "", verb: "" }; // of the lists and the map
+
+async function loadMap() {
+  const found = await ask("map", moment());
+  found.index = new Map(
+    found.id.map((/** @type {number} */ id, /** @type {number} */ at) => [id, at]),
+  );
+  update({ map: found, mapVersion: model.mapVersion + 1 });
+  return found;
+}
+
+/** @param {{ at_ms: number }} found */
+async function loadLists(found) {
+  const now = state();
+  const until = now.at ? { until: new Date(found.at_ms).toISOString() } : {};
+  const before = now.at ? { before: Number(now.at) + 1 } : {};
+  meanwhile.decisions = meanwhile.plans = [];
+  const [decided, planned] = await Promise.all([
+    ask("decisions", { limit: SHOWN, verb: now.verb, ...until }),
+    ask("plans", { limit: SHOWN, ...before }),
+  ]);
+  const decisions = merged(decided.items, meanwhile.decisions, "entry");
+  update({ decisions, plans: merged(planned.items, meanwhile.plans, "position") });
+}
+
+/**
+ * The list, with what arrived since it was asked for.
+ * @param {any[]} items
+ * @param {any[]} later
+ * @param {string} number
+ */
+function merged(items, later, number) {
+  const newest = items.length ? items[0][number] : UNKNOWN;
+  const fresh = later.filter((item) => item[number] > newest).reverse();
+  return [...fresh, ...items].slice(0, SHOWN);
+}
+
+/** Loads everything for the selected position: at the start, after a reconnection, on a change. */
+export async function refresh() {
+  const now = state();
+  Object.assign(shown, { at: now.at, verb: now.verb });
+  try {
+    const [found, past] = await Promise.all([loadMap(), now.at ? ask("cluster", moment()) : null]);
+    if (state().at !== now.at) return;
+    update({ past, warning: model.connected ? "" : model.warning });
+    await Promise.all([loadLists(found), load("cards"), load("nodes"), loadPower()]);
+  } catch (error) {
+    warn(messageOf(error));
+  }
+}
+
+/** The points from before this page was opened. */
+async function loadPower() {
+  if (model.power.length > 1) return;
+  const { points } = await ask("power");
+  const last = points.at(-1)?.[0] || 0;
+  update({ power: [...points, ...model.power.filter((point) => point[0] > last)] });
+}
+
+/**
+ * The queries of the selection: the question of each, or null if nothing is to be asked.
+ * @type {Record<"cards" | "nodes" | "detail" | "pending" | "energy", () => [string, any] | null>}
+ */
+const QUESTIONS = {
+  cards: () => state().page ? null : ["gpus", { ...moment(), limit: LIMIT }],
+  nodes() {
+    const { view, sort, order, offset, page } = state();
+    if (page || view !== "table") return null;
+    return ["nodes", { ...moment(), sort, order, limit: PAGE, offset: Number(offset) || 0 }];
+  },
+  detail() {
+    const { node, pod, decision } = state();
+    if (decision) return [`decisions/${encodeURIComponent(decision)}`, {}];
+    if (node) return [`nodes/${encodeURIComponent(node)}`, moment()];
+    return pod ? [`pods/${encodeURIComponent(pod)}`, moment()] : null;
+  },
+  pending: () => state().page === "pending" ? ["pending", { limit: LIMIT }] : null,
+  energy() {
+    const { page, by, hours } = state();
+    return page === "energy" ? ["energy", { by, hours }] : null;
+  },
+};
+
+/** @typedef {keyof typeof QUESTIONS} Part */
+
+/**
+ * Asks the question of a part of the page. What is shown stays until the new answer arrives, but
+ * not if it is about something else.
+ * @param {Part} part
+ */
+export async function load(part) {
+  const asked = QUESTIONS[part]();
+  if (!asked) return update({ [part]: null });
+  const key = JSON.stringify(asked);
+  const [path] = asked;
+  const kept = model[part]?.path === path ? model[part]?.found : null;
+  if (model[part]?.key !== key) update({ [part]: { key, path, found: kept, error: "", at: 0 } });
+  const answer = { key, path, found: kept, error: "", at: 0 };
+  try {
+    answer.found = await ask(...asked);
+  } catch (error) {
+    const isRefused = error instanceof Problem;
+    // While the console does not respond, what is shown stays; the page says that it is old.
+    if (isRefused || !kept) Object.assign(answer, { found: null, error: messageOf(error) });
+  }
+  answer.at = performance.now();
+  if (model[part]?.key === key) update({ [part]: answer });
+}
+
+/** @param {Part} part */
+function reload(part) {
+  if (model[part]) load(part);
+}
+
+/** Asks again for what changes by itself, and for what failed. */
+function renew() {
+  const now = performance.now();
+  for (const part of /** @type {Part[]} */ (Object.keys(QUESTIONS))) {
+    const { at = 0, error = "" } = model[part] || {};
+    const isFixed = !error && (state().at || (part === "detail" && state().decision));
+    const pause = error ? AGAIN_MS : RENEW_MS[part];
+    if (at && !isFixed && now - at > pause) load(part);
+  }
+}
+
+/**
+ * Computes the terms of every candidate of the open decision.
+ * @param {number} entry
+ */
+export async function computeAll(entry) {
+  const key = model.detail?.key;
+  const found = await ask(`decisions/${entry}`, { terms: "all" });
+  const detail = model.detail;
+  if (detail && detail.key === key) update({ detail: { ...detail, found } });
+}
+
+/** A link may name a time; from then on its position is in the URL. @param {string} time */
+async function goTo(time) {
+  try {
+    const { position } = await ask("cluster", { time });
+    change({ time: "", at: position }, { replace: true });
+  } catch (error) {
+    change({ time: "" }, { replace: true });
+    warn(messageOf(error));
+  }
+}
+
+/** The selection has changed. @param {import("./state.js").Selection} now */
+export function selected(now) {
+  if (now.time) return void goTo(now.time);
+  if (!now.at) model.past = null;
+  if (now.at !== shown.at || now.verb !== shown.verb) {
+    update({ decisions: null, plans: now.at === shown.at ? model.plans : null });
+    refresh();
+  } else {
+    for (const part of /** @type {Part[]} */ (["cards", "nodes"])) load(part);
+  }
+  for (const part of /** @type {Part[]} */ (["detail", "pending", "energy"])) load(part);
+  update();
+}
+
+export function pause() {
+  const { paused, held } = model;
+  update({ paused: !paused, held: 0 });
+  if (paused && held) refresh();
+}

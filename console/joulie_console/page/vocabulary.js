@@ -1,0 +1,32 @@
+// @ts-check
+// Written by joulie_console.page_vocabulary: `make page`.
+
+export const CLASSES = ["unknown", "performance", "eco", "draining"];
+export const UNKNOWN = -1;
+export const VERBS = [
+  "filter",
+  "prioritize",
+  "preempt",
+  "bind",
+  "outcome",
+  "settings",
+  "unreadable",
+];
+export const TERMS = [
+  "headroom",
+  "cooling",
+  "trend",
+  "bonus",
+  "pressure",
+  "draining",
+  "packing",
+  "wishes",
+  "cards_kept",
+  "watts",
+  "neutral",
+];
+export const SILENT_MS = 2000;
+export const GONE_MS = 15000;
+export const ENERGY_BY = ["node", "plan", "namespace", "workload", "pod"];
+export const NOT_SHARED = "(free)";
+export const NO_PLAN = "(none)";
