@@ -244,6 +244,14 @@ class NotRetryable(StoreError):
     """The message names the position and the reason."""
 
 
+class SwitchFailed(JoulieError):
+    """A node could not be switched off or on; the message says why."""
+
+
+class WrongTarget(JoulieError):
+    """The arguments describe no target for the power; the message says which and why."""
+
+
 class Unreadable(StoreError):
     def __init__(self, where: str, why: str) -> None:
         super().__init__(

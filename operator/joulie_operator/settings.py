@@ -20,6 +20,7 @@ from joulie_bus.runtime.settings import (
 from joulie_operator.planning import eligible, plugins, rules
 from joulie_operator.planning.caps import model_caps as parsed_models
 from joulie_operator.planning.caps import under_catalog_names
+from joulie_operator.planning.power_target import TARGET_NUMBER, standing_targets
 from joulie_operator.planning.rules import Rules
 from joulie_operator.planning.sleep import SLEEPING_POLICY, wrong_numbers
 from joulie_projections.hardware.catalog import Catalog
@@ -91,7 +92,7 @@ class OperatorSettings:
         policy_numbers,
         "POLICY_NUMBERS",
         "",
-        "Numbers of a custom policy, or of consolidate_and_sleep",
+        "Numbers of a custom policy or of consolidate_and_sleep; power_target_w",
     )
     family_floor: str = setting(
         choice("within", "always"),
@@ -174,6 +175,9 @@ class OperatorSettings:
             found.append(
                 f"QUEUE_HP_MIN={self.queue_hp_min} is above QUEUE_HP_MAX={self.queue_hp_max}"
             )
+        targets = standing_targets(self.policy_numbers)
+        if any(milliwatts < 0 for milliwatts in targets.values()):
+            found.append(f"POLICY_NUMBERS: {TARGET_NUMBER} is below 0")
         if self.policy == SLEEPING_POLICY:
             wrong = wrong_numbers(rules.numbers(self.policy_numbers))
             found.extend(f"POLICY_NUMBERS: {each}" for each in wrong)

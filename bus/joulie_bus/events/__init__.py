@@ -69,7 +69,12 @@ from joulie_bus.events.pods import (
     WorkloadClass,
 )
 from joulie_bus.events.settings import SettingsDeclared
-from joulie_bus.events.telemetry import FacilityPolled, PowerSource, TelemetrySampled
+from joulie_bus.events.telemetry import (
+    FacilityPolled,
+    PowerSource,
+    TargetSet,
+    TelemetrySampled,
+)
 from joulie_bus.events.unions import (
     DECISION_TYPES,
     EVENT_TYPES,
@@ -153,6 +158,7 @@ __all__ = [
     "ReleaseReason",
     "SettingsDeclared",
     "SleepOrdered",
+    "TargetSet",
     "TelemetrySampled",
     "Terms",
     "TransitionCompleted",

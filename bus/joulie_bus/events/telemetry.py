@@ -1,9 +1,16 @@
-"""Readings of power and temperature: of a node, and of the building."""
+"""Readings of power and temperature, of a node and of the building; and targets for the power."""
 
 from typing import ClassVar, Literal
 
 from joulie_bus.events.base import Event
-from joulie_bus.events.bounds import FacilityMilliwatts, Millidegrees, Milliwatts, Name, Word
+from joulie_bus.events.bounds import (
+    FacilityMilliwatts,
+    Millidegrees,
+    Milliwatts,
+    Name,
+    Nanoseconds,
+    Word,
+)
 
 PowerSource = Literal["kepler", "utilization", "static"]
 
@@ -34,3 +41,20 @@ class FacilityPolled(Event, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return self.facility
+
+
+class TargetSet(Event, frozen=True, kw_only=True):
+    """The most power that the cluster or a feed may draw in a period; without a power, the target
+    of this name is withdrawn."""
+
+    TYPE: ClassVar[str] = "target.set"
+    target: Name
+    power_mw: FacilityMilliwatts | None = None
+    feed: Word = ""  # the value of the nodes' label joulie.io/feed; empty for the whole cluster
+    starts_at: Nanoseconds = 0
+    ends_at: Nanoseconds = 0
+    because: Word = ""
+
+    @property
+    def key(self) -> str:
+        return self.target

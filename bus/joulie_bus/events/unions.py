@@ -26,7 +26,7 @@ from joulie_bus.events.plans import (
 )
 from joulie_bus.events.pods import NamespaceSeen, PodBound, PodFinished, PodGone, PodPending
 from joulie_bus.events.settings import SettingsDeclared
-from joulie_bus.events.telemetry import FacilityPolled, TelemetrySampled
+from joulie_bus.events.telemetry import FacilityPolled, TargetSet, TelemetrySampled
 
 NodeFact: TypeAlias = TelemetrySampled | NodeSeen | NodeGone | HardwareDiscovered
 CardFact: TypeAlias = GpuSeen | GpuGone
@@ -38,6 +38,7 @@ Observed: TypeAlias = (
     | HardwareDiscovered
     | FacilityPolled
     | GridFact
+    | TargetSet
     | CardFact
     | NamespaceSeen
     | PodFact
@@ -51,6 +52,7 @@ Fact: TypeAlias = (
     NodeFact
     | FacilityPolled
     | GridFact
+    | TargetSet
     | CardFact
     | NamespaceSeen
     | PodFact
@@ -71,6 +73,7 @@ FACT_TYPES: tuple[type[Fact], ...] = (
     FacilityPolled,
     GridPriced,
     GridIntensity,
+    TargetSet,
     GpuSeen,
     GpuGone,
     NamespaceSeen,

@@ -296,6 +296,17 @@ NODES_HELD = Gauge(
     "Nodes whose planned transition is delayed",
     registry=OPERATOR,
 )
+NODES_LOST = Gauge(
+    "joulie_nodes_lost",
+    "Nodes that did not wake up in time and are left alone",
+    registry=OPERATOR,
+)
+POWER_SWITCHES = Counter(
+    "joulie_power_switches_total",
+    "Orders to switch nodes off or on, by order and outcome",
+    ["order", "outcome"],
+    registry=OPERATOR,
+)
 PODS_RESTING = Gauge(
     "joulie_pods_resting",
     "Pods that wait because the extender refused a sample of nodes, while a fit node exists",

@@ -6,6 +6,7 @@
     joulie.obs.<cluster>.hardware.<node>        a node's hardware
     joulie.obs.<cluster>.facility.<facility>    temperature and power of the building
     joulie.obs.<cluster>.grid.<zone>            price and carbon intensity of the grid in a zone
+    joulie.obs.<cluster>.target.<name>          the most power that the cluster may draw
     joulie.obs.<cluster>.gpu.<card>             a card, by its uuid
     joulie.obs.<cluster>.namespace.<name>       the default class for pods of a namespace
     joulie.obs.<cluster>.pod.<uid>              a pod
@@ -23,7 +24,7 @@ A name is one token: characters that a NATS token may not contain are escaped re
 import string
 from enum import StrEnum
 from functools import lru_cache
-from typing import assert_never, get_args
+from typing import get_args
 
 from joulie_bus.events import (
     AnyEvent,
@@ -60,6 +61,7 @@ from joulie_bus.events import (
     ProfileAssigned,
     SettingsDeclared,
     SleepOrdered,
+    TargetSet,
     TelemetrySampled,
     TransitionCompleted,
     WakeOrdered,
@@ -208,23 +210,20 @@ def place_of(event: AnyEvent, producer: str) -> tuple[Family, str]:
 
 
 def _thing(event: Observed) -> str:
-    match event:
-        case NodeSeen() | NodeGone():
-            return "node"
-        case HardwareDiscovered():
-            return "hardware"
-        case FacilityPolled():
-            return "facility"
-        case GridPriced() | GridIntensity():
-            return "grid"
-        case GpuSeen() | GpuGone():
-            return "gpu"
-        case NamespaceSeen():
-            return "namespace"
-        case PodPending() | PodBound() | PodFinished() | PodGone():
-            return "pod"
-        case _:
-            assert_never(event)
+    return _THINGS[type(event)]
+
+
+# A test checks that each event type has a place.
+_THINGS: dict[type[AnyEvent], str] = {
+    **dict.fromkeys((NodeSeen, NodeGone), "node"),
+    HardwareDiscovered: "hardware",
+    FacilityPolled: "facility",
+    **dict.fromkeys((GridPriced, GridIntensity), "grid"),
+    TargetSet: "target",
+    **dict.fromkeys((GpuSeen, GpuGone), "gpu"),
+    NamespaceSeen: "namespace",
+    **dict.fromkeys((PodPending, PodBound, PodFinished, PodGone), "pod"),
+}
 
 
 def kind_of(subject: str) -> str:

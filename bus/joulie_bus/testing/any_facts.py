@@ -2,8 +2,17 @@
 
 from collections.abc import Callable
 
-from joulie_bus.events import Fact, GpuGone, NamespaceSeen, NodeGone, PodFinished, PodGone
+from joulie_bus.events import (
+    Fact,
+    GpuGone,
+    NamespaceSeen,
+    NodeGone,
+    PodFinished,
+    PodGone,
+    TargetSet,
+)
 from joulie_bus.testing.cards import card, claim, confirmed, released
+from joulie_bus.testing.clock import NOON, SECOND
 from joulie_bus.testing.grid import intensity, price
 from joulie_bus.testing.nodes import hardware, node_seen, polled, power
 from joulie_bus.testing.plans import (
@@ -33,6 +42,12 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda _node, _pod, number: GpuGone(uuid=f"g{number % 3}"),
     lambda node, _pod, number: NamespaceSeen(
         namespace=node, workload="performance" if number % 2 else None
+    ),
+    lambda node, _pod, number: TargetSet(
+        target=node,
+        power_mw=number * 1000 if number % 3 else None,
+        starts_at=NOON,
+        ends_at=NOON + number * SECOND,
     ),
     lambda _, pod, number: pending(pod, performance=number % 2 == 0),
     lambda node, pod, number: bound(pod, node, performance=number % 2 == 0),

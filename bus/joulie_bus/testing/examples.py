@@ -24,6 +24,7 @@ from joulie_bus.events import (
     PrioritizeDecided,
     SettingsDeclared,
     SleepOrdered,
+    TargetSet,
     Terms,
     WakeOrdered,
 )
@@ -60,6 +61,14 @@ def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
         FacilityPolled(facility="hall-1", ambient_mdeg=24_500, it_mw=30_000_000),
         price(0.25, ends=NOON + 3_600_000_000_000),
         intensity(302.5, estimated=True),
+        TargetSet(
+            target="evening",
+            power_mw=400_000_000,
+            feed="a",
+            starts_at=NOON,
+            ends_at=NOON + 7_200_000_000_000,
+            because="demand response",
+        ),
         GpuSeen(
             uuid="GPU-5ab1",
             node=node,

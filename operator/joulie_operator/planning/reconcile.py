@@ -22,7 +22,7 @@ from joulie_bus.events import (
     WakeOrdered,
 )
 from joulie_bus.events.bounds import clipped
-from joulie_operator.planning.caps import caps_for, current_caps
+from joulie_operator.planning.caps import Caps, caps_for, current_caps
 from joulie_operator.planning.eligible import candidates, demand_of, selector
 from joulie_operator.planning.guard import (
     EMPTIED,
@@ -45,6 +45,7 @@ from joulie_operator.planning.policies import (
     by_density,
     desired_profiles,
 )
+from joulie_operator.planning.power_target import NO_LIMITS, power_limits
 from joulie_operator.planning.rules import Rules, rules_of, values_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, PowerChanges, power_changes
 from joulie_projections.state.state import ClusterState, NodeState
@@ -92,9 +93,10 @@ def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis:
         floor_always=rules.family_floor == "always",
     )
     steps = _Transitions(cluster_state.nodes, rules, basis)
+    steps.limit_power(cluster_state, desired.assignments)
     steps.add(desired.assignments)
     if rules.policy == SLEEPING_POLICY:
-        power = power_changes(cluster_state, nodes, rules, basis.now)
+        power = power_changes(cluster_state, nodes, rules, basis.now, steps.limits)
         steps.add_power(power, pods_known=basis.pods_known)
     return Plan(_plan_made(desired, steps, policy, rules, basis), steps.changes, steps.held)
 
@@ -134,6 +136,7 @@ class _Transitions:
         self._basis = basis
         self._plan = f"p{basis.view}"
         self._changing = self._recently_changed()
+        self.limits = NO_LIMITS
 
     def add(self, assignments: Mapping[str, Assignment]) -> None:
         """Performance nodes come first: pods wait for them, and no running pod is at risk."""
@@ -168,7 +171,8 @@ class _Transitions:
         )
         if not events:
             return
-        if not self._is_allowed(name, transition):
+        is_target = transition is None and self.limits is not NO_LIMITS
+        if not is_target and not self._is_allowed(name, transition):
             self.held[name] = LIMITED
             return
         self.changes.append(events)
@@ -206,6 +210,8 @@ class _Transitions:
         if profile is None:
             return
         caps = caps_for(profile, node, self._rules)
+        if profile == "eco":
+            caps = self.limits.applied(name, caps, node)
         if caps != current_caps(node):
             yield CapsSet(
                 plan=self._plan,
@@ -215,6 +221,31 @@ class _Transitions:
                 cpu_cap_mw_per_socket=caps.cpu_mw_per_socket,
                 gpu_cap_mw=caps.gpu_mw,
             )
+
+    def limit_power(
+        self, cluster_state: ClusterState, assignments: Mapping[str, Assignment]
+    ) -> None:
+        """Finds the caps that power targets demand of these nodes."""
+
+        def class_caps() -> dict[str, Caps]:
+            eco = (name for name, each in assignments.items() if each.profile == "eco")
+            return {name: caps for name in eco if (caps := self._eco_caps(name)) is not None}
+
+        def rising() -> set[str]:
+            return {name for name, each in assignments.items() if each.profile == "performance"}
+
+        self.limits = power_limits(cluster_state, self._rules, self._basis.now, class_caps, rising)
+
+    def _eco_caps(self, name: str) -> Caps | None:
+        """The caps of the class of a node that has or gets eco caps; None for other nodes."""
+        node = self._nodes[name]
+        settled = caps_profile(
+            node,
+            self._basis.now,
+            pods_known=self._basis.pods_known,
+            settle_s=self._rules.caps_settle_s,
+        )
+        return caps_for("eco", node, self._rules) if settled == "eco" else None
 
     # --- the limit of changes -----------------------------------------------------------------
 
@@ -279,6 +310,7 @@ def _plan_made(
 
 def _because(desired: DesiredProfiles, steps: _Transitions) -> Iterator[str]:
     yield desired.because
+    yield from steps.limits.because
     if steps.power["sleep"]:
         yield f"{steps.power['sleep']} fall asleep"
     if steps.power["wake"]:
@@ -295,6 +327,7 @@ def _counts(steps: _Transitions) -> dict[str, float]:
         **counts,
         **power,
         **steps.power_inputs,
+        **steps.limits.inputs,
         "nodes_changed": len(steps.changes),
         "nodes_held": len(steps.held),
     }

@@ -14,6 +14,13 @@ from joulie_operator.planning.density import families
 from joulie_operator.planning.eligible import is_covered, selector
 from joulie_operator.planning.forecast import Forecast, forecast
 from joulie_operator.planning.policies import Candidate
+from joulie_operator.planning.power_target import (
+    NO_LIMITS,
+    PowerLimits,
+    idle_mw_of,
+    is_fed,
+    is_target_number,
+)
 from joulie_operator.planning.resting import FreeNodes
 from joulie_operator.planning.rules import Rules, numbers
 from joulie_projections.pods.load import load_of
@@ -28,6 +35,7 @@ IDLE = "it is empty and beyond the reserve"
 IN_USE = "pods run here"
 DEMAND = "pods wait for it"
 RESERVE = "it belongs to the reserve"
+TARGET = "the power target is not met by caps"
 COVERS = "no other node of its hardware family or zone is awake"
 LOST = "it has not woken up in time"
 
@@ -68,7 +76,8 @@ def sleep_numbers(rules: Rules) -> SleepNumbers:
 def wrong_numbers(given: Mapping[str, float]) -> list[str]:
     """What is wrong with these numbers, for the error at the start."""
     known = ", ".join(SleepNumbers._fields)
-    unknown = [name for name in given if name not in SleepNumbers._fields]
+    ours = [name for name in given if not is_target_number(name)]
+    unknown = [name for name in ours if name not in SleepNumbers._fields]
     shares = [name for name in _SHARES if not 0 <= given.get(name, 0) <= 1]
     times = [name for name in given if name.endswith("_s") and given[name] < 0]
     return [
@@ -119,7 +128,11 @@ class Limits(NamedTuple):
 
 
 def power_changes(
-    cluster_state: ClusterState, candidates: Sequence[Candidate], rules: Rules, now: int
+    cluster_state: ClusterState,
+    candidates: Sequence[Candidate],
+    rules: Rules,
+    now: int,
+    power: PowerLimits = NO_LIMITS,
 ) -> PowerChanges:
     """`candidates` are the nodes that are awake and that plans cover."""
     changes, given = PowerChanges({}, {}, {}, {}), sleep_numbers(rules)
@@ -145,7 +158,44 @@ def power_changes(
         changes.inputs["forecast_cores"] = expected.cpu_milli / 1000
         changes.inputs["forecast_cards"] = expected.gpu_milli / 1000
     _keep_unsettled(nodes, limits, changes)
+    for feed, headroom_mw in power.headroom_mw.items():
+        _meet_target(nodes, feed, headroom_mw, power.drawn_mw, limits, changes)
     return changes
+
+
+def _meet_target(
+    nodes: Mapping[str, NodeState],
+    feed: str,
+    headroom_mw: int,
+    drawn_mw: Mapping[str, int],
+    limits: Limits,
+    changes: PowerChanges,
+) -> None:
+    """While a power target is in force, the reserve wakes no node, and pods only as many as the
+    target allows. If caps do not suffice, empty nodes sleep whatever the reserve is."""
+    for name in [name for name in changes.wake if is_fed(nodes[name], feed)]:
+        idle_mw = idle_mw_of(nodes[name])
+        if changes.wake[name] == IN_USE:
+            continue
+        if changes.wake[name] != DEMAND or idle_mw > headroom_mw:
+            del changes.wake[name]
+            continue
+        headroom_mw -= idle_mw
+    awake = [name for name, node in nodes.items() if node.ready and node.schedulable]
+    left = Counter(group for name in awake for group in limits.groups.get(name, ()))
+    left.subtract(group for name in changes.sleep for group in limits.groups.get(name, ()))
+    headroom_mw += sum(drawn_mw[name] for name in changes.sleep if is_fed(nodes[name], feed))
+    for name in sorted(awake, key=lambda name: (idle_since(nodes[name]), name)):
+        node, groups = nodes[name], limits.groups.get(name, ())
+        if headroom_mw >= 0:
+            return
+        if name in changes.sleep or not (is_empty(node) and node.profile and is_fed(node, feed)):
+            continue
+        if node.power_state or not all(left[group] > 1 for group in groups):
+            continue
+        changes.sleep[name] = TARGET
+        left.subtract(groups)
+        headroom_mw += drawn_mw[name]
 
 
 def _groups(

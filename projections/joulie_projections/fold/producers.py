@@ -22,6 +22,7 @@ from joulie_bus.events import (
     PodFinished,
     PodGone,
     PodPending,
+    TargetSet,
 )
 from joulie_bus.events.bounds import SEQ_DIGITS
 from joulie_bus.events.codec import Origin
@@ -46,6 +47,7 @@ _ABOUT: dict[type, str] = {
     GpuSeen: "gpu",
     GpuGone: "gpu",
     NamespaceSeen: "namespace",
+    TargetSet: "target",
     PodPending: "pod",
     PodBound: "pod",
     PodFinished: "pod",

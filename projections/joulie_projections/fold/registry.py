@@ -33,6 +33,7 @@ from joulie_bus.events import (
     PodPending,
     ProfileAssigned,
     SleepOrdered,
+    TargetSet,
     TelemetrySampled,
     TransitionCompleted,
     WakeOrdered,
@@ -46,7 +47,13 @@ from joulie_projections.fold.node_facts import (
 )
 from joulie_projections.fold.pod_facts import evolve_pod
 from joulie_projections.state.cards import CardState, after_claim, after_sighting
-from joulie_projections.state.state import CLUSTER, FacilityReading, FacilityState
+from joulie_projections.state.state import (
+    CLUSTER,
+    MOST_TARGETS,
+    FacilityReading,
+    FacilityState,
+    Target,
+)
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.facility import is_plausible
 
@@ -60,16 +67,28 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             evolve_node(draft, fact, at)
         case PodPending() | PodBound() | PodFinished() | PodGone():
             evolve_pod(draft, fact, at)
-        case FacilityPolled() | GridPriced() | GridIntensity():
-            _polled(draft, fact, at)
-        case NamespaceSeen():
-            _namespace_seen(draft, fact)
+        case FacilityPolled() | GridPriced() | GridIntensity() | NamespaceSeen() | TargetSet():
+            _evolve_cluster(draft, fact, at)
         case GpuSeen() | GpuGone():
             _change_card(draft, fact.uuid, after_sighting(draft.gpus.get(fact.uuid), fact, at))
         case CardClaimed() | ClaimConfirmed() | ClaimReleased():
             _change_card(draft, fact.card, after_claim(draft.gpus.get(fact.card), fact, at))
         case _:
             _evolve_plan(draft, fact, at)
+
+
+def _evolve_cluster(
+    draft: Draft, fact: FacilityPolled | GridFact | NamespaceSeen | TargetSet, at: int
+) -> None:
+    match fact:
+        case FacilityPolled() | GridPriced() | GridIntensity():
+            _polled(draft, fact, at)
+        case NamespaceSeen():
+            _namespace_seen(draft, fact)
+        case TargetSet():
+            _target_set(draft, fact, at)
+        case _:
+            assert_never(fact)
 
 
 def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
@@ -111,6 +130,19 @@ def _namespace_seen(draft: Draft, seen: NamespaceSeen) -> None:
     others = {name: of for name, of in cluster.namespaces.items() if name != seen.namespace}
     given = {seen.namespace: seen.workload} if seen.workload is not None else {}
     draft.cluster.put(CLUSTER, replace(cluster, namespaces=others | given))
+
+
+def _target_set(draft: Draft, given: TargetSet, at: int) -> None:
+    """Targets that have ended go when one is set; of too many, those go that end first."""
+    cluster = cluster_of(draft)
+    others = {name: of for name, of in cluster.targets.items() if name != given.target}
+    if given.power_mw is not None:
+        others[given.target] = Target(
+            given.power_mw, given.starts_at, given.ends_at, given.feed, given.because
+        )
+    kept = sorted(others.items(), key=lambda item: (-item[1].ends_at, item[0]))[:MOST_TARGETS]
+    targets = {name: target for name, target in kept if target.ends_at > at}
+    draft.cluster.put(CLUSTER, replace(cluster, targets=targets))
 
 
 def _polled(draft: Draft, polled: FacilityPolled | GridFact, at: int) -> None:

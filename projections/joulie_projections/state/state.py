@@ -12,6 +12,9 @@ from joulie_projections.state.cards import CardState
 CLUSTER = "cluster"  # the key of the cluster's own row
 
 
+MOST_TARGETS = 200
+
+
 # Without `gc`: frozen plain values are part of no reference cycle, and every sample creates some,
 # so the garbage collector would traverse the whole state often. Also saves 16 bytes per value.
 class Sample(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -88,6 +91,16 @@ class ProducerState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     retired: tuple[str, ...] = ()  # boots of older lives; their messages are rejected
 
 
+class Target(msgspec.Struct, frozen=True, array_like=True):
+    """The most power that the cluster or a feed may draw in a period."""
+
+    power_mw: int
+    starts_at: int
+    ends_at: int
+    feed: str = ""
+    because: str = ""
+
+
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The row of the cluster; or the arrivals in one hour of the week, which has a row of its own,
     so that an arrival changes a small row."""
@@ -100,6 +113,7 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     producers: dict[str, int] = {}  # the number of producers per family of subjects
     claims_digest: bytes = b""  # of the message at `claims_read`
     namespaces: dict[str, WorkloadClass] = {}  # namespaces that set a class for their pods
+    targets: dict[str, Target] = {}  # by their names; those that have ended may still be here
     arrivals: ArrivalHistory | None = None  # only in the row of an hour
 
 
@@ -159,6 +173,10 @@ class ClusterState:
     def plan(self) -> PlanMade | None:
         """The newest plan."""
         return self._row.plan
+
+    @property
+    def targets(self) -> Mapping[str, Target]:
+        return self._row.targets
 
     def arrivals(self, hour: int) -> ArrivalHistory | None:
         row = self.cluster.get(hour_key(hour))

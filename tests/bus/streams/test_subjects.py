@@ -28,6 +28,7 @@ SUBJECTS = {
     "facility.polled": "joulie.obs.test.facility.hall-1",
     "grid.price": "joulie.obs.test.grid.=2A",
     "grid.intensity": "joulie.obs.test.grid.=2A",
+    "target.set": "joulie.obs.test.target.evening",
     "gpu.seen": "joulie.obs.test.gpu.GPU-5ab1",
     "gpu.gone": "joulie.obs.test.gpu.GPU-5ab1",
     "namespace.seen": "joulie.obs.test.namespace.team",

@@ -1,0 +1,73 @@
+"""`joulie target`: the arguments, and a target in a running demo."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joulie_bus.errors import WrongTarget
+from joulie_bus.events import TargetSet
+from joulie_bus.testing import NOON, SECOND
+from joulie_cli.command_line.parser import parsed
+from joulie_cli.upkeep.target import target_of
+from joulie_demo import demo, joulie
+
+HOUR = 3600 * SECOND
+
+
+def asked(*words: str) -> argparse.Namespace:
+    return parsed(["target", *words])
+
+
+def test_a_target_has_a_period_and_a_power() -> None:
+    words = ("set", "evening", "--watts", "400", "--to", "+1h", "--feed", "a", "--because", "price")
+
+    assert target_of(asked(*words), NOON) == TargetSet(
+        target="evening",
+        power_mw=400_000,
+        feed="a",
+        starts_at=NOON,
+        ends_at=NOON + HOUR,
+        because="price",
+    )
+
+
+def test_a_target_is_withdrawn_by_its_name() -> None:
+    assert target_of(asked("clear", "evening"), NOON) == TargetSet(target="evening")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--watts", "400"), "needs --watts and --to"),
+        (("--to", "+1h"), "needs --watts and --to"),
+        (("--watts", "4", "--from", "+2h", "--to", "+1h"), "is not after its start"),
+        (("--watts", "4", "--to", "2020-01-01"), "has passed"),
+        (("--watts", "4", "--to", "soon"), "'soon' is not a time"),
+    ],
+)
+def test_a_target_that_makes_no_sense_is_an_error(words: tuple[str, ...], why: str) -> None:
+    with pytest.raises(WrongTarget, match=why):
+        target_of(asked("set", "t", *words), NOON)
+
+
+@pytest.mark.drill
+def test_a_running_cluster_meets_a_target_and_replay_recomputes_the_plans(tmp_path: Path) -> None:
+    """A target below the idle power cannot be met; the plans cap the eco nodes and say so."""
+    with demo(tmp_path, "--nodes", "40", "--seed", "7") as running:
+        running.await_decisions(40)
+        words = ("--watts", "2000", "--to", "+10m", "--because", "drill")
+        done = joulie("target", "set", "now", *words, "--data", tmp_path)
+        assert done.returncode == 0, done.stderr
+        running.wait_until(lambda: any("drill" in made["because"] for made in plans(tmp_path)))
+        running.end()
+
+    assert "in force" in joulie("target", "--data", tmp_path).stdout
+    assert "no mismatches" in joulie("replay", "--data", tmp_path).stdout
+
+
+def plans(data: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(joulie("plans", "--json", "--data", data).stdout)
+    return found
