@@ -4,9 +4,11 @@ import argparse
 import asyncio
 import secrets
 import socket
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from joulie_bus.errors import SettingsError
 from joulie_bus.streams.log import Log
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
@@ -33,6 +35,7 @@ from joulie_projections.view.view import View
 
 if TYPE_CHECKING:
     from joulie_operator.kube.api_client import ApiServer
+    from joulie_operator.power.executor_file import ExecutorEntry
 
 SETTINGS = (
     OperatorSettings,
@@ -49,20 +52,34 @@ SETTINGS = (
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
-    return serve_part(wires, "operator", _operate(wires, cluster, shadow=args.shadow))
+    entries = _executors(args.executors) if args.executors else ()
+    return serve_part(wires, "operator", _operate(wires, cluster, entries, shadow=args.shadow))
 
 
-async def _operate(wires: Wiring, cluster: str, *, shadow: bool) -> None:
+def _executors(file: Path) -> "Sequence[ExecutorEntry]":
+    from joulie_operator.power.executor_file import read_executors
+
+    try:
+        return read_executors(file)
+    except ValueError as error:
+        raise SettingsError([f"--executors {error}"]) from error
+
+
+async def _operate(
+    wires: Wiring, cluster: str, entries: "Sequence[ExecutorEntry]", *, shadow: bool
+) -> None:
     async with viewing(wires, Role.OPERATOR) as (bus, view):
         if shadow:
             await _observe(wires, bus, view, cluster)
         elif cluster:
-            await _take_turns(wires, bus, view, cluster)
+            await _take_turns(wires, bus, view, cluster, entries)
         else:  # a simulated cluster has no API server
             await _plan(wires, bus, view)
 
 
-async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
+async def _take_turns(
+    wires: Wiring, bus: Log, view: View, cluster: str, entries: "Sequence[ExecutorEntry]"
+) -> None:
     """Leader election: one operator works; the others stand by with a warm view."""
     from joulie_operator.kube.api_client import ApiServer
     from joulie_operator.kube.lease import Lease
@@ -70,7 +87,7 @@ async def _take_turns(wires: Wiring, bus: Log, view: View, cluster: str) -> None
     async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
         identity = f"{socket.gethostname()}-{secrets.token_hex(3)}"
         lease = Lease(api, wires.source.load(LeaseSettings), identity)
-        await lease.lead(lambda: _lead(wires, bus, view, api))
+        await lease.lead(lambda: _lead(wires, bus, view, api, entries))
 
 
 async def _observe(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
@@ -94,11 +111,12 @@ async def _watch(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
         await watch_cluster(api, bus, wires.subjects, view, observed, inventory)
 
 
-async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
+async def _lead(
+    wires: Wiring, bus: Log, view: View, api: "ApiServer", entries: "Sequence[ExecutorEntry]"
+) -> None:
     """The work of the leader; all of it is cancelled when the lease is lost."""
     from joulie_operator.apply.gpu_status import GpuStatusWriter
     from joulie_operator.apply.nominations import NominationWriter
-    from joulie_operator.apply.pod_event_writer import PodEventWriter
     from joulie_operator.apply.writer import Applier
     from joulie_operator.observe.hardware_inventory import GpuNames, Inventory
     from joulie_operator.observe.watch import ObservedCluster, watch_cluster
@@ -114,13 +132,25 @@ async def _lead(wires: Wiring, bus: Log, view: View, api: "ApiServer") -> None:
         tasks.create_task(NominationWriter(api, view, load(ApplierSettings)).run())
         deadline_s = load(ApplierSettings).deadline_s
         tasks.create_task(GpuStatusWriter(api, view, cluster, deadline_s).run())
-        if load(ApplierSettings).pod_events_share:
-            place = wires.data.database
-            writer = PodEventWriter(
-                api, view, lambda: History.readable(place), load(ApplierSettings)
-            )
-            tasks.create_task(writer.run())
+        for work in _optional(wires, view, api, entries):
+            tasks.create_task(work)
         tasks.create_task(_plan(wires, bus, view, cluster.watches))
+
+
+def _optional(
+    wires: Wiring, view: View, api: "ApiServer", entries: "Sequence[ExecutorEntry]"
+) -> Iterator[Coroutine[None, None, None]]:
+    """The work of the leader that settings and options ask for."""
+    settings = wires.source.load(ApplierSettings)
+    if settings.pod_events_share:
+        from joulie_operator.apply.pod_event_writer import PodEventWriter
+
+        place = wires.data.database
+        yield PodEventWriter(api, view, lambda: History.readable(place), settings).run()
+    if entries:
+        from joulie_operator.power.switching import PowerSwitch
+
+        yield PowerSwitch(api, view, entries).run()
 
 
 async def _plan(wires: Wiring, bus: Log, view: View, watches: WatchStatuses | None = None) -> None:

@@ -213,7 +213,7 @@ readinessProbe:
 - name: {{ .part }}
   image: {{ include "joulie.image" .root }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
-  args: [{{ .part }}]
+  args: {{ .args | default (list .part) | toJson }}
   {{- include "joulie.env" . | nindent 2 }}
   {{- with .env }}{{ . | nindent 4 }}{{ end }}
   ports:

@@ -43,6 +43,23 @@ def event_of(
     }
 
 
+def node_event(name: str, uid: str, reason: str, note: str, now_ns: int) -> dict[str, Any]:
+    """A warning about a node itself."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{name}-", "namespace": "default"},
+        "eventTime": rfc3339_micro(now_ns),
+        "reportingController": CONTROLLER,
+        "reportingInstance": CONTROLLER,
+        "action": "Wake",
+        "reason": reason,
+        "regarding": {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid},
+        "note": note,
+        "type": "Warning",
+    }
+
+
 def _state(spec: NodeTwinSpec | None) -> str:
     if spec is None or spec.profile is None:
         return "unplanned"

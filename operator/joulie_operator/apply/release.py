@@ -14,7 +14,13 @@ from joulie_operator.apply.gpu_status import CARD
 from joulie_operator.apply.pending_writes import is_labelled
 from joulie_operator.cluster_settings import WRITES_AT_ONCE
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, object_path
-from joulie_operator.kube.custom_resources import GPUS, MANAGER, NODETWINS, ObjectMeta
+from joulie_operator.kube.custom_resources import (
+    ANNOTATION_MANAGER,
+    GPUS,
+    MANAGER,
+    NODETWINS,
+    ObjectMeta,
+)
 from joulie_operator.observe.watch import NODES
 
 
@@ -58,10 +64,17 @@ async def stop_deployment(api: ApiServer, namespace: str, name: str) -> bool:
 async def release(api: ApiServer) -> Released:
     """Removes labels first, then NodeTwins (and the caps in them), then statuses of cards."""
     nodes = [meta.name async for meta in _ours(api, NODES) if is_labelled(meta)]
+    kept_awake = [meta.name async for meta in _ours(api, NODES, ANNOTATION_MANAGER)]
     twins = [meta.name async for meta in _ours(api, NODETWINS)]
     cards = [meta.name async for meta in _ours(api, GPUS)]
     node = {"apiVersion": "v1", "kind": "Node"}
     await _each(nodes, lambda name: api.apply(object_path(NODES, name), _empty(node, name)))
+    await _each(
+        kept_awake,
+        lambda name: api.apply(
+            object_path(NODES, name), _empty(node, name), manager=ANNOTATION_MANAGER
+        ),
+    )
     await _each(twins, lambda name: api.delete(object_path(NODETWINS, name)))
     await _each(
         cards, lambda name: api.apply(object_path(GPUS, name, "status"), _empty(CARD, name))
@@ -74,13 +87,13 @@ def _empty(kind: dict[str, str], name: str) -> dict[str, object]:
     return {**kind, "metadata": {"name": name}}
 
 
-async def _ours(api: ApiServer, kind: str) -> AsyncIterator[ObjectMeta]:
+async def _ours(api: ApiServer, kind: str, manager: str = MANAGER) -> AsyncIterator[ObjectMeta]:
     """The objects that hold fields of the operator; none if the kind is not installed."""
     try:
         async for page in api.pages(kind):
             for item in page.items:
                 meta = _read(item).metadata
-                if meta.is_managed_by(MANAGER):
+                if meta.is_managed_by(manager):
                     yield meta
     except KubernetesRefused as error:
         if error.code != NOT_FOUND:

@@ -204,12 +204,14 @@ class ApiServer:
         async with response:
             return Fetched(response.headers, await response.read())
 
-    async def apply(self, path: str, body: Mapping[str, Any], *, force: bool = True) -> bytes:
+    async def apply(
+        self, path: str, body: Mapping[str, Any], *, force: bool = True, manager: str = MANAGER
+    ) -> bytes:
         """Server-side apply: fields that are no longer in `body` are removed.
 
         With `force`, values of other managers are overwritten; without it, they are a conflict.
         """
-        query = {"fieldManager": MANAGER, "force": str(force).lower()}
+        query = {"fieldManager": manager, "force": str(force).lower()}
         return await self._send("PATCH", path, query, body, APPLY)
 
     async def create(self, path: str, body: Mapping[str, Any]) -> bytes:

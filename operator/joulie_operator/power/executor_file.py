@@ -1,0 +1,156 @@
+"""The file of executors: which nodes are switched how. Secrets are in files of their own.
+
+    [[executor]]
+    nodes = "joulie.io/rack=r1"
+    kind = "redfish"
+    address = "https://{node}.bmc.example"
+    user_file = "/etc/joulie/bmc/user"
+    password_file = "/etc/joulie/bmc/password"
+
+The first executor whose labels a node has is the node's. `{node}` stands for the name of the node,
+and a name with a slash, such as `{joulie.io/bmc}`, for one of its labels.
+"""
+
+import re
+import ssl
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from joulie_bus.errors import SwitchFailed
+from joulie_operator.kube.api_client import ApiServer
+from joulie_operator.planning.eligible import selector
+from joulie_operator.power.executors import (
+    Autoscaler,
+    Command,
+    Executor,
+    Ipmi,
+    Redfish,
+    WakeOnLan,
+    magic_packet,
+)
+from joulie_projections.state.state import NodeState
+
+Kind = Literal["redfish", "ipmi", "wake-on-lan", "command", "autoscaler"]
+_FIELD = re.compile(r"\{([^{}]*)\}")
+_REQUIRED: Mapping[Kind, Sequence[str]] = {
+    "redfish": ("address", "user_file", "password_file"),
+    "ipmi": ("address", "user_file", "password_file"),
+    "wake-on-lan": ("mac", "off"),
+    "command": ("on", "off"),
+    "autoscaler": (),
+}
+
+
+class ExecutorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One executor of the file."""
+
+    kind: Kind
+    nodes: str = ""
+    address: str = ""
+    system: str = ""  # redfish: the id of the system; empty for the first one
+    user_file: str = ""
+    password_file: str = ""
+    ca_file: str = ""  # redfish: the authority of the certificate; empty for the system's
+    mac: str = ""
+    broadcast: str = "255.255.255.255:9"
+    on: tuple[str, ...] = ()
+    off: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=300)] = 20.0
+
+    def problems(self) -> list[str]:
+        missing = [name for name in _REQUIRED[self.kind] if not getattr(self, name)]
+        found = [f"{self.kind} needs {name}" for name in missing]
+        if self.kind == "redfish" and not self.address.startswith(("https://", "http://")):
+            found.append(f"{self.address!r} is no URL")
+        host, _, port = self.broadcast.rpartition(":")
+        if not (host and port.isdecimal() and 0 < int(port) < 65536):
+            found.append(f"broadcast={self.broadcast!r} is not an address with a port")
+        for file in (self.user_file, self.password_file, self.ca_file):
+            if file and not Path(file).is_file():
+                found.append(f"there is no file {file}")
+        return found
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    executor: tuple[ExecutorEntry, ...]
+
+
+def read_executors(path: Path) -> tuple[ExecutorEntry, ...]:
+    """Raises ValueError with the place and the reason."""
+    try:
+        entries = msgspec.convert(tomllib.loads(path.read_text()), _File).executor
+        for entry in entries:
+            selector(entry.nodes)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    wrong = [
+        f"executor {number}: {problem}"
+        for number, entry in enumerate(entries, 1)
+        for problem in entry.problems()
+    ]
+    if wrong:
+        raise ValueError(f"{path}: {'; '.join(wrong)}")
+    return entries
+
+
+def executor_of(
+    entries: Sequence[ExecutorEntry], name: str, node: NodeState, api: ApiServer
+) -> Executor | None:
+    """None if no entry covers the node. Raises SwitchFailed if a label or a secret is missing."""
+    for entry in entries:
+        if selector(entry.nodes).items() <= node.labels.items():
+            return _built(entry, name, node, api)
+    return None
+
+
+def _built(entry: ExecutorEntry, name: str, node: NodeState, api: ApiServer) -> Executor:
+    def filled(text: str) -> str:
+        return _FIELD.sub(lambda found: _value(found[1], name, node), text)
+
+    def words(parts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(map(filled, parts))
+
+    match entry.kind:
+        case "redfish":
+            credentials = _secret(entry.user_file), _secret(entry.password_file)
+            address, tls = filled(entry.address), _tls(entry.ca_file)
+            return Redfish(address, credentials, entry.system, entry.timeout_s, tls)
+        case "ipmi":
+            user, password = _secret(entry.user_file), Path(entry.password_file)
+            return Ipmi(filled(entry.address), user, password, entry.timeout_s)
+        case "wake-on-lan":
+            host, _, port = entry.broadcast.rpartition(":")
+            mac = filled(entry.mac)
+            magic_packet(mac)
+            return WakeOnLan(mac, (host, int(port)), words(entry.off), entry.timeout_s)
+        case "command":
+            state = words(entry.state)
+            return Command(words(entry.on), words(entry.off), state, entry.timeout_s)
+        case "autoscaler":
+            return Autoscaler(api)
+
+
+def _value(field: str, name: str, node: NodeState) -> str:
+    if field == "node":
+        return name
+    value = node.labels.get(field, "")
+    if not value:
+        raise SwitchFailed(f"the node has no label {field}")
+    return value
+
+
+def _secret(file: str) -> str:
+    """Read at each use, so that a rotated secret counts at once."""
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        raise SwitchFailed(f"{file}: {error.strerror}") from error
+
+
+def _tls(ca_file: str) -> ssl.SSLContext | bool:
+    return ssl.create_default_context(cafile=ca_file) if ca_file else True
