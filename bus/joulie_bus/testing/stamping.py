@@ -35,13 +35,17 @@ class Voices:
 
 
 def records(
-    *events: AnyEvent, name: str = "tester", start_s: float = 0.0, step_s: float = 1.0
+    *events: AnyEvent,
+    name: str = "tester",
+    boot: str = "b1",
+    start_s: float = 0.0,
+    step_s: float = 1.0,
 ) -> list[Record]:
     """The events as their streams store them, `step_s` apart.
 
     Each stream has its own producer and its own sequence.
     """
-    producers = {stream: producer(name) for stream in Stream}
+    producers = {stream: producer(name, boot) for stream in Stream}
     numbers: dict[Stream, Callable[[], int]] = {}
     made = []
     for number, event in enumerate(events):

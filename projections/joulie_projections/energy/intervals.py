@@ -1,6 +1,7 @@
 """Intervals of energy: their rows, their encoding, and how hours become a day. Pure."""
 
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
@@ -114,15 +115,16 @@ _TEXTS: dict[type, int] = {NodeEnergy: 2, PodEnergy: 5, GroupEnergy: 2}
 
 
 def groups_of(pods: Iterable[PodEnergy]) -> list[GroupEnergy]:
-    return summed(
-        GroupEnergy(
-            pod.namespace,
-            pod.workload,
-            *(pod.pods_uj, pod.idle_uj),
-            *(pod.cost_n, pod.priced_uj, pod.co2_ug, pod.weighed_uj),
-        )
-        for pod in pods
-    )
+    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * 6)
+    for pod in pods:
+        line = sums[pod.namespace, pod.workload]
+        line[0] += pod.pods_uj
+        line[1] += pod.idle_uj
+        if pod.priced_uj or pod.weighed_uj:
+            worth = (pod.cost_n, pod.priced_uj, pod.co2_ug, pod.weighed_uj)
+            for place, amount in enumerate(worth, 2):
+                line[place] += amount
+    return [GroupEnergy(*place, *sums[place]) for place in sorted(sums)]
 
 
 def day_of(start_ms: int, hours: Sequence[Interval]) -> Interval:

@@ -39,7 +39,7 @@ from joulie_projections.energy.intervals import (
     start_of,
     summed,
 )
-from joulie_projections.energy.meters import SUMS, Meters, Readings, Window
+from joulie_projections.energy.meters import HOUR_SUMS, SUMS, Meters, Readings, Window
 from joulie_projections.energy.pods import (
     NodeEntry,
     PodEntry,
@@ -132,17 +132,17 @@ class Ledger:
         if not is_end:
             self.meters.note_silence(self.minutes_ms + MINUTES_MS)
         self.meters.rate(slice(None))
-        rows = summed([*self.minutes, *self._running()])
-        self.meters.clear_sums(slice(None))
+        rows = _merged(self.minutes, self._rows(SUMS))
+        self.meters.end_minutes()
+        self.hour += self.minutes
         self.minutes = []
-        self.hour += rows
         rates = sorted(self.grid.all_in_force(self.minutes_ms))
         self.closed.append(Interval("minutes", self.minutes_ms, rows, grid=rates))
 
-    def _running(self) -> list[NodeEnergy]:
-        """The sums of the running minutes of each node that has any."""
+    def _rows(self, names: Sequence[str]) -> list[NodeEnergy]:
+        """The sums in these columns, of each node that has any."""
         columns = self.meters.columns
-        columns_of_sums = [columns[name][: self.meters.rows].tolist() for name in SUMS]
+        columns_of_sums = [columns[name][: self.meters.rows].tolist() for name in names]
         return [
             NodeEnergy(self.names[row], self.nodes[self.names[row]].plan, *numbers)
             for row, numbers in enumerate(zip(*columns_of_sums, strict=True))
@@ -155,7 +155,8 @@ class Ledger:
         start_ms = start_of("hour", self.minutes_ms)
         pods = [_energy_of(pod) for pod in self.pods.values() if pod.pods_uj or pod.idle_uj]
         pods.sort(key=_identity)
-        rows = summed(self.hour)
+        rows = _merged(self.hour, self._rows(HOUR_SUMS))
+        self.meters.clear(HOUR_SUMS)
         groups = groups_of(pods)
         self.closed.append(Interval("hour", start_ms, rows, groups, pods, sorted(self.rates)))
         self.hour, self.rates = [], set()
@@ -327,17 +328,28 @@ class Ledger:
         del self.nodes[node.name], self.names[node.row]
 
     def _bank(self, node: NodeEntry) -> None:
-        """Moves the sums of the running minutes of a node to a row of their own."""
-        numbers = self.meters.sums_of(node.row)
-        if any(numbers):
-            self.minutes.append(NodeEnergy(node.name, node.plan, *numbers))
-            self.meters.clear_sums(node.row)
+        """Moves the sums of a node in the running minutes and hour to rows of their own."""
+        self.meters.rate(node.row)
+        for names, rows in ((SUMS, self.minutes), (HOUR_SUMS, self.hour)):
+            numbers = self.meters.take(node.row, names)
+            if any(numbers):
+                rows.append(NodeEnergy(node.name, node.plan, *numbers))
+        self.meters.columns["rated_uj"][node.row] = 0
 
     def _planned(self, name: str, plan: str) -> None:
         node = self._node(name)
         if plan != node.plan:
             self._bank(node)
             node.plan = plan
+
+
+def _merged(banked: Sequence[NodeEnergy], rows: list[NodeEnergy]) -> list[NodeEnergy]:
+    """Rows of a node and its plan, ordered by both. Sums only where there are rows to add."""
+    return summed([*banked, *rows]) if banked else sorted(rows, key=_place)
+
+
+def _place(row: NodeEnergy) -> tuple[str, str]:
+    return row.node, row.plan
 
 
 def _stay(pod: PodEntry, window: Window) -> Stay:

@@ -25,6 +25,7 @@ WORTH = ("cost_n", "priced_uj", "co2_ug", "weighed_uj")
 OPEN_OWN = tuple(f"open_own_{name}" for name in WORTH)
 OPEN_IDLE = tuple(f"open_idle_{name}" for name in WORTH)
 SUMS = ("own_uj", "idle_uj", "modelled_uj", "unknown_uj", "unknown_ms", *WORTH)
+HOUR_SUMS = tuple(f"hour_{name}" for name in SUMS)  # of the minutes that have ended
 COLUMNS = (
     *("last_ms", "last_mw", "modelled", "day", "low_mw", "low_before_mw", "unknown_to_ms"),
     *("pods", "changed", "asleep"),
@@ -33,6 +34,7 @@ COLUMNS = (
     *("rated_uj", "open_own_rated_uj", "open_idle_rated_uj"),  # energy of which the worth is known
     *OPEN_OWN,
     *OPEN_IDLE,
+    *HOUR_SUMS,
 )
 OWN_OPEN, IDLE_OPEN = ("open_own_uj", *OPEN_OWN), ("open_idle_uj", *OPEN_IDLE)
 _FIRST = {"last_ms": -1, "day": -1, "low_mw": int(NONE), "low_before_mw": int(NONE)}
@@ -195,13 +197,15 @@ class Meters:
             worth += [0, 0] if math.isnan(value) else [round(value), energy_uj]
         return worth
 
-    def sums_of(self, row: int) -> list[int]:
-        self.rate(row)
-        return [int(self.columns[name][row]) for name in SUMS]
+    def end_minutes(self) -> None:
+        """Adds the sums of the running minutes to those of the hour."""
+        for name, hour in zip(SUMS, HOUR_SUMS, strict=True):
+            self.columns[hour] += self.columns[name]
+        self.clear((*SUMS, "rated_uj"))
 
-    def clear_sums(self, row: int | slice) -> None:
-        for name in (*SUMS, "rated_uj"):
-            self.columns[name][row] = 0
+    def clear(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.columns[name][:] = 0
 
     def take_open(self, row: int) -> tuple[list[int], list[int]]:
         """The energy that is not shared out yet, of pods and idle, each with its worth."""
@@ -211,11 +215,12 @@ class Meters:
             return [0], [0]
         if (own, idle) != (columns["open_own_rated_uj"][row], columns["open_idle_rated_uj"][row]):
             self.rate(row)
-        taken = self._take(row, OWN_OPEN), self._take(row, IDLE_OPEN)
+        taken = self.take(row, OWN_OPEN), self.take(row, IDLE_OPEN)
         columns["open_own_rated_uj"][row] = columns["open_idle_rated_uj"][row] = 0
         return taken
 
-    def _take(self, row: int, names: Sequence[str]) -> list[int]:
+    def take(self, row: int, names: Sequence[str]) -> list[int]:
+        """The numbers of a row, which begin at 0 again. `rate` comes first."""
         taken = [int(self.columns[name][row]) for name in names]
         for name in names:
             self.columns[name][row] = 0

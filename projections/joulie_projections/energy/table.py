@@ -119,15 +119,21 @@ class EnergyTable:
     ) -> tuple[list[Interval], LedgerState] | None:
         """The intervals, and the state that they were read with; None before the first fold."""
         with self._snapshot.connect() as db, db.begin():
-            state = _state_in(db)
-            if state is None:
-                return None
-            state.ledger.end()
-            finest: Grain = "minutes" if tuple(kinds) == ("node",) else "hour"
-            kinds = (*kinds, "grid")
-            running = [each for each in state.take_closed() if each.grain == finest]
-            wanted = [each for each in running if each.end_ms > from_ms and each.start_ms < to_ms]
-            return [*_read(db, Period(from_ms, to_ms, finest), kinds), *wanted], state
+            return reading_in(db, from_ms, to_ms, kinds)
+
+
+def reading_in(
+    db: Connection, from_ms: int, to_ms: int, kinds: Sequence[str]
+) -> tuple[list[Interval], LedgerState] | None:
+    state = _state_in(db)
+    if state is None:
+        return None
+    state.ledger.end()
+    finest: Grain = "minutes" if tuple(kinds) == ("node",) else "hour"
+    kinds = (*kinds, "grid")
+    running = [each for each in state.take_closed() if each.grain == finest]
+    wanted = [each for each in running if each.end_ms > from_ms and each.start_ms < to_ms]
+    return [*_read(db, Period(from_ms, to_ms, finest), kinds), *wanted], state
 
 
 def _state_in(db: Connection) -> LedgerState | None:

@@ -1,7 +1,7 @@
 """Cost and carbon of energy: the rates in force, their gaps, and their shares."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_bus.events import Fact, NodeSeen, PodFinished
@@ -134,6 +134,7 @@ CHANGES = st.one_of(
 )
 
 
+@settings(deadline=None)  # a busy machine
 @given(st.lists(st.tuples(st.integers(0, 5400), CHANGES), max_size=25))
 def test_cost_and_carbon_of_pods_and_of_what_is_free_are_those_of_the_meters(
     changes: list[tuple[int, Fact]],

@@ -11,6 +11,7 @@ from joulie_bus.events import (
     CapsSet,
     Fact,
     NodeGone,
+    NodeSeen,
     PodFinished,
     PodGone,
     SleepOrdered,
@@ -19,10 +20,11 @@ from joulie_bus.events import (
 from joulie_bus.streams.records import Record
 from joulie_bus.testing import hardware, node_seen, power, records
 from joulie_bus.testing.clock import NOON
+from joulie_bus.testing.grid import intensity, price
 from joulie_bus.testing.pods import ask, bound
 from joulie_projections.energy.accepted import accepted
 from joulie_projections.energy.intervals import Interval, PodEnergy
-from joulie_projections.energy.ledger import Ledger
+from joulie_projections.energy.ledger import ZONE_LABEL, Ledger
 from joulie_projections.energy.meters import GAP_MS
 from joulie_projections.energy.report import EnergyReport, report_of
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
@@ -182,6 +184,13 @@ def test_minutes_and_hours_have_the_same_sums() -> None:
 # --- laws -----------------------------------------------------------------------------------------
 
 NODES, UIDS = st.sampled_from(["n1", "n2", "n3"]), st.sampled_from(["a", "b", "c", "d"])
+ZONES = st.sampled_from(["*", "a", "b"])
+
+
+def placed(node: str, zone: str) -> NodeSeen:
+    return NodeSeen(node=node, uid=node, labels={ZONE_LABEL: zone}, cpu_milli=96_000)
+
+
 FACTS = st.one_of(
     st.builds(
         TelemetrySampled,
@@ -200,6 +209,9 @@ FACTS = st.one_of(
     st.builds(hardware, NODES),
     st.builds(NodeGone, node=NODES),
     st.builds(SleepOrdered, plan=st.sampled_from(["p", "q"]), node=NODES),
+    st.builds(lambda cents: price(cents / 100), st.integers(-10, 40)),
+    st.builds(lambda grams, zone: intensity(grams, zone=zone), st.integers(0, 900), ZONES),
+    st.builds(lambda node, zone: placed(node, zone), NODES, ZONES),
 )
 # Mostly readings in time; sometimes a gap, a long outage, or a clock that runs back.
 STEPS_S = st.sampled_from([0, 0, 1, 5, 5, 5, 10, 10, 29.9995, 61, 400, 5000, -3])
@@ -207,9 +219,17 @@ STEPS_S = st.sampled_from([0, 0, 1, 5, 5, 5, 10, 10, 29.9995, 61, 400, 5000, -3]
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Record]:
-    """Records in the order of the log, with repeats of some of them."""
+    """Records in the order of the log, with repeats of some of them.
+
+    From some event on their producers have restarted, and number from 1 again; what they sent
+    before may come later. Meters count joules and wrap around; what the log holds is their power.
+    """
     events = draw(st.lists(st.tuples(FACTS, STEPS_S), min_size=2, max_size=60))
-    stamped, at = records(*(fact for fact, _ in events)), NOON
+    restart, at = draw(st.integers(0, len(events))), NOON
+    facts = [fact for fact, _ in events]
+    stamped = [*records(*facts[:restart]), *records(*facts[restart:], boot="b2")]
+    for late in draw(st.lists(st.integers(0, len(stamped) - 1), max_size=3)):
+        stamped.insert(draw(st.integers(late, len(stamped) - 1)), stamped.pop(late))
     found: list[Record] = []
     for record, (_, step_s) in zip(stamped, events, strict=True):
         at += round(step_s * 1e9)
