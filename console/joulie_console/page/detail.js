@@ -379,7 +379,7 @@ function Candidates({ found, explained }) {
         : "Recomputed, and NOT equal: run joulie replay."
     }</p>`
   }
-    <${Table} label="Candidates" head=${heads(labels)}>
+    <${Table} label="Candidates" head=${heads(labels, ["Answer", "Would draw"])}>
       ${
     candidates.slice(0, LISTED).map((/** @type {any} */ each) =>
       html`<tr key=${each.node}>

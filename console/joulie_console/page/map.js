@@ -92,7 +92,7 @@ class NodeMap {
       if (members) members.push(index);
       else named.set(key, [index]);
     }
-    return [...named].sort(([a], [b]) => a.localeCompare(b));
+    return [...named].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }));
   }
 
   /** @param {number} index */
@@ -264,7 +264,8 @@ class NodeMap {
   /** @param {number} by */
   #step(by) {
     this.byKeys = true;
-    this.under = this.under < 0 ? 0 : Math.max(0, Math.min(this.size - 1, this.under + by));
+    const isFirst = this.under < 0 && Number.isFinite(by);
+    this.under = isFirst ? 0 : Math.max(0, Math.min(this.size - 1, this.under + by));
     this.#showTip(this.canvas.getBoundingClientRect());
     this.status.textContent = this.#describe(this.under).join(": ");
     this.draw();

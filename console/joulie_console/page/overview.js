@@ -93,7 +93,8 @@ function Totals({ cluster, rate }) {
     [watts(cluster.measured_w), `${percent(share)} of ${watts(cluster.capped_w)} allowed`],
     [
       count(cluster.nodes),
-      `${classes.performance} performance, ${classes.eco} eco, ${classes.draining} draining${asleep}`,
+      `${count(classes.performance)} performance, ${count(classes.eco)} eco, ` +
+      `${count(classes.draining)} draining${asleep}`,
     ],
     [count(cluster.pods_running), `${count(cluster.pods_pending)} pending`],
     [count(cluster.gpus_asked), `of ${count(cluster.gpus)}`],
