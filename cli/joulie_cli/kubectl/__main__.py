@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _console(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=what, description=what)
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
     parser.add_argument("-o", "--output", choices=("json", "yaml"), help="the API's own answer")
     parser.add_argument("--limit", type=_limit, default=20, metavar="N", help="the newest N (20)")
     parser.add_argument(
