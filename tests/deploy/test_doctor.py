@@ -1,0 +1,104 @@
+"""`joulie doctor` on a cluster with the chart, whose pods no kubelet runs."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helm_chart import CHART, NAMESPACE, helm
+from kube_real import PLACES, Running, Tree
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
+MERGE = "application/merge-patch+json"
+PODS = PLACES["Pod"].format(namespace=NAMESPACE)
+BINDING = f"{PLACES['MutatingAdmissionPolicyBinding']}/joulie-scheduler"
+READY = {"type": "Ready", "status": "True"}
+
+
+async def examined(server: Running, where: Path) -> dict[str, dict[str, Any]]:
+    """The findings by check, from a machine that has nothing but a kubeconfig."""
+    config = ["--kubeconfig", str(server.kubeconfig("admin"))]
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "joulie_cli.main", "doctor", "--json", *config],
+        cwd=where,
+        env={"PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    tree = json.loads(done.stdout or f"{{}} {done.stderr}")
+    assert done.returncode == tree["exit_code"]
+    return {each["check"]: each for each in tree["findings"]}
+
+
+async def installed(server: Running, home: Path) -> None:
+    words = ["install", "joulie", str(CHART), "-n", NAMESPACE, "--create-namespace"]
+    code, said = await asyncio.to_thread(helm, words, home, server.kubeconfig("admin"))
+    assert code == 0, said
+
+
+async def start(server: Running, deployment: str, number: int, *conditions: Tree) -> None:
+    """A pod of a Deployment, as its controller and a kubelet would leave it."""
+    path = PLACES["Deployment"].format(namespace=NAMESPACE)
+    template = (await server.all(path))[deployment]["spec"]["template"]
+    name = f"{deployment}-{number}"
+    tree = {"metadata": {**template["metadata"], "name": name}, "spec": template["spec"]}
+    await server.put(PODS, tree)
+    status = {"status": {"phase": "Running", "conditions": list(conditions)}}
+    await server.api._send("PATCH", f"{PODS}/{name}/status", {}, status, MERGE)
+
+
+async def test_the_doctor_examines_the_pods_rights_and_admission_of_the_chart(
+    server: Running, home: Path, tmp_path: Path
+) -> None:
+    await installed(server, home)
+    await start(server, "joulie-operator", 0, READY)
+    await start(server, "joulie-operator", 1)
+    await start(server, "joulie-extender", 0, READY)
+    before = await examined(server, tmp_path)
+    labels = {"joulie.io/schedule": "true"}
+    await server.put(PLACES["Namespace"], {"metadata": {"name": "team", "labels": labels}})
+    with_label = await examined(server, tmp_path)
+    await server.api.delete(BINDING)
+    without_binding = await examined(server, tmp_path)
+
+    account = f"system:serviceaccount:{NAMESPACE}:joulie-operator"
+    assert before["rights of the operator"]["seen"].startswith(account)
+    assert before["rights of the operator"]["level"] == "ok"
+    assert "rights of the extender" not in before  # kube-scheduler binds
+    assert before["pods of operator"]["level"] == "warn"
+    assert before["pods of operator"]["seen"].startswith("1 of 2 pods ready")
+    assert before["pods of extender"]["level"] == "ok"
+    assert before["certificate Secret joulie-nats-tls"]["level"] == "ok"
+    assert before["admission"]["seen"].endswith(
+        "no namespace has the label joulie.io/schedule=true"
+    )
+    assert with_label["admission"]["level"] == "ok"
+    assert without_binding["admission"]["level"] == "fail"
+    assert "kube-scheduler" not in before  # the chart brings one
+    # No kubelet runs the pods, so their metrics and the console cannot be read.
+    assert before["calls of kube-scheduler"]["seen"].startswith("not seen: The console")
+    assert before["answers of the extender"]["level"] == "warn"
+    assert "broker" not in before  # nothing here names it
+
+
+async def test_the_doctor_says_that_the_token_of_an_account_lacks_a_right(
+    server: Running, home: Path, tmp_path: Path
+) -> None:
+    await installed(server, home)
+    await start(server, "joulie-operator", 0, READY)
+    role = f"{PLACES['ClusterRole']}/joulie-operator"
+    await server.api._send("PATCH", role, {}, {"rules": []}, MERGE)
+
+    async def seen() -> str:
+        return str((await examined(server, tmp_path))["rights of the operator"]["seen"])
+
+    async with asyncio.timeout(60):
+        while "patch nodetwins.joulie.io" not in await seen():
+            await asyncio.sleep(0.5)
