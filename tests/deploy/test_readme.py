@@ -14,8 +14,8 @@ from kube_conditions import NODES
 from kube_real import HELM, KUBECTL, PLACES, ROOT, ProgramMissing, Running, program
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
-SECTION = (ROOT / "README.md").read_text().split("\n## Run it on a cluster\n")[1]
-SECTION = SECTION.split("\n## ")[0]
+README = (ROOT / "README.md").read_text()
+SECTION = README.split("\n## Run it on a cluster\n")[1].split("\n## ")[0]
 INSIDE = re.findall(r"^\$ ((?:helm|kubectl) .*)$", SECTION, re.MULTILINE)
 OUTSIDE = re.findall(r"`(kubectl [^`]*)`", SECTION)
 
