@@ -118,15 +118,19 @@ class Engine:
         return facts
 
     def order_power(self, orders: Iterable[tuple[str, bool]]) -> list[Fact]:
-        """Carry out orders: True is to sleep. A node with jobs stays awake, as one would that an
-        executor has just found in use. Returns the facts of nodes that fell asleep."""
+        """Carry out orders: True is to sleep. A node with jobs is cordoned and stays awake until
+        they have ended. Returns the facts of nodes that fell asleep, and of cordons."""
         facts: list[Fact] = []
         for name, is_to_sleep in orders:
             node = self.cluster.nodes[name]
             if is_to_sleep and node.power == "awake" and not node.running:
+                node.is_cordoned = False  # a node that is not ready needs no cordon
                 node.set_power("asleep")
                 facts.append(_seen(node))
-            elif not is_to_sleep and node.power == "asleep":
+                continue
+            if node.cordon(is_cordoned=is_to_sleep and bool(node.running)):
+                facts.append(_seen(node))
+            if not is_to_sleep and node.power == "asleep":
                 node.set_power("waking")
                 self._waking.append((self.now_s + WAKE_S, name))
         return facts
@@ -193,7 +197,7 @@ def _seen(node: SimNode) -> NodeSeen:
         node=node.name,
         uid=f"uid-{node.name}",
         ready=node.power == "awake",
-        schedulable=node.power != "asleep",
+        schedulable=node.power != "asleep" and not node.is_cordoned,
         labels={"joulie.io/managed": "true"} | labels,
         cpu_milli=node.shape.cores * 1000,
         memory_bytes=node.shape.memory_gib * 2**30,

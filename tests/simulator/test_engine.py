@@ -239,13 +239,33 @@ def test_an_empty_node_sleeps_and_takes_no_pods_until_it_is_awake_again() -> Non
     assert engine.cluster.sample(job()) == [name]
 
 
-def test_a_node_with_jobs_does_not_fall_asleep() -> None:
-    engine = engine_of(1)
+def test_a_node_with_jobs_is_cordoned_and_falls_asleep_when_they_have_ended() -> None:
+    engine = engine_of(1, pods_per_s=1e-9)
     (name,) = engine.cluster.nodes
     engine.bind(job(), name)
 
+    (seen,) = engine.order_power([(name, True)])
+
+    assert isinstance(seen, NodeSeen)
+    assert (seen.ready, seen.schedulable) == (True, False)
+    assert engine.cluster.sample(job("another")) == []
     assert engine.order_power([(name, True)]) == []
-    assert engine.cluster.nodes[name].power == "awake"
+    engine.advance(MORNING_S + 60)
+    engine.order_power([(name, True)])
+    assert engine.cluster.nodes[name].power == "asleep"
+
+
+def test_a_node_that_was_to_become_empty_is_given_back() -> None:
+    engine = engine_of(1)
+    (name,) = engine.cluster.nodes
+    engine.bind(job(), name)
+    engine.order_power([(name, True)])
+
+    (seen,) = engine.order_power([(name, False)])
+
+    assert isinstance(seen, NodeSeen)
+    assert (seen.ready, seen.schedulable) == (True, True)
+    assert engine.cluster.sample(job("another")) == [name]
 
 
 def test_a_pod_that_was_on_its_way_wakes_its_node() -> None:

@@ -216,7 +216,8 @@ def _power(node: NodeState, measured: Measurement) -> PowerMeasurement:
     )
 
 
-OUR_CONDITIONS = ("Planned", "Draining", "HardwareKnown", "PowerMeasured")
+OUR_CONDITIONS = ("Planned", "Draining", "HardwareKnown", "PowerMeasured", "Awake")
+_NOT_AWAKE = {"asleep": "Asleep", "waking": "WakingUp"}  # reasons by power state
 
 
 class _ConditionState(NamedTuple):
@@ -263,7 +264,10 @@ def _condition_states(node: NodeState, *, is_fresh: bool) -> list[_ConditionStat
     measured = _ConditionState("PowerMeasured", False, "NoFreshReading", "the caps stand in for it")
     if is_fresh:
         measured = _ConditionState("PowerMeasured", True, "Fresh")
-    return [planned, draining, known, measured]
+    # Only while a plan keeps the node asleep or wakes it; its transition time says since when.
+    asleep = _NOT_AWAKE.get(node.power_state)
+    awake = [_ConditionState("Awake", False, asleep)] if asleep else []
+    return [planned, draining, known, measured, *awake]
 
 
 def _hardware(node: NodeState) -> _ConditionState:

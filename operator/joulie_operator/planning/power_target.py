@@ -176,7 +176,7 @@ def is_fed(node: NodeState, feed: str) -> bool:
 def _drawn_mw(node: NodeState, now: int) -> int:
     """A node that falls asleep draws nothing, and no program may measure it while it sleeps."""
     measured = measurement_of(node, now, _FRESH_S)
-    if node.power_state == "asleep":
+    if node.power_state == "asleep" and node.pods == node.daemon_pods:
         is_fresh = measured.age_s is not None and measured.age_s <= _FRESH_S
         if not is_fresh or now < node.power_at + _FALLING_NS:
             return 0

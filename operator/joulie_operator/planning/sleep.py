@@ -36,6 +36,8 @@ IN_USE = "pods run here"
 DEMAND = "pods wait for it"
 RESERVE = "it belongs to the reserve"
 TARGET = "the power target is not met by caps"
+EMPTIES = "it is nearly empty and sleeps once its pods have ended"
+OVERDUE = "its pods have not ended in time"
 COVERS = "no other node of its hardware family or zone is awake"
 LOST = "it has not woken up in time"
 
@@ -55,13 +57,15 @@ class SleepNumbers(NamedTuple):
     max_step: float = 0.2  # share of a pool that falls asleep within one RECONCILE_INTERVAL
     min_awake_s: float = 600.0  # from the order to wake up to the next sleep; as sleep_after_s
     min_asleep_s: float = 600.0  # before the reserve wakes a node; as sleep_after_s
+    empty_below: float = 0.0  # used share of a node that gets no more pods, to sleep later; 0: off
+    empty_timeout_s: float = 3600.0  # after which such a node is given back
 
 
 # The rules of plans before the forecast, zones and steps.
 _FIRST_RULES = SleepNumbers(
     forecast_quantile=0.0, hysteresis=0.0, max_step=1.0, min_awake_s=0.0, min_asleep_s=0.0
 )
-_SHARES = ("reserve", "max_share", "forecast_quantile", "hysteresis", "max_step")
+_SHARES = ("reserve", "max_share", "forecast_quantile", "hysteresis", "max_step", "empty_below")
 
 
 def sleep_numbers(rules: Rules) -> SleepNumbers:
@@ -154,10 +158,13 @@ def power_changes(
         missing = _balance(pool, needed + missing, reserve, limits, changes)
         if rules.sleep_rules > 1:
             _cover(pool, limits, changes)
+        if given.empty_below and not changes.wake:
+            _empty_out(nodes, pool, limits, changes)
     if expected is not None:
         changes.inputs["forecast_cores"] = expected.cpu_milli / 1000
         changes.inputs["forecast_cards"] = expected.gpu_milli / 1000
     _keep_unsettled(nodes, limits, changes)
+    _wake_those_in_use(nodes, cluster_state.pods, limits, changes)
     for feed, headroom_mw in power.headroom_mw.items():
         _meet_target(nodes, feed, headroom_mw, power.drawn_mw, limits, changes)
     return changes
@@ -368,13 +375,66 @@ def _cover(pool: Pool, limits: Limits, changes: PowerChanges) -> None:
 
 
 def _keep_unsettled(nodes: Mapping[str, NodeState], limits: Limits, changes: PowerChanges) -> None:
-    """Nodes that became empty or woke up a short while ago stay awake; nodes with pods wake up
-    again."""
+    """Nodes that became empty or woke up a short while ago stay awake."""
     idle = limits.before(limits.numbers.sleep_after_s)
     woken = limits.before(limits.numbers.min_awake_s)
     for name in list(changes.sleep):
-        if idle_since(nodes[name]) > idle or nodes[name].power_at > woken:
+        has_pods = changes.sleep[name] == EMPTIES
+        if (idle_since(nodes[name]) > idle and not has_pods) or nodes[name].power_at > woken:
             del changes.sleep[name]
-    for name, node in nodes.items():
-        if node.power_state == "asleep" and node.pods > node.daemon_pods:
-            changes.wake[name] = IN_USE
+
+
+# --- nodes that are to become empty -----------------------------------------------------------
+
+
+def _empty_out(
+    nodes: Mapping[str, NodeState], pool: Pool, limits: Limits, changes: PowerChanges
+) -> None:
+    """Orders the least used node to sleep although pods run there. It is cordoned at once, and
+    switched off when they have ended; the other nodes in use have room for what follows them."""
+    awake = Counter(
+        group for name in (*pool.in_use, *pool.empty) for group in limits.groups.get(name, ())
+    )
+    awake.subtract(group for name in changes.sleep for group in limits.groups.get(name, ()))
+    room = sum(nodes[name].cpu_milli - nodes[name].load.cpu_milli for name in pool.in_use)
+    least = sorted(pool.in_use, key=lambda name: (nodes[name].load.cpu_milli, name))
+    for name in least:
+        node, groups = nodes[name], limits.groups.get(name, ())
+        others = room - (node.cpu_milli - node.load.cpu_milli)
+        has_room = others >= 2 * node.load.cpu_milli
+        covered = bool(groups) and all(awake[group] > 1 for group in groups)
+        if has_room and covered and _is_nearly_empty(node, limits.numbers.empty_below):
+            changes.sleep[name] = EMPTIES
+            return
+
+
+def _is_nearly_empty(node: NodeState, share: float) -> bool:
+    used = node.load.gpu_standard_milli + node.load.gpu_performance_milli
+    is_idle = not (node.performance_pods or node.draining or is_empty(node)) and node.profile
+    fits = node.load.cpu_milli <= share * node.cpu_milli and used <= share * node.gpus * 1000
+    return bool(is_idle) and fits
+
+
+def _wake_those_in_use(
+    nodes: Mapping[str, NodeState],
+    pods: Mapping[str, PodState],
+    limits: Limits,
+    changes: PowerChanges,
+) -> None:
+    """Nodes with pods wake up again, unless these pods were there when the node was to empty."""
+    in_use = {n: node for n, node in nodes.items() if node.power_state == "asleep"}
+    in_use = {n: node for n, node in in_use.items() if node.pods > node.daemon_pods}
+    changes.wake.update(dict.fromkeys(in_use, IN_USE))
+    if not limits.numbers.empty_below or not in_use:
+        return
+    arrived = {
+        each.node
+        for each in pods.values()
+        if each.node in in_use and not each.finished and each.bound_at > in_use[each.node].power_at
+    }
+    since = limits.before(limits.numbers.empty_timeout_s)
+    for name in [name for name in in_use if name not in arrived]:
+        if in_use[name].power_at < since:
+            changes.wake[name] = OVERDUE
+        else:
+            del changes.wake[name]

@@ -52,7 +52,7 @@ class Redfish:
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._ssl = ssl
 
-    async def is_on(self, _: str) -> bool | None:
+    async def is_on(self, node: str) -> bool | None:
         async with self._session() as session:
             found = await self._read(session, await self._path(session))
         state = found.get("PowerState")
@@ -135,8 +135,8 @@ class Ipmi:
     """A BMC by ipmitool, which reads the password from a file."""
 
     def __init__(self, address: str, user: str, password_file: Path, timeout_s: float) -> None:
-        self._words = ("ipmitool", "-I", "lanplus", "-H", address, "-U", user)
-        self._words += ("-f", str(password_file), "chassis", "power")
+        login = ("-H", address, "-U", user, "-f", str(password_file))
+        self._words = ("ipmitool", "-I", "lanplus", *login, "chassis", "power")
         self._timeout_s = timeout_s
 
     async def is_on(self, node: str) -> bool | None:

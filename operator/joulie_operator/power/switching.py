@@ -126,7 +126,8 @@ class PowerSwitch:
         if node.schedulable or self._clock() - node.power_at < self._settle_s * _SECOND:
             raise SwitchFailed("it was cordoned too short a while ago")
         if pod := await self._pod_that_stays(name):
-            raise SwitchFailed(f"pod {pod} runs here")
+            log.info("not_switched_yet", node=name, pod=pod)
+            return
         now = self._view.cluster_state.nodes.get(name)
         if now is None or (now.power_state, now.power_at) != ("asleep", known.power_at):
             return  # woken meanwhile

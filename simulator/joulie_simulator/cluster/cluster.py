@@ -47,6 +47,7 @@ class SimNode:
         self.caps = Caps()
         self.profile = ""  # the value of its label
         self.power: NodePower = "awake"
+        self.is_cordoned = False
         self.turn = 0
         self.running: dict[str, Running] = {}
         self.free_cards = list(range(shape.gpus))
@@ -85,7 +86,15 @@ class SimNode:
     def set_power(self, power: NodePower) -> None:
         """Without running jobs only. A waking node draws its idle power."""
         self.power = power
-        self._has_room.set_awake(self._row, awake=power == "awake")
+        self._has_room.set_awake(self._row, awake=power == "awake" and not self.is_cordoned)
+
+    def cordon(self, *, is_cordoned: bool) -> bool:
+        """Returns whether it changed."""
+        if is_cordoned == self.is_cordoned:
+            return False
+        self.is_cordoned = is_cordoned
+        self.set_power(self.power)
+        return True
 
     def watts(self, ambient_c: float) -> float:
         if self.power == "asleep":

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from joulie_bus.events import Fact
 from joulie_bus.testing import (
+    asleep,
     bound,
     caps,
     draining,
@@ -391,3 +392,11 @@ def test_a_failed_node_waits_and_the_others_do_not() -> None:
     place.now_s = 6.0
 
     assert (early, set(place.pending_writes())) == ({"n2"}, {"n1"})
+
+
+def test_a_condition_says_that_a_node_sleeps_or_wakes_up() -> None:
+    place = Place(replace(node_seen("n1"), labels=MANAGED, ready=False), eco("n1"), asleep("n1"))
+    place.settle()
+    [awake] = [it for it in place.status("n1").conditions or [] if it.type == "Awake"]
+
+    assert (awake.status, awake.reason) == ("False", "Asleep")

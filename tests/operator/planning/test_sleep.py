@@ -274,7 +274,8 @@ def test_the_time_before_sleep_is_a_number_of_the_policy() -> None:
             {"spare": 1.0},
             "consolidate_and_sleep has no spare; "
             "it has sleep_after_s, reserve, max_share, wake_timeout_s, forecast_quantile, "
-            "forecast_s, hysteresis, max_step, min_awake_s, min_asleep_s",
+            "forecast_s, hysteresis, max_step, min_awake_s, min_asleep_s, empty_below, "
+            "empty_timeout_s",
         ),
         ({"reserve": 3.0}, "reserve=3 is not a share from 0 to 1"),
         ({"max_share": -0.1}, "max_share=-0.1 is not a share from 0 to 1"),
@@ -427,3 +428,57 @@ def test_no_node_with_pods_falls_asleep_and_only_sleeping_nodes_wake(
 
 def _changed(events: list[NodePlan]) -> list[str]:
     return [event.node for event in events if isinstance(event, SleepOrdered | WakeOrdered)]
+
+
+def using(cores: int, **fields: Any) -> NodeState:
+    return node(**{"pods": 1, "load": replace(node().load, cpu_milli=cores * 1000), **fields})
+
+
+EMPTYING = numbered("reserve=0,max_share=1,max_step=1,empty_below=0.1")
+
+
+def test_the_least_used_node_gets_no_more_pods_where_others_have_room() -> None:
+    nodes = {"a": using(40), "b": using(4), "c": using(6)}
+
+    assert sleepers(planned(nodes)) == []
+    assert sleepers(planned(nodes, rules=EMPTYING)) == ["b"]
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param({"a": using(95), "b": using(94)}, id="no room"),
+        pytest.param({"a": using(40, hardware=hardware("g", gpus=1))}, id="last of its family"),
+    ],
+)
+def test_a_nearly_empty_node_stays(others: dict[str, NodeState]) -> None:
+    assert sleepers(planned({**others, "z": using(4)}, rules=EMPTYING)) == []
+
+
+def test_a_node_with_performance_pods_is_not_emptied() -> None:
+    nodes = {"a": using(40), "b": using(4, performance_pods=1, profile="performance")}
+
+    assert "b" not in sleepers(planned(nodes, rules=EMPTYING))
+
+
+def bound_to(name: str, at: int) -> PodState:
+    return PodState(pod=ask("p"), node=name, bound_at=at)
+
+
+@pytest.mark.parametrize(
+    ("ordered_s", "bound_s", "expected"),
+    [
+        pytest.param(60, 600, {}, id="its pods were there before"),
+        pytest.param(60, 30, {"z": sleep.IN_USE}, id="a pod arrived since"),
+        pytest.param(4000, 5000, {"z": sleep.OVERDUE}, id="its pods do not end"),
+    ],
+)
+def test_a_node_that_empties_is_given_back_for_a_new_pod_or_after_a_time(
+    ordered_s: int, bound_s: int, expected: dict[str, str]
+) -> None:
+    emptying = using(4, power_state="asleep", power_at=NOON - ordered_s * SECOND)
+    pods = bound_to("z", NOON - bound_s * SECOND)
+
+    made = planned({"a": using(40), "z": emptying}, pods, rules=EMPTYING)
+
+    assert woken(made) == expected
