@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick shuffled check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube golden lock clean
-.PHONY: broker dist krew image chart page
+.PHONY: broker dist krew image sbom wheels chart page
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -91,13 +91,22 @@ krew: dist ## kubectl joulie for krew into dist/: an archive and its manifest
 	  exit 1; }
 	$(BIN)/python deploy/krew/package.py dist $(URL) $(HOMEPAGE)
 
-# BASE=... is another base image; IMAGE=... another name.
+# BASE=... is another base image; IMAGE=... another name; BUILD=... more options of the tool.
+# The fixed time of all files makes two builds of one commit equal.
 IMAGE ?= joulie:$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 image: ## the image of all components, with buildah or podman
 	@tool=$$(command -v buildah || command -v podman) || { \
 	  echo "An image is built with buildah or podman, and neither is here." >&2; exit 1; }; \
 	$$tool build --file deploy/Containerfile --ignorefile deploy/Containerfile.dockerignore \
-	  $(if $(BASE),--build-arg BASE=$(BASE)) --tag $(IMAGE) .
+	  $(if $(BASE),--build-arg BASE=$(BASE)) --timestamp 1704067200 $(BUILD) --tag $(IMAGE) .
+
+sbom: ## what the image installs, as CycloneDX, into dist/joulie.cdx.json; asks no index
+	mkdir -p dist && python3 deploy/image/sbom.py >dist/joulie.cdx.json
+
+# 3.11 is the oldest Python, and the other one that of the default base.
+wheels: setup ## check that the lock has wheels of the image for amd64 and arm64; asks the index
+	for python in 3.11 3.13; do for machine in x86_64 aarch64; do \
+	  $(BIN)/python deploy/image/wheels.py $$python $$machine || exit 1; done; done
 
 page: setup ## renew what the console's page takes from the code
 	$(BIN)/python -m joulie_console.page_vocabulary

@@ -1,5 +1,6 @@
 """The wheel and the sdist that `make dist` builds, and what the image installs beside the wheel."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-LOCKED = ROOT / "deploy/image/locked.py"
+LOCKED, SBOM = ROOT / "deploy/image/locked.py", ROOT / "deploy/image/sbom.py"
 ROOMS = sorted(path.parent for path in ROOT.glob("[a-z]*/joulie_*/__init__.py"))
 
 pytestmark = pytest.mark.slow
@@ -124,6 +125,23 @@ def test_the_image_installs_the_version_of_a_package_for_every_python() -> None:
 
 def test_the_image_builds_the_wheel_with_locked_tools_only() -> None:
     assert required("hatchling") | {"hatchling"} <= locked("build")
+
+
+def test_the_bill_of_materials_lists_what_the_image_installs() -> None:
+    """Twice the same bytes: it depends on the lock alone."""
+    text = output(sys.executable, SBOM)
+    listed = json.loads(text)
+    lines = [line.split()[0] for line in output(sys.executable, LOCKED, "run").splitlines()]
+    pinned = {line for line in lines if "==" in line}
+    hashes = {word for word in output(sys.executable, LOCKED, "run").split() if "sha256" in word}
+
+    assert {f"{each['name']}=={each['version']}" for each in listed["components"]} == pinned
+    found = {each["content"] for tree in listed["components"] for each in tree["hashes"]}
+    assert {f"--hash=sha256:{content}" for content in found} == hashes
+    refs = {tree["bom-ref"] for tree in listed["components"]}
+    below = {ref for tree in listed["dependencies"] for ref in tree["dependsOn"]}
+    assert below == refs  # each one is there because another one needs it
+    assert output(sys.executable, SBOM) == text
 
 
 def test_every_locked_line_of_the_image_has_a_hash() -> None:
