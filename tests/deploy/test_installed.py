@@ -182,6 +182,31 @@ async def test_an_uninstall_leaves_no_label_twin_status_lease_or_object(
     await wait_until(only_the_key_is_left(server))
 
 
+async def test_an_uninstall_gives_waiting_pods_back_to_the_scheduler_of_the_cluster(
+    server: Running, home: Path
+) -> None:
+    """A ReplicaSet creates its pods again, after the policy is gone. Placed pods stay."""
+    await installed(server, home)
+    path = PLACES["Pod"].format(namespace="default")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"}
+    owned = {"ownerReferences": [owner | {"controller": True}]}
+    waiting = {"schedulerName": "joulie", "containers": [{"name": "c", "image": "i"}]}
+    for name, metadata, spec in (
+        ("replaced", owned, waiting),
+        ("alone", {}, waiting),
+        ("placed", owned, waiting | {"nodeName": "n0"}),
+        ("other", owned, waiting | {"schedulerName": "other"}),
+    ):
+        await server.put(path, {"metadata": metadata | {"name": name}, "spec": spec})
+
+    said = await run_hook(server, home)
+
+    assert set(await server.all(path)) == {"alone", "placed", "other"}
+    assert "Deleted 1 pods" in said
+    assert "default/alone waits for joulie" in said
+    assert await server.all(PLACES["MutatingAdmissionPolicyBinding"]) == {}
+
+
 async def test_a_release_changes_nothing_while_an_operator_works(
     server: Running, home: Path, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from joulie_operator.apply.release import Released
 
 SETTINGS = (ClusterSettings, LeaseSettings)
-SCHEDULER_LEASE = "joulie-scheduler"  # of the kube-scheduler of the chart
+SCHEDULER_LEASE = "joulie-scheduler"  # of the kube-scheduler of the chart, as its policy
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -22,18 +22,19 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if not cluster:
         raise SettingsError(["KUBECONFIG: a release needs a cluster; name one with --kubeconfig"])
     lease = wires.source.load(LeaseSettings)
-    done = asyncio.run(_release(cluster, lease, args.stop, args.wait))
+    done = asyncio.run(_release(cluster, lease, args))
     print(
         f"Removed the labels of {done.labels} nodes, {done.twins} NodeTwins and the status of "
         f"{done.cards} cards."
     )
+    if args.scheduler:
+        asyncio.run(_hand_back(cluster, args.scheduler))
     return 0
 
 
-async def _release(
-    cluster: str, settings: LeaseSettings, stopped: list[str], wait_s: float
-) -> "Released":
+async def _release(cluster: str, settings: LeaseSettings, args: argparse.Namespace) -> "Released":
     """Works as the holder of the operator's Lease, so that no operator writes meanwhile."""
+    from joulie_operator.apply.handing_back import stop_changing_pods
     from joulie_operator.apply.release import release, stop_deployment
     from joulie_operator.kube.api_client import ApiServer
     from joulie_operator.kube.lease import NAME, Lease, lease_path
@@ -44,14 +45,30 @@ async def _release(
         done.append(await release(api))
 
     async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
-        for name in stopped:
+        if args.scheduler:
+            await stop_changing_pods(api, SCHEDULER_LEASE)
+        for name in args.stop:
             await stop_deployment(api, settings.namespace, name)
         lease = Lease(api, settings, f"joulie-release-{secrets.token_hex(3)}")
         try:
-            async with asyncio.timeout(wait_s):
+            async with asyncio.timeout(args.wait):
                 await lease.lead(work)
         except TimeoutError as error:
-            raise LeaseHeld(NAME, settings.namespace, wait_s) from error
+            raise LeaseHeld(NAME, settings.namespace, args.wait) from error
         for name in (NAME, SCHEDULER_LEASE):
             await api.delete(lease_path(settings.namespace, name))
     return done[0]
+
+
+async def _hand_back(cluster: str, scheduler: str) -> None:
+    """No scheduler of the chart holds the Lease any more."""
+    from joulie_operator.apply.handing_back import hand_back
+    from joulie_operator.kube.api_client import ApiServer
+
+    async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
+        done = await hand_back(api, scheduler)
+    print(
+        f"Deleted {done.replaced} pods that waited for {scheduler}; their controllers create them."
+    )
+    for name in done.waiting:
+        print(f"{name} waits for {scheduler}: create it again, for another scheduler.")

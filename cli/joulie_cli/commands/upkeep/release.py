@@ -16,6 +16,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="scale this Deployment of POD_NAMESPACE to 0 first; may be given again",
     )
     parser.add_argument(
+        "--scheduler",
+        default="",
+        metavar="NAME",
+        help="give pods that wait for this scheduler back to that of the cluster",
+    )
+    parser.add_argument(
         "--wait",
         type=shared.seconds,
         default=60.0,
