@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import joulie_migrations
+from joulie_bus.errors import SettingsError
 from joulie_bus.jetstream.streams import declaration
 from joulie_bus.runtime.settings import InForce
 from joulie_bus.streams.fill_level import Growth, days_left
@@ -54,8 +55,12 @@ async def examine(case: Case) -> list[Finding]:
         asked = calls.asked(last or Unseen("no database"), 0, time.time_ns())
         return [*findings, asked, nothing]
     path = None if case.cluster == IN_CLUSTER else Path(case.cluster)
-    async with ApiServer.of(path) as api:
-        return [*findings, *await _of_cluster(case, ClusterObserver(api, case.namespace), last)]
+    try:
+        async with ApiServer.of(path) as api:
+            return [*findings, *await _of_cluster(case, ClusterObserver(api, case.namespace), last)]
+    except SettingsError as error:
+        problem = "; ".join(error.mistakes)
+        return [*findings, calls.reached("API server", case.cluster, problem, NAME_A_CLUSTER)]
 
 
 def is_here(wires: Wiring) -> bool:
