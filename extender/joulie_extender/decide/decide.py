@@ -254,6 +254,7 @@ def basis_of(context: DecisionContext, weights: Weights) -> Basis:
 _ADDED_LATER: dict[str, float | str | bool] = {
     "cpu_pods_on_gpu_nodes": "allow",
     "scoring": "headroom",
+    "energy_formula": 1.0,
     "gpu_packing": "share",
     "gpu_balance": 0.4,
     "gpu_resources": ",".join(GPU_RESOURCES),

@@ -23,7 +23,8 @@ def energy_of(
 ) -> EnergyScores:
     keeps_cards = weights.cpu_pods_on_gpu_nodes == "avoid" and asks_no_card(pod)
     nodes = _nodes(pod, twin_columns, rows, weights)
-    return energy_scores(nodes, cores_of(pod), pod.gpu_milli / 1000, keeps_cards, known)
+    cards, formula = pod.gpu_milli / 1000, weights.energy_formula
+    return energy_scores(nodes, cores_of(pod), cards, keeps_cards, known, formula)
 
 
 def cards_kept(

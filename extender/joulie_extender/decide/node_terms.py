@@ -15,6 +15,7 @@ from joulie_extender.gpu.fit import GpuWeights
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.cooling import Heat, model_named, stress
+from joulie_projections.twin.energy_score import FORMULA
 from joulie_projections.twin.power import Coefficients
 from joulie_projections.twin.twin import NodeClass, Source
 
@@ -56,6 +57,7 @@ class Weights(NamedTuple):
     facility: bool = False  # whether a pod's watts are multiplied by the PUE
     cpu_pods_on_gpu_nodes: str = "avoid"  # for pods without cards, while other nodes have room
     scoring: str = "headroom"  # or "energy"
+    energy_formula: float = FORMULA
     filter_stale: str = "label"  # what the filter uses when a twin is stale: label, closed or twin
     coefficients: Coefficients = Coefficients()
     gpu: GpuWeights = GpuWeights()

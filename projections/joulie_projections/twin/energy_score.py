@@ -4,12 +4,14 @@ Pure: arrays in, arrays out, one value per node; the extender and the simulator 
 depends on the others only through the cheapest row, which gets 100 points.
 
     cost       = marginal + activation + fragmentation + reserve, in watts
-    activation = idle watts x 1 on an empty node, x half the free share on any other
+    activation = idle watts on an empty node; on any other a quarter of them, times the share of
+                 its cores that stays free plus that of its cards
     score      = 100 x 250 / (250 + cost - lowest cost)
 
 Best fit follows from `activation`: an empty node could sleep, and a nearly empty one could soon.
 """
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,11 +19,14 @@ import numpy as np
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 
 HALF_W = 250.0  # watts above the lowest cost at which the score is half
-BEGUN_SHARE = 0.5  # of the idle watts: the most that a node with pods costs
-WAKE_SHARE = 0.25  # of the idle watts: what it costs to wake a sleeping node
-FRAGMENT_SHARE = 0.5  # of the idle watts: the most that unbalanced free cores and cards cost
+# Shares of the idle watts of a node:
+BEGUN_SHARE = 0.25  # for free cores, and for free cards, of a node with pods
+WAKE_SHARE = 0.25  # to wake a sleeping node
+FRAGMENT_SHARE = 0.25  # the most that unbalanced free cores and cards cost
+HOST_SHARE = 0.05  # for a pod without cards on a node whose cards are all in use
 RESERVE_W = 5_000.0  # more than any activation: a node with free cards, for a pod without cards
 CLOSE = 1e-6  # cards: rounding errors of sums of shares
+FORMULA = 2.0  # 1 is that of the first logs with energy scores, for replay
 Column = Floats | Ints
 
 
@@ -45,7 +50,21 @@ class EnergyScores(NamedTuple):
     marginal_w: Floats  # of the pod itself
     activation_w: Floats  # idle watts of a node that could otherwise sleep, and of its waking
     fragmentation_w: Floats  # for free cores without free cards, and the reverse
-    reserve_w: Floats  # for free cards that a pod without cards would block
+    reserve_w: Floats  # for cards, and cores beside them, that a pod without cards would block
+
+
+class Ask(NamedTuple):
+    cores: float
+    cards: float
+    keeps_cards: bool  # asks for no card, and keeps off nodes with free ones
+
+
+class Overheads(NamedTuple):
+    """Watts beside those of the pod itself; the reserve without cooling."""
+
+    activation: Floats
+    fragmentation: Floats
+    reserve: Floats
 
 
 def energy_scores(
@@ -54,49 +73,71 @@ def energy_scores(
     cards: float,
     keeps_cards: bool = True,
     known: Bools | None = None,
+    formula: float = FORMULA,
 ) -> EnergyScores:
     """Scores nodes for a pod. With `known`, only its rows compete for the lowest cost."""
+    asked = Ask(cores, cards, keeps_cards and not cards)
+    # A formula of a newer program: a replay finds that its decisions differ.
+    over = _OVERHEADS.get(formula, _overheads)(nodes, asked)
     marginal = nodes.pue * (cores * nodes.w_per_core + cards * nodes.w_per_card)
-    activation = nodes.pue * _activation_w(nodes)
-    fragmentation = nodes.pue * _fragmentation_w(nodes, cores, cards)
-    reserve = _reserve_w(nodes, cards if keeps_cards else 1.0)
-    cost = marginal + activation + fragmentation + reserve
+    activation, fragmentation = nodes.pue * over.activation, nodes.pue * over.fragmentation
+    cost = marginal + activation + fragmentation + over.reserve
     lowest = np.min(cost, initial=np.inf, where=True if known is None else known)
     above = np.maximum(cost - lowest, 0.0) if np.isfinite(lowest) else np.zeros(len(cost))
     score = 100 * HALF_W / (HALF_W + above)
-    return EnergyScores(score, marginal, activation, fragmentation, reserve)
+    return EnergyScores(score, marginal, activation, fragmentation, over.reserve)
 
 
-def _activation_w(nodes: EnergyNodes) -> Floats:
-    begun = BEGUN_SHARE * np.minimum(_free_core_share(nodes), _free_card_share(nodes))
+def _overheads(nodes: EnergyNodes, asked: Ask) -> Overheads:
+    has_cards = np.asarray(nodes.cards) > 0
+    cores_left = _share_left(nodes.free_cores, asked.cores, nodes.cores)
+    cards_left = _share_left(nodes.free_cards, asked.cards, nodes.cards)
+    activation = _activation_w(nodes, BEGUN_SHARE * (cores_left + cards_left))
+    apart = has_cards * np.abs(cores_left - cards_left)
+    fragmentation = nodes.idle_w * (FRAGMENT_SHARE * apart if asked.cards else 0.0)
+    host = has_cards * (HOST_SHARE * nodes.idle_w)
+    reserve = host + _blocked_w(nodes) if asked.keeps_cards else np.zeros(len(host))
+    return Overheads(activation, fragmentation, reserve)
+
+
+def _share_left(free: Column, asked: float, capacity: Column) -> Floats:
+    """Of the capacity, after the placement; 0 without any."""
+    share: Floats = np.maximum(free - asked, 0.0) / np.maximum(capacity, 1)
+    return np.minimum(share, 1.0)
+
+
+def _activation_w(nodes: EnergyNodes, begun: Floats) -> Floats:
+    """`begun` is the share of the idle watts that a node with pods costs."""
     share: Floats = np.where(nodes.is_empty, 1.0, begun) + WAKE_SHARE * np.asarray(nodes.is_asleep)
     return nodes.idle_w * share
 
 
-def _fragmentation_w(nodes: EnergyNodes, cores: float, cards: float) -> Floats:
-    """Free cards cannot be used without free cores beside them."""
-    if not cards:
-        return np.zeros(len(nodes.idle_w))
-    cores_left = _free_core_share(nodes) - cores / np.maximum(nodes.cores, 1)
-    cards_left = _free_card_share(nodes) - cards / np.maximum(nodes.cards, 1)
-    apart = np.minimum(np.abs(cores_left - cards_left), 1.0)
-    wasted: Floats = nodes.idle_w * (FRAGMENT_SHARE * apart)
-    return np.where(np.asarray(nodes.cards) > 0, wasted, 0.0)
-
-
-def _reserve_w(nodes: EnergyNodes, cards: float) -> Floats:
-    if cards:
-        return np.zeros(len(nodes.idle_w))
+def _blocked_w(nodes: EnergyNodes) -> Floats:
     blocked = RESERVE_W + nodes.free_cards * nodes.w_per_card
     return np.where(np.asarray(nodes.free_cards) > CLOSE, blocked, 0.0)
 
 
-def _free_core_share(nodes: EnergyNodes) -> Floats:
-    share: Floats = nodes.free_cores / np.maximum(nodes.cores, 1)
-    return share
+# --- the first formula, for logs that have it -----------------------------------------------------
 
 
-def _free_card_share(nodes: EnergyNodes) -> Floats:
-    """1 for a node without cards, so that its cores decide."""
-    share: Floats = nodes.free_cards / np.maximum(nodes.cards, 1)
-    return np.where(np.asarray(nodes.cards) > 0, share, 1.0)
+def _first_overheads(nodes: EnergyNodes, asked: Ask) -> Overheads:
+    """Activation by the free share before the placement, of cores or cards, whichever is less."""
+    has_cards = np.asarray(nodes.cards) > 0
+    cores_free: Floats = nodes.free_cores / np.maximum(nodes.cores, 1)
+    cards_free: Floats = nodes.free_cards / np.maximum(nodes.cards, 1)
+    begun = 0.5 * np.minimum(cores_free, np.where(has_cards, cards_free, 1.0))
+    cores_left = cores_free - asked.cores / np.maximum(nodes.cores, 1)
+    cards_left = cards_free - asked.cards / np.maximum(nodes.cards, 1)
+    wasted = nodes.idle_w * (0.5 * np.minimum(np.abs(cores_left - cards_left), 1.0))
+    nothing = np.zeros(len(nodes.idle_w))
+    return Overheads(
+        activation=_activation_w(nodes, begun),
+        fragmentation=np.where(has_cards, wasted, 0.0) if asked.cards else nothing,
+        reserve=_blocked_w(nodes) if asked.keeps_cards else nothing,
+    )
+
+
+_OVERHEADS: Mapping[float, Callable[[EnergyNodes, Ask], Overheads]] = {
+    1.0: _first_overheads,
+    FORMULA: _overheads,
+}

@@ -17,6 +17,7 @@ from joulie_extender.decide.scoring import Scores, Weights, score, terms_of
 from joulie_projections.pods.load import Load
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.energy_score import FORMULA
 from reference_scoring import Question
 
 AVOID, ALLOW = Weights(), Weights(cpu_pods_on_gpu_nodes="allow")
@@ -116,12 +117,22 @@ def test_the_terms_of_a_node_name_their_source() -> None:
 
 
 def test_a_declaration_without_the_new_settings_has_the_former_rules() -> None:
-    former = Weights(cpu_pods_on_gpu_nodes="allow", scoring="headroom")
+    former = Weights(cpu_pods_on_gpu_nodes="allow", scoring="headroom", energy_formula=1.0)
     declared = declaration(former)
 
     assert not {"cpu_pods_on_gpu_nodes", "scoring"} & set(declared.values)
     assert weights_of(declared) == former
     assert weights_of(declaration(ENERGY)) == ENERGY
+
+
+def test_a_declaration_of_the_first_logs_with_energy_scores_has_the_first_formula() -> None:
+    declared = declaration(ENERGY)
+    values = {name: each for name, each in declared.values.items() if name != "energy_formula"}
+    first = ENERGY._replace(energy_formula=1.0)
+
+    assert declared.values["energy_formula"] == FORMULA
+    assert weights_of(replace(declared, values=values)) == first
+    assert declaration(first).values == values
 
 
 questions = st.builds(

@@ -8,6 +8,23 @@ from hypothesis import strategies as st
 
 from joulie_projections.twin.energy_score import EnergyNodes, EnergyScores, energy_scores
 
+FIRST = [
+    [
+        [89.13980092111129, 2.50501002004008, 3.2632016903384757, 100.0],
+        [20.0, 24.0, 20.0, 26.0],
+        [36.458333333333336, 1092.0, 142.1875, 0.0],
+        [0.0, 0.0, 0.0, 0.0],
+        [0.0, 8640.0, 7275.0, 0.0],
+    ],
+    [
+        [100.0, 15.75754392415369, 59.23000987166831, 24.308966970191136],
+        [950.0, 1140.0, 950.0, 1235.0],
+        [36.458333333333336, 1092.0, 142.1875, 0.0],
+        [0.0, 90.99999999999997, 66.35416666666666, 529.8854166666666],
+        [0.0, 0.0, 0.0, 0.0],
+    ],
+]
+
 
 def nodes(count: int = 1, **changes: Any) -> EnergyNodes:
     """Equal nodes with 96 cores, half of them free, and no cards."""
@@ -65,6 +82,44 @@ def test_cards_go_where_cores_stay_beside_the_others() -> None:
     found = energy_scores(both, 32, 2)
 
     assert found.fragmentation_w[0] > found.fragmentation_w[1]
+
+
+def test_a_pod_without_cards_takes_cores_beside_used_cards_before_an_empty_node() -> None:
+    """The last has free cards."""
+    each = nodes(
+        4,
+        cards=[0.0, 8.0, 0.0, 8.0],
+        idle_w=[350.0, 1400.0, 350.0, 1400.0],
+        is_empty=[False, False, True, False],
+        free_cores=[48.0, 48.0, 96.0, 48.0],
+        free_cards=[0.0, 0.0, 0.0, 1.0],
+    )
+
+    assert energy_scores(each, 4, 0).score.argsort().tolist() == [3, 2, 1, 0]
+
+
+def test_cards_go_to_the_begun_node_with_the_fewest_free_ones() -> None:
+    both = nodes(
+        2, free_cores=[48.0, 96.0], cores=[128.0] * 2, cards=[8.0] * 2, free_cards=[3.0, 6.0]
+    )
+
+    assert best(energy_scores(both, 16, 1)) == 0
+
+
+def test_the_first_formula_gives_the_scores_of_the_first_logs() -> None:
+    """Figures of the program that wrote them."""
+    each = nodes(
+        4,
+        cards=[0.0, 8.0, 8.0, 8.0],
+        free_cards=[0.0, 8.0, 5.0, 0.0],
+        free_cores=[20.0, 96.0, 30.0, 70.0],
+        idle_w=[350.0, 910.0, 910.0, 910.0],
+        is_empty=[False, True, False, False],
+        pue=[1.0, 1.2, 1.0, 1.3],
+    )
+    found = [energy_scores(each, cores, cards, formula=1.0) for cores, cards in ((4, 0), (8, 2))]
+
+    assert [[column.tolist() for column in scores] for scores in found] == FIRST
 
 
 def test_an_empty_node_without_cards_comes_before_free_cards() -> None:
