@@ -10,7 +10,7 @@ from joulie_simulator.energy.fleet import MEASURED, PEER, Fleet
 from joulie_simulator.energy.jobs import CLASSES, Job, reference_jobs
 from joulie_simulator.energy.policies import BASELINE, POLICIES, chosen
 from joulie_simulator.energy.simulation import Result, run_dropping
-from joulie_simulator.energy.suites import Row, Size, compat
+from joulie_simulator.energy.suites import FIGURES, Size, compat
 from joulie_simulator.energy.trend import Trends, slope_weights
 
 SMALL = Size(nodes=50, hours=2.0)
@@ -93,6 +93,31 @@ def test_the_first_of_equal_nodes_is_chosen() -> None:
     assert chosen(fleet, job(cores=97), np.zeros(3)) == -1
 
 
+def test_a_policy_with_a_reserve_keeps_cards_from_class_performance_alone() -> None:
+    """7 % of 80 cards are reserved: the ninth job leaves 8 free, the tenth would leave none."""
+    training = job(cores=16, gpus=8)._replace(performance=True, duration_s=600.0)
+    jobs = [*[training] * 10, job(cores=16, gpus=8, seconds=600)]
+    done = run(Fleet(0, 10, PEER), *jobs, policy="joulie-energy-r7")
+
+    assert (done.admitted, done.dropped) == (10, 1)
+
+
+def test_a_policy_with_a_reserve_refuses_many_cores_per_card_from_class_performance() -> None:
+    many = job(cores=5, gpus=1)
+    jobs = [many, many._replace(performance=True), many._replace(performance=True, gpus=2)]
+    done = run(Fleet(0, 10, PEER), *jobs, policy="joulie-energy-r7")
+
+    assert (done.admitted, done.dropped) == (2, 1)
+
+
+def test_a_policy_with_a_reserve_keeps_cores_beside_free_cards() -> None:
+    """Each of 8 free cards keeps 8 of 128 cores."""
+    jobs = [job(cores=8, seconds=600)] * 9
+    done = run(Fleet(0, 1, PEER), *jobs, policy="joulie-energy-r1")
+
+    assert (done.admitted, done.dropped) == (8, 1)
+
+
 def test_the_trend_of_constant_power_is_zero() -> None:
     trends = Trends(2)
     for watts in range(20):
@@ -128,7 +153,7 @@ def test_the_command_prints_energy_with_its_work(capsys: pytest.CaptureFixture[s
     assert main([*words, "--policies", "joulie", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
 
-    assert [set(row) for row in rows] == [set(Row._fields)] * 2
+    assert [set(row) for row in rows] == [set(FIGURES)] * 2
     assert all(row["work"] > 0 for row in rows)
 
     assert main([*words, "--policies", "joulie"]) == 0

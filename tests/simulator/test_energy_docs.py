@@ -12,7 +12,7 @@ from joulie_cli.main import main
 from joulie_simulator.energy.suites import SEEDS, Case, Row, Size, fair
 
 PAGE = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
-TRANSCRIPTS = re.findall(r"^\$ joulie (simulate energy[^\n]*)\n(\S.*?)```", PAGE, re.M | re.S)
+TRANSCRIPTS = re.findall(r"^\$ joulie (simulate energy[^\n]*)\n(load .*?)```", PAGE, re.M | re.S)
 ROWS = [
     tuple(cell.strip().strip("`") for cell in line.split("|")[1:-1])
     for line in re.findall(r"^\| (?:low|mid|high) \|.*$", PAGE, re.MULTILINE)

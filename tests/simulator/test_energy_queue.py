@@ -1,14 +1,16 @@
 """The energy experiment with a queue and sleeping nodes: fair, trace, and the command's table."""
 
 import json
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_cli.display import energy_table
+from joulie_cli.display import energy_plot, energy_table
 from joulie_cli.main import main
 from joulie_simulator.energy.fleet import ASLEEP_CPU_NODE_W, MEASURED, PEER, Fleet
 from joulie_simulator.energy.jobs import CLASSES, Job
@@ -17,6 +19,7 @@ from joulie_simulator.energy.queueing import Outcome, run_queueing
 from joulie_simulator.energy.sleep import SleepRules
 from joulie_simulator.energy.streams import Load, fair_jobs, kept_shares, trace_jobs
 from joulie_simulator.energy.suites import (
+    FIGURES,
     LOADS,
     QUEUE_POLICIES,
     Case,
@@ -65,6 +68,12 @@ def test_a_job_that_still_waits_counts_with_its_wait() -> None:
 
     assert (done.admitted, done.waiting) == (0, 1)
     assert done.wait_p50_s == 600
+
+
+def test_jobs_for_all_cards_of_a_node_that_wait_at_the_end_are_stuck() -> None:
+    done = run(Fleet(0, 1, PEER), job(gpus=1, seconds=6000), job(gpus=8), job(gpus=8, at=60.0))
+
+    assert (done.waiting, done.waiting_whole) == (2, 2)
 
 
 def test_the_queue_tries_jobs_in_order_of_arrival_and_no_larger_one_after_a_failure() -> None:
@@ -201,6 +210,48 @@ def test_the_table_shows_the_paired_interval_over_seeds() -> None:
     assert "100.0" in last
 
 
+def test_the_plot_has_a_line_and_a_point_for_each_policy() -> None:
+    base = [
+        row("kube-default", seed, 100.0, 50.0)._replace(power_w=(500.0,) * 60) for seed in (1, 2)
+    ]
+    ours = [each._replace(policy="joulie-energy", kwh=70.0) for each in base]
+    drawn = ElementTree.fromstring(energy_plot.of([*base, *ours], "kube-default"))
+    lines = drawn.findall("{*}polyline")
+    points = [each for each in drawn.findall("{*}circle") if float(each.attrib["cx"]) > 500]
+
+    assert len(lines) == 3  # and the diagonal
+    assert [each.attrib["cx"] for each in points] == [points[0].attrib["cx"]] * 2
+    assert float(points[0].attrib["cy"]) < float(points[1].attrib["cy"])
+
+
+def test_the_plot_is_written_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*COMMAND, "--loads", "low", "--policies", "joulie-energy", "--sleep", "on", "--idle"]
+    assert main([*words, "peer", "--plot", str(tmp_path / "plot.svg")]) == 0
+    assert "joulie-energy, with sleep" in (tmp_path / "plot.svg").read_text()
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+    assert main([*words, "peer", "--plot", str(tmp_path)]) == 1
+    assert "was not written" in capsys.readouterr().err
+
+
+def test_the_suite_trace_takes_a_list_of_pods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pods = tmp_path / "pods.csv"
+    pods.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+        "deletion_time,scheduled_time\np,8000,8192,8,1000,,LS,Running,0,3600,0\n"
+    )
+    words = [*COMMAND, "--policies", "kube-default", "--sleep", "off", "--trace", str(pods)]
+    assert main([*words, "--suite", "trace", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["unfinished"] > 0
+
+    assert main(words) == 2
+    assert "--trace needs --suite trace" in capsys.readouterr().err
+    assert main([*words, "--suite", "compat", "--idle", "peer"]) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", ["fair", "trace"])
 def test_the_command_prints_the_rows_that_were_asked_for(
@@ -214,7 +265,7 @@ def test_the_command_prints_the_rows_that_were_asked_for(
         ("joulie-energy", False),
         ("joulie-energy", True),
     ]
-    assert {tuple(each) for each in rows} == {Row._fields}
+    assert {tuple(each) for each in rows} == {FIGURES}
 
     assert main([*words, "--sleep", "on"]) == 0
     head, base, ours = capsys.readouterr().out.splitlines()

@@ -8,18 +8,22 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from pathlib import Path
 
-from joulie_cli.display import energy_table
+from joulie_cli.display import energy_plot, energy_table
 from joulie_simulator.energy.policies import BASELINE, POLICIES
 from joulie_simulator.energy.suites import (
     COMPAT,
     COMPAT_POLICIES,
     FAIR,
+    FIGURES,
+    IDLE_MODELS,
     KUBE_DEFAULT,
     LOADS,
     QUEUE_NODES,
     QUEUE_POLICIES,
     SEEDS,
+    TRACE,
     TRACE_LOAD,
     Case,
     Row,
@@ -28,6 +32,7 @@ from joulie_simulator.energy.suites import (
     fair,
     trace,
 )
+from joulie_simulator.workload.trace import Trace
 
 QUICK_COMPAT = Size(nodes=500, hours=12.0)
 QUICK = Size(nodes=100, hours=24.0)
@@ -40,11 +45,23 @@ def run(args: argparse.Namespace) -> int:
         return 2
     seeds = SEEDS[: 1 if args.quick else args.seeds]
     rows = _compat_rows(args, seeds) if args.suite == COMPAT else _queue_rows(args, seeds)
+    baseline = BASELINE if args.suite == COMPAT else KUBE_DEFAULT
+    if args.plot and not _plotted(args.plot, energy_plot.of(rows, baseline)):
+        return 1
     if args.json:
-        print(json.dumps([row._asdict() for row in rows]))
+        print(json.dumps([{name: getattr(row, name) for name in FIGURES} for row in rows]))
     else:
-        print(energy_table.of(rows, BASELINE if args.suite == COMPAT else KUBE_DEFAULT))
+        print(energy_table.of(rows, baseline))
     return 0
+
+
+def _plotted(file: Path, svg: str) -> bool:
+    try:
+        file.write_text(svg)
+    except OSError as error:
+        print(f"joulie simulate: {file} was not written: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def _mistake(args: argparse.Namespace) -> str:
@@ -55,6 +72,10 @@ def _mistake(args: argparse.Namespace) -> str:
         if unknown := [name for name in given if name not in known]:
             flag = "--policies" if kind == "policy" else "--loads"
             return f"{unknown[0]!r} is not a {kind}. {flag} takes {', '.join(known)}."
+    if args.suite != TRACE and args.trace:
+        return f"The suite {args.suite} has its own jobs: --trace needs --suite trace."
+    if args.suite == COMPAT and args.idle:
+        return "The suite compat has the idle power of the published experiment: no --idle."
     if args.suite == COMPAT and args.sleep in ("on", "both"):
         return "No node sleeps in the suite compat: --sleep takes off."
     if not 1 <= args.seeds <= len(SEEDS):
@@ -81,7 +102,11 @@ def _compat_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
 def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
     cases = _cases(args)
     size = _size(args, Size(nodes=QUEUE_NODES), QUICK)
-    of_seed = partial(fair if args.suite == FAIR else trace, size, cases=cases)
+    idle = IDLE_MODELS[args.idle or "measured"]
+    of_seed = partial(fair, size, cases=cases, idle=idle)
+    if args.suite == TRACE:
+        sizes = Trace.of(args.trace) if args.trace else None
+        of_seed = partial(trace, size, cases=cases, idle=idle, sizes=sizes)
     by_seed = _each(of_seed, seeds)
     return [rows[at] for at in range(len(cases)) for rows in by_seed]
 
@@ -94,7 +119,7 @@ def _cases(args: argparse.Namespace) -> list[Case]:
     policies, sleeps = _names(args.policies) or QUEUE_POLICIES, SLEEPS[args.sleep or "both"]
     found = []
     for load in loads:
-        base = [] if args.json else [Case(load, KUBE_DEFAULT, False)]
+        base = [] if args.json and not args.plot else [Case(load, KUBE_DEFAULT, False)]
         asked = [Case(load, policy, sleep) for policy in policies for sleep in sleeps]
         found += list(dict.fromkeys([*base, *asked]))
     return found

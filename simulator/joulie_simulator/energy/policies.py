@@ -14,7 +14,8 @@ from joulie_simulator.energy.fleet import CARD_COEFFICIENT, CARD_PEAK_W, Fleet
 from joulie_simulator.energy.jobs import Floats, Job
 from joulie_simulator.energy.trend import Trends
 
-SMALL_CORES, BIG_CORES = 16, 64
+SMALL_CORES, BIG_CORES = 8, 64
+CORES_PER_FREE_CARD, CORES_SHARE = 8, 0.005  # what `Reserving` keeps free
 BURST_W_PER_MIN = 500.0  # of the whole cluster
 
 
@@ -141,8 +142,11 @@ def _headroom_and_cooling(fleet: Fleet, job: Job) -> Floats:
 class JoulieEnergy:
     """The least added watts: the function that production scores with."""
 
+    keeps_cards = True  # CPU_PODS_ON_GPU_NODES=avoid
+
     def scores(self, fleet: Fleet, job: Job) -> Floats:
-        return energy_scores(energy_nodes(fleet, job), job.cores, job.gpus).score
+        nodes = energy_nodes(fleet, job)
+        return energy_scores(nodes, job.cores, job.gpus, self.keeps_cards).score
 
 
 def energy_nodes(fleet: Fleet, job: Job) -> EnergyNodes:
@@ -160,20 +164,36 @@ def energy_nodes(fleet: Fleet, job: Job) -> EnergyNodes:
 
 
 class Reserving(JoulieEnergy):
-    """Keeps a share of all cores and cards free for small jobs, where full clusters drop jobs."""
+    """The same behind a filter that refuses jobs, for clusters where not all jobs fit.
 
-    def __init__(self, share: float) -> None:
-        self._share = share
+    Jobs of class performance leave a share of all cards free and ask for few cores per card, jobs
+    without cards leave cores beside each free card, and those that are not small a share of the
+    cores of nodes without cards. The scores do not keep cards in addition.
+    """
+
+    keeps_cards = False
+
+    def __init__(self, cards_share: float, most_cores_per_card: int) -> None:
+        self._cards_share, self._most_cores_per_card = cards_share, most_cores_per_card
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
-        if job.cores > SMALL_CORES and self._would_use_reserve(fleet, job):
+        if self._would_use_reserve(fleet, job):
             return np.full(fleet.size, -np.inf)
-        return super().scores(fleet, job)
+        scores = super().scores(fleet, job)
+        if job.gpus:
+            return scores
+        beside = (fleet.free_cores - job.cores) >= CORES_PER_FREE_CARD * fleet.free_cards
+        return np.where(beside, scores, -np.inf)
 
     def _would_use_reserve(self, fleet: Fleet, job: Job) -> bool:
         if job.gpus:
-            return bool(fleet.free_cards.sum() - job.gpus < self._share * fleet.cards.sum())
-        return bool(fleet.free_cores.sum() - job.cores < self._share * fleet.cores.sum())
+            kept = self._cards_share * fleet.cards.sum()
+            too_many = job.cores > self._most_cores_per_card * job.gpus
+            takes_reserve = fleet.free_cards.sum() - job.gpus < kept
+            return job.performance and bool(too_many or takes_reserve)
+        without = fleet.cards == 0
+        free, cores = fleet.free_cores[without].sum(), fleet.cores[without].sum()
+        return bool(job.cores > SMALL_CORES and free - job.cores < CORES_SHARE * cores)
 
 
 class Random:
@@ -206,8 +226,8 @@ POLICIES: Mapping[str, Make] = {
     "least-allocated": lambda _: LeastAllocated(),
     "most-allocated": lambda _: MostAllocated(),
     "joulie-energy": lambda _: JoulieEnergy(),
-    "joulie-energy-r1": lambda _: Reserving(0.01),
-    "joulie-energy-r7": lambda _: Reserving(0.07),
+    "joulie-energy-r1": lambda _: Reserving(0.01, 8),
+    "joulie-energy-r7": lambda _: Reserving(0.07, 4),
     "random": lambda _: Random(),
     "refuse-big": lambda _: RefuseBig(),
 }

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_simulator.energy.fleet import Fleet, work_w
+from joulie_simulator.energy.fleet import GPU_NODE_CARDS, Fleet, work_w
 from joulie_simulator.energy.jobs import MINUTE_S, Job
 from joulie_simulator.energy.policies import Policy, chosen
 from joulie_simulator.energy.simulation import W_MINUTES_PER_KWH, W_SECONDS_PER_KWH, by_minute
@@ -31,6 +31,8 @@ class Outcome(NamedTuple):
     admitted: int
     running: int  # at the end
     waiting: int  # at the end
+    waiting_whole: int  # of these, jobs for all cards of a node
+    power_w: tuple[float, ...]  # of each minute
     wait_p50_s: float  # a job that still waits counts with its wait until the end
     wait_p99_s: float
     wakes: int
@@ -68,6 +70,7 @@ class _Run:
         self._minute = self._arrived = 0
         self._work_ws = 0.0
         self._watt_minutes = np.zeros(3)  # total, idle cards, dynamic
+        self._power_w: list[float] = []
 
     def step(self, minute: int, arrivals: Sequence[Job]) -> None:
         self._minute = minute
@@ -100,7 +103,9 @@ class _Run:
 
     def meter(self) -> None:
         fleet = self._fleet
-        self._watt_minutes += (fleet.power_w.sum(), fleet.idle_cards_w(), fleet.dynamic_w.sum())
+        total = float(fleet.power_w.sum())
+        self._power_w.append(total)
+        self._watt_minutes += (total, fleet.idle_cards_w(), fleet.dynamic_w.sum())
 
     def outcome(self, wakes: int) -> Outcome:
         total, cards, dynamic = (self._watt_minutes / W_MINUTES_PER_KWH).tolist()
@@ -114,6 +119,8 @@ class _Run:
             admitted=len(self._waits),
             running=sum(map(len, self._leaving.values())),
             waiting=len(self._queue),
+            waiting_whole=sum(each.job.gpus == GPU_NODE_CARDS for each in self._queue),
+            power_w=tuple(self._power_w),
             wait_p50_s=p50 * MINUTE_S,
             wait_p99_s=p99 * MINUTE_S,
             wakes=wakes,

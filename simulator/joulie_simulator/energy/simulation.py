@@ -62,6 +62,12 @@ def by_minute(jobs: Sequence[Job], minutes: int) -> list[list[Job]]:
     return found
 
 
+def _is_no_smaller(job: Job, other: Job) -> bool:
+    """A policy may refuse nodes to jobs without cards alone, so these say nothing of the others."""
+    same = bool(job.gpus) == bool(other.gpus)
+    return same and job.cores >= other.cores and job.gpus >= other.gpus
+
+
 class _Run:
     def __init__(self, fleet: Fleet, policy: Policy, trends: Trends, minutes: int) -> None:
         self.work_ws = 0.0
@@ -86,9 +92,10 @@ class _Run:
 
     def arrive(self, minute: int, job: Job) -> None:
         node = -1
-        if not any(job.cores >= no.cores and job.gpus >= no.gpus for no in self._refused):
-            node = chosen(self._fleet, job, self._policy.scores(self._fleet, job))
-            if node < 0:
+        if not any(_is_no_smaller(job, no) for no in self._refused):
+            scores = self._policy.scores(self._fleet, job)
+            node = chosen(self._fleet, job, scores)
+            if node < 0 and scores.max() > -np.inf:  # no room, not a refusal of the policy
                 self._refused.append(job)
         if node < 0:
             self.dropped += 1

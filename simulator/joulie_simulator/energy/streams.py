@@ -70,13 +70,15 @@ def _fair_stream(draw: np.random.Generator, hours: float, kept: Floats) -> Itera
             yield drawn_of(draw, now, min(kind, len(CLASSES) - 1))
 
 
-def trace_jobs(seed: int, hours: float, cards: int, gpu_load: float) -> list[Job]:
+def trace_jobs(
+    seed: int, hours: float, cards: int, gpu_load: float, sizes: Sizes | None = None
+) -> list[Job]:
     """Pods with the sizes and run times of openb, until their cards reach the load.
 
     The load is the mean share of all cards that the pods request inside the window. A part of a
     card counts as a whole one, and a part of a core as a whole one.
     """
-    draw, sizes = random.Random(seed), Table()
+    draw, sizes = random.Random(seed), sizes or Table()
     wanted, end = gpu_load * cards * hours * 3600, hours * 3600
     found: list[Job] = []
     while wanted > 0:

@@ -13,11 +13,13 @@ from joulie_simulator.energy.simulation import Result, run_dropping
 from joulie_simulator.energy.sleep import SleepRules
 from joulie_simulator.energy.streams import Load, fair_jobs, kept_shares, trace_jobs
 from joulie_simulator.energy.trend import Trends
+from joulie_simulator.workload.workload import Sizes
 
 REFERENCE_NODES, REFERENCE_HOURS = 2500, 48.0
 QUEUE_NODES = 500
 SEEDS = (42, 123, 456, 789, 1337, 2024, 9999, 31415)  # those of the published experiment
 COMPAT, FAIR, TRACE = "compat", "fair", "trace"
+IDLE_MODELS: Mapping[str, IdleModel] = {model.name: model for model in (MEASURED, PEER)}
 # Mean demand divided by what exists; at the peak of the day 1.6 times as much arrives.
 LOADS: Mapping[str, Load] = {
     "low": Load(0.24, 0.20),
@@ -51,6 +53,11 @@ class Row(NamedTuple):
     base_kwh: float = 0.0  # this and the next two: the parts of `kwh`, with a queue
     idle_cards_kwh: float = 0.0
     dynamic_kwh: float = 0.0
+    stuck: int = 0  # jobs for all cards of a node that still wait at the end
+    power_w: tuple[float, ...] = ()  # of each minute; for plots
+
+
+FIGURES = tuple(name for name in Row._fields if name != "power_w")
 
 
 class Case(NamedTuple):
@@ -102,13 +109,19 @@ def fair(size: Size, seed: int, cases: Sequence[Case], idle: IdleModel = MEASURE
     return _rows(FAIR, seed, cases, jobs_of, lambda: Fleet(cpu_nodes, gpu_nodes, idle), size)
 
 
-def trace(size: Size, seed: int, cases: Sequence[Case], idle: IdleModel = MEASURED) -> list[Row]:
+def trace(
+    size: Size,
+    seed: int,
+    cases: Sequence[Case],
+    idle: IdleModel = MEASURED,
+    sizes: Sizes | None = None,
+) -> list[Row]:
     """Pods with the sizes and run times of openb; four nodes in five have GPUs, as there."""
     cpu_nodes = size.nodes // 5
     gpu_nodes = size.nodes - cpu_nodes
 
     def jobs_of(load: str | float) -> list[Job]:
-        return trace_jobs(seed, size.hours, gpu_nodes * GPU_NODE_CARDS, float(load))
+        return trace_jobs(seed, size.hours, gpu_nodes * GPU_NODE_CARDS, float(load), sizes)
 
     return _rows(TRACE, seed, cases, jobs_of, lambda: Fleet(cpu_nodes, gpu_nodes, idle), size)
 
@@ -145,6 +158,8 @@ def _queue_row(suite: str, case: Case, seed: int, done: Outcome) -> Row:
         base_kwh=done.parts.base_kwh,
         idle_cards_kwh=done.parts.idle_cards_kwh,
         dynamic_kwh=done.parts.dynamic_kwh,
+        stuck=done.waiting_whole,
+        power_w=done.power_w,
         work=done.work_kwh,
         kwh_per_work=done.kwh / done.work_kwh if done.work_kwh else 0.0,
         dropped=done.arrived - done.admitted - done.waiting,
@@ -170,6 +185,7 @@ def _compat_row(policy: str, seed: int, result: Result) -> Row:
         wait_p50_s=0.0,
         wait_p99_s=0.0,
         wakes=0,
+        power_w=tuple(result.power_w.tolist()),
     )
 
 

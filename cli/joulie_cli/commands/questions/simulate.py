@@ -10,7 +10,7 @@ from joulie_cli.command_line.commands import Program
 def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
     parser.add_argument("what", choices=("gpus", "energy"), help="the comparison")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="gpus: openb's pod list")
+    parser.add_argument("--trace", type=Path, metavar="FILE", help="openb's pod list (suite trace)")
     parser.add_argument("--cluster", type=Path, metavar="FILE", help="gpus: openb's node list")
     parser.add_argument("--nodes", type=int, metavar="N", help="nodes (500; suite compat 2500)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each policy (3)")
@@ -29,6 +29,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sleep", choices=("on", "off", "both"), help="energy: whether empty nodes sleep (both)"
     )
+    parser.add_argument(
+        "--idle", choices=("measured", "peer"), help="energy: idle power (measured)"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="energy: writes an SVG plot")
 
 
 def program() -> Program:
