@@ -1,10 +1,12 @@
 """Energy from readings, pods and plans: the rule in examples, and its laws on random histories."""
 
+import zlib
 from collections.abc import Sequence
 from itertools import pairwise
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_bus.events import (
@@ -250,6 +252,7 @@ def ledger_of(history: Sequence[Record], cuts: Sequence[int] = ()) -> tuple[list
     return closed, state.packed()
 
 
+@settings(deadline=None)  # a busy machine
 @given(histories(), st.lists(st.integers(0, 60), max_size=5))
 def test_a_fold_gives_the_same_bytes_wherever_it_is_cut(
     history: list[Record], cuts: list[int]
@@ -260,6 +263,7 @@ def test_a_fold_gives_the_same_bytes_wherever_it_is_cut(
     assert ledger_of(history, [min(cut, len(history)) for cut in cuts]) == whole
 
 
+@settings(deadline=None)  # a busy machine
 @given(histories())
 def test_pods_and_idle_energy_are_what_the_meters_measured(history: list[Record]) -> None:
     state = LedgerState()
@@ -290,3 +294,39 @@ def metered_uj(history: Sequence[Record]) -> float:
             total += (before[1] + fact.power_mw) / 2 * (at_ms - before[0])
         last[fact.node] = (max(at_ms, before[0] if before else at_ms), fact.power_mw)
     return total
+
+
+OLD_SUMS = ("own_uj", "idle_uj", "modelled_uj", "unknown_uj", "unknown_ms")
+OLD_COLUMNS = 17  # of the first version, which had no rates and no sums of hours
+
+
+@settings(deadline=None)  # a busy machine
+@given(histories())
+def test_a_state_of_the_first_version_is_continued(history: list[Record]) -> None:
+    half = len(history) // 2
+    state = LedgerState()
+    state.fold(history[:half], ())
+    first = state.take_closed()
+    old = msgspec.msgpack.decode(zlib.decompress(state.packed()))
+    old = old[:-3]  # no currency and no rates
+    old[3] = [*old[3], *(as_old(state, node) for node in sorted(state.ledger.nodes))]
+    old[4] = [[*node[:4], node[4][:OLD_COLUMNS], node[5]] for node in old[4]]
+    body = zlib.compress(msgspec.msgpack.encode(old))
+    continued = unpacked(body, digest_of(body))
+    for each in (state, continued):
+        each.fold(history[half:], ())
+        each.ledger.end()
+
+    sums = [
+        report_of([i for i in [*first, *each.take_closed()] if i.grain == "hour"], "node").meter_uj
+        for each in (state, continued)
+    ]
+    assert sums[0] == sums[1]
+
+
+def as_old(state: LedgerState, name: str) -> list[object]:
+    """The row of the running hour that the first version kept for each node."""
+    entry = state.ledger.nodes[name]
+    columns = state.ledger.meters.columns
+    numbers = [int(columns[f"hour_{each}"][entry.row]) for each in OLD_SUMS]
+    return [name, entry.plan, *numbers]
