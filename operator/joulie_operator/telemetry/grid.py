@@ -5,11 +5,11 @@ import time
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import aiohttp
 import msgspec
 from msgspec.structs import replace
-from yarl import URL
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import GridFact
@@ -89,27 +89,31 @@ async def _read(session: aiohttp.ClientSession, address: str) -> str:
     if not address.startswith(("http://", "https://")):
         return await asyncio.to_thread(_text_of, Path(address))
     try:
-        url = URL(address)
-        headers = await _headers(session, url)
-        return (await _fetch(session, url.with_user(None), headers)).decode()
+        parts = urlsplit(address)
+        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+        headers = await _headers(session, parts, bare)
+        return (await _fetch(session, bare.geturl(), headers)).decode()
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise GridUnreadable(f"{error or type(error).__name__}") from error
 
 
-async def _headers(session: aiohttp.ClientSession, url: URL) -> Mapping[str, str]:
+async def _headers(
+    session: aiohttp.ClientSession, given: SplitResult, bare: SplitResult
+) -> Mapping[str, str]:
     """Electricity Maps takes a token; WattTime one for which a user and a password log in."""
-    if not url.user:
+    user, password = unquote(given.username or ""), unquote(given.password or "")
+    if not user:
         return {}
-    if not url.password:
-        return {"auth-token": url.user, "Authorization": f"Bearer {url.user}"}
-    basic = b64encode(f"{url.user}:{url.password}".encode()).decode()
-    login = url.with_user(None).with_path("/login").with_query(None)
+    if not password:
+        return {"auth-token": user, "Authorization": f"Bearer {user}"}
+    basic = b64encode(f"{user}:{password}".encode()).decode()
+    login = bare._replace(path="/login", query="", fragment="").geturl()
     body = await _fetch(session, login, {"Authorization": f"Basic {basic}"})
     found = msgspec.json.decode(body, type=dict[str, str])
     return {"Authorization": f"Bearer {found.get('token', '')}"}
 
 
-async def _fetch(session: aiohttp.ClientSession, url: URL, headers: Mapping[str, str]) -> bytes:
+async def _fetch(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]) -> bytes:
     """Redirects are refused, because they would carry the token to another host."""
     options = {"headers": headers, "timeout": PATIENCE, "allow_redirects": False}
     async with session.get(url, **options) as response:  # type: ignore[arg-type]
