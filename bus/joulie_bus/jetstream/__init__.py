@@ -6,3 +6,8 @@ because they lose or stall under faults (docs/decisions/0003).
 Not here: what a message says (`events`), the server itself (`broker`).
 In: records to publish. Out: records with their position, in the order of a stream.
 """
+
+from joulie_bus.runtime.lean_import import without
+
+with without("aiohttp"):  # 8 MiB, for websockets; `nats_internals` imports it when one is used
+    import nats.aio.transport as _  # noqa: F401

@@ -6,12 +6,14 @@ versions in `TESTED_VERSIONS` have all of them; pyproject.toml allows no other v
 """
 
 import asyncio
+import importlib
 import inspect
 import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
+from nats.aio import transport
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
@@ -141,6 +143,7 @@ class JoulieClient(Client):
     async def _connect_to_server(self, s: Any) -> None:
         self.close_socket()
         if s.uri.scheme in ("ws", "wss"):
+            vars(transport)["aiohttp"] = importlib.import_module("aiohttp")
             await super()._connect_to_server(s)
             return
         s.last_attempt = time.monotonic()

@@ -7,10 +7,12 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO, cast
 
-import structlog
-
 from joulie_bus.runtime import metrics
+from joulie_bus.runtime.lean_import import without
 from joulie_bus.runtime.redaction import masked
+
+with without("rich"):  # 5 MiB, for tracebacks in colours
+    import structlog
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 

@@ -4,10 +4,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 from nats.errors import Error as NatsError
 
+from joulie_bus.broker.checksum import server_binary
 from joulie_bus.broker.embedded import Embedded, free_port
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream import connection as connecting
@@ -242,3 +244,23 @@ async def test_a_subscription_ends_if_a_flush_swallows_its_cancellation(
         await asyncio.wait([listening], timeout=5)
 
         assert listening.cancelled()
+
+
+@pytest.mark.filterwarnings("ignore:parameter 'timeout':DeprecationWarning")  # of nats-py's call
+async def test_a_broker_can_be_reached_by_a_websocket(tmp_path: Path) -> None:
+    port = free_port()
+    config = tmp_path / "nats.conf"
+    config.write_text(
+        f'listen: "127.0.0.1:{free_port()}"\n'
+        f'websocket {{ listen: "127.0.0.1:{port}", no_tls: true }}\n'
+    )
+    process = await asyncio.create_subprocess_exec(
+        server_binary(), "-c", str(config), stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        connection = await Connection.open(Address(url=f"ws://127.0.0.1:{port}"), "websocket")
+        assert connection.is_connected
+        await connection.close()
+    finally:
+        process.terminate()
+        await process.wait()
