@@ -11,6 +11,7 @@ from joulie_projections.energy.table import EnergyTable
 from joulie_projections.history.history import History
 
 PASS_S = 5.0  # between two commits while there is a backlog
+REST_S = 30.0  # after a pass without one: a pass has a fixed cost, and no placement waits for it
 UJ_PER_JOULE = 1_000_000
 
 

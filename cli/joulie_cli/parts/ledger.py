@@ -9,7 +9,7 @@ from pathlib import Path
 import joulie_migrations
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
-from joulie_audit.ledger.follow import PASS_S, LedgerFollower
+from joulie_audit.ledger.follow import REST_S, LedgerFollower
 from joulie_bus.errors import JoulieError
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.logging import get_logger
@@ -60,7 +60,7 @@ async def _follow(wires: Wiring, archive: Path | None) -> None:
                     log.error("not_folded", why=str(error))
                     follower.reload()
                 if is_done:
-                    await asyncio.sleep(PASS_S)
+                    await asyncio.sleep(REST_S)
 
 
 async def _catch_up(
