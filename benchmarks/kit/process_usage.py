@@ -50,17 +50,21 @@ def pin(names: set[str]) -> None:
 
 
 def descendants() -> Iterator[Process]:
-    """This process and its descendants."""
-    family = {os.getpid()}
+    """This process and its descendants. A child may have a smaller number than its parent."""
+    children = defaultdict[int, list[Process]](list)
+    left = list[Process]()
     for process in _processes():
-        if {process.pid, process.parent} & family:
-            family.add(process.pid)
-            yield process
+        children[process.parent].append(process)
+        if process.pid == os.getpid():
+            left.append(process)
+    while left:
+        process = left.pop()
+        yield process
+        left += children[process.pid]
 
 
 def _processes() -> Iterator[Process]:
-    """Parents before their children, as long as no process id is reused."""
-    for pid in sorted(int(each.name) for each in Path("/proc").glob("[0-9]*")):
+    for pid in (int(each.name) for each in Path("/proc").glob("[0-9]*")):
         with contextlib.suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
