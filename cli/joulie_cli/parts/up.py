@@ -68,7 +68,8 @@ async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:
     archive_settings = wires.source.load(archive.ArchiveSettings)
     parts: dict[str, Sequence[str]] = dict.fromkeys(PARTS, ())
     if options.shadow:
-        parts = dict.fromkeys(SHADOW_PARTS, ()) | {"operator": ("--shadow",)}
+        parts = {name: () for name in SHADOW_PARTS}
+        parts["operator"] = ("--shadow",)
         del addresses["extender"]
     if archive_settings.directory:
         parts["archive"] = ("--every",)

@@ -39,7 +39,7 @@ def document_of(got: Gathered, cluster: str) -> Document:
         "asked": {"from": got.period.from_ms, "to": got.period.to_ms},
         "position": got.state.position,
         "entries": got.entries,
-        "energy": {by: as_json(report, by) for by, report in reports.items()},
+        "energy": {by: as_json(reports[by], by) for by in DIVISIONS},
         "placements": _placements(got, whole),
         "counterfactual": _counterfactual(asked, whole),
     }
