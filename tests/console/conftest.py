@@ -7,9 +7,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import BrowserContext, Page
 
-from browser import complaints_of, new_page, program, running_chromium
+from browser import complaints_of, new_context, new_page, program, running_chromium
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent
 from joulie_bus.testing import (
@@ -144,15 +144,15 @@ def new_harness(empty_streams: Embedded, tmp_path: Path) -> NewHarness:
 
 
 @pytest.fixture(scope="module")
-async def chromium() -> AsyncGenerator[Browser, None]:
+async def chromium() -> AsyncGenerator[BrowserContext, None]:
     if program() is None:
         pytest.skip("requires Chromium: apt-get install chromium, or set CHROMIUM")
-    async with running_chromium() as running:
-        yield running
+    async with running_chromium() as running, new_context(running) as context:
+        yield context
 
 
 @pytest.fixture
-async def page(chromium: Browser) -> AsyncGenerator[Page, None]:
+async def page(chromium: BrowserContext) -> AsyncGenerator[Page, None]:
     async with new_page(chromium) as opened:
         yield opened
 

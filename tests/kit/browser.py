@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (
@@ -53,20 +53,27 @@ async def running_chromium() -> AsyncGenerator[Browser, None]:
 
 
 @contextlib.asynccontextmanager
-async def new_page(
-    browser: Browser, width: int = 1440, height: int = 900, *, dark: bool = False
-) -> AsyncGenerator[Page, None]:
-    """A tab with a storage of its own. Without motion: a transition shows colours in between."""
+async def new_context(browser: Browser) -> AsyncGenerator[BrowserContext, None]:
+    """Tabs with one storage and one cache. No motion: a transition shows colours in between."""
     context = await browser.new_context(
-        viewport={"width": width, "height": height},
-        color_scheme="dark" if dark else "light",
-        reduced_motion="reduce",
+        viewport={"width": 1440, "height": 900}, color_scheme="light", reduced_motion="reduce"
     )
     context.set_default_timeout(20_000)
     try:
-        yield await context.new_page()
+        yield context
     finally:
         await context.close()
+
+
+@contextlib.asynccontextmanager
+async def new_page(context: BrowserContext) -> AsyncGenerator[Page, None]:
+    """A tab. Its storage is empty again afterwards; the cache stays."""
+    page = await context.new_page()
+    try:
+        yield page
+        await page.evaluate("location.protocol === 'http:' && localStorage.clear()")
+    finally:
+        await page.close()
 
 
 def complaints_of(page: Page) -> list[str]:

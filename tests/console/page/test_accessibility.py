@@ -5,9 +5,9 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 from msgspec.structs import replace
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
-from browser import accessibility_faults, new_page
+from browser import accessibility_faults
 from joulie_bus.testing import ask, eco, hardware, node_seen, pending, performance, power
 from joulie_console.testing import ConsoleHarness
 
@@ -120,18 +120,17 @@ async def test_keys_move_over_the_map_and_open_a_node(page: Page, scenario: Cons
 
 
 async def test_the_page_moves_nothing_for_users_who_reduce_motion(
-    chromium: Browser, scenario: ConsoleHarness
+    page: Page, scenario: ConsoleHarness
 ) -> None:
     moving = (
         "() => [...document.querySelectorAll('*')].filter(each => "
         "getComputedStyle(each).transitionDuration.split(', ').some(time => time !== '0s') || "
         "getComputedStyle(each).animationName !== 'none').length"
     )
-    async with new_page(chromium) as page:
-        await loaded(page, scenario, "")
-        still = await page.evaluate(moving)
-        await page.emulate_media(reduced_motion="no-preference")
-        lively = await page.evaluate(moving)
+    await loaded(page, scenario, "")
+    still = await page.evaluate(moving)
+    await page.emulate_media(reduced_motion="no-preference")
+    lively = await page.evaluate(moving)
 
     assert (still, lively > 0) == (0, True)
 
