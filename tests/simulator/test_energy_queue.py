@@ -172,6 +172,7 @@ def test_the_pods_of_the_trace_request_the_load_of_gpus() -> None:
     used = sum(each.gpus * min(each.duration_s, 86_400 - each.arrival_s) for each in jobs)
 
     assert used / (160 * 86_400) == pytest.approx(0.54, rel=0.05)
+    assert sum(not each.gpus for each in jobs) / len(jobs) == pytest.approx(1088 / 8152, abs=0.03)
 
 
 @pytest.mark.slow

@@ -18,10 +18,11 @@ from joulie_simulator.energy.jobs import (
     drawn_of,
     rate_per_s,
 )
-from joulie_simulator.workload.workload import Sizes, Table
+from joulie_simulator.workload.workload import Size, Sizes, Table
 
 MEAN_EVENTS_PER_S = (0.25 + 0.70 / 2) * 80 / 60  # of `rate_per_s`, over a day
 MEAN_JOBS_PER_EVENT = 1 - BURST_SHARE + BURST_SHARE * (sum(BURST_SIZES) - 1) / 2
+WITHOUT_CARDS = 1088 / 8152  # of openb's pods
 LONGEST_S = 86_400.0  # of a pod of the trace: some services never ended in it
 
 
@@ -78,7 +79,7 @@ def trace_jobs(
     The load is the mean share of all cards that the pods request inside the window. A part of a
     card counts as a whole one, and a part of a core as a whole one.
     """
-    draw, sizes = random.Random(seed), sizes or Table()
+    draw, sizes = random.Random(seed), sizes or OpenbShares()
     wanted, end = gpu_load * cards * hours * 3600, hours * 3600
     found: list[Job] = []
     while wanted > 0:
@@ -86,6 +87,17 @@ def trace_jobs(
         found.append(job)
         wanted -= job.gpus * min(job.duration_s, end - job.arrival_s)
     return sorted(found, key=lambda job: job.arrival_s)
+
+
+class OpenbShares:
+    """The quantiles of the demo, with openb's share of pods without cards: the demo has more."""
+
+    def draw(self, draw: random.Random) -> Size:
+        asks_cards = draw.random() >= WITHOUT_CARDS
+        while True:
+            size = Table().draw(draw)
+            if bool(size.gpus) == asks_cards:
+                return size
 
 
 def _pod(draw: random.Random, sizes: Sizes, end_s: float) -> Job:
