@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick shuffled check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube golden lock clean
-.PHONY: broker dist krew image sbom wheels chart page
+.PHONY: broker cluster dist krew image sbom wheels chart page
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -69,6 +69,10 @@ kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler, helm and kubectl for
 
 .kube/.ready: .ci/kube tests/kit/kube/kube_rules.go
 	.ci/kube && touch .kube/.ready
+
+cluster: setup ## the chart on a real cluster of this machine, from its installation to its end
+	.ci/cluster
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet
 
 broker: ## build nats-server from upstream's source, compare it with the sums; needs Go
 	.ci/broker

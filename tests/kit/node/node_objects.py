@@ -1,0 +1,75 @@
+"""Objects of a cluster with containers, and a list of all that it holds."""
+
+import asyncio
+
+from node_cluster import PATIENCE_S, Cluster, Tree
+from node_programs import NODE
+
+DEFAULT = "default"
+PASSING = {"events", "events.events.k8s.io"}  # the API server deletes them after an hour
+
+
+def container(cpu: str = "1m") -> Tree:
+    named = {"name": "pause", "image": "localhost/pause:1", "imagePullPolicy": "Never"}
+    return named | {"resources": {"requests": {"cpu": cpu}}}
+
+
+def waiting_pod(name: str, namespace: str) -> Tree:
+    """A pod that runs until it is deleted."""
+    metadata = {"name": name, "namespace": namespace}
+    spec = {"containers": [container()], "terminationGracePeriodSeconds": 1}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def deployment(name: str, namespace: str, replicas: int, cpu: str = "1m") -> Tree:
+    labels = {"app": name}
+    spec = {"containers": [container(cpu)], "terminationGracePeriodSeconds": 1}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def volume(name: str, size: str, cluster: Cluster) -> Tree:
+    """A volume on the disk of the node."""
+    path = cluster.place / "volumes" / name
+    path.mkdir(parents=True)
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "local": {"path": str(path)},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+        },
+    }
+
+
+async def everything(cluster: Cluster, namespace: str = "") -> set[str]:
+    """Every object that the API server lists, as kind/namespace/name."""
+    kinds = ["api-resources", "--verbs=list", "-o", "name"]
+    listed = (await cluster.told(*kinds)).split()
+    wanted = ",".join(kind for kind in listed if kind not in PASSING)
+    where = ["-n", namespace] if namespace else ["--all-namespaces"]
+    names = "{range .items[*]}{.kind}/{.metadata.namespace}/{.metadata.name}{'\\n'}{end}"
+    return set((await cluster.told("get", wanted, *where, "-o", f"jsonpath={names}")).split())
+
+
+async def settled(cluster: Cluster) -> set[str]:
+    """Everything, once the controllers have made what they make by themselves."""
+    before, found = {""}, set[str]()
+    async with asyncio.timeout(PATIENCE_S):
+        while before != found or f"ConfigMap/{DEFAULT}/kube-root-ca.crt" not in found:
+            await asyncio.sleep(3)
+            before, found = found, await everything(cluster)
+    return found

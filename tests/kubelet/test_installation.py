@@ -1,0 +1,322 @@
+"""The chart on a real cluster with a kubelet and containers: `make cluster`."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import node_network
+from joulie_operator.kube.custom_resources import MANAGER
+from kube_real import ROOT
+from node_cluster import Cluster, Tree, running_cluster
+from node_objects import deployment, everything, settled, volume, waiting_pod
+
+pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
+NAMESPACE = "joulie-system"
+SHOP = "shop"
+MANAGED = "joulie.io/managed"  # set by the administrator
+FIRST_DECISION_S = 120  # after `helm install`, on a machine that has the image
+PATIENCE_S = 240.0
+# The process of each part, as it stands in its command line.
+PARTS = {
+    "nats": "nats-server --config",
+    "projector": "joulie projector",
+    "operator": "joulie operator",
+    "extender": "joulie extender",
+    "kube-scheduler": "kube-scheduler --config",
+    "console": "joulie console",
+    "ledger": "joulie ledger",
+}
+
+
+@pytest.fixture
+def place() -> Path:
+    try:
+        return node_network.place()
+    except node_network.NoNetworkOfItsOwn as missing:
+        pytest.skip(str(missing))
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    started_s = time.monotonic()
+    async with asyncio.timeout(PATIENCE_S):
+        while not await condition():
+            await asyncio.sleep(0.5)
+    say(f"{what}: after {time.monotonic() - started_s:.0f} s")
+
+
+def commands_of_the_readme() -> list[list[str]]:
+    text = (ROOT / "README.md").read_text().split("\n## Run it on a cluster\n")[1]
+    commands = re.findall(r"^\$ ((?:helm|kubectl) .*)$", text, re.MULTILINE)
+    return [line.split() for line in commands]
+
+
+async def run(cluster: Cluster, command: list[str]) -> None:
+    say(f"$ {' '.join(command)}")
+    ask = cluster.helm if command[0] == "helm" else cluster.told
+    said = await ask(*command[1:])
+    if "explain" in command:
+        say(said)
+
+
+async def pods(cluster: Cluster, namespace: str) -> list[Tree]:
+    return list((await cluster.read("pods", "-n", namespace))["items"])
+
+
+def is_running(pod: Tree) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return "deletionTimestamp" not in pod["metadata"] and any(
+        each["type"] == "Ready" and each["status"] == "True" for each in conditions
+    )
+
+
+async def explanation(cluster: Cluster, pod: str) -> str:
+    """What `joulie explain` says in the pod of the console; empty while it cannot say anything."""
+    words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie", "explain"]
+    said = await cluster.kubectl(*words, f"{SHOP}/{pod}")
+    return said.text if said.code == 0 else ""
+
+
+async def placed(cluster: Cluster, *names: str) -> None:
+    """The pods run, and our scheduler bound them."""
+
+    async def all_run() -> bool:
+        found = {pod["metadata"]["name"]: pod for pod in await pods(cluster, SHOP)}
+        return all(name in found and is_running(found[name]) for name in names)
+
+    await until(all_run, f"{len(names)} pods run")
+    for pod in await pods(cluster, SHOP):
+        if pod["metadata"]["name"] in names:
+            assert pod["spec"]["schedulerName"] == "joulie"
+
+
+async def explained(cluster: Cluster, *names: str) -> None:
+    async def all_explained() -> bool:
+        texts = [await explanation(cluster, name) for name in names]
+        return all("n1" in text for text in texts)
+
+    await until(all_explained, f"{len(names)} pods are explained")
+
+
+async def installed(cluster: Cluster) -> None:
+    """The two commands of the README, word for word, and the first decision."""
+    await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
+    install, label = commands_of_the_readme()[:2]
+    began_s = time.monotonic()
+    await run(cluster, install)
+    await run(cluster, label)
+    namespace = {"apiVersion": "v1", "kind": "Namespace"}
+    labels = {"joulie.io/schedule": "true"}
+    await cluster.apply(namespace | {"metadata": {"name": SHOP, "labels": labels}})
+    await first_decision(cluster)
+    took_s = time.monotonic() - began_s
+    say(f"the first decision is explained {took_s:.0f} s after the installation began")
+    assert took_s <= FIRST_DECISION_S
+    await cluster.apply(deployment("web", SHOP, replicas=2))
+    names = [pod["metadata"]["name"] for pod in await has(cluster, "web-", 2)]
+    await placed(cluster, *names)
+    await explained(cluster, *names)
+    await run(cluster, ["kubectl", "joulie", "explain", f"{SHOP}/{names[0]}"])
+
+
+async def first_decision(cluster: Cluster) -> None:
+    """Pods arrive until one is explained. Before the extender is ready, pods are placed without."""
+    names: list[str] = []
+
+    async def one_is_explained() -> bool:
+        names.append(f"first-{len(names)}")
+        await cluster.apply(waiting_pod(names[-1], SHOP))
+        texts = [await explanation(cluster, name) for name in names[-4:]]
+        if text := next(filter(None, texts), ""):
+            say(text)
+        return bool(text)
+
+    await until(one_is_explained, "a decision is explained")
+
+
+async def owned(cluster: Cluster, prefix: str) -> list[Tree]:
+    found = await pods(cluster, SHOP)
+    return [pod for pod in found if pod["metadata"]["name"].startswith(prefix)]
+
+
+async def has(cluster: Cluster, prefix: str, number: int) -> list[Tree]:
+    """The pods of a Deployment, once there are so many."""
+
+    async def complete() -> bool:
+        return len(await owned(cluster, prefix)) == number
+
+    await until(complete, f"{number} pods of {prefix} exist")
+    return await owned(cluster, prefix)
+
+
+async def ready(cluster: Cluster) -> None:
+    """Every component of the chart runs."""
+
+    async def all_ready() -> bool:
+        ours = [
+            pod for pod in await pods(cluster, NAMESPACE) if "ownerReferences" in pod["metadata"]
+        ]
+        lasting = [pod for pod in ours if pod["metadata"]["ownerReferences"][0]["kind"] != "Job"]
+        return len(lasting) >= 6 and all(is_running(pod) for pod in lasting)
+
+    await until(all_ready, "all components are ready")
+
+
+def killed(part: str) -> int:
+    """Kills the processes of a part, and returns how many. Only ours are in this place."""
+    begins = re.compile(rf"(python\S* )?{re.escape(PARTS[part])}")
+    found = [process for process in Path("/proc").glob("[0-9]*") if begins.match(line_of(process))]
+    for process in found:
+        os.kill(int(process.name), signal.SIGKILL)
+    return len(found)
+
+
+def line_of(process: Path) -> str:
+    """The command line, with the names of programs instead of their paths."""
+    try:
+        words = (process / "cmdline").read_text().split("\0")
+    except OSError:  # it has just ended
+        return ""
+    return " ".join(word if word.startswith("-") else Path(word).name for word in words)
+
+
+async def each_part_killed(cluster: Cluster) -> None:
+    """A pod that arrives just after a part died is placed, without an extender by no decision."""
+    for part in PARTS:
+        number = killed(part)
+        assert number, f"no process of {part}"
+        say(f"killed {part} ({number})")
+        name = f"after-{part}"
+        await cluster.apply(waiting_pod(name, SHOP))
+        await placed(cluster, name)
+        if part != "extender":
+            await explained(cluster, name)
+        await ready(cluster)  # the next one dies alone
+
+
+@contextlib.asynccontextmanager
+async def arriving(cluster: Cluster, name: str) -> AsyncGenerator[list[str], None]:
+    """Pods arrive all the while."""
+    names: list[str] = []
+
+    async def arrive() -> None:
+        while True:
+            names.append(f"{name}-{len(names)}")
+            await cluster.apply(waiting_pod(names[-1], SHOP))
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(arrive())
+        yield names
+        task.cancel()
+
+
+async def upgraded(cluster: Cluster) -> None:
+    """The same chart with another setting: every component is replaced."""
+    words = ["upgrade", "joulie", "deploy/chart", "--namespace", NAMESPACE]
+    async with arriving(cluster, "during-upgrade") as names:
+        await run(
+            cluster,
+            [
+                "helm",
+                *words,
+                "--reset-then-reuse-values",
+                "--wait",
+                "--timeout=6m",
+                "--set",
+                "settings.STATIC_HP_FRAC=0.6",
+            ],
+        )
+    say(f"upgraded while {len(names)} pods arrived")
+    await placed(cluster, *names)
+    await counted(cluster, names)
+    async with arriving(cluster, "during-rollback") as names:
+        await run(
+            cluster,
+            ["helm", "rollback", "joulie", "1", "--namespace", NAMESPACE, "--wait", "--timeout=6m"],
+        )
+    say(f"rolled back while {len(names)} pods arrived")
+    await placed(cluster, *names)
+    await counted(cluster, names)
+    await ready(cluster)
+
+
+async def counted(cluster: Cluster, names: list[str]) -> None:
+    """How many pods have a decision. Without an extender, kube-scheduler places pods by itself."""
+    await explained(cluster, names[-1])
+    texts = [await explanation(cluster, name) for name in names]
+    say(f"{sum(map(bool, texts))} of {len(names)} pods have an explained decision")
+
+
+async def recomputed(cluster: Cluster) -> None:
+    words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie"]
+    for command in ("replay", "verify"):
+        said = await cluster.told(*words, command)
+        say(said)
+
+
+async def uninstalled(cluster: Cluster) -> None:
+    """The label of the namespace stays. A pod that no scheduler can place waits for ours."""
+    await cluster.apply(deployment("too-large", SHOP, replicas=1, cpu="1000"))
+    await has(cluster, "too-large-", 1)
+    await run(
+        cluster, ["helm", "uninstall", "joulie", "--namespace", NAMESPACE, "--wait", "--timeout=5m"]
+    )
+    await cluster.told("scale", "-n", SHOP, "deploy/web", "--replicas=3")
+
+    async def the_cluster_places() -> bool:
+        web, large = await owned(cluster, "web-"), await owned(cluster, "too-large-")
+        of_web, of_large = (
+            {pod["spec"]["schedulerName"] for pod in found} for found in (web, large)
+        )
+        is_placed = len(web) == 3 and all(map(is_running, web)) and "default-scheduler" in of_web
+        return is_placed and of_large == {"default-scheduler"}
+
+    await until(the_cluster_places, "the cluster's own scheduler has all pods that wait")
+
+
+async def nothing_is_left(cluster: Cluster, before: set[str]) -> None:
+    """The log stays until its namespace is deleted."""
+    left = await everything(cluster, NAMESPACE)
+    kept = sorted(name for name in left if f"/{NAMESPACE}/" in name and "/kube-root" not in name)
+    say("left with the log: " + ", ".join(kept))
+    await cluster.told("delete", "namespace", SHOP, NAMESPACE, "--timeout=120s")
+    await cluster.told("delete", "persistentvolume", "--all")
+
+    async def is_as_before() -> bool:
+        return await everything(cluster) <= before
+
+    with contextlib.suppress(TimeoutError):  # the list below says what there is
+        await until(is_as_before, "the cluster is as it was")
+    found = await everything(cluster) - before
+    say(f"left in the cluster: {', '.join(sorted(found)) or 'nothing'}")
+    assert found == set()
+    for node in (await cluster.read("nodes"))["items"]:
+        labels = node["metadata"]["labels"]
+        assert [name for name in labels if name.startswith("joulie.io/")] == [MANAGED]
+        writers = {entry["manager"] for entry in node["metadata"]["managedFields"]}
+        assert MANAGER not in writers
+
+
+async def test_an_installation_from_its_first_command_to_its_end(place: Path) -> None:
+    async with running_cluster(place) as cluster:
+        say("a node is ready")
+        before = await settled(cluster)
+        await installed(cluster)
+        await ready(cluster)
+        say(await cluster.helm("test", "joulie", "--namespace", NAMESPACE))
+        await each_part_killed(cluster)
+        await upgraded(cluster)
+        await recomputed(cluster)
+        await uninstalled(cluster)
+        await nothing_is_left(cluster, before)
