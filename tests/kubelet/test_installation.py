@@ -301,7 +301,7 @@ async def nothing_is_left(cluster: Cluster, before: set[str]) -> None:
     found = await everything(cluster) - before
     say(f"left in the cluster: {', '.join(sorted(found)) or 'nothing'}")
     assert found == set()
-    for node in (await cluster.read("nodes"))["items"]:
+    for node in (await cluster.read("nodes", "--show-managed-fields"))["items"]:
         labels = node["metadata"]["labels"]
         assert [name for name in labels if name.startswith("joulie.io/")] == [MANAGED]
         writers = {entry["manager"] for entry in node["metadata"]["managedFields"]}
