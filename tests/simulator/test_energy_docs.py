@@ -48,7 +48,7 @@ def test_the_table_of_eight_seeds_is_that_of_a_run() -> None:
 
 def figures(group: list[Row], base: list[Row]) -> tuple[str, ...]:
     def mean(name: str) -> float:
-        return sum(getattr(row, name) for row in group) / len(group)
+        return sum(float(getattr(row, name)) for row in group) / len(group)
 
     work = sum(row.work for row in group) / sum(row.work for row in base) - 1
     return (
