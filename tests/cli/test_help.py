@@ -2,14 +2,18 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from typing import get_args
+
+import pytest
 
 import joulie_migrations
 from joulie_bus.streams.roles import Role
 from joulie_cli.command_line.commands import commands
-from joulie_cli.command_line.parser import EXIT_CODES, parser
+from joulie_cli.command_line.parser import EXIT_CODES, parser, parser_of
 from joulie_cli.commands.questions import energy
 from joulie_cli.commands.upkeep import grant, migrate
+from joulie_cli.main import main
 from joulie_projections.energy.report import By
 
 LARGE = (
@@ -84,3 +88,26 @@ def test_options_offer_what_their_programs_know() -> None:
     assert migrate.PHASES == joulie_migrations.PHASES
     assert set(get_args(By)) == set(energy.BY)
     assert set(grant.ROLES) == set(Role)
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+
+    assert (end.value.code, capsys.readouterr().out) == (0, f"joulie {version('joulie')}\n")
+
+
+def test_an_unknown_command_gets_similar_names(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["energ"])
+
+    assert end.value.code == 2
+    assert "there is no command 'energ'. Similar: energy" in capsys.readouterr().err
+
+
+def test_every_command_that_prints_data_offers_the_same_formats() -> None:
+    for command in commands().values():
+        actions = {flag: a for a in parser_of(command)._actions for flag in a.option_strings}
+        if "--json" in actions:
+            assert {"json", "yaml"} <= set(actions["--output"].choices or ())
+            assert actions["-o"] is actions["--output"]

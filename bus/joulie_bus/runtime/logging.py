@@ -3,6 +3,7 @@
 Decisions and unexpected events are logged, single samples are not. Pure modules never log.
 """
 
+import os
 import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO, cast
@@ -26,7 +27,7 @@ def configure(level: str, style: str, part: str, stream: TextIO | None = None) -
     renderer: Any = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=out.isatty())
+        else structlog.dev.ConsoleRenderer(colors=has_colours(out))
     )
     structlog.configure(
         processors=[
@@ -43,6 +44,11 @@ def configure(level: str, style: str, part: str, stream: TextIO | None = None) -
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(part=part)
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Colours are for terminals, unless the user's NO_COLOR is set (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def escaped(text: str) -> str:

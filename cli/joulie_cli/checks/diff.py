@@ -1,9 +1,9 @@
 """`joulie diff`: checks that the log was only appended to between two signed heads."""
 
 import argparse
-import json
 
 from joulie_audit.verify.proof import Difference, difference
+from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.kept_heads import head_named, public_key
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         "consistent": not found.flaw,
         "what": found.flaw,
     }
-    print(json.dumps(result) if args.json else as_text(found))
+    show(args, result, as_text(found))
     return 1 if found.flaw else 0
 
 

@@ -5,6 +5,7 @@ import argparse
 import msgspec
 
 from joulie_audit.verify.proof import prove
+from joulie_cli.display.output import show
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.decision_log.heads import public_key
@@ -17,5 +18,5 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         has_keys = wires.data.public_key.exists()
         ring = public_key(wires.data.public_key) if has_keys else None
         proof = prove(history, args.position, ring)
-    print(msgspec.json.encode(proof).decode())
+    show(args, msgspec.to_builtins(proof), "")
     return 0

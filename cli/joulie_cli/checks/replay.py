@@ -2,11 +2,11 @@
 
 import argparse
 import asyncio
-import json
 import sys
 from typing import Any
 
 from joulie_audit.replay.replay import Progress, ReplayReport, Scope, other_versions, replay
+from joulie_cli.display.output import show
 from joulie_cli.log_access.past import ArchivePlace, archive_of, jobs_of, progress, shared_facts_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.history.history import NEWEST
@@ -17,9 +17,9 @@ SETTINGS = (ArchivePlace,)
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     last = NEWEST if args.last is None else args.last
     scope = Scope(args.first, last, args.sample, args.jobs)
-    with progress("replay", args.json) as report:
+    with progress("replay", args.output != "table") as report:
         done = asyncio.run(_replay(args, wires, scope, report))
-    print(json.dumps(done) if args.json else as_text(done))
+    show(args, done, as_text(done))
     return 0 if not done["mismatches"] else 1
 
 

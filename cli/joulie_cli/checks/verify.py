@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from joulie_audit.chain.entries import EntryRange, Flaw
 from joulie_audit.verify.verify import Report, unlogged_flaw, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import NotInTheLog, Unreachable
+from joulie_cli.display.output import show
 from joulie_cli.log_access.kept_heads import (
     NOTHING,
     Anchors,
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
         return verify_report.run(args, wires)
     report, archived = asyncio.run(_verify(args, wires))
-    print(json.dumps(as_json(report, archived)) if args.json else as_text(report, archived))
-    if args.heads == FROM_NOWHERE and not args.json:
+    show(args, as_json(report, archived), as_text(report, archived))
+    if args.heads == FROM_NOWHERE and args.output == "table":
         print(NOT_COMPARED)
     flawed = report.flaw is not None or (archived is not None and archived.flaw is not None)
     return 1 if flawed else 0

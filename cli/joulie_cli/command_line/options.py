@@ -1,11 +1,24 @@
 """Options and types of arguments that several commands share."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 
-def output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
+def output(
+    parser: argparse.ArgumentParser, formats: Sequence[str] = ("table", "json", "yaml")
+) -> None:
+    """The first format is the default."""
+    parser.add_argument(
+        "-o", "--output", choices=formats, default=formats[0], help=f"the format ({formats[0]})"
+    )
+    shorthand(parser, "json")
+
+
+def shorthand(parser: argparse.ArgumentParser, form: str) -> None:
+    parser.add_argument(
+        f"--{form}", dest="output", action="store_const", const=form, help=f"--output {form}"
+    )
 
 
 def archive(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ def parsed(words: Sequence[str]) -> argparse.Namespace:
     if words and words[0] in commands():
         return parser_of(commands()[words[0]]).parse_args(joined(words[1:]))
     top = parser()
-    wrong = top.parse_args(words[:1]).command  # ends here for --help
+    wrong = top.parse_args(words[:1]).command  # ends here for --help and --version
     similar = get_close_matches(wrong, commands(), n=3)
     hint = f" Similar: {', '.join(similar)}." if similar else ""
     top.error(f"there is no command {wrong!r}.{hint} `joulie --help` lists all.")
@@ -37,8 +37,18 @@ def parser() -> argparse.ArgumentParser:
         epilog=exit_codes(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     top.add_argument("command", metavar="COMMAND", help=argparse.SUPPRESS)
     return top
+
+
+class _Version(argparse.Action):
+    """Looks the version up when it is needed: the import takes longer than the rest."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        parser.exit(message=f"joulie {version('joulie')}\n")
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:

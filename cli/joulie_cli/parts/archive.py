@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import secrets
 import shutil
 import time
@@ -16,6 +15,7 @@ from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
 from joulie_bus.runtime.settings import setting, some_time_or_never
+from joulie_cli.display.output import show
 from joulie_cli.log_access.archiving import PeriodicArchiver
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.log_access.trimming import as_json, as_text, trim
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     args.to = args.to or _directory(wires)
     if args.action == "restore":
         done = _restore(args.to, wires)
-        print(json.dumps(done._asdict()) if args.json else _restored(done, wires.data.path))
+        show(args, done._asdict(), _restored(done, wires.data.path))
         return 0
     settings = wires.source.load(ArchiveSettings)
     keep_s = settings.keep_s if args.keep is None else args.keep
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         trimmed = asyncio.run(trim(args.to, wires, _named(keep_s)))
         result |= {"trimmed": as_json(trimmed)}
         text.append(as_text(trimmed))
-    print(json.dumps(result) if args.json else "\n".join(text))
+    show(args, result, "\n".join(text))
     return 0
 
 

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import shutil
 import socket
@@ -24,6 +23,7 @@ from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
+from joulie_cli.display.output import show
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import DemoLocation, Screen, TerminalSize
 from joulie_cli.parts import console, extender, ledger, operator, projector, simulator
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     options = demo_options(args)
     with contextlib.nullcontext() if options.headless else log_to_file(wires):
         summary = run_until_signalled(lambda stop: run_demo(wires, options, stop))
-    print(json.dumps(summary) if args.json else _farewell(summary, wires))
+    show(args, summary, _farewell(summary, wires))
     return 0
 
 
@@ -77,7 +77,7 @@ def demo_options(args: argparse.Namespace) -> DemoOptions:
     nodes = simulator.options_of(arguments).nodes
     least, most = PODS_PER_S
     arguments = {"--pods-per-second": f"{min(most, max(least, nodes / 15)):.1f}"} | arguments
-    headless = args.headless or args.json
+    headless = args.headless or args.output != "table"
     return DemoOptions(simulator.options_of(arguments), arguments, headless, args.seconds)
 
 

@@ -1,7 +1,6 @@
 """`joulie decisions`: lists entries of the decision log, newest last; `--follow` streams them."""
 
 import argparse
-import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from joulie_audit.questions.explain import read
 from joulie_audit.questions.listing import about_node, line_of, row_of
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import DECISION_TYPES
+from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import HOW, as_time
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring
@@ -79,8 +79,9 @@ def _follow(wires: Wiring, wanted: EntryQuery, args: argparse.Namespace) -> None
 def _print(entries: Iterator[StoredEntry], args: argparse.Namespace) -> None:
     for entry in entries:
         event = read(entry)
-        line: Any = json.dumps(row_of(entry, event)) if args.json else line_of(entry, event)
-        print(line, flush=True)
+        row: Any = row_of(entry, event)
+        # JSON has one object per line; in YAML the items make one list.
+        show(args, [row] if args.output == "yaml" else row, line_of(entry, event))
 
 
 def _nothing(entries: int) -> str:

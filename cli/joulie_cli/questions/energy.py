@@ -2,12 +2,12 @@
 
 import argparse
 import csv
-import json
 import sys
 import time
 
 import joulie_migrations
 from joulie_bus.errors import NotInTheLog
+from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import as_time, shown
 from joulie_cli.wiring import Wiring
 from joulie_projections.energy.report import (
@@ -34,12 +34,11 @@ UNKNOWN = "unknown"
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     report, position = _read(args, wires)
     by: By = args.by
-    if args.json:
-        print(json.dumps({**as_json(report, by), "position": position}))
-    elif args.csv:
+    if args.output == "csv":
         _print_csv(report, by)
     else:
-        print(as_text(report, by, position))
+        data = {**as_json(report, by), "position": position}
+        show(args, data, as_text(report, by, position))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -29,6 +28,7 @@ from joulie_audit.questions.time_travel import (
 )
 from joulie_bus.errors import BusError, DataDirectoryError, NotInTheLog
 from joulie_bus.events import Terms
+from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.questions import plans
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
             return _print(args, asyncio.run(_plan(args, wires, which)), _plan_text)
         case [pod] | ["pod", pod]:
             report = asyncio.run(_pod(args, wires, pod))
-            print(json.dumps(pod_json(report)) if args.json else pod_text(report))
+            show(args, pod_json(report), pod_text(report))
             return 0
         case _:
             raise NotInTheLog(
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def _print(args: argparse.Namespace, report: dict[str, Any], text: Any) -> int:
-    print(json.dumps(report) if args.json else text(report))
+    show(args, report, text(report))
     return 0
 
 

@@ -1,10 +1,10 @@
 """`joulie gpus`: GPU cards, the pods that use them, free memory and its fragmentation."""
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from joulie_cli.display.output import show
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.gpu.models import Aliases, aliases_of, is_model
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     aliases = aliases_of(wires.source.load(CatalogSettings).catalog)
     card_filter = CardFilter(args.node or "", args.model or "", args.pod or "", args.free)
     found = report(cluster_state, card_filter, aliases)
-    print(json.dumps(found) if args.json else as_text(found))
+    show(args, found, as_text(found))
     return 0
 
 

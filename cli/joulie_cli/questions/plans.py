@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 from collections import Counter
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from joulie_audit.archive.fact_source import PlanFact, plan_facts
 from joulie_bus.events import PlanMade
+from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
@@ -20,7 +20,7 @@ SETTINGS = (ArchivePlace,)
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     plans = asyncio.run(_plans(args, wires))
     newest = plans[-args.limit :]
-    print(json.dumps(newest) if args.json else as_text(newest, len(plans)))
+    show(args, newest, as_text(newest, len(plans)))
     return 0
 
 

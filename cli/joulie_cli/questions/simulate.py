@@ -4,11 +4,11 @@
 """
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
 from statistics import mean
 from typing import Any
 
+from joulie_cli.display.output import show
 from joulie_cli.questions import simulate_energy
 from joulie_cli.wiring import Wiring
 from joulie_simulator.gpu_packing.fragments import Farm, Filling, Outcome, Policy, fill
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace, _: Wiring) -> int:
     sizes: Sizes = Trace.of(args.trace) if args.trace else Table()
     machines = machines_of(args.cluster) if args.cluster else _ours(args.nodes or NODES)
     rows = list(_measured(machines, sizes, args))
-    print(json.dumps(rows) if args.json else as_table(rows))
+    show(args, rows, as_table(rows))
     return 0
 
 

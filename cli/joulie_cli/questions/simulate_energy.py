@@ -1,7 +1,6 @@
 """`joulie simulate energy`: compares the energy and the completed work of placement policies."""
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
@@ -11,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from joulie_cli.display import energy_plot, energy_table
+from joulie_cli.display.output import show
 from joulie_simulator.energy.policies import BASELINE, POLICIES
 from joulie_simulator.energy.suites import (
     COMPAT,
@@ -48,10 +48,8 @@ def run(args: argparse.Namespace) -> int:
     baseline = BASELINE if args.suite == COMPAT else KUBE_DEFAULT
     if args.plot and not _plotted(args.plot, energy_plot.of(rows, baseline)):
         return 1
-    if args.json:
-        print(json.dumps([{name: getattr(row, name) for name in FIGURES} for row in rows]))
-    else:
-        print(energy_table.of(rows, baseline))
+    text = energy_table.of(rows, baseline) if args.output == "table" else ""
+    show(args, [{name: getattr(row, name) for name in FIGURES} for row in rows], text)
     return 0
 
 
@@ -119,7 +117,8 @@ def _cases(args: argparse.Namespace) -> list[Case]:
     policies, sleeps = _names(args.policies) or QUEUE_POLICIES, SLEEPS[args.sleep or "both"]
     found = []
     for load in loads:
-        base = [] if args.json and not args.plot else [Case(load, KUBE_DEFAULT, False)]
+        is_compared = args.output == "table" or args.plot
+        base = [Case(load, KUBE_DEFAULT, False)] if is_compared else []
         asked = [Case(load, policy, sleep) for policy in policies for sleep in sleeps]
         found += list(dict.fromkeys([*base, *asked]))
     return found

@@ -1,13 +1,13 @@
 """`joulie status`: running parts, their positions and lag, and the age of the data."""
 
 import argparse
-import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from joulie_bus.streams.subjects import Stream
+from joulie_cli.display.output import show
 from joulie_cli.log_access.past import history_in
 from joulie_cli.supervisor.data_directory import DataDirectory, Running, is_alive
 from joulie_cli.supervisor.gauges import Gauges, gauges_of
@@ -35,7 +35,7 @@ class StalenessLimits(NamedTuple):
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     limits = StalenessLimits(time.time_ns(), wires.source.load(ScoringSettings).staleness_s)
     found = status_of(wires.data, limits)
-    print(json.dumps(found) if args.json else as_text(found))
+    show(args, found, as_text(found))
     return 0 if found["running"] else 1
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import time
 from typing import Any
 
@@ -17,6 +16,7 @@ from joulie_audit.questions.time_travel import (
     twin_at,
 )
 from joulie_bus.errors import NotInTheLog
+from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import position_at, shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
@@ -28,7 +28,7 @@ SETTINGS = (ArchivePlace,)
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     twin, steps = asyncio.run(_look(args, wires))
-    print(json.dumps(as_json(twin, steps)) if args.json else as_text(twin, steps))
+    show(args, as_json(twin, steps), as_text(twin, steps))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from joulie_audit.questions.score_changes import Comparison, Group
 from joulie_audit.questions.whatif import OPEN_LOOP, Overrides, what_if
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source, named
+from joulie_cli.display.output import show
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
 from joulie_extender.decide.scoring import Weights
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.plot is not None:
         title = "what if " + ", ".join(f"{name}={value}" for name, value in given.items())
         args.plot.write_text(svg(found, title))
-    print(json.dumps(as_json(given, found)) if args.json else as_text(given, found))
+    show(args, as_json(given, found), as_text(given, found))
     return 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from joulie_bus.errors import NotRetryable
 from joulie_bus.streams.roles import Role
+from joulie_cli.display.output import show
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring, connected
 from joulie_projections.fold.commit import Poison
@@ -21,14 +22,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         found = history.quarantined()
     if args.action == "list":
         line = [_as_json(poison) for poison in found]
-        print(json.dumps(line) if args.json else _as_text(found))
+        show(args, line, _as_text(found))
         return 1 if found else 0
     poison = _at(found, args.position)
     if args.action == "retry":
         asyncio.run(_retry(wires, poison))
     body = quarantine.to_readable(poison.body) if is_single(poison) else None
     shown = _as_json(poison) | {"body": body}
-    print(json.dumps(shown, indent=None if args.json else 2))
+    show(args, shown, json.dumps(shown, indent=2))
     return 0
 
 

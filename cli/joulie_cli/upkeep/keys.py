@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 from joulie_bus.errors import KeyChangeRefused, NotInTheLog
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.streams.whole_stream import everything
+from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import as_time, shown
 from joulie_cli.log_access.kept_heads import public_key
 from joulie_cli.log_access.past import broker_of
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 def _list(args: argparse.Namespace, ring: Ring) -> int:
     listed = [_as_json(number, key, ring) for number, key in enumerate(ring.keys, 1)]
     lines = [_as_text(number, key, ring) for number, key in enumerate(ring.keys, 1)]
-    print(json.dumps(listed) if args.json else "\n".join(lines))
+    show(args, listed, "\n".join(lines))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 from pathlib import Path
 
 import joulie_migrations
@@ -11,6 +10,7 @@ from joulie_audit.archive.fact_source import StreamFacts, streams_of
 from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NoSnapshot, NotInTheLog
+from joulie_cli.display.output import show
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.fold.snapshots import Snapshot
@@ -24,7 +24,7 @@ SETTINGS = (ArchivePlace,)
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     done = asyncio.run(_rebuild(args, wires))
-    print(json.dumps(done._asdict()) if args.json else _as_text(done))
+    show(args, done._asdict(), _as_text(done))
     return 1 if done.differs_at else 0
 
 

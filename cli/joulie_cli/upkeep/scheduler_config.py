@@ -48,7 +48,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     fields = configuration(options)
     if args.extenders:
         fields = (Field("extenders", extenders(options)),)
-    print(json.dumps(tree_of(fields)) if args.json else text_of(fields), end="")
+    as_json = args.output == "json"
+    print(json.dumps(tree_of(fields)) if as_json else text_of(fields), end="")
     return 0
 
 

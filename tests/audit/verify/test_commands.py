@@ -5,12 +5,13 @@ import json
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+import yaml  # type: ignore[import-untyped]
 from sqlalchemy import Engine
 
 import joulie_migrations
@@ -474,3 +475,34 @@ def test_a_relative_time_needs_no_equals_sign() -> None:
         "--json",
     ]
     assert joined(["twin", "--at", "5", "-h"]) == ["twin", "--at", "5", "-h"]
+
+
+# --- formats ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [*READERS.values(), ["status"], ["gpus"]], ids=lambda w: w[0])
+def test_yaml_holds_what_json_holds(
+    joulie: Run, kept: Path, node: str, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setenv("ARCHIVE_DIR", str(GOLDEN))
+    named = {"NODE": node, "HEADS": str(kept)}
+    words = [named.get(word, word) for word in words]
+
+    as_json = [json.loads(line) for line in joulie(*words, "-o", "json").out.splitlines()]
+    as_yaml = yaml.safe_load(joulie(*words, "--output", "yaml").out)
+
+    assert as_json
+    changing = ("seconds", "commit_age_s", "oldest_s", "readings", "stale")  # they hold the time
+    assert without(as_yaml, changing) == without(
+        as_json if words[0] == "decisions" else as_json[0], changing
+    )
+
+
+def without(tree: Any, names: Sequence[str]) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    return {name: value for name, value in tree.items() if name not in names}
+
+
+def test_json_is_short_for_the_format(joulie: Run) -> None:
+    assert joulie("plans", "--json").out == joulie("plans", "--output", "json").out

@@ -1,3 +1,4 @@
+import io
 import json
 import sys
 from io import TextIOWrapper
@@ -102,3 +103,17 @@ def test_a_traceback_has_lines_and_none_of_them_looks_like_one_of_the_log(
     assert "failed" in first
     assert "Traceback" in others[0]
     assert [line for line in others[1:] if not line.startswith("  ")] == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_are_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert logging.has_colours(Terminal())
+    assert not logging.has_colours(io.StringIO())
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not logging.has_colours(Terminal())

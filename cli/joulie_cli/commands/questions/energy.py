@@ -9,11 +9,11 @@ BY = ("namespace", "workload", "node", "plan", "pod")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    shared.output(parser)
+    shared.output(parser, ("table", "json", "yaml", "csv"))
     parser.add_argument("--by", choices=BY, default="namespace", help="namespace")
     parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
     parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
-    parser.add_argument("--csv", action="store_true", help="one line per name")
+    shared.shorthand(parser, "csv")
 
 
 def program() -> Program:

@@ -10,7 +10,7 @@ CONFIGURATIONS = ("energy", "gpu", "split")  # a test compares them with the ext
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    shared.output(parser)
+    shared.output(parser, ("yaml", "json"))
     shared.cluster(parser)
     parser.add_argument(
         "--mode",
