@@ -5,11 +5,8 @@ by the function that scored it.
 """
 
 import difflib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
-
-import numpy as np
 
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog, Undecodable
@@ -30,7 +27,7 @@ from joulie_extender.decide.decide import (
     rows_of,
     weights_of,
 )
-from joulie_extender.decide.filter import Codes, Verdict
+from joulie_extender.decide.explained import refusals
 from joulie_extender.decide.scoring import Weights, score, terms_of
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.state.rows import decode
@@ -179,21 +176,10 @@ def _first(
 
 
 def _rejections(filtered: FilterDecided, names: Mapping[int, str]) -> list[Rejection]:
-    listed = candidate_names(filtered.candidates, names)
-    counted = Counter(filtered.verdicts)
     return [
-        Rejection(
-            Verdict(code).name.lower().replace("_", " "),
-            count,
-            [listed[at] for at in np.flatnonzero(_codes(filtered) == code)[:EXAMPLES].tolist()],
-        )
-        for code, count in sorted(counted.items())
-        if code != Verdict.PASSED
+        Rejection(refusal.reason, len(refusal.nodes), refusal.nodes[:EXAMPLES])
+        for refusal in refusals(filtered, names)
     ]
-
-
-def _codes(filtered: FilterDecided) -> Codes:
-    return np.frombuffer(filtered.verdicts, np.uint8)
 
 
 def _outcome_seen(logged: list[tuple[StoredEntry, AnyEvent]]) -> Outcome | None:

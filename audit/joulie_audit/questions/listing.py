@@ -8,17 +8,8 @@ import numpy as np
 
 from joulie_audit.questions.explain import node_names, read, similar_names
 from joulie_bus.errors import NotInTheLog
-from joulie_bus.events import (
-    AnyEvent,
-    BindDecided,
-    DecisionsDropped,
-    FallbackAnswered,
-    FilterDecided,
-    OutcomeSeen,
-    PreemptDecided,
-    PrioritizeDecided,
-    SettingsDeclared,
-)
+from joulie_bus.events import AnyEvent
+from joulie_extender.decide.explained import candidates_in, explained
 from joulie_projections.history.history import History, StoredEntry
 
 
@@ -39,33 +30,7 @@ def row_of(entry: StoredEntry, event: AnyEvent | None) -> dict[str, Any]:
 
 def line_of(entry: StoredEntry, event: AnyEvent | None) -> str:
     kind = entry.kind.removeprefix("decision.")
-    return f"{entry.pos:>9}  {kind:<17} {entry.pod:<32} {answer_of(event)}"
-
-
-def answer_of(event: AnyEvent | None) -> str:
-    match event:
-        case FilterDecided() | PreemptDecided():
-            asked = len(event.verdicts)
-            refused = sum(verdict > 0 for verdict in event.verdicts)
-            reason = f": {event.reason}" if isinstance(event, FilterDecided) and refused else ""
-            return f"{asked - refused} of {asked} pass{reason}"
-        case PrioritizeDecided():
-            best = event.top[0] if event.top else None
-            return f"best {best.node} with {best.score:.1f} of 100" if best else "no candidates"
-        case FallbackAnswered():
-            answer = "all of" if event.answer == "open" else "none of"
-            return f"fallback ({event.why}): {answer} {event.candidates} pass"
-        case DecisionsDropped():
-            return f"{event.count} decisions dropped: {event.why}"
-        case BindDecided():
-            return f"{event.outcome} on {event.node}{f': {event.error}' if event.error else ''}"
-        case OutcomeSeen():
-            rank = f", ranked {event.rank}" if event.rank else ""
-            return f"bound to {event.node}{rank}"
-        case SettingsDeclared():
-            return f"settings {event.settings} of {event.code}"
-        case _:
-            return "unreadable"
+    return f"{entry.pos:>9}  {kind:<17} {entry.pod:<32} {explained(event).line}"
 
 
 def about_node(history: History, node: str) -> Callable[[StoredEntry], bool]:
@@ -76,8 +41,9 @@ def about_node(history: History, node: str) -> Callable[[StoredEntry], bool]:
 
     def is_about(entry: StoredEntry) -> bool:
         event = read(entry)
-        if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
-            return bool((np.frombuffer(event.candidates.ordinals, "<i4") == ordinals[node]).any())
-        return isinstance(event, BindDecided | OutcomeSeen) and event.node == node
+        candidates = candidates_in(event)
+        if candidates is not None:
+            return bool((np.frombuffer(candidates.ordinals, "<i4") == ordinals[node]).any())
+        return explained(event).node == node
 
     return is_about

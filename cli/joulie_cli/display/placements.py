@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided
+from joulie_extender.decide.explained import explained
 
 
 class Placement(NamedTuple):
@@ -43,12 +44,11 @@ def _placement(first: FilterDecided | None, scored: PrioritizeDecided | None) ->
     event = scored or first
     if event is None:
         return None
-    asked = (first or event).candidates.count
-    passed = sum(verdict == 0 for verdict in first.verdicts) if first else asked
-    if scored is None and passed:
+    found = explained(first or event)
+    if scored is None and found.passed:
         return None
     best = scored.top[0] if scored and scored.top else None
-    pod, share = f"{event.pod.namespace}/{event.pod.name}", f"{passed}/{asked}"
+    pod, share = f"{event.pod.namespace}/{event.pod.name}", f"{found.passed}/{found.asked}"
     if best is None:
         return Placement(
             pod, event.pod.workload, share, "", f"pending: {first.reason}" if first else ""

@@ -34,6 +34,7 @@ from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, requi
 from joulie_cli.questions import plans
 from joulie_cli.wiring import Wiring
 from joulie_extender.decide.decide import candidate_names
+from joulie_extender.decide.explained import explained
 from joulie_projections.history.history import History
 from joulie_projections.twin.columns import TwinColumns
 
@@ -195,12 +196,7 @@ def _filter_lines(explanation: Explanation) -> Iterator[str]:
     filtered = explanation.filtered
     if filtered is None:
         return
-    asked = len(filtered.verdicts)
-    if not explanation.rejections:
-        yield f"  filter     all {asked} pass"
-        return
-    refused = sum(rejection.refused for rejection in explanation.rejections)
-    yield f"  filter     {asked - refused} of {asked} pass; {filtered.reason}:"
+    yield f"  filter     {explained(filtered).line}{':' if explanation.rejections else ''}"
     for each in explanation.rejections:
         more = ", ..." if each.refused > len(each.nodes) else ""
         yield f"             {each.refused} {each.reason} ({', '.join(each.nodes)}{more})"

@@ -295,23 +295,22 @@ class Console:
             newest = self.tail.entry
             raise ApiError(404, f"No entry {entry}: the newest is {newest}.")
         described = self._history.describe(logged, self.tail.names)
-        event: Any = described.event
-        settings = event.basis.settings if hasattr(event, "basis") else ""
+        found = described.explained
+        settings = found.basis.settings if found.basis else ""
         weights = self._history.weights_by(settings)
-        computed, same = await self._computed(query, event)
-        pod = getattr(event, "pod", None)
+        computed, same = await self._computed(query, described.event)
         return responses.DecisionDetail(
             **self._now().stamp(),
             decision=described.brief,
             settings=settings,
             values=self._history.values_of(settings),
             code=self._history.code_of(settings),
-            pod=cluster_view.pod_brief(PodState(pod=pod)) if pod else None,
-            cluster_trend_w_per_min=getattr(event, "cluster_trend_w_per_min", None),
-            perf_pressure=getattr(event, "perf_pressure", None),
-            candidates=candidates_of(event, self.tail.names, weights, computed),
-            cards=getattr(event, "cards", []),
-            error=getattr(event, "error", ""),
+            pod=cluster_view.pod_brief(PodState(pod=found.pod)) if found.pod else None,
+            cluster_trend_w_per_min=found.trend_w_per_min,
+            perf_pressure=found.pressure,
+            candidates=candidates_of(described.event, self.tail.names, weights, computed),
+            cards=list(found.cards),
+            error=found.error,
             hash=bytes(logged.hash).hex(),
             prev=bytes(logged.prev).hex(),
             same_digest=same,

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, field
 
+from joulie_extender.decide.explained import Verb
 from joulie_projections.energy.report import By
 
 TOKEN_HEADER = "Joulie-Token"  # the API server's proxy removes `Authorization`
@@ -29,7 +30,6 @@ At = Annotated[
 Time = Annotated[datetime, Meta(tz=True, description="The state at this time (RFC 3339)")]
 Class = Literal["performance", "standard"]
 NodeClassName = Literal["performance", "eco", "draining", "unknown"]
-Verb = Literal["filter", "prioritize", "preempt", "bind", "outcome", "settings", "unreadable"]
 NodeOrder = Literal["name", "headroom", "cooling", "measured", "trend", "pods", "gpus"]
 PodPhase = Literal["pending", "running", "finished"]
 

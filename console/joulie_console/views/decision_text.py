@@ -1,6 +1,5 @@
 """Entries of the decision log as text: the winner, its lead, and the terms of the others. Pure."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,56 +9,43 @@ import numpy as np
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
-    BindDecided,
     FilterDecided,
-    OutcomeSeen,
     PodAsk,
     PreemptDecided,
     PrioritizeDecided,
-    SettingsDeclared,
     Terms,
     codec,
 )
-from joulie_console.schema.requests import Verb
 from joulie_console.schema.responses import Candidate, DecisionBrief, Loss, TermSet
 from joulie_console.views.cluster_view import MS
 from joulie_extender.decide.decide import candidate_names, names_of, rows_of
-from joulie_extender.decide.filter import Verdict
+from joulie_extender.decide.explained import (
+    PASSED,
+    VERBS,
+    Explained,
+    Names,
+    Verb,
+    explained,
+    refusals,
+    sentence_of,
+)
 from joulie_extender.decide.scoring import Weights, score, terms_digest, terms_of
-from joulie_extender.gpu.fit import HIGHEST, GpuVerdict
+from joulie_extender.gpu.fit import HIGHEST
 from joulie_projections.twin.columns import TwinColumns
 
-VERBS: dict[str, Verb] = {
-    FilterDecided.TYPE: "filter",
-    PrioritizeDecided.TYPE: "prioritize",
-    PreemptDecided.TYPE: "preempt",
-    BindDecided.TYPE: "bind",
-    OutcomeSeen.TYPE: "outcome",
-    SettingsDeclared.TYPE: "settings",
-}
 KINDS: dict[Verb, str] = {
     **{verb: kind for kind, verb in VERBS.items()},
     "unreadable": "unreadable",  # the name in the log itself
 }
-_VERDICTS: dict[int, str] = {
-    Verdict.PASSED: "passed",
-    Verdict.ECO: "the node is eco",
-    Verdict.DRAINING: "the node is draining",
-    Verdict.ECO_LABEL: "its label is eco, and no newer state is known",
-    Verdict.STALE: "its state is too old, and FILTER_STALE is closed",
-    GpuVerdict.NO_CARDS: "it has not the free, healthy cards of one model",
-    GpuVerdict.NOT_LINKED: "its free, healthy cards are not linked",
-    GpuVerdict.UNREADABLE: "an annotation of the pod about GPUs cannot be read",
-}
 EQUAL_BELOW = 0.05  # points: smaller differences vanish at one decimal
-Names = Mapping[int, str]
 
 
 class DescribedEntry(NamedTuple):
-    """An entry with its decoded event; None if it cannot be decoded."""
+    """An entry with its decoded event and explanation; the event is None if it is unreadable."""
 
     brief: DecisionBrief
     event: AnyEvent | None
+    explained: Explained
     nodes: frozenset[str]  # the winner, the refused nodes, or the node that was bound
 
 
@@ -75,110 +61,68 @@ class EntryRow(NamedTuple):
 
 
 def describe(row: EntryRow, names: Names, weights: Mapping[str, Weights]) -> DescribedEntry:
+    event, why = _event(row)
+    found = explained(event)
+    if why:
+        found = found._replace(text=why)
+    brief = _brief(row, found)
+    if isinstance(event, PrioritizeDecided):
+        used = weights.get(event.basis.settings, Weights())
+        brief = replaced(brief, **_runner_up(event.top, used))
+    nodes = [found.node] if found.node else []
+    if isinstance(event, FilterDecided):
+        nodes += [node for refusal in refusals(event, names) for node in refusal.nodes]
+    return DescribedEntry(brief, event, found, frozenset(nodes))
+
+
+def _event(row: EntryRow) -> tuple[AnyEvent | None, str]:
+    """The event of the entry, or why there is none."""
     try:
         envelope = codec.open_envelope(row.message, f"entry {row.entry}")
-        event = codec.read(envelope, f"entry {row.entry}")
+        return codec.read(envelope, f"entry {row.entry}"), ""
     except Undecodable as error:
-        return DescribedEntry(_brief(row, "unreadable", str(error)), None, frozenset())
-    match event:
-        case FilterDecided():
-            return _filter(row, event, names)
-        case PrioritizeDecided():
-            return _prioritize(row, event, weights.get(event.basis.settings, Weights()))
-        case PreemptDecided():
-            return _preempt(row, event)
-        case BindDecided():
-            return _bind(row, event)
-        case OutcomeSeen():
-            return _outcome(row, event)
-        case SettingsDeclared():
-            text = f"A replica scores with settings {event.settings} ({event.code})"
-            return DescribedEntry(_brief(row, "settings", text), event, frozenset())
-        case _:
-            text = f"{event.TYPE} is not an entry of the decision log"
-            return DescribedEntry(_brief(row, "unreadable", text), None, frozenset())
+        return None, str(error)
 
 
-def _brief(row: EntryRow, verb: Verb, text: str) -> DecisionBrief:
+def _brief(row: EntryRow, found: Explained) -> DecisionBrief:
     namespace, _, name = row.pod.partition("/")
     return DecisionBrief(
         entry=row.entry,
         id=row.event_id,
-        verb=verb,
+        verb=found.verb,
         pod_uid=row.pod_uid,
         namespace=namespace,
         name=name,
-        workload=None,
+        workload=found.pod.workload if found.pod else None,
         at_ms=row.decided_at // MS,
-        view=0,
-        view_age_ms=0,
-        candidates=0,
-        refused=0,
-        reason="",
-        refused_by={},
-        winner="",
-        score=None,
+        view=found.basis.view if found.basis else 0,
+        view_age_ms=found.basis.view_age_ms if found.basis else 0,
+        candidates=found.asked,
+        refused=found.refused,
+        reason=found.reason,
+        refused_by=dict(found.refused_by),
+        winner=found.node if found.top or found.is_bound else "",
+        score=found.top[0].score if found.top else None,
         runner_up="",
         runner_up_score=None,
         loss=None,
-        text=text,
+        text=found.text,
     )
 
 
-def _scheduling_brief(
-    row: EntryRow, verb: Verb, event: FilterDecided | PrioritizeDecided | PreemptDecided, text: str
-) -> DecisionBrief:
-    return replaced(
-        _brief(row, verb, text),
-        workload=event.pod.workload,
-        view=event.basis.view,
-        view_age_ms=event.basis.view_age_ms,
-        candidates=event.candidates.count,
-    )
-
-
-def replaced(brief: DecisionBrief, **changes: object) -> DecisionBrief:
-    return msgspec.structs.replace(brief, **changes)
-
-
-def _filter(row: EntryRow, event: FilterDecided, names: Names) -> DescribedEntry:
-    codes = Counter(event.verdicts)
-    refused = len(event.verdicts) - codes[Verdict.PASSED]
-    total = len(event.verdicts)
-    text = f"{refused} of {total} nodes refused" if refused else _all_pass(total)
-    named = zip(candidate_names(event.candidates, names), event.verdicts, strict=True)
-    brief = replaced(
-        _scheduling_brief(row, "filter", event, text),
-        refused=refused,
-        reason=event.reason,
-        refused_by={verdict_text(code): n for code, n in sorted(codes.items()) if code},
-    )
-    return DescribedEntry(brief, event, frozenset(name for name, verdict in named if verdict))
-
-
-def _all_pass(total: int) -> str:
-    return f"All {total} nodes pass" if total > 1 else f"{total} of {total} nodes pass"
-
-
-def _prioritize(row: EntryRow, event: PrioritizeDecided, weights: Weights) -> DescribedEntry:
-    if not event.top:
-        return DescribedEntry(
-            _scheduling_brief(row, "prioritize", event, "No node to score"), event, frozenset()
-        )
-    winner, runner_up = event.top[0], event.top[1] if len(event.top) > 1 else None
-    loss = loss_of(winner, runner_up, weights) if runner_up else None
-    text = f"{winner.node} scores {winner.score:.1f}"
-    if runner_up and loss:
-        text += f"; {runner_up.node} is {_behind(loss)}"
-    brief = replaced(
-        _scheduling_brief(row, "prioritize", event, text),
-        winner=winner.node,
-        score=winner.score,
-        runner_up=runner_up.node if runner_up else "",
-        runner_up_score=runner_up.score if runner_up else None,
-        loss=loss,
-    )
-    return DescribedEntry(brief, event, frozenset({winner.node}))
+def _runner_up(top: Sequence[Terms], weights: Weights) -> dict[str, object]:
+    """The second best node and what it lost by; {} if there is none."""
+    if len(top) < 2:
+        return {}
+    winner, second = top[:2]
+    loss = loss_of(winner, second, weights)
+    text = f"{winner.node} scores {winner.score:.1f}; {second.node} is {_behind(loss)}"
+    return {
+        "runner_up": second.node,
+        "runner_up_score": second.score,
+        "loss": loss,
+        "text": text,
+    }
 
 
 def _behind(loss: Loss) -> str:
@@ -187,35 +131,8 @@ def _behind(loss: Loss) -> str:
     return f"{loss.behind:.1f} behind, most of it {loss.term}"
 
 
-def _preempt(row: EntryRow, event: PreemptDecided) -> DescribedEntry:
-    dropped = sum(verdict > 0 for verdict in event.verdicts)
-    text = f"{len(event.verdicts) - dropped} of {len(event.verdicts)} nodes are worth clearing"
-    brief = _scheduling_brief(row, "preempt", event, text)
-    return DescribedEntry(replaced(brief, refused=dropped), event, frozenset())
-
-
-def _bind(row: EntryRow, event: BindDecided) -> DescribedEntry:
-    cards = f" with {len(event.cards)} card(s)" if event.cards else ""
-    text = f"Bound to {event.node}{cards}"
-    if event.outcome != "bound":
-        text = f"Not bound to {event.node}: {event.error or event.outcome}"
-    brief = replaced(
-        _brief(row, "bind", text),
-        view=event.basis.view,
-        view_age_ms=event.basis.view_age_ms,
-        winner=event.node if event.outcome == "bound" else "",
-    )
-    return DescribedEntry(brief, event, frozenset({event.node}))
-
-
-def _outcome(row: EntryRow, event: OutcomeSeen) -> DescribedEntry:
-    text = f"It runs on {event.node}"
-    if event.rank is not None:
-        text += f", number {event.rank} of the ranking"
-    if event.regret:
-        text += f", {event.regret} points behind the best"
-    brief = replaced(_brief(row, "outcome", text), winner=event.node)
-    return DescribedEntry(brief, event, frozenset({event.node}))
+def replaced(brief: DecisionBrief, **changes: object) -> DecisionBrief:
+    return msgspec.structs.replace(brief, **changes)
 
 
 # --- terms ------------------------------------------------------------------------------------
@@ -299,10 +216,6 @@ def term_set(terms: Terms, weights: Weights) -> TermSet:
 # --- candidates -------------------------------------------------------------------------------
 
 
-def verdict_text(code: int) -> str:
-    return _VERDICTS.get(code, f"refused (code {code})")
-
-
 def candidates_of(
     event: AnyEvent | None, names: Names, weights: Weights, computed: Sequence[Terms] = ()
 ) -> list[Candidate]:
@@ -311,8 +224,8 @@ def candidates_of(
         case FilterDecided() | PreemptDecided():
             pairs = zip(candidate_names(event.candidates, names), event.verdicts, strict=True)
             return sorted(
-                (_with_verdict(node, verdict_text(code)) for node, code in pairs),
-                key=lambda candidate: (candidate.verdict == "passed", candidate.node),
+                (_with_verdict(node, sentence_of(code)) for node, code in pairs),
+                key=lambda candidate: (candidate.verdict == PASSED, candidate.node),
             )
         case PrioritizeDecided():
             return _scored(event, names, weights, computed)
@@ -394,13 +307,16 @@ def _class_sentence(pod: PodAsk) -> str:
 
 
 def _filter_sentence(brief: DecisionBrief) -> str:
-    if not brief.refused:
-        return f"{brief.text} the filter (entry {brief.entry})."
-    return f"{brief.text} (entry {brief.entry}): {brief.reason}."
+    reason = f": {brief.reason}" if brief.refused else ""
+    return f"{capital(brief.text)} the filter (entry {brief.entry}){reason}."
 
 
 def _score_sentence(brief: DecisionBrief) -> str:
     return f"{brief.text} (entry {brief.entry}, with the view at position {brief.view})."
+
+
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _newest(described: Sequence[DescribedEntry], verb: Verb) -> DecisionBrief | None:

@@ -9,10 +9,9 @@ from joulie_bus.events import FilterDecided, PodAsk, PreemptDecided, PrioritizeD
 from joulie_extender.debug.recent_answers import VerbDecision
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.filter import Verdict
+from joulie_extender.decide.explained import VERBS, explained, reason_of
 from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.decide.scoring import Weights, score
-from joulie_extender.gpu.fit import GpuVerdict
 from joulie_extender.protocol.candidates import rows_by_name
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
@@ -97,7 +96,8 @@ def explanation(
 def _answer(answer: VerbDecision, twin_columns: TwinColumns) -> dict[str, Any]:
     names = _names(answer, twin_columns)
     return {
-        "verb": answer.TYPE.removeprefix("decision."),
+        "verb": VERBS[answer.TYPE],
+        "text": explained(answer).line,
         "basis": msgspec.to_builtins(answer.basis),
         "candidates": len(names),
         **_answer_fields(answer, names),
@@ -122,12 +122,7 @@ def _answer_fields(answer: VerbDecision, names: Sequence[str]) -> dict[str, Any]
 
 def _refused(answer: FilterDecided | PreemptDecided, names: Sequence[str]) -> dict[str, str]:
     verdicts = zip(names, answer.verdicts, strict=True)
-    return {name: _named(code) for name, code in verdicts if code}
-
-
-def _named(code: int) -> str:
-    verdict = GpuVerdict(code) if code >= GpuVerdict.NO_CARDS else Verdict(code)
-    return verdict.name.lower()
+    return {name: reason_of(code) for name, code in verdicts if code}
 
 
 def _names(answer: VerbDecision, twin_columns: TwinColumns) -> list[str]:

@@ -123,7 +123,7 @@ async def test_a_pod_is_explained(browser: Client) -> None:
 
     assert lines[0].startswith("Class performance, by the rule annotation; requests 1 cores")
     assert lines[1] == (
-        "2 of 3 nodes refused (entry 4): "
+        "1 of 3 nodes pass the filter (entry 4): "
         "the node is reserved for saving energy and the pod asks for performance."
     )
     assert lines[2].startswith("n1 scores")

@@ -1,0 +1,209 @@
+"""An entry of the decision log as a typed explanation. Pure.
+
+The extender's `/explain`, the console and the commands render it; they share its words.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from joulie_bus.events import (
+    AnyEvent,
+    Basis,
+    BindDecided,
+    Candidates,
+    DecisionsDropped,
+    FallbackAnswered,
+    FilterDecided,
+    OutcomeSeen,
+    PodAsk,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+    Terms,
+)
+from joulie_extender.decide.decide import candidate_names
+from joulie_extender.decide.filter import Verdict
+from joulie_extender.gpu.fit import GpuVerdict
+
+Verb = Literal[
+    "filter", "prioritize", "preempt", "bind", "outcome", "fallback", "dropped", "settings",
+    "unreadable",
+]  # fmt: skip
+VERBS: dict[str, Verb] = {
+    FilterDecided.TYPE: "filter",
+    PrioritizeDecided.TYPE: "prioritize",
+    PreemptDecided.TYPE: "preempt",
+    BindDecided.TYPE: "bind",
+    OutcomeSeen.TYPE: "outcome",
+    FallbackAnswered.TYPE: "fallback",
+    DecisionsDropped.TYPE: "dropped",
+    SettingsDeclared.TYPE: "settings",
+}
+PASSED = "passed"
+_REASONS: dict[int, tuple[str, str]] = {  # in a list of nodes; of one node
+    Verdict.PASSED: (PASSED, PASSED),
+    Verdict.ECO: ("eco", "the node is eco"),
+    Verdict.DRAINING: ("draining", "the node is draining"),
+    Verdict.ECO_LABEL: ("eco by label", "its label is eco, and no newer state is known"),
+    Verdict.STALE: ("stale", "its state is too old, and FILTER_STALE is closed"),
+    GpuVerdict.NO_CARDS: ("no cards", "it has not the free, healthy cards of one model"),
+    GpuVerdict.NOT_LINKED: ("no linked cards", "its free, healthy cards are not linked"),
+    GpuVerdict.UNREADABLE: (
+        "unreadable annotation",
+        "an annotation of the pod about GPUs cannot be read",
+    ),
+}
+Names = Mapping[int, str]
+
+
+class Refusal(NamedTuple):
+    """The nodes that were refused for one reason, in the order of the request."""
+
+    reason: str
+    nodes: list[str]
+
+
+class Explained(NamedTuple):
+    verb: Verb
+    text: str  # the answer in one sentence, without the reason of a refusal
+    pod: PodAsk | None = None
+    basis: Basis | None = None
+    asked: int = 0  # candidates
+    refused_by: Mapping[str, int] = {}  # reason -> number of nodes
+    reason: str = ""  # the one that kube-scheduler got
+    top: Sequence[Terms] = ()  # the best candidates
+    node: str = ""  # the best node, or the node of the binding
+    is_bound: bool = False
+    rank: int | None = None  # of that node among the scores
+    cards: Sequence[str] = ()
+    error: str = ""
+    trend_w_per_min: float | None = None
+    pressure: float | None = None
+
+    @property
+    def refused(self) -> int:
+        return sum(self.refused_by.values())
+
+    @property
+    def passed(self) -> int:
+        return self.asked - self.refused
+
+    @property
+    def line(self) -> str:
+        """The answer with the reason of a refusal."""
+        return f"{self.text}: {self.reason}" if self.refused and self.reason else self.text
+
+
+def reason_of(code: int) -> str:
+    """In a few words, for a list of nodes."""
+    return _REASONS[code][0] if code in _REASONS else f"refused with code {code}"
+
+
+def sentence_of(code: int) -> str:
+    """For one node."""
+    return _REASONS[code][1] if code in _REASONS else f"refused with code {code}"
+
+
+def explained(event: AnyEvent | None) -> Explained:
+    match event:
+        case FilterDecided():
+            return _with_verdicts(event, "pass")._replace(verb="filter", reason=event.reason)
+        case PreemptDecided():
+            return _with_verdicts(event, "are worth clearing")
+        case PrioritizeDecided():
+            return _scored(event)
+        case BindDecided():
+            return _bound(event)
+        case OutcomeSeen():
+            return _seen(event)
+        case _:
+            return _without_nodes(event)
+
+
+def refusals(event: FilterDecided | PreemptDecided, names: Names) -> list[Refusal]:
+    """In the order of the codes; `names` are those of the nodes by their number."""
+    found: dict[int, list[str]] = {}
+    for name, code in zip(candidate_names(event.candidates, names), event.verdicts, strict=True):
+        if code:
+            found.setdefault(code, []).append(name)
+    return [Refusal(reason_of(code), nodes) for code, nodes in sorted(found.items())]
+
+
+def candidates_in(event: AnyEvent | None) -> Candidates | None:
+    if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
+        return event.candidates
+    return None
+
+
+def _with_verdicts(event: FilterDecided | PreemptDecided, what: str) -> Explained:
+    asked, counts = len(event.verdicts), sorted(Counter(event.verdicts).items())
+    refused_by = {reason_of(code): count for code, count in counts if code}
+    passed = asked - sum(refused_by.values())
+    nodes = f"all {asked}" if passed == asked > 1 else f"{passed} of {asked}"
+    return Explained(
+        verb="preempt",
+        text=f"{nodes} nodes {what}",
+        pod=event.pod,
+        basis=event.basis,
+        asked=asked,
+        refused_by=refused_by,
+    )
+
+
+def _scored(event: PrioritizeDecided) -> Explained:
+    best = event.top[0] if event.top else None
+    return Explained(
+        verb="prioritize",
+        text=f"{best.node} scores {best.score:.1f} of 100" if best else "no node to score",
+        pod=event.pod,
+        basis=event.basis,
+        asked=event.candidates.count,
+        top=event.top,
+        node=best.node if best else "",
+        trend_w_per_min=event.cluster_trend_w_per_min,
+        pressure=event.perf_pressure,
+    )
+
+
+def _bound(event: BindDecided) -> Explained:
+    is_bound = event.outcome == "bound"
+    cards = f" with {len(event.cards)} card(s)" if event.cards else ""
+    why = event.outcome + (f": {event.error}" if event.error else "")
+    return Explained(
+        verb="bind",
+        text=f"bound to {event.node}{cards}" if is_bound else f"not bound to {event.node}, {why}",
+        basis=event.basis,
+        node=event.node,
+        is_bound=is_bound,
+        cards=event.cards,
+        error=event.error,
+    )
+
+
+def _seen(event: OutcomeSeen) -> Explained:
+    rank = f", ranked {event.rank}" if event.rank is not None else ""
+    behind = f", {event.regret} points behind the best" if event.regret else ""
+    return Explained(
+        verb="outcome",
+        text=f"runs on {event.node}{rank}{behind}",
+        node=event.node,
+        is_bound=True,
+        rank=event.rank,
+    )
+
+
+def _without_nodes(event: AnyEvent | None) -> Explained:
+    match event:
+        case FallbackAnswered():
+            answer = "all" if event.answer == "open" else "none"
+            text = f"fallback ({event.why}): {answer} of {event.candidates} nodes pass"
+            return Explained("fallback", text, basis=event.basis, asked=event.candidates)
+        case DecisionsDropped():
+            return Explained("dropped", f"{event.count} decisions dropped: {event.why}")
+        case SettingsDeclared():
+            return Explained("settings", f"settings {event.settings} of {event.code}")
+        case None:
+            return Explained("unreadable", "unreadable")
+        case _:
+            return Explained("unreadable", f"{event.TYPE} is not an entry of the decision log")
