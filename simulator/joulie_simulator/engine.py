@@ -24,6 +24,7 @@ from joulie_bus.events import (
     PodPending,
     TelemetrySampled,
 )
+from joulie_bus.runtime.backoff import Backoff
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
@@ -35,7 +36,7 @@ from joulie_simulator.workload.workload import Job, Workload
 HALL = "simulated-hall"
 MORNING_S = 9 * 3600.0  # start of the simulation, while the load rises
 WAITING_LIMIT = 500  # pods in the queue; with more, none are created, which bounds memory
-FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 10.0  # kube-scheduler's own
+UNPLACED = Backoff(1.0, 10.0)  # kube-scheduler's own
 
 
 class Options(NamedTuple):
@@ -50,11 +51,11 @@ class PendingPod(NamedTuple):
 
     job: Job
     at_s: float = 0.0
-    backoff_s: float = FIRST_BACKOFF_S
+    failures: int = 0
 
     def later(self, now_s: float) -> "PendingPod":
-        longer = min(LONGEST_BACKOFF_S, self.backoff_s * 2)
-        return PendingPod(self.job, now_s + self.backoff_s, longer)
+        failures = self.failures + 1
+        return PendingPod(self.job, now_s + UNPLACED.after(failures), failures)
 
 
 class Engine:

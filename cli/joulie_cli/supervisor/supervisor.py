@@ -19,6 +19,7 @@ from joulie_bus.errors import BrokerStartFailed
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
+from joulie_bus.runtime.backoff import Backoff
 from joulie_bus.runtime.child_process import die_with_parent, giving_way
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.secret_files import private
@@ -73,7 +74,7 @@ class Child:
 
     async def run(self, on_start: Callable[[], None]) -> None:
         """Run until `stop`; `on_start` is called after every start of the process."""
-        pause = FIRST_PAUSE_S
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         loop = asyncio.get_running_loop()
         while not self._stopping:
             started_at = loop.time()
@@ -85,7 +86,9 @@ class Child:
                 code = await process.wait()
             if self._stopping:
                 return
-            pause = FIRST_PAUSE_S if loop.time() - started_at > STABLE_AFTER_S else pause
+            if loop.time() - started_at > STABLE_AFTER_S:
+                backoff.succeeded()
+            pause = backoff.failed()
             self.restarts += 1
             log.warning(
                 "exited",
@@ -95,7 +98,6 @@ class Child:
                 log=str(self._log_path()),
             )
             await asyncio.sleep(pause)
-            pause = min(LONGEST_PAUSE_S, pause * 2)
 
     async def stop(self) -> None:
         self._stopping = True

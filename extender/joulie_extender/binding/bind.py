@@ -22,6 +22,7 @@ from joulie_bus.events import (
     PodAsk,
     ReleaseReason,
 )
+from joulie_bus.runtime.backoff import Backoff
 from joulie_extender.binding.binder import Binder, BindRequest, BindResult, LookupFailed, PodLookup
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.decide import decide
@@ -32,7 +33,7 @@ from joulie_extender.gpu.fit import gpu_request_of
 from joulie_extender.protocol.kube_scheduler import Binding
 from joulie_projections.view.view import View
 
-RETRY_S = 0.05  # doubled with each try
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0  # between two tries
 CARDS_TAKEN = "the node has not the cards any more that the pod asks for"
 NO_NODE = "the node is not there any more"
 NO_POD = "the pod is not there any more"
@@ -187,13 +188,12 @@ class Bindings:
 
     async def _post(self, asked: Binding, cards: tuple[str, ...]) -> None:
         request = BindRequest(asked.namespace, asked.pod_name, asked.pod_uid, asked.node, cards)
-        pause = RETRY_S
+        backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         while True:
             result = await self._binder.bind(request)
             if await self._is_done(asked, cards, result):
                 return
-            await asyncio.sleep(pause)
-            pause *= 2
+            await asyncio.sleep(backoff.failed())
 
     async def _is_done(self, asked: Binding, cards: tuple[str, ...], result: BindResult) -> bool:
         """False to try again: the request may have been carried out; the next attempt finds out."""

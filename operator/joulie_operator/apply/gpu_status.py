@@ -11,7 +11,7 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import rung
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, object_path
 from joulie_operator.kube.custom_resources import GPU_GROUP, GPUS, VERSION, Gpu
-from joulie_operator.kube.gpu_objects import StatusWrite, WriteBackoff, status_write_of
+from joulie_operator.kube.gpu_objects import RepeatedWrites, StatusWrite, status_write_of
 from joulie_operator.observe.watch import ObservedCluster
 from joulie_projections.view.view import View
 
@@ -31,7 +31,7 @@ class GpuStatusWriter:
         self._view = view
         self._gpus = cluster.gpus
         self._deadline_s = deadline_s
-        self._backoff = WriteBackoff()
+        self._repeated = RepeatedWrites()
 
     async def run(self) -> None:
         """Runs until cancelled. Cards are written one at a time: they change one at a time."""
@@ -46,7 +46,7 @@ class GpuStatusWriter:
         if gpu is None or gpu.spec is None:
             return
         write = status_write_of(gpu, self._view.cluster_state.gpus.get(gpu.spec.uuid))
-        if write is None or not self._backoff.allows(write, time.monotonic()):
+        if write is None or not self._repeated.allows(write, time.monotonic()):
             return
         try:
             async with asyncio.timeout(self._deadline_s):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
+from joulie_bus.runtime.backoff import Backoff
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
 from joulie_operator.apply.write_pace import WritePace
@@ -45,7 +46,7 @@ class NominationWriter:
         self._rate_limiter = RateLimiter(WritePace(self._rate))
         self._nominator = Nominator()
         self._offset = 0
-        self._pause_s = FIRST_PAUSE_S
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -55,8 +56,10 @@ class NominationWriter:
                 is_written = await self._pass()
                 spent_s = time.process_time() - began
                 await asyncio.sleep(min(LONGEST_REST_S, max(PASS_S, rest_s(spent_s))))
-                if not is_written:
-                    await asyncio.sleep(self._pause_s)
+                if is_written:
+                    self._backoff.succeeded()
+                else:
+                    await asyncio.sleep(self._backoff.failed())
         finally:
             metrics.PODS_RESTING.set(0)  # another operator may lead from now on
 
@@ -71,12 +74,8 @@ class NominationWriter:
         for nomination in nominated:
             await self._rate_limiter()
             if not await self._write(nomination):
-                return self._is_done(False)
-        return self._is_done(True)
-
-    def _is_done(self, is_done: bool) -> bool:
-        self._pause_s = FIRST_PAUSE_S if is_done else min(LONGEST_PAUSE_S, self._pause_s * 2)
-        return is_done
+                return False
+        return True
 
     async def _resting(self) -> list[RestingPod]:
         if not self._view.is_ready or self._view.age_s > MAX_VIEW_AGE_S:

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 from joulie_bus.events import PlanMade
+from joulie_bus.runtime.backoff import Backoff
 from joulie_operator.apply.desired import (
     DRAINING_LABEL,
     POWER_LABEL,
@@ -37,7 +38,7 @@ from joulie_projections.twin.twin import PROFILE_LABEL
 
 # DRAINING_LABEL is removed: older versions set it.
 OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL)
-MAX_BACKOFF_S = 60.0
+OVERWRITTEN = Backoff(2.0, 60.0)
 STATUS_UPDATES_PER_S = 10  # of measured numbers, over all nodes: each costs the server 5 ms
 T = TypeVar("T", covariant=True)
 
@@ -213,7 +214,7 @@ def _is_overwritten(state: NodeWriteState, spec: NodeTwinSpec, at: float) -> boo
         return False
     state.overwrites += 1
     state.written_spec = None  # next time it is written
-    state.not_before = at + min(MAX_BACKOFF_S, 2.0**state.overwrites)
+    state.not_before = at + OVERWRITTEN.after(state.overwrites)
     return True
 
 

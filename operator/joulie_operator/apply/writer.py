@@ -16,6 +16,7 @@ import msgspec
 
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
+from joulie_bus.runtime.backoff import Backoff
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
 from joulie_bus.runtime.tasks import rung
@@ -104,7 +105,7 @@ class Applier:
         self._rate_limiter = RateLimiter(self._pace)
         self._transitions: deque[Transition] = deque(maxlen=MAX_EVENTS)
         self._is_unreachable = False
-        self._pause_s = FIRST_PAUSE_S
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     async def run(self) -> None:
         """Runs until cancelled. Starts once Nodes and NodeTwins have been listed."""
@@ -117,10 +118,9 @@ class Applier:
             metrics.KUBE_BEHIND.set(len(pending))
             is_left = await self._write_pending(pending)
             if self._is_unreachable:
-                await asyncio.sleep(self._pause_s * random.uniform(0.5, 1))
-                self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
+                await asyncio.sleep(self._backoff.failed() * random.uniform(0.5, 1))
             else:
-                self._pause_s = FIRST_PAUSE_S
+                self._backoff.succeeded()
                 if not is_left:  # each write sets `changed`, too
                     await self._rest(pause_s)
                 await rung(self._cluster.twins.changed, CHECK_INTERVAL_S)
@@ -180,7 +180,7 @@ class Applier:
 
     def _failed(self, what: str, name: str, state: NodeWriteState, error: Exception) -> None:
         state.failures += 1
-        pause_s = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(10, state.failures - 1))
+        pause_s = self._backoff.after(state.failures)
         if isinstance(error, KubernetesRefused):
             pause_s = max(pause_s, error.retry_after_s)
             self._is_unreachable = self._is_unreachable or error.code == TOO_MANY

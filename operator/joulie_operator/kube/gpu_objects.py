@@ -4,11 +4,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from joulie_bus.runtime.backoff import Backoff
 from joulie_operator.kube.custom_resources import MANAGER, Gpu, GpuStatus
 from joulie_projections.state.cards import CardState
 
 AVAILABLE, RESERVED, ALLOCATED = "Available", "Reserved", "Allocated"
-MAX_BACKOFF_S = 60.0
+REPLACED = Backoff(2.0, 60.0)
 FREE = GpuStatus(phase=AVAILABLE)
 
 
@@ -44,8 +45,8 @@ def _claimed(card: CardState) -> GpuStatus:
     )
 
 
-class WriteBackoff:
-    """Exponential backoff for a status that another writer keeps replacing."""
+class RepeatedWrites:
+    """Delays the writes of a status that another writer keeps replacing."""
 
     def __init__(self) -> None:
         self._written: dict[str, tuple[GpuStatus, int, float]] = {}
@@ -56,6 +57,5 @@ class WriteBackoff:
         times = times + 1 if times and status == write.status else 1
         if times > 1 and now_s < not_before:
             return False
-        pause_s = min(MAX_BACKOFF_S, 2.0**times)
-        self._written[write.name] = (write.status, times, now_s + pause_s)
+        self._written[write.name] = (write.status, times, now_s + REPLACED.after(times))
         return True

@@ -12,6 +12,7 @@ import msgspec
 
 from joulie_bus.errors import BusError, KubernetesRefused
 from joulie_bus.runtime import metrics
+from joulie_bus.runtime.backoff import Backoff
 from joulie_bus.runtime.logging import get_logger
 from joulie_operator.kube import api_client
 from joulie_operator.kube.api_client import (
@@ -66,7 +67,7 @@ class Watcher(Generic[K]):
         self._query = query
         self._version = ""
         self._in_pages = False  # the server does not send initial events
-        self._pause_s = FIRST_PAUSE_S
+        self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self.watch_status = watch_status or WatchStatus(self._kind)
 
     async def run(self) -> None:
@@ -174,7 +175,7 @@ class Watcher(Generic[K]):
         if changes:
             await self._sink.apply_events(changes)
         self._version = events[-1].version
-        self._pause_s = FIRST_PAUSE_S  # the watch works again
+        self._backoff.succeeded()  # the watch works again
 
     def _read(self, items: Iterable[msgspec.Raw]) -> list[K]:
         """Decodes objects; one that cannot be decoded does not block the others."""
@@ -188,7 +189,7 @@ class Watcher(Generic[K]):
 
     async def _wait(self, error: Exception) -> None:
         self.watch_status.close()
-        pause_s = self._pause_s
+        pause_s = self._backoff.failed()
         if isinstance(error, KubernetesRefused):
             pause_s = max(pause_s, error.retry_after_s)
             if error.code == NOT_FOUND:
@@ -197,4 +198,3 @@ class Watcher(Generic[K]):
         metrics.WATCH_FAILURES.labels(kind=self._kind).inc()
         log.warning("watch_failed", path=self._path, error=str(error), retry_in_s=round(pause_s, 1))
         await asyncio.sleep(pause_s)
-        self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)

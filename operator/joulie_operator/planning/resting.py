@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from joulie_bus.events import PodAsk
+from joulie_bus.runtime.backoff import Backoff
 from joulie_projections.pods.load import load_of
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state.state import NodeState, PodState
@@ -18,7 +19,7 @@ from joulie_projections.twin.twin import PROFILE_LABEL
 # kube-scheduler samples only beyond this number of nodes that pass its own filters. A request with
 # fewer nodes contains all of them, so a nomination would not help.
 SMALLEST_SAMPLE = 100
-FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 2.0, 60.0
+NOMINATED = Backoff(2.0, 60.0)
 MOST_READ = 64  # nodes that are examined for one pod
 TRIED = 8  # nodes per pod that were nominated without success and are not nominated again
 
@@ -194,7 +195,7 @@ class Nominator:
         node = free.take(pod, before.tried) or free.take(pod)
         if node is None:
             return None
-        pause_s = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(before.made, 10))
+        pause_s = NOMINATED.after(before.made + 1)
         tried = (*before.tried, node)[-TRIED:]
         self.attempts[pod.uid] = Attempts(before.made + 1, now_s + pause_s, tried)
         return Nomination(pod, node)

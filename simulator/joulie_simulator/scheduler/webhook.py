@@ -1,21 +1,19 @@
 """Calls the extender as kube-scheduler does: one keep-alive connection, the same headers."""
 
-import asyncio
-import contextlib
 from typing import Any
 
+import aiohttp
 import msgspec
 
 CALL_TIMEOUT_S = 5.0  # kube-scheduler's own default
-# Unreachable, timed out, cut off, or not HTTP with JSON (IndexError: no status line).
-_FAILURES = (
-    OSError,
-    TimeoutError,
-    asyncio.IncompleteReadError,
-    asyncio.LimitOverrunError,
-    ValueError,
-    IndexError,
-)
+HEADERS = {
+    "User-Agent": "Go-http-client/1.1",
+    "Content-Type": "application/json",
+    "Accept-Encoding": "gzip",
+}
+MAX_HEADER = 1 << 20  # bytes, as Go's client
+MAX_ERROR = 200  # characters; an error may quote the reply
+OK = 200
 
 
 class WebhookFailed(Exception):
@@ -24,44 +22,34 @@ class WebhookFailed(Exception):
 
 class Webhook:
     def __init__(self, host: str, port: int) -> None:
-        self._host, self._port = host, port
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._url = f"http://{host}:{port}"
+        self._session: aiohttp.ClientSession | None = None
 
     async def call(self, verb: str, body: dict[str, Any]) -> Any:
         """The decoded reply. There is no retry, as in kube-scheduler."""
         try:
-            async with asyncio.timeout(CALL_TIMEOUT_S):
-                status, reply = await self._exchange(verb, msgspec.json.encode(body))
-            if status == 200:
+            status, reply = await self._post(verb, msgspec.json.encode(body))
+            if status == OK:
                 return msgspec.json.decode(reply)
-        except _FAILURES as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             await self.close()
-            raise WebhookFailed(f"{verb}: {str(error) or type(error).__name__}") from error
-        await self.close()
+            why = f"{type(error).__name__} {error}".strip()[:MAX_ERROR]
+            raise WebhookFailed(f"{verb}: {why}") from error
         raise WebhookFailed(f"{verb}: code {status}")
 
     async def close(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            with contextlib.suppress(OSError):
-                await self._streams[1].wait_closed()
-            self._streams = None
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
 
-    async def _exchange(self, verb: str, body: bytes) -> tuple[int, bytes]:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self._host, self._port)
-        reader, writer = self._streams
-        head = (
-            f"POST /{verb} HTTP/1.1\r\nHost: {self._host}:{self._port}\r\n"
-            f"User-Agent: Go-http-client/1.1\r\nContent-Length: {len(body)}\r\n"
-            "Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
-        )
-        writer.write(head.encode() + body)
-        await writer.drain()
-        answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-        status = int(answer[0].split()[1])
-        fields = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in answer[1:])}
-        reply = await reader.readexactly(int(fields.get("content-length", "0")))
-        if fields.get("connection", "").lower() == "close":
-            await self.close()
-        return status, reply
+    async def _post(self, verb: str, body: bytes) -> tuple[int, bytes]:
+        if self._session is None:  # a session belongs to the running event loop
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=1),
+                timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_S),
+                headers=HEADERS,
+                skip_auto_headers=("Accept",),
+                max_field_size=MAX_HEADER,
+            )
+        async with self._session.post(f"{self._url}/{verb}", data=body) as response:
+            return response.status, await response.read()

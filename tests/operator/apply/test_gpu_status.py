@@ -24,7 +24,7 @@ from joulie_operator.kube.custom_resources import (
     ManagedFields,
     ObjectMeta,
 )
-from joulie_operator.kube.gpu_objects import FREE, StatusWrite, WriteBackoff, status_write_of
+from joulie_operator.kube.gpu_objects import FREE, RepeatedWrites, StatusWrite, status_write_of
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.cards import CardState
@@ -103,7 +103,7 @@ async def test_a_status_of_the_operator_is_cleared_with_the_last_claim(
 
 
 async def test_another_writer_is_overwritten_with_growing_backoff() -> None:
-    truces, write = WriteBackoff(), StatusWrite("g", TAKEN)
+    truces, write = RepeatedWrites(), StatusWrite("g", TAKEN)
     let = [second for second in range(20) if truces.allows(write, second)]
 
     assert let == [0, 2, 6, 14]

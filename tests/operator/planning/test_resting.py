@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import ask, noon
 from joulie_operator.planning.resting import (
-    FIRST_BACKOFF_S,
     MOST_READ,
+    NOMINATED,
     SMALLEST_SAMPLE,
     TRIED,
     FreeNodes,
@@ -171,7 +171,7 @@ def test_attempts_are_forgotten_once_the_pod_is_bound_or_gone() -> None:
 def test_a_node_that_is_gone_takes_nothing_with_it() -> None:
     nominator, pods = Nominator(), {"a": waiting("a"), "b": waiting("b")}
     nominated(nominator, {"n": FAST}, {"a": pods["a"]})
-    made = nominated(nominator, {"m": FAST}, pods, now_s=FIRST_BACKOFF_S / 2)
+    made = nominated(nominator, {"m": FAST}, pods, now_s=NOMINATED.after(1) / 2)
     assert [(each.pod.uid, each.node) for each in made] == [("b", "m")]
 
 
