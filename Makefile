@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick shuffled check format lint typecheck imports deadcode docs bench drills
+.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube golden lock clean
 .PHONY: broker cluster dist krew image sbom wheels chart page
 
@@ -35,6 +35,9 @@ test: .venv/.browser ## all tests that this machine can run
 # The seed is printed; SEED=... repeats an order.
 shuffled: .venv/.browser ## all tests in a random order
 	$(BIN)/python -m pytest $(PARALLEL) --random-order $(if $(SEED),--random-order-seed=$(SEED))
+
+pythons: ## `make quick` with each supported Python that this machine has
+	.ci/pythons
 
 check: lint typecheck imports deadcode ## what CI runs beside the tests, the fastest first
 

@@ -13,10 +13,10 @@ import msgspec
 
 from joulie_bus.events import Terms
 from joulie_bus.events.base import Finite
-from joulie_console.schema import requests
 from joulie_console.views import health
 from joulie_console.views.cluster_view import UNKNOWN, class_name
 from joulie_console.views.decision_text import points_of
+from joulie_extender.decide.explained import Verb
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.energy.report import NO_PLAN, NOT_SHARED, By
 from joulie_projections.twin.twin import NodeClass
@@ -32,7 +32,7 @@ def vocabulary() -> dict[str, object]:
     return {
         "CLASSES": [class_name(value) for value in sorted(NodeClass)],
         "UNKNOWN": UNKNOWN,
-        "VERBS": list(get_args(requests.Verb)),
+        "VERBS": list(get_args(Verb)),
         "TERMS": terms(),
         "SILENT_MS": health.SILENT_MS,
         "GONE_MS": health.GONE_MS,

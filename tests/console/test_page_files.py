@@ -6,7 +6,7 @@ from pathlib import Path
 
 from joulie_console import page_vocabulary
 from joulie_console.page_files import page_files
-from joulie_console.views.decision_text import verdict_text
+from joulie_extender.decide.explained import sentence_of
 from joulie_extender.decide.filter import Verdict
 from joulie_extender.gpu.fit import GpuVerdict
 
@@ -21,8 +21,7 @@ def test_the_vocabulary_of_the_page_is_that_of_the_code() -> None:
 def test_every_verdict_has_a_text() -> None:
     codes = [*Verdict, *GpuVerdict]
 
-    assert [code for code in codes if "refused (code" in verdict_text(code)] == []
-    assert verdict_text(99) == "refused (code 99)"
+    assert [code for code in codes if "refused with code" in sentence_of(code)] == []
 
 
 def test_vendored_files_are_those_that_their_table_names() -> None:

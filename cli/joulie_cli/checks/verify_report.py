@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 
 from joulie_audit.ledger.refold import refolded
 from joulie_bus.errors import NotInTheLog
+from joulie_cli.display.output import show
 from joulie_cli.log_access.kept_heads import public_key
 from joulie_cli.log_access.past import archive_of, facts_of, require_readable
 from joulie_cli.reporting.document import FORMAT, Document, document_of, first_difference
@@ -31,10 +31,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise NotInTheLog(NOT_A_REPORT.format(file, error)) from error
     flaw = _flaw_of_file(text, document) or asyncio.run(_flaw(args, wires, document))
-    if args.json:
-        print(json.dumps({"report": str(file), "flaw": flaw or None}))
-    else:
-        print(f"{file} is NOT valid: {flaw}." if flaw else f"{file}: {VALID}.")
+    text = f"{file} is NOT valid: {flaw}." if flaw else f"{file}: {VALID}."
+    show(args, {"report": str(file), "flaw": flaw or None}, text)
     return 1 if flaw else 0
 
 

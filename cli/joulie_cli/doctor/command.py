@@ -2,10 +2,10 @@
 
 import argparse
 import asyncio
-import json
 from collections.abc import Sequence
 
 from joulie_bus.runtime.settings import InForce
+from joulie_cli.display.output import show
 from joulie_cli.doctor.examination import Case, examine
 from joulie_cli.doctor.findings import Finding, as_text, exit_code
 from joulie_cli.parts import up
@@ -20,11 +20,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     settings = wires.source.finish()
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     findings = asyncio.run(examine(Case(wires, settings, cluster, _namespace(args, wires))))
-    if args.json:
-        print(json.dumps(as_tree(findings, settings)))
-    else:
-        shown = [row for row in settings if args.settings or row.origin != "default"]
-        print("\n".join([as_text(findings), *_setting_lines(shown)]))
+    shown = [row for row in settings if args.settings or row.origin != "default"]
+    text = "\n".join([as_text(findings), *_setting_lines(shown)])
+    show(args, as_tree(findings, settings), text)
     return exit_code(findings)
 
 

@@ -19,7 +19,7 @@ NS_PER_MS = 1_000_000
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     archive, period = archive_of(args, wires), _period(args)
     document = asyncio.run(report_of_period(wires, archive, period, signs=not args.unsigned))
-    text = as_json_text(document) if args.json else page_of(document)
+    text = as_json_text(document) if args.output == "json" else page_of(document)
     if args.out is None:
         print(text)
     else:

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ from joulie_bus.events import TargetSet
 from joulie_bus.runtime.settings import duration
 from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.roles import Role
+from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import SECOND, as_time, shown
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring, connected
@@ -26,11 +26,11 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
             targets = history.cluster_state().targets
         now = time.time_ns()
         found = [_as_json(name, each, now) for name, each in sorted(targets.items())]
-        print(json.dumps(found) if args.json else _as_text(found))
+        show(args, found, _as_text(found))
         return 0
     event = target_of(args, time.time_ns())
     asyncio.run(_publish(wires, event))
-    print(json.dumps({"target": event.target}) if args.json else _done(event))
+    show(args, {"target": event.target}, _done(event))
     return 0
 
 

@@ -9,6 +9,8 @@ export const VERBS = [
   "preempt",
   "bind",
   "outcome",
+  "fallback",
+  "dropped",
   "settings",
   "unreadable",
 ];

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from joulie_console.schema.requests import Class, NodeClassName, PodPhase, Verb
+from joulie_console.schema.requests import Class, NodeClassName, PodPhase
+from joulie_extender.decide.explained import Verb
 
 Percent = Annotated[float, Meta(description="percent")]
 Level = Literal["warning", "serious"]

@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeVar
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import SettingsDeclared, codec
 from joulie_bus.streams.subjects import Stream
-from joulie_console.views.decision_text import DescribedEntry, EntryRow, Names, describe
+from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe
 from joulie_extender.decide.decide import weights_of
+from joulie_extender.decide.explained import Names
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.decision_log.refusals import NewestAnswer

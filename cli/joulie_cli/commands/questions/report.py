@@ -8,7 +8,7 @@ from joulie_cli.command_line.commands import Program
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    shared.output(parser)
+    shared.output(parser, ("html", "json"))
     parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
     parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the file to write (stdout)")

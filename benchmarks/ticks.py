@@ -1,6 +1,6 @@
 """Measures the CPU time of one tick of the operator when nothing has changed.
 
-    make bench, or: .venv/bin/python benchmarks/operator.py
+    make bench, or: .venv/bin/python benchmarks/ticks.py
 
 A tick is a plan, and the comparison of every node and NodeTwin with its desired state. The budget
 is one second at 5,000 nodes. It prints medians; the cost per node is comparable between machines,
@@ -21,8 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests/kit"))  # for the API server of the tests
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests/kit/kube"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # for the API server of the tests
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
 
 from joulie_bus.events import AnyEvent, Fact
 from joulie_bus.runtime import logging
@@ -215,7 +215,7 @@ def over_http(nodes: int) -> None:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(prog="operator.py")
+    options = argparse.ArgumentParser(prog="ticks.py")
     options.add_argument("--json", type=Path, help="also write the figures to this file")
     args = options.parse_args()
     logging.configure("error", "console", "bench")
