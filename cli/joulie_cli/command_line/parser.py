@@ -48,7 +48,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"joulie {version('joulie')}\n")
+        print(f"joulie {version('joulie')}")
+        parser.exit()
 
 
 def parser_of(command: Command) -> argparse.ArgumentParser:
