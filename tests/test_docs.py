@@ -104,7 +104,7 @@ def test_every_command_that_a_page_names_exists(page: Path) -> None:
             said = [word.strip("`") for word in command if "..." not in word]
             parsed(said)
         else:
-            assert words[0] in {"COMMAND", "--help"}, (
+            assert words[0] in {"COMMAND", "--help", "--version"}, (
                 f"{page_name(page)} promises `joulie {words[0]}`"
             )
 
