@@ -143,7 +143,7 @@ class JoulieClient(Client):
     async def _connect_to_server(self, s: Any) -> None:
         self.close_socket()
         if s.uri.scheme in ("ws", "wss"):
-            vars(transport)["aiohttp"] = importlib.import_module("aiohttp")
+            setattr(transport, "aiohttp", importlib.import_module("aiohttp"))  # noqa: B010
             await super()._connect_to_server(s)
             return
         s.last_attempt = time.monotonic()

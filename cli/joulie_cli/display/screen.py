@@ -65,7 +65,7 @@ class TerminalSize(NamedTuple):
         return max(1, -(-nodes // (self.map_width * self.map_rows)))
 
 
-class Rate:
+class DecisionRate:
     """Growth per second of a counter between two frames."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Screen:
     def __init__(self, view: View, location: DemoLocation) -> None:
         self._view = view
         self._location = location
-        self._rate = Rate()
+        self._rate = DecisionRate()
         self._example: Placement | None = None  # kept between frames, so that it can be copied
         self.proof = ""  # the result of the replay
         self.restarted_parts = ""

@@ -61,7 +61,7 @@ def newest_answers_in(db: Connection, uids: Sequence[str]) -> list[NewestAnswer]
     return [NewestAnswer(row[0], row[1], row[2] or 0) for row in db.execute(_newest(uids))]
 
 
-def _newest(uids: Sequence[str]) -> Select[Any]:
+def _newest(uids: Sequence[str]) -> Select[Any, Any, Any]:
     first = func.min(case((decision.c.kind == FilterDecided.TYPE, decision.c.decided_at)))
     return (
         select(decision.c.pod_uid, func.max(decision.c.pos).label("pos"), first.label("since"))

@@ -15,6 +15,8 @@ from joulie_bus.runtime import metrics, metrics_server
 METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
 # What a label may say is one of a few words of our own; nothing that a user can write into.
 BOUNDED = {"kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how", "stream"}
+BOUNDED |= {"order", "result"}
+WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission"}
 
 
 def test_every_label_is_one_of_ours() -> None:
@@ -46,7 +48,7 @@ def test_a_process_shows_what_it_counts_and_nothing_of_others(part: str) -> None
     assert ("joulie_answers" in shown) == (part == "extender")
     assert ("joulie_commit_seconds" in shown) == (part == "projector")
     assert ("joulie_archive_position" in shown) == (part == "archive")
-    assert ("joulie_view_age_seconds" in shown) == (part not in {"projector", "archive", "ledger"})
+    assert ("joulie_view_age_seconds" in shown) == (part not in WITHOUT_A_VIEW)
     assert "joulie_broker_errors" in shown
 
 

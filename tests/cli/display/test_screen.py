@@ -20,8 +20,8 @@ from joulie_bus.testing import (
 )
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import (
+    DecisionRate,
     DemoLocation,
-    Rate,
     Screen,
     TerminalSize,
     by_class,
@@ -190,7 +190,7 @@ def test_a_program_is_called_as_the_user_called_it(
 
 
 def test_a_rate_is_the_growth_since_the_last_frame() -> None:
-    rate = Rate()
+    rate = DecisionRate()
 
     assert [rate.of(*at) for at in ((100, 10.0), (150, 12.0), (150, 13.0), (20, 14.0))] == [
         0,
