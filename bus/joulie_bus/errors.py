@@ -31,8 +31,10 @@
     ├── ViewBehind               the projection did not reach a position in time
     ├── PortTaken                the address in the settings is in use
     ├── KubernetesRefused        the API server refused a request
-    ├── ConsoleUnavailable   the console cannot be read through the API server
-    ├── LeaseHeld            an operator runs beside a command that requires it to be stopped
+    ├── ConsoleUnavailable       the console cannot be read through the API server
+    ├── LeaseHeld                an operator runs beside a command that requires it to be stopped
+    ├── SwitchFailed             a node that was not switched off or on
+    ├── WrongTarget              arguments that describe no power target
     ├── PolicyFailed             a policy that raised or returned an invalid plan
     ├── BadTrace                 a file of recorded pods that cannot be used
     ├── BadRequest               a webhook body that kube-scheduler never sends
@@ -245,7 +247,8 @@ class NotRetryable(StoreError):
 
 
 class SwitchFailed(JoulieError):
-    """A node could not be switched off or on; the message says why."""
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}. The node was not switched. The operator tries again.")
 
 
 class WrongTarget(JoulieError):
