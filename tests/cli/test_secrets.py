@@ -231,7 +231,8 @@ def opened(data: Path) -> list[tuple[str, bytes]]:
         running = json.loads((data / "run.json").read_text())
         door = running["endpoints"]["extender"]
         pages = [f"{door}/{page}" for page in PAGES]
-        pages += [f"http://{at}/metrics" for at in running["metrics"].values()]
+        groups = json.loads((data / "prometheus.json").read_text())
+        pages += [f"http://{at}/metrics" for group in groups for at in group["targets"]]
         return [(page, urllib.request.urlopen(page, timeout=5).read()) for page in pages]
     except (OSError, KeyError, ValueError):
         return []

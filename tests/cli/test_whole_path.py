@@ -78,6 +78,14 @@ def test_the_demo_prints_a_summary(past: Past) -> None:
     assert set(told["endpoints"]) == {"extender", "console", "metrics"}
 
 
+def test_prometheus_finds_the_metrics_of_every_process(past: Past) -> None:
+    data, _, pids = past
+
+    groups = json.loads((data / "prometheus.json").read_text())
+    assert {group["labels"]["part"] for group in groups} == set(pids) - {"nats-server"}
+    assert len({at for group in groups for at in group["targets"]}) == len(groups)
+
+
 def test_the_demo_leaves_no_process_and_no_lock(past: Past) -> None:
     data, _, pids = past
 

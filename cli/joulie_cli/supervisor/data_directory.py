@@ -6,6 +6,7 @@ credentials/       a password per role at the broker, made once, readable by the
 head.key           signs the heads of the decision log; head.pub checks them
 spool/             decisions that are not shipped yet
 run.json           the running processes and their addresses
+prometheus.json    the metrics of each process, as targets for Prometheus (file_sd)
 lock               locked while something runs
 logs/              one file per part
 """
@@ -45,6 +46,7 @@ class DataDirectory:
         self.spool = self.path / "spool"
         self.logs = self.path / "logs"
         self._run = self.path / "run.json"
+        self.prometheus = self.path / "prometheus.json"
         self._lock = self.path / "lock"
 
     def create(self) -> None:
@@ -79,6 +81,10 @@ class DataDirectory:
 
     def write_run_file(self, running: Running) -> None:
         write_private(self._run, msgspec.json.encode(running).decode())
+        targets = [
+            {"targets": [at], "labels": {"part": part}} for part, at in running.metrics.items()
+        ]
+        write_private(self.prometheus, msgspec.json.encode(targets).decode())
 
     def remove_run_file(self) -> None:
         self._run.unlink(missing_ok=True)
