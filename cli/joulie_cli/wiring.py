@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from joulie_bus.broker.embedded import address_within
+from joulie_bus.errors import PortTaken
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import require
@@ -72,7 +73,12 @@ def serve_part(
     `fast` selects uvloop, if it is installed, for parts with thousands of small requests.
     """
     keep_memory()
-    metrics.serve(*wires.bus.metrics_addr, part, alive, ready)
+    try:
+        metrics.serve(*wires.bus.metrics_addr, part, alive, ready)
+    except PortTaken:
+        if asyncio.iscoroutine(work):
+            work.close()  # else Python warns that it was never awaited
+        raise
     with asyncio.Runner(loop_factory=_fast_loop() if fast else None) as runner:
         runner.run(_until_cancelled(work))
     return 0

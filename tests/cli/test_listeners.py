@@ -1,6 +1,7 @@
 """Listen addresses: loopback, or any other only with authentication of clients."""
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
@@ -35,3 +36,14 @@ def test_beyond_loopback_a_process_does_not_start_and_names_the_setting(
     assert needs in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_a_taken_address_of_metrics_is_one_error_in_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+
+        done = joulie("projector", tmp_path / "data", METRICS_ADDR=address)
+
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert f"Nothing can listen on {address}" in done.stderr
