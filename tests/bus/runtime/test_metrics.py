@@ -14,8 +14,10 @@ from joulie_bus.runtime import metrics, metrics_server
 
 METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
 # What a label may say is one of a few words of our own; nothing that a user can write into.
-BOUNDED = {"kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how", "stream"}
-BOUNDED |= {"order", "result"}
+BOUNDED = {
+    *("kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how", "stream"),
+    *("order", "result"),
+}
 WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission"}
 
 
