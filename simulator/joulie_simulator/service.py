@@ -196,9 +196,15 @@ class Simulation:
                 await self._outbox.put([self._engine.facility()])
 
     async def _schedule(self) -> None:
+        webhook = Webhook(*self._extender)
+        try:
+            await self._schedule_with(webhook)
+        finally:
+            await webhook.close()
+
+    async def _schedule_with(self, webhook: Webhook) -> None:
         """Place pending pods one after the other; those that do not fit back off."""
         engine, settings = self._engine, self._settings
-        webhook = Webhook(*self._extender)
         draw = random.Random(settings.seed + 2)
         scheduler = Scheduler(
             engine.cluster, webhook, draw, Registration(settings.weight, settings.bind)

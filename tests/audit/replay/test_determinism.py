@@ -150,9 +150,15 @@ def test_order_free_uses_of_a_set_are_allowed(source: str) -> None:
 # --- no hidden inputs -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", ["time", "datetime", "os", "secrets", "uuid"])
+@pytest.mark.parametrize("module", ["time", "os", "secrets", "uuid"])
 def test_the_contract_forbids_clocks_and_the_environment(module: str) -> None:
     assert module in PURE["forbidden_modules"]
+
+
+def test_the_linter_forbids_to_ask_datetime_for_the_time() -> None:
+    banned = PROJECT["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]
+
+    assert {"datetime.datetime.now", "datetime.datetime.utcnow"} <= set(banned)
 
 
 def test_the_contract_forbids_random_numbers() -> None:

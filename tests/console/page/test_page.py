@@ -389,7 +389,7 @@ async def test_pending_pods_have_a_reason_and_advice(page: Page, new_harness: Ne
         await opened(page, harness, "?page=pending")
         rows = page.locator("main tbody tr")
         await expect(rows).to_have_count(2)
-        await expect(rows.first).to_contain_text("refused: 1 of 1 nodes refused")
+        await expect(rows.first).to_contain_text("refused: 0 of 1 nodes pass")
         await expect(rows.first).to_contain_text("STATIC_HP_FRAC")
         await expect(rows.last).to_contain_text("not asked")
         await rows.first.get_by_role("link", name="entry 2").click()
