@@ -1,10 +1,12 @@
 """How a node is switched: by Redfish, IPMI, wake-on-LAN, a command, or an autoscaler."""
 
 import asyncio
+import os
+import signal
 import socket
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urljoin
@@ -223,13 +225,16 @@ async def required(words: Sequence[str], timeout_s: float) -> str:
 
 
 async def run(words: Sequence[str], timeout_s: float) -> tuple[int, str]:
-    """The exit code and the last output. A program that takes too long is killed."""
+    """The exit code and the last output. A program that takes too long is killed, with all
+    processes that it started.
+    """
     try:
         process = await asyncio.create_subprocess_exec(
             *words,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
         )
     except OSError as error:
         raise SwitchFailed(f"{words[0]} cannot be run: {error.strerror}") from error
@@ -240,7 +245,8 @@ async def run(words: Sequence[str], timeout_s: float) -> tuple[int, str]:
         raise SwitchFailed(f"{words[0]} took longer than {timeout_s:g} s") from error
     finally:
         if process.returncode is None:
-            process.kill()
+            with suppress(ProcessLookupError):  # it ended meanwhile
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     assert process.returncode is not None
     return process.returncode, output.decode(errors="replace").strip()[-MOST_OUTPUT:]
