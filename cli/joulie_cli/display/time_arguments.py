@@ -21,6 +21,15 @@ def as_time(text: str, now: int) -> int:
     return int(time.timestamp() * SECOND)
 
 
+def time_of_period(text: str, now: int) -> int:
+    """As `as_time`; raises NotInTheLog."""
+    try:
+        return as_time(text, now)
+    except ValueError as error:
+        why = "a time such as 2026-11-21T10:30, or -10m"
+        raise NotInTheLog(f"{text!r} is not {why}.") from error
+
+
 def shown(at: int) -> str:
     return f"{datetime.fromtimestamp(at / SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"
 

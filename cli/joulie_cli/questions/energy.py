@@ -8,7 +8,7 @@ import time
 import joulie_migrations
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.display.output import show
-from joulie_cli.display.time_arguments import as_time, shown
+from joulie_cli.display.time_arguments import shown, time_of_period
 from joulie_cli.wiring import Wiring
 from joulie_projections.energy.report import (
     NANO,
@@ -44,8 +44,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def _read(args: argparse.Namespace, wires: Wiring) -> tuple[EnergyReport, int]:
     now = time.time_ns()
-    from_ms = _time(args.first, now) // NS_PER_MS if args.first else 0
-    to_ms = (_time(args.last, now) if args.last else now) // NS_PER_MS
+    from_ms = time_of_period(args.first, now) // NS_PER_MS if args.first else 0
+    to_ms = (time_of_period(args.last, now) if args.last else now) // NS_PER_MS
     wires.data.require()
     engine = database.reader(wires.data.database)
     try:
@@ -61,14 +61,6 @@ def _read(args: argparse.Namespace, wires: Wiring) -> tuple[EnergyReport, int]:
             "`joulie up` and `joulie demo` run; `joulie ledger --once` folds it now."
         )
     return report_of(intervals, args.by), position
-
-
-def _time(text: str, now: int) -> int:
-    try:
-        return as_time(text, now)
-    except ValueError as error:
-        why = "a time such as 2026-11-21T10:30, or -10m"
-        raise NotInTheLog(f"{text!r} is not {why}.") from error
 
 
 def as_text(report: EnergyReport, by: By, position: int) -> str:

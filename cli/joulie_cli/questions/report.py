@@ -4,8 +4,7 @@ import argparse
 import asyncio
 import time
 
-from joulie_bus.errors import NotInTheLog
-from joulie_cli.display.time_arguments import as_time
+from joulie_cli.display.time_arguments import time_of_period
 from joulie_cli.log_access.past import ArchivePlace, archive_of
 from joulie_cli.reporting.gather import Period
 from joulie_cli.reporting.page import page_of
@@ -30,13 +29,5 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def _period(args: argparse.Namespace) -> Period:
     now = time.time_ns()
-    first = _time(args.first, now) // NS_PER_MS if args.first else 0
-    return Period(first, (_time(args.last, now) if args.last else now) // NS_PER_MS)
-
-
-def _time(text: str, now: int) -> int:
-    try:
-        return as_time(text, now)
-    except ValueError as error:
-        why = "a time such as 2026-11-21T10:30, or -10m"
-        raise NotInTheLog(f"{text!r} is not {why}.") from error
+    first = time_of_period(args.first, now) // NS_PER_MS if args.first else 0
+    return Period(first, (time_of_period(args.last, now) if args.last else now) // NS_PER_MS)
