@@ -8,7 +8,7 @@ import pytest
 import joulie_migrations
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.runtime import metrics
-from joulie_cli.questions.status import StalenessLimits, as_text, status_of
+from joulie_cli.questions.status import StalenessLimits, _part_warnings, as_text, status_of
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
 from joulie_cli.supervisor.gauges import gauges_of
 from joulie_projections.store import database
@@ -71,6 +71,16 @@ def test_the_status_shows_positions_lags_and_ages() -> None:
         "quarantined  0\n"
         "extender     http://e"
     )
+
+
+def test_a_part_without_a_view_has_no_age() -> None:
+    waiting = PART | {"position": 0, "view_age_s": metrics.VIEW_NEVER_S}
+    text = as_text(STATUS | {"parts": [waiting]})
+
+    assert "  extender    pid 7       at 0          no view yet\n" in text
+    assert _part_warnings([waiting], Path("logs")) == [
+        "extender has received no heartbeat of the projector yet"
+    ]
 
 
 def test_stale_data_is_reported() -> None:

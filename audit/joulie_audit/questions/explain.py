@@ -27,7 +27,7 @@ from joulie_extender.decide.decide import (
     rows_of,
     weights_of,
 )
-from joulie_extender.decide.explained import refusals
+from joulie_extender.decide.explained import refusals, view_age_ms, view_text
 from joulie_extender.decide.scoring import Weights, score, terms_of
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.state.rows import decode
@@ -58,7 +58,8 @@ class Explanation(NamedTuple):
     attempts: int
     decided_at: int
     view: int
-    view_age_ms: int
+    view_age_ms: int | None  # None if the extender had no view
+    view_text: str  # the two of them in words
     settings: str
     candidates: int
     filtered: FilterDecided | None
@@ -111,7 +112,8 @@ def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = No
         attempts=sum(isinstance(event, FilterDecided) for _, event in logged),
         decided_at=basis.now,
         view=basis.view,
-        view_age_ms=basis.view_age_ms,
+        view_age_ms=view_age_ms(basis),
+        view_text=view_text(basis),
         settings=basis.settings,
         candidates=last[1].candidates.count,
         filtered=filtered[1] if filtered else None,

@@ -175,6 +175,7 @@ class OutcomeSeen(Event, frozen=True, kw_only=True):
     rank: Count | None = None  # 1 is the best; absent if the node was not a candidate
     score: Score | None = None
     regret: Count | None = None  # the best score of that answer minus this one
+    without_view: bool = False  # that answer was given before the extender had a view
 
     @property
     def key(self) -> str:

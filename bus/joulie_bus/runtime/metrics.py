@@ -182,6 +182,7 @@ DIGEST_MISMATCHES = Counter(
     "Times the rows of a view differed from the projector's",
     registry=VIEW,
 )
+VIEW_NEVER_S = 1e9  # the age of a view that has received nothing yet
 VIEW_AGE_SECONDS = Gauge(
     "joulie_view_age_seconds",
     "Time since the view last received a message of the projector",

@@ -152,6 +152,7 @@ def pod_json(report: PodReport) -> dict[str, Any]:
         "decided_at": explanation.decided_at,
         "view": explanation.view,
         "view_age_ms": explanation.view_age_ms,
+        "view_text": explanation.view_text,
         "settings": explanation.settings,
         "candidates": report.pod.candidates,
         "top": msgspec.to_builtins(explanation.scored.top) if explanation.scored else [],
@@ -186,10 +187,7 @@ def _request_lines(report: PodReport) -> Iterator[str]:
     gpus = f", {pod.gpu_milli / ONE_GPU:g} GPU{many}" if pod.gpu_milli else ""
     memory = f", {pod.memory_bytes / 2**30:.3g} GiB" if pod.memory_bytes else ""
     yield f"  requests   {pod.cpu_milli / 1000:g} cores{memory}{gpus}"
-    yield (
-        f"  view       position {explanation.view}, {explanation.view_age_ms} ms old; "
-        f"settings {explanation.settings}"
-    )
+    yield f"  view       {explanation.view_text}; settings {explanation.settings}"
 
 
 def _filter_lines(explanation: Explanation) -> Iterator[str]:

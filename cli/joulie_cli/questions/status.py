@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from joulie_bus.runtime.metrics import VIEW_NEVER_S
 from joulie_bus.streams.subjects import Stream
 from joulie_cli.display.output import show
 from joulie_cli.log_access.past import history_in
@@ -159,6 +160,8 @@ def _part_warnings(parts: list[dict[str, Any]], logs: Path) -> list[str]:
             warnings.append(f"{name} is down; see {logs / name}.log")
         elif part["position"] is None and name != "nats-server":
             warnings.append(f"{name} does not serve its metrics; it may still be starting")
+        elif age >= VIEW_NEVER_S:
+            warnings.append(f"{name} has received no heartbeat of the projector yet")
         elif age > SILENT_S:
             warnings.append(f"{name} received no heartbeat of the projector for {_duration(age)}")
     return warnings
@@ -235,8 +238,9 @@ def _part_line(part: dict[str, Any]) -> str:
         line += f"at {part['position']:<11}"
     if "lag_s" in part:
         line += f"{part['lag_events']} events, {_duration(part['lag_s'])} behind"
-    if part.get("view_age_s") is not None:
-        line += f"view {_duration(part['view_age_s'])} old"
+    age_s = part.get("view_age_s")
+    if age_s is not None:
+        line += f"view {_duration(age_s)} old" if age_s < VIEW_NEVER_S else "no view yet"
     return f"{line.rstrip()}{_restarted(part['restarts'])}"
 
 

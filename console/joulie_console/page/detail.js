@@ -299,13 +299,12 @@ function DecisionDetail({ found }) {
 
 /** @param {any} found */
 function decisionFacts({ decision, pod, error, cards }) {
-  const { name, view, candidates } = decision;
-  const seen = `position ${count(view)}, ${decision.view_age_ms} ms old`;
+  const { name, candidates } = decision;
   return [
     name ? ["Pod", html`<${PodLink} pod=${decision} uid=${decision.pod_uid} />`] : null,
     decision.class ? ["Class", `${decision.class} (${pod?.rule || ""})`] : null,
     ["When", momentText(decision.at_ms)],
-    view ? ["View", seen] : null,
+    decision.view_text ? ["View", decision.view_text] : null,
     candidates ? ["Candidates", `${candidates}, ${decision.refused} refused`] : null,
     error ? ["Error", html`<${Name} text=${error} />`] : null,
     cards.length

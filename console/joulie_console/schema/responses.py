@@ -310,7 +310,8 @@ class DecisionBrief(Item, frozen=True, kw_only=True):
     workload: Class | None = field(name="class")
     at_ms: int
     view: int  # the position of the view that the decision used
-    view_age_ms: int
+    view_age_ms: int | None  # null if the extender had no view
+    view_text: str  # the view in words; empty for entries that use none
     candidates: int
     refused: int
     reason: str  # of the refusals, as sent to kube-scheduler

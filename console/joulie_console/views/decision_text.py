@@ -22,12 +22,16 @@ from joulie_extender.decide.decide import candidate_names, names_of, rows_of
 from joulie_extender.decide.explained import (
     PASSED,
     VERBS,
+    WITHOUT_VIEW,
     Explained,
     Names,
     Verb,
     explained,
+    has_view,
     refusals,
     sentence_of,
+    view_age_ms,
+    view_text,
 )
 from joulie_extender.decide.scoring import Weights, score, terms_digest, terms_of
 from joulie_extender.gpu.fit import HIGHEST
@@ -69,6 +73,8 @@ def describe(row: EntryRow, names: Names, weights: Mapping[str, Weights]) -> Des
     if isinstance(event, PrioritizeDecided):
         used = weights.get(event.basis.settings, Weights())
         brief = replaced(brief, **_runner_up(event.top, used))
+    if not has_view(found.basis):
+        brief = replaced(brief, text=f"{brief.text}, {WITHOUT_VIEW}")
     nodes = [found.node] if found.node else []
     if isinstance(event, FilterDecided):
         nodes += [node for refusal in refusals(event, names) for node in refusal.nodes]
@@ -96,7 +102,8 @@ def _brief(row: EntryRow, found: Explained) -> DecisionBrief:
         workload=found.pod.workload if found.pod else None,
         at_ms=row.decided_at // MS,
         view=found.basis.view if found.basis else 0,
-        view_age_ms=found.basis.view_age_ms if found.basis else 0,
+        view_age_ms=view_age_ms(found.basis),
+        view_text=view_text(found.basis) if found.basis else "",
         candidates=found.asked,
         refused=found.refused,
         reason=found.reason,
@@ -288,7 +295,8 @@ def explain(pod: PodAsk | None, node: str, newest_first: Sequence[DescribedEntry
         lines.append(_filter_sentence(filtered))
     if scored is not None:
         lines.append(_score_sentence(scored))
-    if node and scored is not None and scored.winner and scored.winner != node:
+    winner = scored.brief.winner if scored else ""
+    if node and winner and winner != node:
         lines.append(f"kube-scheduler put it on {node}: it combines this score with other scores.")
     elif node:
         lines.append(f"It runs on {node}.")
@@ -306,18 +314,22 @@ def _class_sentence(pod: PodAsk) -> str:
     return f"Class {pod.workload}, {rule}; requests {pod.cpu_milli / 1000:g} cores{gpus}.{exempt}"
 
 
-def _filter_sentence(brief: DecisionBrief) -> str:
+def _filter_sentence(entry: DescribedEntry) -> str:
+    brief, found = entry.brief, entry.explained
     reason = f": {brief.reason}" if brief.refused else ""
-    return f"{capital(brief.text)} the filter (entry {brief.entry}){reason}."
+    seen = "" if has_view(found.basis) else f", {WITHOUT_VIEW}"
+    return f"{capital(found.text)} the filter (entry {brief.entry}{seen}){reason}."
 
 
-def _score_sentence(brief: DecisionBrief) -> str:
-    return f"{brief.text} (entry {brief.entry}, with the view at position {brief.view})."
+def _score_sentence(entry: DescribedEntry) -> str:
+    brief = entry.brief
+    seen = f", with the view at position {brief.view}" if has_view(entry.explained.basis) else ""
+    return f"{brief.text} (entry {brief.entry}{seen})."
 
 
 def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _newest(described: Sequence[DescribedEntry], verb: Verb) -> DecisionBrief | None:
-    return next((found.brief for found in described if found.brief.verb == verb), None)
+def _newest(described: Sequence[DescribedEntry], verb: Verb) -> DescribedEntry | None:
+    return next((found for found in described if found.brief.verb == verb), None)

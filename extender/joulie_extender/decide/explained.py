@@ -41,6 +41,7 @@ VERBS: dict[str, Verb] = {
     SettingsDeclared.TYPE: "settings",
 }
 PASSED = "passed"
+WITHOUT_VIEW = "without a view of the cluster"
 _REASONS: dict[int, tuple[str, str]] = {  # in a list of nodes; of one node
     Verdict.PASSED: (PASSED, PASSED),
     Verdict.ECO: ("eco", "the node is eco"),
@@ -92,7 +93,27 @@ class Explained(NamedTuple):
     @property
     def line(self) -> str:
         """The answer with the reason of a refusal."""
-        return f"{self.text}: {self.reason}" if self.refused and self.reason else self.text
+        text = self.text if has_view(self.basis) else f"{self.text}, {WITHOUT_VIEW}"
+        return f"{text}: {self.reason}" if self.refused and self.reason else text
+
+
+def has_view(basis: Basis | None) -> bool:
+    """Before its first snapshot an extender answers from an empty one, at position 0. Entries
+    that use no view count as having one.
+    """
+    return basis is None or basis.view > 0
+
+
+def view_text(basis: Basis) -> str:
+    """The view that an answer used, in words."""
+    if has_view(basis):
+        return f"position {basis.view}, {basis.view_age_ms} ms old"
+    return "none: the extender had no view of the cluster yet, so it knew no node"
+
+
+def view_age_ms(basis: Basis | None) -> int | None:
+    """None without a view: nothing is then old."""
+    return basis.view_age_ms if basis is not None and has_view(basis) else None
 
 
 def reason_of(code: int) -> str:

@@ -97,8 +97,9 @@ def note_of(announced: Announcement) -> str:
     entry, outcome = announced.placed.entry, announced.placed.outcome
     others = announced.others
     more = f" {others} more pods of this workload were placed with it." if others else ""
+    blind = " Joulie had no view of the cluster yet." if outcome.without_view else ""
     return (
-        f"Placed on {outcome.node}, {_rank(outcome)} (entry {entry}).{more} "
+        f"Placed on {outcome.node}, {_rank(outcome)} (entry {entry}).{blind}{more} "
         f"`kubectl joulie explain {outcome.name} -n {outcome.namespace}` shows why."
     )
 

@@ -51,7 +51,8 @@ def outcome_of(bound: FirstBinding, answer: bytes | None) -> OutcomeSeen:
         return seen
     if not isinstance(given, PrioritizeDecided):
         return seen
-    seen = msgspec.structs.replace(seen, decision=envelope.id)
+    without_view = given.basis.view == 0
+    seen = msgspec.structs.replace(seen, decision=envelope.id, without_view=without_view)
     return _ranked(seen, given, bound)
 
 

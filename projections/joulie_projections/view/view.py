@@ -105,7 +105,7 @@ class View:
 
     @property
     def age_ms(self) -> int:
-        return int(min(self.age_s, 1e9) * 1000)
+        return int(min(self.age_s, metrics.VIEW_NEVER_S) * 1000)
 
     def snapshot(self) -> ViewSnapshot:
         return ViewSnapshot(
@@ -187,7 +187,7 @@ class View:
         self._request_reload("boot")
         while True:
             is_woken = await rung(self._needs_read, POLL_S)
-            metrics.VIEW_AGE_SECONDS.set(min(self.age_s, 1e9))
+            metrics.VIEW_AGE_SECONDS.set(min(self.age_s, metrics.VIEW_NEVER_S))
             if not self.is_ready:
                 self._reload = "boot"
             if is_woken or not self.is_ready or self.age_s > SILENCE_S:

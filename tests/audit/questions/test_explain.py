@@ -21,7 +21,8 @@ from joulie_audit.testing import NAMES, RecordedLog, record_small_log
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import NodeGone, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen
-from joulie_cli.questions.explain import PodReport, pod_text, rules_behind
+from joulie_cli.questions.explain import PodReport, pod_json, pod_text, rules_behind
+from joulie_extender.current_snapshot import NO_AGE_MS
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.history.history import EntryQuery
@@ -81,6 +82,23 @@ async def test_an_outcome_in_the_log_is_part_of_the_explanation(small_log: Recor
         found = explain_pod(history, "team/late-1")
 
     assert found.outcome == Outcome("n3", 2, 70, "the log")
+
+
+async def test_a_decision_without_a_view_is_explained_without_its_numbers(
+    small_log: RecordedLog,
+) -> None:
+    empty = DecisionContext(TwinColumns.empty(), 0, NO_AGE_MS, NOON)
+    scored = decide_prioritize(ask("blind"), ["n1"], empty, Weights())
+    await small_log.builder.publish(scored)
+    async with small_log.reading() as (history, _):
+        found = explain_pod(history, "team/blind")
+    report = PodReport(found, None, None)
+
+    assert "  view       none: the extender had no view of the cluster yet" in pod_text(report)
+    assert str(NO_AGE_MS) not in pod_text(report)
+    tree = pod_json(report)
+    assert tree["view_age_ms"] is None
+    assert tree["view_text"].startswith("none: the extender had no view")
 
 
 async def test_without_a_logged_outcome_the_binding_gives_the_node(small_log: RecordedLog) -> None:

@@ -15,6 +15,10 @@ from joulie_bus.events import SettingsDeclared
 from joulie_bus.testing import ask, bound, caps, eco, hardware, node_seen, pending, power
 from joulie_console.stream import event_tail
 from joulie_console.testing import ConsoleHarness, console_harness, running_console
+from joulie_extender.current_snapshot import NO_AGE_MS
+from joulie_extender.decide.decide import DecisionContext, decide_prioritize
+from joulie_extender.decide.scoring import Weights
+from joulie_projections.twin.columns import TwinColumns
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
@@ -87,6 +91,17 @@ async def test_an_open_decision_shows_the_terms_of_the_two_best_nodes(
 
     await expect(page).to_have_url(f"{scenario.url}/?decision=3")
     await expect(page.locator("#detail-title")).to_be_focused()
+
+
+async def test_an_open_decision_without_a_view_says_so(page: Page, new_harness: NewHarness) -> None:
+    empty = DecisionContext(TwinColumns.empty(), 0, NO_AGE_MS, 1)
+    async with new_harness() as harness:
+        await harness.publish_decisions(decide_prioritize(ask("web"), ["n1"], empty, Weights()))
+        await opened(page, harness, "?decision=1")
+
+        await expect(page.locator("#detail")).to_contain_text(
+            "Viewnone: the extender had no view of the cluster yet"
+        )
 
 
 async def test_every_term_of_the_two_best_nodes_is_in_the_table(

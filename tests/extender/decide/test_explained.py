@@ -19,6 +19,8 @@ from joulie_extender.decide.explained import (
     reason_of,
     refusals,
     sentence_of,
+    view_age_ms,
+    view_text,
 )
 from joulie_extender.decide.filter import Verdict
 from joulie_extender.gpu.fit import GpuVerdict
@@ -75,6 +77,18 @@ def test_refusals_for_cards_and_for_energy_are_named_together() -> None:
     found = explained(event)
     assert (found.asked, found.passed, found.refused) == (4, 1, 3)
     assert found.refused_by == {"eco": 2, "no cards": 1}
+
+
+def test_an_answer_without_a_view_says_so() -> None:
+    event = filtered(bytes([0, Verdict.ECO]))
+    basis = replace(event.basis, view=0, view_age_ms=10**12)
+    blind = replace(event, basis=basis)
+
+    assert explained(event).line == "1 of 2 nodes pass: eco"
+    assert explained(blind).line == "1 of 2 nodes pass, without a view of the cluster: eco"
+    assert view_text(event.basis) == "position 7, 3 ms old"
+    assert view_text(basis).startswith("none: the extender had no view of the cluster")
+    assert (view_age_ms(event.basis), view_age_ms(basis), view_age_ms(None)) == (3, None, None)
 
 
 @pytest.mark.parametrize(

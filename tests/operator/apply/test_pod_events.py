@@ -56,6 +56,10 @@ def test_the_note_says_how_the_node_compares(more: dict[str, Any], said: str) ->
     assert said in note(**more)
 
 
+def test_the_note_says_that_the_score_rests_on_no_view() -> None:
+    assert "(entry 7). Joulie had no view of the cluster yet. `kubectl" in note(without_view=True)
+
+
 def test_pods_of_one_workload_share_an_event_on_the_newest() -> None:
     pods = [placed("web-5f-a", 1), placed("db-0", 2), placed("web-5f-b", 3)]
     web, db = announcements(pods)

@@ -70,6 +70,14 @@ def test_a_rank_counts_the_nodes_with_a_better_score(
     assert outcome_of(pod(where), message) == expected
 
 
+def test_the_outcome_of_an_answer_without_a_view_says_so() -> None:
+    given = prioritized("p", [-1], [50], ["n"])
+    blind = replace(given, basis=replace(given.basis, view=0, view_age_ms=10**12))
+    message = producer("extender").stamp(blind).data
+
+    assert outcome_of(pod(-1), message).without_view
+
+
 def test_a_node_that_was_no_candidate_has_no_rank() -> None:
     message = answer(ordinals=[1, 2], scores=[40, 90])
 

@@ -1,0 +1,29 @@
+"""Entries of the decision log as sentences."""
+
+from joulie_bus.events import DecisionEntry
+from joulie_bus.testing import NOON, ask, producer
+from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe, explain
+from joulie_extender.current_snapshot import NO_AGE_MS
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
+from joulie_extender.decide.scoring import Weights
+from joulie_projections.twin.columns import TwinColumns
+
+
+def described(entry: int, event: DecisionEntry) -> DescribedEntry:
+    row = EntryRow(entry, f"e:{entry}", "team/web", "web", NOON, producer().stamp(event).data)
+    return describe(row, {}, {})
+
+
+def test_decisions_without_a_view_say_so() -> None:
+    empty = DecisionContext(TwinColumns.empty(), 0, NO_AGE_MS, NOON)
+    pod, weights = ask("web"), Weights()
+    filtered = described(1, decide_filter(pod, ["n1", "n2"], empty, weights))
+    scored = described(2, decide_prioritize(pod, ["n1", "n2"], empty, weights))
+
+    assert filtered.brief.text == "all 2 nodes pass, without a view of the cluster"
+    assert scored.brief.text.endswith(", without a view of the cluster")
+    assert (scored.brief.view, scored.brief.view_age_ms) == (0, None)
+    assert scored.brief.view_text.startswith("none: the extender had no view")
+    lines = explain(pod, "n1", [scored, filtered])
+    assert lines[1] == "All 2 nodes pass the filter (entry 1, without a view of the cluster)."
+    assert lines[2].endswith(", without a view of the cluster (entry 2).")
