@@ -150,6 +150,7 @@ async def scheduled(server: Running, tmp_path: Path) -> AsyncGenerator[Path, Non
         "EXTENDER_ADDR": extender,
         "CONSOLE_ADDR": f"127.0.0.1:{port}",
         "CONSOLE_TOKEN_FILE": str(tmp_path / "token"),
+        "APPLY_RATE": "300,pod-events=100",  # an Event on each placed pod
     }
     data = tmp_path / "data"
     async with (

@@ -16,7 +16,7 @@ from joulie_operator.apply.pod_events import (
     Announcement,
     EventBudget,
     Placed,
-    announcements,
+    WaitingEvents,
     event_of,
 )
 from joulie_operator.cluster_settings import ApplierSettings
@@ -43,6 +43,7 @@ class PodEventWriter:
         self._open_history = open_history
         self._deadline_s = settings.deadline_s
         self._budget = EventBudget(settings.pod_events_share, time.monotonic())
+        self._waiting = WaitingEvents()
         self._after = -1
 
     async def run(self) -> None:
@@ -57,11 +58,11 @@ class PodEventWriter:
     async def _pass(self) -> None:
         placed = await asyncio.to_thread(self._new_outcomes)
         self._budget.earn(len(self._view.cluster_state.nodes), len(placed), time.monotonic())
-        for announced in announcements(placed):
-            if not self._budget.spend():
-                _count(announced, "skipped")
-                continue
-            if not await self._write(announced):
+        self._waiting.add(placed)
+        for announced in self._waiting.drop_old(time.time_ns()):
+            _count(announced, "skipped")
+        while len(self._waiting) and self._budget.spend():
+            if not await self._write(self._waiting.take()):
                 return
 
     def _new_outcomes(self) -> list[Placed]:
@@ -74,7 +75,7 @@ class PodEventWriter:
             return [each for entry in reversed(found) if (each := _placed(entry)) is not None]
 
     async def _write(self, announced: Announcement) -> bool:
-        """False if the server does not answer: the others of this pass are dropped."""
+        """False if the server does not answer: the others wait for the next pass."""
         tree = event_of(announced)
         try:
             async with asyncio.timeout(self._deadline_s):

@@ -10,9 +10,12 @@ from joulie_operator.kube.timestamps import rfc3339_micro
 REASON, ACTION = "PlacedByJoulie", "Scheduling"
 MAX_NOTE = 1024  # characters that the API server accepts
 # What a cluster sends to its API server without us, at the least.
+REQUESTS_S = 1.0  # kube-controller-manager and kube-scheduler renew their Leases every 2 s
 REQUESTS_PER_NODE_S = 0.1  # a kubelet renews its Lease every 10 s
 REQUESTS_PER_POD = 3  # created, bound, and the Event of kube-scheduler
 BURST = 20.0  # Events that an idle cluster saves up
+LONGEST_WAIT_NS = 300 * 10**9  # after the placement; a later Event would not help
+MOST_WAITING = 500  # workloads
 
 
 class Placed(NamedTuple):
@@ -31,16 +34,18 @@ class Announcement(NamedTuple):
 
 
 class EventBudget:
-    """Allows a share of the requests that the cluster makes anyway, by the numbers of its nodes
-    and of the pods that are placed."""
+    """Allows a share of the requests that the cluster has made anyway, by the numbers of its nodes
+    and of the pods that were placed. Nothing is allowed in advance.
+    """
 
     def __init__(self, share: float, now_s: float) -> None:
         self._share = share
-        self._saved = BURST
+        self._saved = 0.0
         self._earned_s = now_s
 
     def earn(self, nodes: int, pods: int, now_s: float) -> None:
-        requests = nodes * REQUESTS_PER_NODE_S * (now_s - self._earned_s) + pods * REQUESTS_PER_POD
+        per_s = REQUESTS_S + nodes * REQUESTS_PER_NODE_S
+        requests = per_s * (now_s - self._earned_s) + pods * REQUESTS_PER_POD
         self._saved = min(BURST, self._saved + self._share * requests)
         self._earned_s = now_s
 
@@ -52,16 +57,37 @@ class EventBudget:
         return True
 
 
-def announcements(placed: Iterable[Placed]) -> list[Announcement]:
-    """One per workload; the pods that the extender did not score are left out."""
-    newest: dict[tuple[str, str], Announcement] = {}
-    for each in placed:
-        if not each.outcome.decision:
-            continue
-        key = each.outcome.namespace, workload_of(each.outcome.name)
-        others = newest[key].others + 1 if key in newest else 0
-        newest[key] = Announcement(each, others)
-    return list(newest.values())
+class WaitingEvents:
+    """Placements without an Event yet: one per workload, on its newest pod."""
+
+    def __init__(self) -> None:
+        self._by_workload: dict[tuple[str, str], Announcement] = {}  # the newest last
+
+    def __len__(self) -> int:
+        return len(self._by_workload)
+
+    def add(self, placed: Iterable[Placed]) -> None:
+        """The pods that the extender did not score are left out."""
+        for each in placed:
+            if not each.outcome.decision:
+                continue
+            key = each.outcome.namespace, workload_of(each.outcome.name)
+            known = self._by_workload.pop(key, None)
+            self._by_workload[key] = Announcement(each, known.others + 1 if known else 0)
+
+    def take(self) -> Announcement:
+        """The newest: if there are more than the budget allows, they are at least in time."""
+        return self._by_workload.popitem()[1]
+
+    def drop_old(self, now_ns: int) -> list[Announcement]:
+        """Those that waited too long, and the oldest of too many."""
+        many = len(self._by_workload) - MOST_WAITING
+        old = [
+            key
+            for at, (key, each) in enumerate(self._by_workload.items())
+            if at < many or now_ns - each.placed.at_ns > LONGEST_WAIT_NS
+        ]
+        return [self._by_workload.pop(key) for key in old]
 
 
 def workload_of(pod: str) -> str:

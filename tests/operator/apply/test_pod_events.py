@@ -11,11 +11,14 @@ from joulie_bus.events import OutcomeSeen
 from joulie_bus.runtime.settings import Source
 from joulie_operator.apply.pod_events import (
     BURST,
+    LONGEST_WAIT_NS,
+    MOST_WAITING,
     REQUESTS_PER_NODE_S,
     REQUESTS_PER_POD,
+    REQUESTS_S,
     EventBudget,
     Placed,
-    announcements,
+    WaitingEvents,
     event_of,
     note_of,
     workload_of,
@@ -33,9 +36,14 @@ def placed(name: str, entry: int = 7, **more: Any) -> Placed:
     return Placed(entry, 10**18, outcome)
 
 
+def waiting(*pods: Placed) -> WaitingEvents:
+    events = WaitingEvents()
+    events.add(pods)
+    return events
+
+
 def note(name: str = "web-5f-x", **more: Any) -> str:
-    [one] = announcements([placed(name, **more)])
-    return note_of(one)
+    return note_of(waiting(placed(name, **more)).take())
 
 
 def test_the_note_says_the_node_the_score_and_the_entry() -> None:
@@ -62,8 +70,10 @@ def test_the_note_says_that_the_score_rests_on_no_view() -> None:
 
 def test_pods_of_one_workload_share_an_event_on_the_newest() -> None:
     pods = [placed("web-5f-a", 1), placed("db-0", 2), placed("web-5f-b", 3)]
-    web, db = announcements(pods)
+    events = waiting(*pods)
+    web, db = events.take(), events.take()
 
+    assert len(events) == 0
     assert (web.placed.entry, web.others) == (3, 1)
     assert (db.placed.entry, db.others) == (2, 0)
     assert "1 more pods of this workload" in note_of(web)
@@ -71,7 +81,28 @@ def test_pods_of_one_workload_share_an_event_on_the_newest() -> None:
 
 
 def test_a_pod_that_was_not_scored_gets_no_event() -> None:
-    assert announcements([placed("web-5f-a", decision="")]) == []
+    assert len(waiting(placed("web-5f-a", decision=""))) == 0
+
+
+def test_pods_that_wait_for_the_budget_still_share_an_event() -> None:
+    events = waiting(placed("web-5f-a", 1))
+    events.add([placed("db-0", 2), placed("web-5f-b", 3), placed("web-5f-c", 4)])
+
+    assert [(each.placed.entry, each.others) for each in (events.take(), events.take())] == [
+        (4, 2),
+        (2, 0),
+    ]
+
+
+def test_an_event_that_waited_too_long_is_dropped_and_the_oldest_of_too_many() -> None:
+    names = [f"web{number}-x" for number in range(MOST_WAITING + 2)]
+    events = waiting(*map(placed, names))
+    now = 10**18
+
+    assert [each.placed.outcome.name for each in events.drop_old(now)] == names[:2]
+    assert events.drop_old(now + LONGEST_WAIT_NS) == []
+    assert len(events.drop_old(now + LONGEST_WAIT_NS + 1)) == MOST_WAITING
+    assert len(events) == 0
 
 
 def test_a_pod_without_a_controller_is_a_workload_of_its_own() -> None:
@@ -86,12 +117,20 @@ def test_events_stay_within_the_share_of_requests(
     budget = EventBudget(share, now_s)
     for nodes, pods, seconds in steps:
         now_s += seconds
-        requests += nodes * REQUESTS_PER_NODE_S * seconds + pods * REQUESTS_PER_POD
+        requests += (REQUESTS_S + nodes * REQUESTS_PER_NODE_S) * seconds
+        requests += pods * REQUESTS_PER_POD
         budget.earn(nodes, pods, now_s)
         while budget.spend():
             written += 1
 
-    assert written <= BURST + share * requests + 1e-6
+        assert written <= share * requests + 1e-6
+
+
+def test_an_idle_cluster_saves_up_a_burst_of_events_and_no_more() -> None:
+    budget = EventBudget(0.02, 0.0)
+    budget.earn(nodes=1, pods=0, now_s=86_400)
+
+    assert [budget.spend() for _ in range(int(BURST) + 1)] == [True] * int(BURST) + [False]
 
 
 @pytest.mark.parametrize(
