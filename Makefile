@@ -118,7 +118,7 @@ wheels: setup ## check that the lock has wheels of the image for amd64 and arm64
 page: setup ## renew what the console's page takes from the code
 	$(BIN)/python -m joulie_console.page_vocabulary
 
-chart: setup ## renew what the chart takes from the code: settings, users of the broker
+chart: setup ## renew what the chart takes from the code: version, settings, users of the broker
 	$(BIN)/python deploy/chart_from_code.py
 
 clean: ## remove the virtual environment, and what `make kube` built

@@ -2,6 +2,7 @@
 
     .venv/bin/python deploy/chart_from_code.py
 
+Chart.yaml             the version of the package, in pyproject.toml
 files/nats.conf        the configuration of the embedded broker, for a pod
 files/parts.json       the broker role and the inbox of each component
 values.schema.json     the names of all settings that `settings` may hold
@@ -10,6 +11,7 @@ values.schema.json     the names of all settings that `settings` may hold
 
 import json
 import re
+import tomllib
 from pathlib import Path
 
 from joulie_bus.broker import embedded
@@ -96,6 +98,12 @@ def parts() -> str:
     return json.dumps(rows, indent=2) + "\n"
 
 
+def chart(now: str) -> str:
+    """The metadata with the version of the package. The image has the same version as its tag."""
+    project = tomllib.loads((CHART.parents[1] / "pyproject.toml").read_text())["project"]
+    return re.sub(r"(?m)^(version|appVersion): .*$", rf"\1: {project['version']}", now)
+
+
 def schema(now: str) -> str:
     """The schema with the current names of the settings."""
     tree = json.loads(now)
@@ -117,8 +125,9 @@ def scheduler_files() -> dict[Path, str]:
 
 def files() -> dict[Path, str]:
     """What each file holds if it is up to date."""
-    schema_file = CHART / "values.schema.json"
+    metadata, schema_file = CHART / "Chart.yaml", CHART / "values.schema.json"
     return {
+        metadata: chart(metadata.read_text()),
         CHART / "files/nats.conf": nats_conf(),
         CHART / "files/parts.json": parts(),
         schema_file: schema(schema_file.read_text()),

@@ -31,11 +31,24 @@ def test_a_file_of_the_chart_is_generated_or_one_of_deploy(path: Path) -> None:
     assert is_linked or path in MADE
 
 
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
 def test_the_chart_has_the_version_of_the_package() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
-    assert chart["version"] == chart["appVersion"] == version
+    assert chart["version"] == chart["appVersion"] == VERSION
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/install.md", "CHANGELOG.md"])
+def test_a_page_that_names_the_version_names_this_one(page: str) -> None:
+    named = re.findall(
+        r"joulie:(\d+\.\d+\.\d+)|\*\*Status\*\*: ([\d.]+\d)|^## ([\d.]+) - ",
+        (ROOT / page).read_text(),
+        re.MULTILINE,
+    )
+
+    assert "".join(named[0]) == VERSION
 
 
 def test_every_role_has_a_user_at_the_broker_and_no_password_is_in_the_file() -> None:
