@@ -59,7 +59,7 @@ def _first_window(cluster_state: ClusterState) -> int | None:
     return min((row.since for row in rows if row is not None), default=None)
 
 
-def _counts(cluster_state: ClusterState, window: int) -> tuple[Counter[int], Counter[int]]:
+def _counts(cluster_state: ClusterState, window: int) -> tuple[Counter[str], Counter[str]]:
     hour = hour_of(window)
     exact = _closed(cluster_state, [hour], window)
     if sum(exact[0].values()) >= LEAST_WINDOWS:
@@ -69,8 +69,8 @@ def _counts(cluster_state: ClusterState, window: int) -> tuple[Counter[int], Cou
 
 def _closed(
     cluster_state: ClusterState, hours: Iterable[int], window: int
-) -> tuple[Counter[int], Counter[int]]:
-    cpu, gpu = Counter[int](), Counter[int]()
+) -> tuple[Counter[str], Counter[str]]:
+    cpu, gpu = Counter[str](), Counter[str]()
     for hour in hours:
         row = cluster_state.arrivals(hour)
         if row is not None:

@@ -18,7 +18,8 @@ MOST_WINDOWS = (
     8 * _PER_HOUR
 )  # eight weeks; beyond that all counts are halved, so that old ones fade
 
-Counts = dict[int, int]  # windows by the class of their sum
+# Windows by the class of their sum. A row is written in a fixed order, and so its keys are texts.
+Counts = dict[str, int]
 
 
 class ArrivalHistory(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -79,7 +80,7 @@ def _turn(window: int) -> int:
 
 def _counted(counts: Counts, amount: int, zeros: int) -> Counts:
     counted = dict(counts)
-    for size, more in ((size_class(amount), 1), (0, zeros)):
+    for size, more in ((str(size_class(amount)), 1), ("0", zeros)):
         if more:
             counted[size] = counted.get(size, 0) + more
     while sum(counted.values()) > MOST_WINDOWS:
@@ -106,11 +107,11 @@ def largest_of(size: int) -> int:
     return ((5 + quarter << octave) - 1) // 4
 
 
-def at_quantile(counts: Mapping[int, int], per_million: int) -> int:
+def at_quantile(counts: Mapping[str, int], per_million: int) -> int:
     """The amount that this share of the windows did not exceed."""
-    sizes = sorted(counts)
+    sizes = sorted(counts, key=int)
     least = -(-per_million * sum(counts.values()) // 1_000_000)
     for size, reached in zip(sizes, accumulate(counts[size] for size in sizes), strict=True):
         if reached >= least:
-            return largest_of(size)
+            return largest_of(int(size))
     return 0

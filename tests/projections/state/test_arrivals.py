@@ -15,6 +15,8 @@ from joulie_projections.state.arrivals import (
     size_class,
     with_arrival,
 )
+from joulie_projections.state.rows import decode, encode
+from joulie_projections.state.state import ClusterRow
 
 MONDAY = 4 * 24 * 12  # 1970 began on a Thursday
 WEEK = HOURS * 12
@@ -45,14 +47,20 @@ def test_arrivals_of_one_window_are_added_up() -> None:
 def test_a_window_is_counted_when_the_next_one_begins_and_empty_ones_count_too() -> None:
     made = history((MONDAY, 500), (MONDAY + 3, 100))
 
-    assert made.cpu_windows == {size_class(500): 1, 0: 2}
+    assert made.cpu_windows == {str(size_class(500)): 1, "0": 2}
     assert made.cpu_milli == 100
 
 
 def test_an_hour_continues_a_week_later() -> None:
     made = closed_before(history((MONDAY + 11, 500)), MONDAY + WEEK)
 
-    assert made.cpu_windows == {size_class(500): 1}
+    assert made.cpu_windows == {str(size_class(500)): 1}
+
+
+def test_a_history_with_counted_windows_is_written_as_a_row_and_read_again() -> None:
+    row = ClusterRow(arrivals=history((MONDAY, 500), (MONDAY + 3, 100), (MONDAY + 4, 90)))
+
+    assert decode("cluster", encode(row)) == row
 
 
 def test_a_late_arrival_counts_in_the_newest_window() -> None:
@@ -81,6 +89,6 @@ def test_the_history_stays_small_whatever_arrives(arrivals: list[tuple[int, int]
 def test_a_quantile_is_the_amount_that_a_share_of_the_windows_did_not_exceed(
     share: int, milli: int
 ) -> None:
-    counts = {0: 5, size_class(100): 4, size_class(900): 1}
+    counts = {"0": 5, str(size_class(100)): 4, str(size_class(900)): 1}
 
     assert at_quantile(counts, share) == largest_of(size_class(milli))

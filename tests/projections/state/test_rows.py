@@ -2,10 +2,12 @@
 
 import hashlib
 import random
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import inspect
 
 from joulie_bus.events import Fact
 from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, power, records
@@ -155,3 +157,23 @@ def test_an_inner_node_does_not_hash_like_a_leaf() -> None:
     one, two = (hashlib.sha256(b"\x00" + leaf).digest() for leaf in (b"one", b"two"))
 
     assert merkle_root([one + two]) != merkle_root([b"one", b"two"])
+
+
+def mappings(kind: inspect.Type) -> Iterator[inspect.DictType]:
+    """Every mapping in a type, however deep."""
+    parts = [getattr(kind, name, None) for name in ("item_type", "key_type", "value_type")]
+    parts += [*getattr(kind, "types", ()), *getattr(kind, "item_types", ())]
+    parts += [field.type for field in getattr(kind, "fields", ())]
+    if isinstance(kind, inspect.DictType):
+        yield kind
+    for part in parts:
+        if part is not None:
+            yield from mappings(part)
+
+
+def test_every_mapping_in_a_row_has_texts_as_keys() -> None:
+    """Others cannot be written in a fixed order: facts that lead to such a row would be lost."""
+    found = [each for state in STATES.values() for each in mappings(inspect.type_info(state))]
+
+    assert len(found) >= 3
+    assert {type(each.key_type) for each in found} == {inspect.StrType}
