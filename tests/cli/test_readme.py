@@ -104,7 +104,8 @@ def labels(text: str) -> set[str]:
     found: set[str] = set()
     for line in text.splitlines():
         cells = re.split(r"\s{2,}", line.strip())
-        if all(re.fullmatch(r"[A-Za-z][A-Za-z ]*", cell) for cell in cells):
+        are_words = all(re.fullmatch(r"[A-Za-z][A-Za-z ]*", cell) for cell in cells)
+        if are_words and len(cells) != 2:  # two words are a label and its value
             found.update(cells)
         elif len(cells) > 1 and re.fullmatch(r"[a-z]+", cells[0]):
             found.add(cells[0])
