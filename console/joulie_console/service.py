@@ -70,7 +70,8 @@ async def serve(
     app = make_app(console, AccessControl(settings), options, settings.max_clients)
 
     def wake(_: bytes) -> None:
-        tail.wakeup.set()
+        if tail.has_clients:
+            tail.wakeup.set()
 
     try:
         async with (

@@ -18,6 +18,7 @@ from joulie_extender.decision_log.spool import Spool
 
 SHIP_AT_ONCE = 500
 RETRY_S = 1.0
+GATHER_S = 0.1  # entries are published in batches while no reply waits for the broker
 HEADROOM = 1024  # bytes that the broker adds to a message
 log = get_logger("extender")
 
@@ -95,8 +96,9 @@ class Shipper:
 
     async def ship(self, bus: Log) -> None:
         """Runs until cancelled. What the broker refuses stays in the spool and is tried again."""
+        gather_s = GATHER_S if self._durability is Durability.ASYNC else 0.0
         while True:
-            await rung(self._has_work)
+            await rung(self._has_work, gather_s=gather_s)
             while await self._ship_some(bus):
                 pass
 

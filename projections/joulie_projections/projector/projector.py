@@ -36,6 +36,7 @@ from joulie_projections.fold.sequence import (
     sequence,
 )
 from joulie_projections.projector.liveness import Liveness
+from joulie_projections.projector.pacing import CommitPace
 from joulie_projections.state.deltas import Heartbeat, encode, encode_delta, pack_digests
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.state.state import ClusterState
@@ -121,6 +122,7 @@ class Projector:
         self._keeping: asyncio.Task[None] | None = None
         self._created: dict[Stream, str] = {}
         self._refused: _RefusedCommit | None = None
+        self._pace = CommitPace()
 
     @property
     def position(self) -> int:
@@ -243,10 +245,17 @@ class Projector:
                     if len(records) <= SMALL:
                         await self._commit(self._calls.try_inline, batch, records, frozen, bell)
                         await self._recover_refused()
+                        await self._gather(len(records))
                     else:
                         write = self._calls.until_done
                         commit = self._commit(write, batch, records, frozen, bell)
                         previous = tasks.create_task(commit)
+
+    async def _gather(self, committed: int) -> None:
+        """Waits after a small commit, so that the next one holds more events."""
+        wait_s = self._pace.gather_s(committed, time.perf_counter())
+        if committed < self._settings.batch:  # otherwise more are waiting
+            await asyncio.sleep(wait_s)
 
     def _fold_ahead(self, records: Sequence[Record]) -> SequencedBatch:
         batch = sequence(self._cluster_state, self._folded, records, self._created, time.time_ns())
