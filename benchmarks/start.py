@@ -115,7 +115,9 @@ def show(done: Start) -> None:
         if cores >= 0.01:
             print(f"{'  cores, ' + name:<36}{cores:>8.2f}")
     slowest, half = max(done.lists_ms), median(done.lists_ms)
-    print(f"{'another client lists 500 nodes':<36}{half:>8.0f} ms, at most {slowest:.0f}")
+    print(
+        f"{'another client lists 500 nodes':<36}{half:>8.0f} ms, at most {slowest:.0f}", flush=True
+    )
 
 
 def show_writes(counts: Counter[str], took_s: float) -> None:

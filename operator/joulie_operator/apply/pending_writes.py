@@ -17,7 +17,9 @@ from joulie_operator.apply.desired import (
     NodeContext,
     StatusTimes,
     differs,
+    first_status,
     has_moved,
+    is_first,
     is_managed,
     labels_of,
     spec_of,
@@ -40,6 +42,7 @@ from joulie_projections.twin.twin import PROFILE_LABEL
 OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL)
 OVERWRITTEN = Backoff(2.0, 60.0)
 STATUS_UPDATES_PER_S = 10  # of measured numbers, over all nodes: each costs the server 5 ms
+COMPLETIONS_PER_S = 50  # first statuses that become whole, over all nodes
 T = TypeVar("T", covariant=True)
 
 
@@ -112,6 +115,7 @@ class WritePlanner:
         self._totals = RunningTotals()
         self._halls = NO_HALLS
         self._status_s = options.status_s
+        self._completion_s = 0.0
 
     def state(self, name: str) -> NodeWriteState:
         state = self._states.get(name)
@@ -125,6 +129,7 @@ class WritePlanner:
         self._halls = halls_of(cluster_state.facilities)
         names = self._names(cluster_state)
         self._status_s = max(self._options.status_s, len(names) / STATUS_UPDATES_PER_S)
+        self._completion_s = len(names) / COMPLETIONS_PER_S
         self._offset = (self._offset + 1 + len(names) // 7) % max(1, len(names))
         rotated = names[self._offset :] + names[: self._offset]
         policy = _policy(cluster_state.plan)
@@ -137,7 +142,9 @@ class WritePlanner:
         """Uses the halls and the rack totals of the last pass."""
         options = self._options
         stress = psu_stress(node, self._totals.totals, options.racks_w, options.rack_w)
-        return status_of(node, twin, StatusTimes(now_ns, node.at), NodeContext(self._halls, stress))
+        context = NodeContext(self._halls, stress)
+        whole = status_of(node, twin, StatusTimes(now_ns, node.at), context)
+        return whole if twin.status is not None else first_status(whole)
 
     def _names(self, cluster_state: ClusterState) -> list[str]:
         """Every name that occurs in the log, among the Nodes or among the NodeTwins."""
@@ -191,20 +198,36 @@ class WritePlanner:
         wanted = self.status(twin, node, now.wall_ns)
         if twin.status is None:
             return True
+        if is_first(twin.status, wanted):
+            due = self._completion_due(state, twin.metadata.name, now)
+            return self._is_reached(state, due, now)
         if differs(twin.status, wanted):
             if state.status is None or differs(state.status, wanted):
                 return True  # otherwise another writer changed it: wait for the interval
         elif not has_moved(twin.status, wanted):
             return False
-        due = self._due(state, twin.metadata.name, now)
+        return self._is_reached(state, self._due(state, twin.metadata.name, now), now)
+
+    def _is_reached(self, state: NodeWriteState, due: float, now: Now) -> bool:
         state.next_check_at = min(state.next_check_at, max(now.monotonic_s, due))
         return now.monotonic_s >= due
+
+    def _completion_due(self, state: NodeWriteState, name: str, now: Now) -> float:
+        """When a first status becomes whole; spread, so that the server is not busy with them."""
+        if state.status_at is None:
+            state.status_at = now.monotonic_s
+        return state.status_at + self._completion_s * _fraction(name)
 
     def _due(self, state: NodeWriteState, name: str, now: Now) -> float:
         """When measured numbers may be written again; first writes are spread over time."""
         if state.status_at is None:
-            state.status_at = now.monotonic_s - self._status_s * (crc32(name.encode()) % 64 / 64)
+            state.status_at = now.monotonic_s - self._status_s * _fraction(name)
         return state.status_at + self._status_s
+
+
+def _fraction(name: str) -> float:
+    """Of an interval, so that not all nodes are due at once."""
+    return crc32(name.encode()) % 64 / 64
 
 
 def _is_overwritten(state: NodeWriteState, spec: NodeTwinSpec, at: float) -> bool:

@@ -8,7 +8,7 @@ import math
 from statistics import median
 
 INTERVAL_S = 0.5  # between two changes of the rate
-FIRST_RATE = 150.0  # writes per second at the start
+FIRST_RATE = 300.0  # writes per second at the start
 LOWEST_RATE = 1.0
 INCREASE = 25.0  # writes per second, in each interval without a sign of load
 DECREASE = 0.7  # after an interval of slow writes

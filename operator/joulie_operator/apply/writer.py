@@ -131,9 +131,10 @@ class Applier:
     async def _write_pending(self, pending: Iterable[NodeWrites]) -> bool:
         """Starts writes for one pass. Returns whether some are left for the next pass.
 
-        Labels that may wait, and Kubernetes events, come last: they delay no NodeTwin.
+        Statuses of known NodeTwins, labels that may wait, and Kubernetes events come last: they
+        delay no new NodeTwin.
         """
-        waiting, until = deque(sorted(pending, key=_is_label_only)), time.monotonic() + PASS_S
+        waiting, until = deque(sorted(pending, key=_order)), time.monotonic() + PASS_S
 
         async def work() -> None:
             while not self._is_unreachable and time.monotonic() < until:
@@ -258,8 +259,9 @@ def _node_with(name: str, labels: Mapping[str, str]) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, **cordon}
 
 
-def _is_label_only(node_writes: NodeWrites) -> bool:
-    return all(step.what == "label" for step in node_writes.steps)
+def _order(node_writes: NodeWrites) -> int:
+    kinds = {step.what for step in node_writes.steps}
+    return 2 if kinds == {"label"} else 1 if kinds == {"status"} else 0
 
 
 def _now() -> Now:

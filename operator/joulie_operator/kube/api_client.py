@@ -10,7 +10,8 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment
 
 import aiohttp
 import msgspec
@@ -141,6 +142,9 @@ class ApiServer:
         except (ConfigException, OSError, ValueError) as error:
             named = kubeconfig or "in-cluster"
             raise SettingsError([f"KUBECONFIG={str(named)!r}: {error}"]) from error
+        # The session would read the environment and ~/.netrc again for each request.
+        configuration.client_session_kwargs = {"trust_env": False}
+        configuration.proxy = configuration.proxy or proxy_for(configuration.host)
         async with ApiClient(configuration) as client:
             yield cls(client)
 
@@ -270,6 +274,14 @@ class ApiServer:
                 body = await response.read()
             raise _refused(path, body, response.status, retry_after)
         return response
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy of the environment: HTTPS_PROXY and NO_PROXY."""
+    server = urlsplit(url)
+    if proxy_bypass_environment(server.hostname or ""):
+        return None
+    return getproxies_environment().get(server.scheme)
 
 
 async def _read(response: aiohttp.ClientResponse, stall_s: float | None) -> bytes:

@@ -41,11 +41,12 @@ def settle(server: ApiServer, cluster_state: ClusterState, now_ns: int) -> Settl
         for step in node_writes.steps:
             _apply_step(server, seen, node_writes.name, step)
             if step.what == "status":
-                status = planner.status(
-                    seen.twins[node_writes.name], cluster_state.nodes[node_writes.name], now_ns
-                )
-                body = {"status": msgspec.to_builtins(status)}
-                seen.twins[node_writes.name] = _twin(server, node_writes.name, body, "status")
+                for _ in ("the class", "the whole status"):
+                    status = planner.status(
+                        seen.twins[node_writes.name], cluster_state.nodes[node_writes.name], now_ns
+                    )
+                    body = {"status": msgspec.to_builtins(status)}
+                    seen.twins[node_writes.name] = _twin(server, node_writes.name, body, "status")
     return seen
 
 

@@ -65,11 +65,18 @@ class Place:
         self.nodes.put(Node(metadata=self._meta(name, labels)))
 
     def settle(self) -> None:
-        """Applies every pending write to the objects."""
+        """Applies every pending write to the objects, until every status is whole."""
+        self.apply()
+        self.apply()
+
+    def apply(self) -> None:
+        """Applies every pending write to the objects; a new NodeTwin gets its first status."""
         self.pending_writes()
         for name, node in self.cluster_state.nodes.items():
             spec = spec_of(name, node, "")
-            twin = NodeTwin(metadata=self._meta(name, generation=1), spec=spec)
+            known = self.twins.get(name)
+            before = known.status if known else None
+            twin = NodeTwin(metadata=self._meta(name, generation=1), spec=spec, status=before)
             status = self.planner.status(twin, node, noon(self.now_s))
             self.twins.put(msgspec.structs.replace(twin, status=status))
             self.show(name, MANAGED | labels_of(node))
@@ -237,6 +244,38 @@ def test_the_order_protects_the_pods(fact: Fact, steps: list[str]) -> None:
     place = Place(node_seen("n1"), fact)
 
     assert place.pending_writes() == {"n1": steps}
+
+
+def test_a_new_twin_gets_its_class_first_and_a_whole_status_later() -> None:
+    place = Place(node_seen("n1"), eco("n1"))
+    place.apply()
+    twin = place.twins.get("n1")
+    assert twin is not None
+    assert twin.status is not None
+
+    assert (twin.status.schedulable_class, twin.status.conditions) == ("eco", None)
+    place.now_s = 1.0
+    assert place.pending_writes() == {"n1": ["status"]}
+    assert place.status("n1").conditions
+
+
+def test_whole_statuses_of_new_twins_are_spread_over_time() -> None:
+    names = [f"n{number}" for number in range(1000)]
+    place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
+    place.apply()
+    place.now_s = len(names) / pending_writes.COMPLETIONS_PER_S / 2
+
+    assert 400 < len(place.pending_writes()) < 600
+
+
+def test_a_new_class_does_not_wait_for_a_whole_status() -> None:
+    names = [f"n{number}" for number in range(1000)]
+    place = Place(*[fact for name in names for fact in (node_seen(name), eco(name))])
+    place.apply()
+    place.tell(performance("n1"), draining("n2"))
+
+    written = place.pending_writes()
+    assert (written["n1"], written["n2"]) == (["spec", "status", "label"], ["spec", "status"])
 
 
 def test_a_draining_node_gets_its_class_and_keeps_its_label() -> None:

@@ -110,7 +110,7 @@ def label(server: ApiServer, name: str) -> str | None:
 
 
 def has_settled(server: ApiServer, *names: str) -> Callable[[], bool]:
-    """Whether each node has its spec, its label, and a status for this spec."""
+    """Whether each node has its spec, its label, and a whole status for this spec."""
 
     def is_so() -> bool:
         found = server.all("nodetwins")
@@ -118,6 +118,7 @@ def has_settled(server: ApiServer, *names: str) -> Callable[[], bool]:
             name in found
             and found[name].get("status", {}).get("observedGeneration")
             == found[name]["metadata"]["generation"]
+            and "conditions" in found[name]["status"]
             and label(server, name) is not None
             for name in names
         )

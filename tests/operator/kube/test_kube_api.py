@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from joulie_bus.errors import BadName
-from joulie_operator.kube.api_client import object_path
+from joulie_operator.kube.api_client import object_path, proxy_for
 from kube_api import ADMIN, ApiServer
 
 pytestmark = pytest.mark.anyio
@@ -330,3 +330,25 @@ def test_a_name_is_one_segment_of_the_path_of_its_object(name: str, path: str) -
 def test_a_name_that_changes_the_path_is_refused() -> None:
     with pytest.raises(BadName):
         object_path("/api/v1/nodes", "..")
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"HTTPS_PROXY": "http://proxy:3128"}, "http://proxy:3128"),
+        ({"HTTP_PROXY": "http://proxy:3128"}, None),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "10.96.0.1,.svc"}, None),
+        ({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": ".example"}, "http://proxy:3128"),
+    ],
+)
+def test_the_proxy_is_that_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], expected: str | None
+) -> None:
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    assert proxy_for("https://10.96.0.1:443") == expected
