@@ -63,6 +63,10 @@ class Bindings:
     def is_bound(self, name: str) -> bool:
         return name in self._bound
 
+    def node_of(self, name: str) -> str:
+        """Empty while the pod is not bound."""
+        return self._nodes.get(name, "")
+
     async def create(self, pod: dict[str, Any]) -> None:
         self._began[pod["metadata"]["name"]] = time.perf_counter()
         await self._api.create(PODS, pod)

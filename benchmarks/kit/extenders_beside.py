@@ -6,9 +6,9 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bindings import all_of
 
@@ -23,7 +23,7 @@ from joulie_cli.supervisor.gauges import gauges_of
 from joulie_process import joulie
 from kube_builders import schedulable
 from kube_conditions import NODES, PODS, profiles
-from kube_real import ASSETS, SCHEDULER, Running, program, real_server, started
+from kube_real import ASSETS, SCHEDULER, Running, Tree, program, real_server, started
 from kube_scheduled import deployed_block
 
 CLUSTER = Subjects("local")
@@ -38,6 +38,7 @@ ENVIRON = {
     "LOG_LEVEL": "warning",
 }
 HARDWARE = {"joulie.io/hw.cpu-model": "AMD-EPYC-9654", "joulie.io/hw.cpu-sockets": "2"}
+DENSE, SPARSE = 96, 64  # cores: dense nodes are planned for performance first
 ALONE, ECHO, BARE, CROWDED, OURS = "none", "echo", "bare", "bare, joulie up", "joulie"
 SETTINGS = (ALONE, ECHO, BARE, CROWDED, OURS)
 
@@ -56,25 +57,31 @@ def node_name(number: int) -> str:
     return f"node-{number:05d}.example.internal"
 
 
-def a_node(number: int) -> dict[str, Any]:
+def a_node(number: int) -> Tree:
     """Every other node has more cores, and is therefore planned for performance. kube-scheduler
     sends 500 nodes with consecutive names; if all of these were eco, the benchmark would measure
     the sample.
     """
-    made = schedulable(node_name(number), cores=96 if number % 2 else 64)
+    return node_with(number, cores=DENSE if number % 2 else SPARSE)
+
+
+def node_with(number: int, cores: int) -> Tree:
+    made = schedulable(node_name(number), cores=cores)
     made["metadata"]["labels"] |= HARDWARE
     return made
 
 
 @contextlib.asynccontextmanager
-async def cluster_of(nodes: int, with_joulie: bool) -> AsyncGenerator[Running, None]:
+async def cluster_of(
+    nodes: int, with_joulie: bool, make: Callable[[int], Tree] = a_node, **environ: str
+) -> AsyncGenerator[Running, None]:
     """A server with this many nodes; for Joulie, also with their NodeTwins."""
     assets = program(ASSETS, "kube-apiserver").parent
     with tempfile.TemporaryDirectory() as place:
         async with real_server(Path(place) / "server", assets) as server:
-            await all_of(server.api.create(NODES, a_node(number)) for number in range(nodes))
+            await all_of(server.api.create(NODES, make(number)) for number in range(nodes))
             if with_joulie:
-                await _settled(server, nodes)
+                await _settled(server, nodes, environ)
             yield server
 
 
@@ -82,9 +89,9 @@ async def pods_gone(server: Running) -> None:
     await all_of([server.api.delete(f"{PODS}/{name}") for name in await server.all(PODS)])
 
 
-async def _settled(server: Running, nodes: int) -> None:
+async def _settled(server: Running, nodes: int, environ: dict[str, str]) -> None:
     """Writes the NodeTwins once, faster than a real cluster should allow."""
-    async with _ours(server, nodes, APPLY_RATE="2000"):
+    async with _ours(server, nodes, environ | {"APPLY_RATE": "2000"}):
         await _read_all(data_of(server), nodes)
         await at_rest(server, nodes)
 
@@ -106,13 +113,13 @@ async def _read_all(data: Path, nodes: int) -> None:
 
 @contextlib.asynccontextmanager
 async def configured(
-    setting: str, server: Running, nodes: int
-) -> AsyncGenerator[dict[str, Any], None]:
+    setting: str, server: Running, nodes: int, **environ: str
+) -> AsyncGenerator[Tree, None]:
     """kube-scheduler's configuration, while the extender of this setting runs."""
     async with contextlib.AsyncExitStack() as stack:
         address = ""
         if setting in (CROWDED, OURS):
-            address = await stack.enter_async_context(_ours(server, nodes))
+            address = await stack.enter_async_context(_ours(server, nodes, environ))
         if setting in (ECHO, BARE, CROWDED):
             kind = ECHO if setting == ECHO else BARE
             address = await stack.enter_async_context(_peer(kind, nodes, server.directory))
@@ -137,7 +144,7 @@ async def _peer(kind: str, nodes: int, directory: Path) -> AsyncGenerator[str, N
 
 
 @contextlib.asynccontextmanager
-async def _ours(server: Running, nodes: int, **environ: str) -> AsyncGenerator[str, None]:
+async def _ours(server: Running, nodes: int, environ: dict[str, str]) -> AsyncGenerator[str, None]:
     """`joulie up` with a NodeTwin for every node, once all processes are up to date."""
     extender = f"127.0.0.1:{free_port()}"
     settings = ENVIRON | {"EXTENDER_ADDR": extender} | environ
