@@ -30,9 +30,9 @@ import joulie_migrations
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.tasks import background
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import agent_name
 from joulie_bus.testing import CLUSTER, hardware, lazy_broker, node_seen, power

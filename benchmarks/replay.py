@@ -16,12 +16,12 @@ from pathlib import Path
 
 import joulie_migrations
 from joulie_audit.chain.entries import WorkerOptions
-from joulie_audit.replay.fold import FoldedState, rows_of
-from joulie_audit.replay.recompute import RecordedAnswer, check_answer
+from joulie_audit.recompute.answers import RecordedAnswer, check_answer
+from joulie_audit.recompute.fold import FoldedState, rows_of
 from joulie_audit.testing import LogBuilder, RecordedLog
 from joulie_audit.verify.verify import ALL_ENTRIES, verify
 from joulie_bus.events import PodAsk, TelemetrySampled
-from joulie_bus.streams.producer import Producer
+from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, SECOND, ask, hardware, node_seen, records

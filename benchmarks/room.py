@@ -34,7 +34,7 @@ from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, PodFinished, PodGone
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.streams.producer import Producer
+from joulie_bus.log.producer import Producer
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
     CLUSTER,

@@ -37,17 +37,17 @@ from joulie_bus.testing import (
     performance,
     records,
 )
-from joulie_operator.apply.pending_writes import Now, WritePlanner
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
+from joulie_operator.desired.pending_writes import Now, WritePlanner
+from joulie_operator.facts.facts_from_objects import Node
 from joulie_operator.kube.api_client import ApiServer as Api
-from joulie_operator.kube.custom_resources import NODETWINS, read_twin
-from joulie_operator.observe.facts_from_objects import Node
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
 from joulie_operator.observe.watch import NODES, ObservedCluster
 from joulie_operator.planning.policies import BUILT_IN
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan
 from joulie_operator.planning.rules import Rules
+from joulie_operator.resources.custom_resources import NODETWINS, read_twin
 from joulie_projections.fold.registry import evolve
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState

@@ -32,7 +32,7 @@ from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_audit.replay.replay import Scope, WorkerSource, replay
 from joulie_audit.testing import NoFacts
 from joulie_bus.events import TelemetrySampled
-from joulie_bus.streams.producer import Producer
+from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, NOON, SECOND, hardware, node_seen, records

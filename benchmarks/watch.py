@@ -20,16 +20,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # for the API 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
 
 from joulie_bus.events import Fact, codec
+from joulie_bus.log.memory import MemoryBroker, MemoryLog
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import logging
-from joulie_bus.streams.memory import MemoryBroker, MemoryLog
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_bus.testing import VirtualClock, eco, noon, performance
-from joulie_operator.apply.pending_writes import Now, WriteOptions, WritePlanner
-from joulie_operator.kube.api_client import ApiServer as Api
-from joulie_operator.kube.custom_resources import NodeTwin
-from joulie_operator.observe.fact_publisher import FactPublisher
-from joulie_operator.observe.facts_from_objects import (
+from joulie_operator.desired.pending_writes import Now, WriteOptions, WritePlanner
+from joulie_operator.facts.facts_from_objects import (
     ChangeFilter,
     Node,
     NodeKind,
@@ -37,8 +34,11 @@ from joulie_operator.observe.facts_from_objects import (
     logged_nodes,
     logged_pods,
 )
+from joulie_operator.kube.api_client import ApiServer as Api
+from joulie_operator.observe.fact_publisher import FactPublisher
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
 from joulie_operator.observe.watch import ALIVE, NODES, PODS, ObservedCluster
+from joulie_operator.resources.custom_resources import NodeTwin
 from joulie_projections.fold.registry import evolve
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.state.state import ClusterState

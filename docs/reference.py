@@ -24,8 +24,8 @@ from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import EXIT_CODES, parser_of
 from joulie_cli.wiring import PlaceSettings
 from joulie_console.api.app import operations
-from joulie_extender.http.openapi import DOCUMENT
-from joulie_operator.kube.crds import DEFINITIONS, definition
+from joulie_extender.verbs.openapi import DOCUMENT
+from joulie_operator.resources.crds import DEFINITIONS, definition
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 RIGHTS = {"operator": "rbac.yaml", "extender that binds": "rbac-extender.yaml"}

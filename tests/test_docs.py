@@ -14,7 +14,7 @@ import pytest
 from joulie_bus.streams.roles import GRANTS, Grant
 from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import parsed
-from joulie_extender.http.openapi import DOCUMENT
+from joulie_extender.verbs.openapi import DOCUMENT
 from joulie_operator.planning.policies import BUILT_IN
 from joulie_projections.twin.cooling import model_names
 

@@ -76,6 +76,26 @@ def test_the_docstring_of_a_package_says_what_belongs_there(package: Path) -> No
     assert not inner or all(part in said for part in ("Not here:", "In:", "Out:"))
 
 
+NO_IO = "No I/O, no clock."
+CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
+
+
+def test_the_packages_without_io_say_so_and_are_held_by_the_contract() -> None:
+    name = "The thinking does no I/O and knows no clock"
+    held = next(each["source_modules"] for each in CONTRACTS if each["name"] == name)
+    packages = {".".join(path.relative_to(ROOT).parts[1:]): path for path in PACKAGES}
+    texts = {name: (path / "__init__.py").read_text() for name, path in packages.items()}
+
+    assert {each for each, text in texts.items() if NO_IO in text} == set(held) & set(packages)
+
+
+def test_no_module_calls_itself_pure_because_its_package_says_so() -> None:
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    first = {path: ast.get_docstring(ast.parse(path.read_text())) or "" for path in files}
+
+    assert [path for path, text in first.items() if re.search(r"\b[Pp]ure\b", text)] == []
+
+
 LONGEST = 40  # lines of a function
 
 

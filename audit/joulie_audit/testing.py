@@ -10,8 +10,8 @@ from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.events import AnyEvent, Fact, PodAsk
-from joulie_bus.streams.memory import MemoryBroker, MemoryLog
-from joulie_bus.streams.producer import Producer
+from joulie_bus.log.memory import MemoryBroker, MemoryLog
+from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
@@ -22,11 +22,11 @@ from joulie_extender.decide.decide import (
     declaration,
 )
 from joulie_extender.decide.scoring import Weights
-from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules
+from joulie_operator.plugins import load_policy
+from joulie_projections.chain.entry import Entry, entry_of, fields_before_bounds
 from joulie_projections.decision_log import key_change
-from joulie_projections.decision_log.entry import Entry, entry_of, fields_before_bounds
 from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input, Poison

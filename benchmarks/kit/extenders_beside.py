@@ -14,7 +14,7 @@ from bindings import all_of
 
 from joulie_bus.broker.embedded import address_within, free_port
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.streams.producer import Producer
+from joulie_bus.log.producer import Producer
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import power

@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         message = _message_of(error)
         if message is None:
             raise
-        from joulie_bus.runtime.redaction import masked
+        from joulie_bus.core.redaction import masked
 
         print(masked(f"joulie {args.command}: {message}"), file=sys.stderr)
         return FAILED

@@ -11,26 +11,26 @@ import uvicorn
 from starlette.applications import Starlette
 
 from joulie_bus.errors import PortTaken
+from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
-from joulie_bus.streams.log import Log
 from joulie_bus.streams.subjects import Subjects
 from joulie_console.api.app import make_app
 from joulie_console.api.http_limits import BoundedProtocol
 from joulie_console.api.queries import Console, HistorySources
 from joulie_console.api.security import AccessControl
+from joulie_console.readers.energy import EnergyReader, OpenEnergy
+from joulie_console.readers.history import HistoryReader, OpenHistory
+from joulie_console.readers.time_travel import TimeTravel
 from joulie_console.settings import ConsoleSettings
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import PlanPages
 from joulie_console.stream.poller import ClusterPoller
 from joulie_console.stream.server_sent_events import StreamOptions
 from joulie_console.views.cluster_view import names_by_id
-from joulie_console.views.energy_reader import EnergyReader, OpenEnergy
-from joulie_console.views.history_reader import HistoryReader, OpenHistory
-from joulie_console.views.time_travel import TimeTravel
-from joulie_projections.energy.table import EnergyTable
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
+from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.view.view import View
 
 KEEP_ALIVE_S = 30

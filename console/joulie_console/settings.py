@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from joulie_bus.runtime.http_head import is_loopback
+from joulie_bus.core.http_head import is_loopback
 from joulie_bus.runtime.settings import HostPort, address, setting
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -16,9 +16,9 @@ import joulie_migrations
 from joulie_bus.broker.embedded import Embedded, free_port
 from joulie_bus.events import AnyEvent, DecisionEntry, PodAsk
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, Voices, connected, until
 from joulie_console.service import StoredData, serve
@@ -32,11 +32,11 @@ from joulie_extender.decide.decide import (
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.energy.saved import LedgerState
-from joulie_projections.energy.table import EnergyTable
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
+from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.view.view import View
 
 STALENESS_S = 300.0

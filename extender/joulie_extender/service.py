@@ -10,11 +10,11 @@ import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from joulie_bus.runtime.http_head import HeadRule
+from joulie_bus.core.http_head import HeadRule
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import background
-from joulie_bus.streams.log import Log
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.subjects import Subjects
 from joulie_extender.binding.bind import Bindings
 from joulie_extender.binding.binder import Binder

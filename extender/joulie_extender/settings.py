@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from joulie_bus.runtime.http_head import canonical_names, host_names, is_loopback
+from joulie_bus.core.http_head import canonical_names, host_names, is_loopback
 from joulie_bus.runtime.settings import (
     HostPort,
     address,

@@ -13,17 +13,17 @@ from msgspec.structs import replace
 
 from joulie_bus.errors import BusError, ExpectationFailed, PolicyFailed, Undecodable
 from joulie_bus.events import AnyEvent, NodePlan, PlanEvent, codec
+from joulie_bus.log.producer import Clock, Producer
+from joulie_bus.log.protocol import MAX_BATCH, Log
+from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
-from joulie_bus.streams.log import MAX_BATCH, Log
-from joulie_bus.streams.producer import Clock, Producer
 from joulie_bus.streams.records import Stored
-from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_operator.observe.cluster_visibility import ClusterVisibility, full_visibility
-from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan
+from joulie_operator.plugins import load_policy
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
 

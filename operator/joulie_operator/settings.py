@@ -17,7 +17,8 @@ from joulie_bus.runtime.settings import (
     setting,
     some_time,
 )
-from joulie_operator.planning import eligible, plugins, rules
+from joulie_operator import plugins
+from joulie_operator.planning import eligible, rules
 from joulie_operator.planning.caps import model_caps as parsed_models
 from joulie_operator.planning.caps import under_catalog_names
 from joulie_operator.planning.power_target import TARGET_NUMBER, standing_targets

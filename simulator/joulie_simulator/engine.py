@@ -1,4 +1,4 @@
-"""The simulation itself: time and placements in, facts out. Pure, seeded, deterministic.
+"""The simulation itself: time and placements in, facts out. A seed decides all chance.
 
 Time is simulated, in seconds since midnight; the caller advances it. The facts are those that the
 watchers and agents of a real cluster publish.
@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.events import (
     FacilityPolled,
     Fact,
@@ -24,7 +25,6 @@ from joulie_bus.events import (
     PodPending,
     TelemetrySampled,
 )
-from joulie_bus.runtime.backoff import Backoff
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import Fact, PodGone
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
+from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort, address, integer, number, setting, text
-from joulie_bus.streams.log import Log
-from joulie_bus.streams.producer import Producer
-from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.state.state import NodeState
@@ -31,7 +31,7 @@ from joulie_simulator.hardware.physics import Caps
 from joulie_simulator.scheduler.outbox import Outbox
 from joulie_simulator.scheduler.scheduler import Registration, Scheduler
 from joulie_simulator.scheduler.webhook import Webhook
-from joulie_simulator.workload.trace import Trace
+from joulie_simulator.trace_file import Trace
 from joulie_simulator.workload.workload import Sizes, Table, Workload
 
 STEP_S = 0.1  # real time between two steps of the engine

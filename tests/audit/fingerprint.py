@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from joulie_audit.archive.parts import Archive, ArchivedFacts
-from joulie_audit.replay.fold import FoldedState, rows_of
+from joulie_audit.recompute.fold import FoldedState, rows_of
 from joulie_audit.replay.recorded import PositionQueue, answers_of
 from joulie_audit.testing import NoFacts, restore_into
 from joulie_bus.events import codec

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_operator.kube.custom_resources import NODETWINS
+from joulie_operator.resources.custom_resources import NODETWINS
 from joulie_process import joulie
 from kube_builders import node
 from kube_conditions import NODES, TIMEOUT_S, has_twins, profiles_are, wait_until

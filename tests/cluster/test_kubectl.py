@@ -18,7 +18,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from joulie_bus.broker.embedded import free_port
-from joulie_operator.apply.pod_events import REASON
+from joulie_operator.desired.pod_events import REASON
 from joulie_process import joulie
 from kube_builders import schedulable
 from kube_conditions import NODES, PODS, TIMEOUT_S, profiles_are, wait_until

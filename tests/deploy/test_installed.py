@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped]
 
 from helm_chart import CHART, DOCUMENTED, NAMESPACE, helm, of_kind, rendered
 from joulie_operator.kube.api_client import JSON
-from joulie_operator.kube.custom_resources import GPU_GROUP, GPUS, MANAGER, NODETWINS, VERSION
+from joulie_operator.resources.custom_resources import GPU_GROUP, GPUS, MANAGER, NODETWINS, VERSION
 from joulie_process import joulie
 from kube_builders import card, schedulable
 from kube_conditions import NODES, TIMEOUT_S, Condition, profiles_are, wait_until

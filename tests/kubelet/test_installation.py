@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import node_network
-from joulie_operator.kube.custom_resources import MANAGER
+from joulie_operator.resources.custom_resources import MANAGER
 from kube_real import ROOT
 from node_cluster import Cluster, Tree, running_cluster
 from node_objects import deployment, everything, settled, volume, waiting_pod

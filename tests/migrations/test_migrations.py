@@ -15,7 +15,7 @@ import joulie_migrations
 from joulie_bus.errors import SchemaMismatch
 from joulie_bus.testing import node_seen, noon, one_of_each, power, records
 from joulie_migrations import RELEASED, Steps
-from joulie_projections.decision_log.entry import (
+from joulie_projections.chain.entry import (
     FIRST_PREV,
     UNREADABLE,
     Entry,

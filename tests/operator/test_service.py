@@ -10,10 +10,10 @@ import pytest
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, NodePlan, PlanMade, PodGone, ProfileAssigned, codec
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.protocol import MAX_BATCH
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background, rung
-from joulie_bus.streams.log import MAX_BATCH
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
@@ -29,8 +29,8 @@ from joulie_bus.testing import (
 )
 from joulie_operator.observe.cluster_visibility import ClusterVisibility
 from joulie_operator.planning.guard import UNKNOWN
-from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, recompute
+from joulie_operator.plugins import load_policy
 from joulie_operator.service import Operator, batches
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View

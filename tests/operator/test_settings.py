@@ -7,12 +7,12 @@ import pytest
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source
 from joulie_operator.cluster_settings import ApplierSettings, LeaseSettings
-from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.policies import BUILT_IN, Share, Situation, static_partition
 from joulie_operator.planning.reconcile import CODE_VERSION, LoadedPolicy
 from joulie_operator.planning.rules import Rules, rules_of, values_of
+from joulie_operator.plugins import load_policy
 from joulie_operator.settings import OperatorSettings
-from joulie_projections.hardware.catalog_file import shipped_catalog
+from joulie_projections.catalog_file import shipped_catalog
 
 Install = Callable[..., None]
 NOWHERE = Situation([], demand=None, now_s=0, numbers={})  # type: ignore[arg-type]

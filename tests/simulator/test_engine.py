@@ -17,9 +17,9 @@ from joulie_bus.events import (
     TelemetrySampled,
 )
 from joulie_bus.testing import producer
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.fold.registry import evolve
 from joulie_projections.hardware.catalog import with_catalog_figures
-from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 from joulie_simulator.cluster.cluster import WAKE_S, SimCluster

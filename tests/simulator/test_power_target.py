@@ -3,9 +3,9 @@
 import pytest
 
 from joulie_bus.events import Fact, TargetSet
-from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
+from joulie_operator.plugins import load_policy
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

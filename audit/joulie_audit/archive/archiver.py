@@ -30,7 +30,7 @@ from joulie_audit.archive.parts import (
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten
 from joulie_bus.streams.records import Record
-from joulie_projections.decision_log.signed import KeyStatement
+from joulie_projections.chain.signed import KeyStatement
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.history import History, StoredEntry

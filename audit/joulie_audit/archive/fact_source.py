@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 
 from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, Undecodable
 from joulie_bus.events import PlanEvent, codec
+from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.streams.authority import require_authority
-from joulie_bus.streams.log import Log, Reader
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold.commit import Input, Inputs

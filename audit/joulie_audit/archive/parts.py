@@ -23,7 +23,7 @@ from joulie_audit.archive.fact_source import FactSource
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_projections.decision_log.signed import Head, KeyStatement, decode_key, encode
+from joulie_projections.chain.signed import Head, KeyStatement, decode_key, encode
 from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.manifest import Manifest, Range, merkle_root
 from joulie_projections.fold.snapshots import Snapshot

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from joulie_audit.archive.parts import LOG, Archive, FactPart
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.decision_log.entry import Entry
+from joulie_projections.chain.entry import Entry
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Checkpoint, Input
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest

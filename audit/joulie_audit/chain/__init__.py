@@ -1,4 +1,4 @@
-"""The hash chain of the decision log: entries, signed heads, sequence gaps, trimmed starts.
+"""The hash chain of the decision log: entries, signed heads, trimmed starts.
 
 Not here: verdicts (`verify`).
 In: entries. Out: flaws at positions.

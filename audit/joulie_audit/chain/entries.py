@@ -11,10 +11,9 @@ from hashlib import sha256
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from joulie_audit.chain.sequence_gaps import SequenceNumbers
 from joulie_audit.workers import worker_pool, worker_process
 from joulie_bus.errors import Undecodable
-from joulie_projections.decision_log.entry import (
+from joulie_projections.chain.entry import (
     FIRST_PREV,
     UNREADABLE,
     chain_hash,
@@ -23,6 +22,7 @@ from joulie_projections.decision_log.entry import (
     has_header,
     parse_header,
 )
+from joulie_projections.chain.sequence_gaps import SequenceNumbers
 from joulie_projections.history.history import NEWEST, PAGE, EntryCheck, History, StoredEntry
 from joulie_projections.store.database import Place
 

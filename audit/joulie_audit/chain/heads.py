@@ -1,10 +1,10 @@
-"""Checks signed heads against the result of a chain walk. Pure."""
+"""Checks signed heads against the result of a chain walk."""
 
 from collections.abc import Iterable, Sequence
 
 from joulie_audit.chain.entries import Flaw, WalkResult
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Handover, Head
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.signed import Handover, Head
 
 MAX_LISTED = 5  # missing heads that a message lists
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from joulie_audit.chain.entries import EntryRange, Flaw
 from joulie_audit.chain.heads import unconfirmed
-from joulie_projections.decision_log.entry import chain_hash
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Head
+from joulie_projections.chain.entry import chain_hash
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.signed import Head
 from joulie_projections.fold.commit import Cut
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History

@@ -7,8 +7,8 @@ from joulie_bus.errors import NotInTheLog
 from joulie_bus.runtime import metrics
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.saved import LedgerState
-from joulie_projections.energy.table import EnergyTable
 from joulie_projections.history.history import History
+from joulie_projections.store.energy_table import EnergyTable
 
 PASS_S = 5.0  # between two commits while there is a backlog
 REST_S = 30.0  # after a pass without one: a pass has a fixed cost, and no placement waits for it

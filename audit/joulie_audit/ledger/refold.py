@@ -2,8 +2,8 @@
 
 from joulie_audit.archive.fact_source import FactSource
 from joulie_projections.energy.saved import LedgerState
-from joulie_projections.energy.table import EnergyTable
 from joulie_projections.history.history import History
+from joulie_projections.store.energy_table import EnergyTable
 
 
 async def refolded(history: History, facts: FactSource, last: int) -> EnergyTable:

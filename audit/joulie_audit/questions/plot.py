@@ -1,9 +1,9 @@
-"""Draws an SVG of the score changes and the marginal watts of the best nodes. Pure."""
+"""Draws an SVG of the score changes and the marginal watts of the best nodes."""
 
 from collections.abc import Mapping, Sequence
 from xml.sax.saxutils import escape
 
-from joulie_audit.questions.score_changes import Comparison, Group
+from joulie_audit.recompute.score_changes import Comparison, Group
 
 WIDTH, HEIGHT = 720, 420
 MARGIN, GAP = 50, 30

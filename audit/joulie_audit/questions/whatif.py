@@ -11,16 +11,16 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from joulie_audit.archive.fact_source import FactSource
-from joulie_audit.questions.score_changes import Comparison, ScoreChange, compare_changes
-from joulie_audit.replay.fold import FoldedState
-from joulie_audit.replay.recompute import RecordedAnswer
+from joulie_audit.recompute.answers import RecordedAnswer
+from joulie_audit.recompute.fold import FoldedState
+from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
 from joulie_audit.replay.recorded import PositionQueue, answers_of
 from joulie_bus.events import PlanMade, PrioritizeDecided, Terms
 from joulie_extender.decide.decide import again
 from joulie_extender.decide.scoring import Weights
-from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules, rules_of
+from joulie_operator.plugins import load_policy
 from joulie_projections.fold.registry import evolve
 from joulie_projections.history.history import NEWEST, History
 from joulie_projections.state.state import CLUSTER, ClusterState, NodeState

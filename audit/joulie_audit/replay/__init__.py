@@ -1,5 +1,5 @@
-"""Replay: folds the recorded facts again and recomputes every decision and plan.
+"""Replay: reads recorded facts, decisions and plans, and has them computed again.
 
-Not here: hashes (`chain`).
+Not here: the computation (`recompute`), hashes (`chain`).
 In: facts and entries. Out: mismatches.
 """

@@ -1,7 +1,7 @@
 """Where folding starts: at the newest intact snapshot, or at the first position."""
 
 from joulie_audit.chain.log_start import trimmed_hint
-from joulie_audit.replay.fold import FoldedState
+from joulie_audit.recompute.fold import FoldedState
 from joulie_bus.errors import NotInTheLog, StateDamaged
 from joulie_bus.runtime.logging import get_logger
 from joulie_projections.fold.sequence import FoldCursor

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from joulie_audit.archive.fact_source import FactSource, plan_facts
-from joulie_audit.replay.recompute import RecordedAnswer, RecordedPlan
+from joulie_audit.recompute.answers import RecordedAnswer, RecordedPlan
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
@@ -18,7 +18,7 @@ from joulie_bus.events import (
 from joulie_bus.events.codec import Envelope
 from joulie_extender.decide.decide import weights_of
 from joulie_extender.decide.scoring import Weights
-from joulie_projections.decision_log.entry import fields_of_event
+from joulie_projections.chain.entry import fields_of_event
 from joulie_projections.history.history import NEWEST, History
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource
-from joulie_audit.replay.recompute import Mismatch
+from joulie_audit.recompute.answers import Mismatch
 from joulie_audit.replay.recorded import PositionQueue, Sampling, declared_in, first_view, plans_of
 from joulie_audit.replay.span import MAX_REPORTED, Span, SpanReport, replay_span
 from joulie_audit.workers import worker_pool, worker_process

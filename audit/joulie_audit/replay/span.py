@@ -5,9 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_audit.archive.fact_source import FactSource
-from joulie_audit.replay.fold import FoldedState, StateFlaw
-from joulie_audit.replay.fold_start import start_before
-from joulie_audit.replay.recompute import (
+from joulie_audit.recompute.answers import (
     MISSING,
     STATE,
     Mismatch,
@@ -16,9 +14,11 @@ from joulie_audit.replay.recompute import (
     check_answer,
     check_plan,
 )
+from joulie_audit.recompute.fold import FoldedState, StateFlaw
+from joulie_audit.replay.fold_start import start_before
 from joulie_audit.replay.recorded import PositionQueue, Sampling, answers_of
-from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import LoadedPolicy
+from joulie_operator.plugins import load_policy
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import NEWEST, History
 

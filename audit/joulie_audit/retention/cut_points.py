@@ -11,8 +11,8 @@ from joulie_audit.verify.verify_archive import require_facts_fit, require_log_fi
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Head, decode_any
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.signed import Head, decode_any
 from joulie_projections.fold.commit import Cut, Input, Inputs
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History

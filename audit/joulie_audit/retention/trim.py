@@ -21,8 +21,8 @@ from joulie_audit.archive.parts import Archive
 from joulie_audit.retention.cut_points import CutEvidence, CutOptions, next_cut, set_aside_in
 from joulie_audit.retention.trim_streams import Purged, PurgingLog, purge_bounds, purge_to
 from joulie_bus.streams.subjects import Subjects
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Head
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.signed import Head
 from joulie_projections.fold.commit import Cut
 from joulie_projections.history.history import History
 from joulie_projections.history.trimming import TrimStore

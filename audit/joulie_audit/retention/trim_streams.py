@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from joulie_bus.errors import NotTrimmed, PurgeDenied
+from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.tasks import rung
-from joulie_bus.streams.log import Log
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
-from joulie_projections.decision_log.entry import entry_of
+from joulie_projections.chain.entry import entry_of
 from joulie_projections.fold.commit import Cut
 from joulie_projections.history.history import History
 

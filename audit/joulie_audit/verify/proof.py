@@ -1,4 +1,4 @@
-"""Proves that an entry is in the log, and that one head extends another. Pure.
+"""Proves that an entry is in the log, and that one head extends another.
 
 The log is one hash chain, so the proof that entry N comes before a signed head is the list of
 bodies from N to that head. A head is signed at least every 1,000 entries, which bounds the length
@@ -13,9 +13,9 @@ import msgspec
 from joulie_audit.chain.heads import unconfirmed
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog
-from joulie_projections.decision_log.entry import FIRST_PREV, chain_hash
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Handover, Head
+from joulie_projections.chain.entry import FIRST_PREV, chain_hash
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.signed import Handover, Head
 from joulie_projections.history.history import History
 
 FORMAT = "joulie-proof/1"

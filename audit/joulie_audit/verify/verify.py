@@ -10,12 +10,12 @@ from typing import NamedTuple
 from joulie_audit.chain.entries import EntryRange, Flaw, WorkerOptions, parallel_walk
 from joulie_audit.chain.heads import end_flaw, handover_flaw, heads_flaw, lost_flaw
 from joulie_audit.chain.log_start import after_cut, cut_flaw, first_manifest, hiding_cut
-from joulie_audit.chain.sequence_gaps import Gap
 from joulie_audit.replay.fold_start import opened
 from joulie_bus.errors import StateDamaged
 from joulie_migrations import decision_table
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Head
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.sequence_gaps import Gap
+from joulie_projections.chain.signed import Head
 from joulie_projections.fold.commit import Cut
 from joulie_projections.fold.manifest import Manifest, chained
 from joulie_projections.history.history import History

@@ -8,9 +8,9 @@ from joulie_audit.archive.parts import LOG, Archive, FactPart, LogPart
 from joulie_audit.chain.heads import unconfirmed
 from joulie_audit.verify.verify import manifest_flaw
 from joulie_bus.errors import ArchiveBroken
-from joulie_projections.decision_log.entry import FIRST_PREV, chain_hash
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Head
+from joulie_projections.chain.entry import FIRST_PREV, chain_hash
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.signed import Head
 from joulie_projections.fold.manifest import merkle_root
 from joulie_projections.history.history import History
 

@@ -7,6 +7,7 @@ depend on order. Floats are finite: a log that contains a NaN does not equal its
 numbers have bounds (`bounds`), so that every row that holds them can be encoded and fits its
 columns.
 
+No I/O, no clock.
 Not here: how events travel (`streams`, `jetstream`), what they change (projections).
 In: bytes of a message. Out: typed, bounded values, and their bytes again.
 """

@@ -1,4 +1,4 @@
-"""The maximum length of texts and the range of numbers in events. Pure.
+"""The maximum length of texts and the range of numbers in events.
 
 Every number fits a column of 63 bits. The sums of summed quantities over a million pods, or a
 million nodes, fit it too. Producers and readers check the same bounds: `codec`.

@@ -1,4 +1,4 @@
-"""Names that Kubernetes allows, and names in the paths of its API. Pure.
+"""Names that Kubernetes allows, and names in the paths of its API.
 
 The API server checks names when it stores an object. A name from another source, such as the body
 of a request, is checked here before it is looked up, logged or used in a request.

@@ -14,7 +14,7 @@ from joulie_bus.errors import BrokerRefused, BusError, ExpectationFailed, Unreac
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import last_on
-from joulie_bus.streams.log import require_appendable
+from joulie_bus.log.protocol import require_appendable
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
 

@@ -1,4 +1,4 @@
-"""Whether a single message is expensive for this broker. Pure.
+"""Whether a single message is expensive for this broker.
 
 A broker that syncs its disk for every message takes a millisecond for each; a batch, which it first
 stages in a directory, costs about as much as twenty. A broker that syncs rarely takes some

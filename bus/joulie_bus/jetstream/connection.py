@@ -16,9 +16,9 @@ from nats.errors import NoRespondersError
 
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.nats_internals import JoulieClient, Receiver, require_compatible
+from joulie_bus.log.protocol import Listener
 from joulie_bus.runtime import metrics, nats_keys
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.log import Listener
 
 Handler = Callable[[Msg], Awaitable[None]]
 

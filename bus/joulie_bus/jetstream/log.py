@@ -11,7 +11,7 @@ from joulie_bus.jetstream import batch, streams
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
-from joulie_bus.streams.log import Listener
+from joulie_bus.log.protocol import Listener
 from joulie_bus.streams.records import Message, Record, Stored, StreamSize, StreamState
 from joulie_bus.streams.subjects import Stream
 

@@ -1,6 +1,6 @@
 """Log lines as events with fields: JSON for machines, columns for a terminal.
 
-Decisions and unexpected events are logged, single samples are not. Pure modules never log.
+Decisions and unexpected events are logged, single samples are not. Modules that compute never log.
 """
 
 import os
@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO, cast
 
+from joulie_bus.core.redaction import masked
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.lean_import import without
-from joulie_bus.runtime.redaction import masked
 
 with without("rich"):  # 5 MiB, for tracebacks in colours
     import structlog

@@ -9,7 +9,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from joulie_bus.runtime.http_head import Head, HeadRule, is_loopback, refusal_of_host
+from joulie_bus.core.http_head import Head, HeadRule, is_loopback, refusal_of_host
 
 THREADS = 64  # Prometheus and the kubelet need two; connections beyond are closed at once
 REQUEST_S = 10.0  # for a whole request and its reply

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from joulie_bus.core.redaction import HIDDEN, masked, remember
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime import nats_keys
-from joulie_bus.runtime.redaction import HIDDEN, masked, remember
 
 T = TypeVar("T")
 Parser = Callable[[str], T]

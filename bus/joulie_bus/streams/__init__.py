@@ -1,5 +1,6 @@
-"""Subjects, streams, the log protocol, and which role may publish what.
+"""Subjects, streams, records, and which role may publish what.
 
-Not here: NATS (`jetstream`), event types (`events`).
-In: events with an envelope. Out: records with a position in their stream.
+No I/O, no clock.
+Not here: the log (`log`), NATS (`jetstream`), event types (`events`).
+In: events, roles. Out: subjects, permissions, records with a position in their stream.
 """

@@ -1,4 +1,4 @@
-"""Which sender may write which event. Pure.
+"""Which sender may write which event.
 
 The broker guarantees one thing about a message: its subject. A role may publish to families of
 subjects (`joulie_bus.streams.roles`), and an identity for one node or one replica to one subject of

@@ -1,4 +1,4 @@
-"""How full a stream is, and when it will refuse messages. Pure."""
+"""How full a stream is, and when it will refuse messages."""
 
 from collections import deque
 from typing import NamedTuple

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 
 from joulie_bus.events import AnyEvent
-from joulie_bus.streams.producer import Producer
+from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import Stream, Subjects, stream_of
 from joulie_bus.testing.clock import NOON, noon

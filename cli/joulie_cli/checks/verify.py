@@ -28,7 +28,7 @@ from joulie_cli.log_access.past import (
     sharing_of,
 )
 from joulie_cli.wiring import Wiring
-from joulie_projections.decision_log.keyring import Ring
+from joulie_projections.chain.keyring import Ring
 from joulie_projections.fold.commit import Cut
 from joulie_projections.history.history import NEWEST
 

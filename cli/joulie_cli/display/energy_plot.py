@@ -1,4 +1,4 @@
-"""The plot of `joulie simulate energy`, as SVG: power over time, and energy against work. Pure.
+"""The plot of `joulie simulate energy`, as SVG: power over time, and energy against work.
 
 Each load has two panels. On the diagonal of the right one, energy per work is the baseline's: a
 policy below it takes less energy for its work, and one further left does less work.

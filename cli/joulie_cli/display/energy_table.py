@@ -1,4 +1,4 @@
-"""The table of `joulie simulate energy`: means over seeds, compared with a baseline. Pure."""
+"""The table of `joulie simulate energy`: means over seeds, compared with a baseline."""
 
 import math
 from collections.abc import Sequence

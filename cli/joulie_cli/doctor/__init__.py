@@ -1,5 +1,6 @@
-"""The checks of `joulie doctor`: what is observed, and a judgement of it with what to do.
+"""The checks of `joulie doctor`: what is observed of an installation.
 
-Not here: the options of the command (`commands.upkeep.doctor`).
+Not here: what is right or wrong (`judgement`), the options of the command
+(`commands.upkeep.doctor`).
 In: an API server, a broker, a database, metrics, files. Out: typed findings.
 """

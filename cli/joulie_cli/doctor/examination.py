@@ -14,10 +14,11 @@ from joulie_bus.streams.fill_level import Growth, days_left
 from joulie_bus.streams.records import StreamSize
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_cli.doctor import calls, limits, objects, observed_here, versions
-from joulie_cli.doctor.calls import LastCall
-from joulie_cli.doctor.findings import Finding, Unseen, not_seen
-from joulie_cli.doctor.limits import Certificate, DiskSeen
+from joulie_cli.doctor import observed_here
+from joulie_cli.doctor.judgement import calls, limits, objects, versions
+from joulie_cli.doctor.judgement.calls import LastCall
+from joulie_cli.doctor.judgement.findings import Finding, Unseen, not_seen
+from joulie_cli.doctor.judgement.limits import Certificate, DiskSeen
 from joulie_cli.doctor.observed_cluster import ClusterObserver, Installed, parts_of, seen
 from joulie_cli.doctor.observed_here import BrokerSeen, DatabaseSeen
 from joulie_cli.supervisor.gauges import Gauges, gauges_of
@@ -25,7 +26,7 @@ from joulie_cli.wiring import Wiring, address_of, names_a_broker
 from joulie_extender.settings import ServerSettings
 from joulie_operator.cluster_settings import IN_CLUSTER
 from joulie_operator.kube.api_client import ApiServer
-from joulie_operator.kube.crds import DEFINITIONS
+from joulie_operator.resources.crds import DEFINITIONS
 from joulie_projections.store.database import sqlite_file, without_password
 
 NAME_A_CLUSTER = "Name it with --kubeconfig or KUBECONFIG."

@@ -11,17 +11,17 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from joulie_bus.errors import ConsoleUnavailable, KubernetesRefused
-from joulie_cli.doctor.calls import LastCall, SchedulerPod
-from joulie_cli.doctor.findings import Unseen
-from joulie_cli.doctor.limits import Certificate, ClockSeen
-from joulie_cli.doctor.objects import LABEL, Account, Admission, Part
+from joulie_cli.doctor.judgement.calls import LastCall, SchedulerPod
+from joulie_cli.doctor.judgement.findings import Unseen
+from joulie_cli.doctor.judgement.limits import Certificate, ClockSeen
+from joulie_cli.doctor.judgement.objects import LABEL, Account, Admission, Part
+from joulie_cli.doctor.judgement.placements import Placements, PodSeen, placements_in
 from joulie_cli.doctor.observed_here import NS, certificate_in, clock_seen
-from joulie_cli.doctor.placements import Placements, PodSeen, placements_in
 from joulie_cli.kubectl.console import Console, Place
 from joulie_cli.supervisor.gauges import Gauges, parsed
 from joulie_extender.protocol.scheduler_config import DEFAULT_NAME, LEASE
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, Query
-from joulie_operator.kube.rights import OWN_NAMESPACE, RIGHTS, Right
+from joulie_operator.resources.rights import OWN_NAMESPACE, RIGHTS, Right
 
 T = TypeVar("T")
 Tree = dict[str, Any]

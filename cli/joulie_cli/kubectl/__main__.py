@@ -14,7 +14,7 @@ from joulie_bus.runtime import logging
 from joulie_cli.kubectl import answers, nodes
 from joulie_cli.kubectl.console import NAMESPACE, SECRET, Console, Place
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, ApiUnreachable
-from joulie_operator.kube.crds import yaml
+from joulie_operator.resources.crds import yaml
 
 HOME = Path.home() / ".kube/config"
 

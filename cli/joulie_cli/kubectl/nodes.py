@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 
 from joulie_bus.runtime.tasks import background
 from joulie_operator.kube.api_client import ApiServer
-from joulie_operator.kube.custom_resources import (
+from joulie_operator.kube.object_cache import ObjectCache
+from joulie_operator.observe.resource_watcher import Watcher
+from joulie_operator.resources.custom_resources import (
     NODETWINS,
     GpuPowerCap,
     NodeTwin,
     PowerMeasurement,
     read_twin,
 )
-from joulie_operator.kube.object_cache import ObjectCache
-from joulie_operator.observe.resource_watcher import Watcher
 
 CLASSES = ("performance", "eco", "draining", "unknown")
 FRAME_S = 1.0

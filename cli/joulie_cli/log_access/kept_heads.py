@@ -8,13 +8,13 @@ import msgspec
 
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import codec
-from joulie_bus.streams.log import Log
+from joulie_bus.log.protocol import Log
+from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.streams.whole_stream import everything
 from joulie_cli.wiring import Wiring
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.signed import Head, KeyStatement, Signed, decode_any
 from joulie_projections.decision_log import heads
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Head, KeyStatement, Signed, decode_any
 from joulie_projections.history.history import History
 
 

@@ -13,7 +13,7 @@ from joulie_extender.binding.binder import Binder
 from joulie_extender.binding.simulated_binder import SimulatedBinder
 from joulie_extender.service import serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
-from joulie_projections.hardware.catalog_file import CatalogSettings, GpuResourceSettings
+from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
 from joulie_projections.view.view import View
 
 SETTINGS = (ServerSettings, ScoringSettings, CatalogSettings, GpuResourceSettings)

@@ -15,8 +15,8 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.logging import get_logger
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring, serve_part
-from joulie_projections.energy.table import EnergyTable
 from joulie_projections.store import database
+from joulie_projections.store.energy_table import EnergyTable
 
 SETTINGS = (ArchivePlace,)
 log = get_logger("ledger")

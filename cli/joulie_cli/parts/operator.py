@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from joulie_bus.errors import SettingsError
-from joulie_bus.streams.log import Log
+from joulie_bus.log.protocol import Log
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_operator.cluster_settings import (
@@ -29,7 +29,7 @@ from joulie_operator.observe.cluster_visibility import (
 from joulie_operator.planning.eligible import selector
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
-from joulie_projections.hardware.catalog_file import CatalogSettings, GpuResourceSettings
+from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
 from joulie_projections.history.history import History
 from joulie_projections.view.view import View
 
@@ -100,8 +100,8 @@ async def _observe(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
 
 
 async def _watch(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
+    from joulie_operator.facts.hardware_inventory import GpuNames, Inventory
     from joulie_operator.kube.api_client import ApiServer
-    from joulie_operator.observe.hardware_inventory import GpuNames, Inventory
     from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 
     load, observed = wires.source.load, ObservedCluster.empty()
@@ -118,7 +118,7 @@ async def _lead(
     from joulie_operator.apply.gpu_status import GpuStatusWriter
     from joulie_operator.apply.nominations import NominationWriter
     from joulie_operator.apply.writer import Applier
-    from joulie_operator.observe.hardware_inventory import GpuNames, Inventory
+    from joulie_operator.facts.hardware_inventory import GpuNames, Inventory
     from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 
     cluster, load = ObservedCluster.empty(), wires.source.load

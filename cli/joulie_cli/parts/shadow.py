@@ -7,9 +7,9 @@ import time
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import FilterDecided
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import background
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.roles import Role
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring, serve_part, viewing
@@ -19,7 +19,7 @@ from joulie_extender.decision_log.spool import Spool
 from joulie_extender.service import FLUSH_S
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_extender.shadow import REPLICA, Shadow
-from joulie_projections.hardware.catalog_file import CatalogSettings, GpuResourceSettings
+from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
 from joulie_projections.history.history import EntryQuery
 
 SETTINGS = (ServerSettings, ScoringSettings, CatalogSettings, GpuResourceSettings)

@@ -5,7 +5,7 @@ import argparse
 from joulie_bus.runtime.settings import Source
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
-from joulie_projections.hardware.catalog_file import GpuResourceSettings
+from joulie_projections.catalog_file import GpuResourceSettings
 from joulie_simulator.service import Simulation, SimulatorOptions, WebhookSettings
 
 SETTINGS = (WebhookSettings, GpuResourceSettings)

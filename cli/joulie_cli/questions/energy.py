@@ -21,8 +21,8 @@ from joulie_projections.energy.report import (
     report_of,
     worth_json,
 )
-from joulie_projections.energy.table import EnergyTable
 from joulie_projections.store import database
+from joulie_projections.store.energy_table import EnergyTable
 
 SETTINGS = ()
 NS_PER_MS = 1_000_000

@@ -8,7 +8,7 @@ from joulie_cli.display.output import show
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.gpu.models import Aliases, aliases_of, is_model
-from joulie_projections.hardware.catalog_file import CatalogSettings
+from joulie_projections.catalog_file import CatalogSettings
 from joulie_projections.state.cards import (
     UNKNOWN_HOLDER,
     CardState,

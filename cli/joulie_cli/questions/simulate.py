@@ -14,7 +14,7 @@ from joulie_cli.wiring import Wiring
 from joulie_simulator.gpu_packing.fragments import Farm, Filling, Outcome, Policy, fill
 from joulie_simulator.gpu_packing.policies import POLICIES
 from joulie_simulator.hardware.shapes import Machine, shape_of
-from joulie_simulator.workload.trace import Trace, machines_of
+from joulie_simulator.trace_file import Trace, machines_of
 from joulie_simulator.workload.workload import Sizes, Table
 
 SETTINGS = ()

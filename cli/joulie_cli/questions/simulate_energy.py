@@ -32,7 +32,7 @@ from joulie_simulator.energy.suites import (
     fair,
     trace,
 )
-from joulie_simulator.workload.trace import Trace
+from joulie_simulator.trace_file import Trace
 
 QUICK_COMPAT = Size(nodes=500, hours=12.0)
 QUICK = Size(nodes=100, hours=24.0)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from joulie_audit.questions.plot import svg
-from joulie_audit.questions.score_changes import Comparison, Group
 from joulie_audit.questions.whatif import OPEN_LOOP, Overrides, what_if
+from joulie_audit.recompute.score_changes import Comparison, Group
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source, named
 from joulie_cli.display.output import show

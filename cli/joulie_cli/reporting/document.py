@@ -1,4 +1,4 @@
-"""The document of a report: energy, cost and carbon, and what another scheduler had used. Pure."""
+"""The document of a report: energy, cost and carbon, and what another scheduler had used."""
 
 from collections.abc import Mapping
 from typing import Any

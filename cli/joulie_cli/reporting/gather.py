@@ -13,8 +13,8 @@ from joulie_bus.events import PrioritizeDecided, codec
 from joulie_extender.decide.decide import weights_of
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.saved import LedgerState
-from joulie_projections.energy.table import EnergyTable
 from joulie_projections.history.history import EntryQuery, History
+from joulie_projections.store.energy_table import EnergyTable
 
 KINDS = ("node", "group")
 NOTHING_FOLDED = (

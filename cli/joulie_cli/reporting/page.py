@@ -1,4 +1,4 @@
-"""The report as one HTML file without scripts, which holds its JSON. Pure."""
+"""The report as one HTML file without scripts, which holds its JSON."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""The counterfactual's question, from the ledger and the pods of the log. Pure."""
+"""The counterfactual's question, from the ledger and the pods of the log."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

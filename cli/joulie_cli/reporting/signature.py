@@ -8,9 +8,9 @@ import msgspec
 
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.reporting.document import FORMAT, Document
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.signed import Head, has_signed
 from joulie_projections.decision_log import heads
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Head, has_signed
 
 NO_KEY = (
     "{} is missing: only the writer of the log can sign a report. Run the command where the "

@@ -12,8 +12,8 @@ from joulie_cli.reporting.gather import Period, gathered
 from joulie_cli.reporting.page import page_of
 from joulie_cli.reporting.signature import head_json, signed
 from joulie_cli.wiring import Wiring
-from joulie_projections.energy.table import EnergyTable
 from joulie_projections.store import database
+from joulie_projections.store.energy_table import EnergyTable
 
 NS_PER_MS = 1_000_000
 

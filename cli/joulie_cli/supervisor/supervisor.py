@@ -15,11 +15,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import joulie_migrations
 from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BrokerStartFailed
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
-from joulie_bus.runtime.backoff import Backoff
 from joulie_bus.runtime.child_process import die_with_parent, giving_way
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.secret_files import private

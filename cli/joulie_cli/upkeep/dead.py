@@ -10,9 +10,9 @@ from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring, connected
+from joulie_projections.fold import quarantine
 from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.quarantine_quota import is_single, positions_of
-from joulie_projections.projector import quarantine
 
 SETTINGS = (ArchivePlace,)
 

@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 
 from joulie_bus.errors import KeyChangeRefused, NotInTheLog
+from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.streams.whole_stream import everything
 from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import as_time, shown
 from joulie_cli.log_access.kept_heads import public_key
 from joulie_cli.log_access.past import broker_of
 from joulie_cli.wiring import Wiring
+from joulie_projections.chain.keyring import ENDLESS, Key, Ring
+from joulie_projections.chain.signed import Head, decode_any
 from joulie_projections.decision_log import key_change
 from joulie_projections.decision_log.heads import next_path
-from joulie_projections.decision_log.keyring import ENDLESS, Key, Ring
-from joulie_projections.decision_log.signed import Head, decode_any
 
 SETTINGS = ()
 LOOK_S = 0.2

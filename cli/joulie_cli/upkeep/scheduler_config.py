@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from joulie_bus.core.http_head import is_loopback
 from joulie_bus.errors import SettingsError
-from joulie_bus.runtime.http_head import is_loopback
 from joulie_cli.wiring import Wiring
 from joulie_extender.protocol.scheduler_config import (
     DEFAULT_NAME,
@@ -23,7 +23,7 @@ from joulie_extender.protocol.scheduler_config import (
 )
 from joulie_extender.settings import ServerSettings
 from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings, LeaseSettings
-from joulie_projections.hardware.catalog_file import GpuResourceSettings
+from joulie_projections.catalog_file import GpuResourceSettings
 
 SETTINGS = (ServerSettings, GpuResourceSettings, ClusterSettings, LeaseSettings)
 SERVICE = "joulie-extender"

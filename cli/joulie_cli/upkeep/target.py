@@ -7,8 +7,8 @@ from typing import Any
 
 from joulie_bus.errors import WrongTarget
 from joulie_bus.events import TargetSet
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import duration
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import SECOND, as_time, shown

@@ -17,11 +17,11 @@ from starlette.routing import Route
 from joulie_bus.errors import BusError, NotInTheLog, StoreError, TooFarBack
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_console.api.openapi import RouteSpec, document
 from joulie_console.api.queries import ApiError, Console
 from joulie_console.api.security import AccessControl, SecurityMiddleware, etag_matches, problem
 from joulie_console.page_files import PageFile, page_files
 from joulie_console.schema import requests, responses
+from joulie_console.schema.openapi import RouteSpec, document
 from joulie_console.stream.event_tail import cursor_of
 from joulie_console.stream.server_sent_events import EventStream, StreamClient, StreamOptions
 

@@ -5,17 +5,18 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from joulie_bus.events import PrioritizeDecided, Terms
+from joulie_console.readers import pending_pods
+from joulie_console.readers.energy import EnergyReader, Period
+from joulie_console.readers.history import HistoryReader
+from joulie_console.readers.time_travel import TimeTravel
 from joulie_console.schema import requests, responses
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import Page, PlanPages
 from joulie_console.stream.poller import ClusterPoller
-from joulie_console.views import cluster_view, decision_text, pending_pods
+from joulie_console.views import cluster_view, decision_text
 from joulie_console.views.cluster_view import MS, Overview, policy_of
 from joulie_console.views.decision_text import KINDS, DescribedEntry, candidates_of, explain
-from joulie_console.views.energy_reader import EnergyReader, Period
-from joulie_console.views.history_reader import HistoryReader
-from joulie_console.views.time_travel import TimeTravel
-from joulie_projections.decision_log.entry import MAX_COLUMN_INT
+from joulie_projections.chain.entry import MAX_COLUMN_INT
 from joulie_projections.history.history import EntryQuery, StoredEntry
 from joulie_projections.state.state import NodeState, PodState
 

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from joulie_bus.core.http_head import Head, HeadRule, canonical_names, refusal_of_host
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.http_head import Head, HeadRule, canonical_names, refusal_of_host
 from joulie_console.page_files import page_files
 from joulie_console.schema.requests import TOKEN_HEADER
 from joulie_console.schema.responses import Problem

@@ -1,4 +1,4 @@
-"""The requests: one class per path, with the query parameters as its fields. Pure.
+"""The requests: one class per path, with the query parameters as its fields.
 
 The same classes parse the URL and define the OpenAPI document.
 """

@@ -1,4 +1,4 @@
-"""The responses: one class per document. Pure.
+"""The responses: one class per document.
 
 Times are milliseconds since 1970 by the broker's clock. Every response carries its position and
 the age of that position; `position` counts facts, `entry` counts the decision log.

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.errors import StoreError
+from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import rung
-from joulie_bus.streams.log import Log, Reader
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
+from joulie_console.readers.history import HistoryReader, PlacedRange
 from joulie_console.schema.responses import DecisionBrief
-from joulie_console.views.history_reader import HistoryReader, PlacedRange
 from joulie_console.views.plan_text import PlanLine, plan_line
 from joulie_projections.history.history import StoredEntry
 

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from joulie_audit.archive.fact_source import StreamFacts, streams_of
-from joulie_bus.streams.log import Log
+from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import Stream
+from joulie_console.readers.history import HistoryReader, PlanRanges
 from joulie_console.stream.event_tail import EventTail
-from joulie_console.views.history_reader import HistoryReader, PlanRanges
 from joulie_console.views.plan_text import PlanLine, plan_line
 from joulie_projections.fold.manifest import Manifest, Range
 

@@ -1,4 +1,4 @@
-"""One snapshot of the cluster as API values. Pure: state and columns of the twins in."""
+"""One snapshot of the cluster as API values."""
 
 from collections import defaultdict
 from collections.abc import Iterable

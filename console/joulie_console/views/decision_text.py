@@ -1,4 +1,4 @@
-"""Entries of the decision log as text: the winner, its lead, and the terms of the others. Pure."""
+"""Entries of the decision log as text: the winner, its lead, and the terms of the others."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Warnings about components that are stale or down. Pure."""
+"""Warnings about components that are stale or down."""
 
 from typing import NamedTuple
 

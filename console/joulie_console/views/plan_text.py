@@ -1,4 +1,4 @@
-"""Plans and transitions as API values. Pure."""
+"""Plans and transitions as API values."""
 
 from typing import NamedTuple
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BusError, ExpectationFailed, ViewBehind
 from joulie_bus.events import (
     BindDecided,
@@ -22,7 +23,6 @@ from joulie_bus.events import (
     PodAsk,
     ReleaseReason,
 )
-from joulie_bus.runtime.backoff import Backoff
 from joulie_extender.binding.binder import Binder, BindRequest, BindResult, LookupFailed, PodLookup
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.decide import decide

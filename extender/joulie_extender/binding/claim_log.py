@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from joulie_bus.errors import BusError, ExpectationFailed, StreamReplaced
 from joulie_bus.events import ClaimEvent
-from joulie_bus.streams.log import Log
-from joulie_bus.streams.producer import Producer
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
+from joulie_bus.log.refusals import Refusals
 from joulie_bus.streams.records import Stored, digest_of
-from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_projections.view.view import View
 

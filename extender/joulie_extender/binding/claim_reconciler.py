@@ -11,7 +11,7 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_extender.binding.binder import Binder, LookupFailed
 from joulie_extender.binding.claim_log import ClaimLog
-from joulie_extender.binding.claim_proposals import Proposal, proposals, surplus
+from joulie_extender.gpu.claim_proposals import Proposal, proposals, surplus
 from joulie_projections.state.cards import Claim
 from joulie_projections.view.view import View
 

@@ -1,5 +1,6 @@
-"""Pages for people: score terms and explanations of answers. Pure.
+"""Pages for people: score terms and explanations of answers.
 
+No I/O, no clock.
 Not here: the console.
 In: a snapshot and recent answers. Out: JSON.
 """

@@ -1,4 +1,4 @@
-"""The debug pages: the terms of each node's score, and the newest answers about a pod. Pure."""
+"""The debug pages: the terms of each node's score, and the newest answers about a pod."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

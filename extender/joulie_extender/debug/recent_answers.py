@@ -1,4 +1,4 @@
-"""Bounded caches of the extender's recent answers. Pure.
+"""Bounded caches of the extender's recent answers.
 
 They serve debug pages and metrics; no answer depends on them.
 """

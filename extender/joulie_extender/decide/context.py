@@ -1,6 +1,4 @@
-"""The context of a decision: the twins' columns at one position, and one reading of the clock.
-Pure.
-"""
+"""The context of a decision: the twins' columns at one position, and one reading of the clock."""
 
 from typing import NamedTuple
 

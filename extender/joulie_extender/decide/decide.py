@@ -1,4 +1,4 @@
-"""Makes a decision from one request and one snapshot, and recomputes it for replay. Pure.
+"""Makes a decision from one request and one snapshot, and recomputes it for replay.
 
 Replay calls the functions that answered: `candidates_of` and `rows_of` are inverses, everything
 else is shared.

@@ -1,4 +1,4 @@
-"""The inputs of the energy score from the twins' columns, and the nodes with free cards. Pure.
+"""The inputs of the energy score from the twins' columns, and the nodes with free cards.
 
 Free cores and cards follow from the requests of the bound pods.
 """

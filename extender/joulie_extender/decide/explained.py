@@ -1,4 +1,4 @@
-"""An entry of the decision log as a typed explanation. Pure.
+"""An entry of the decision log as a typed explanation.
 
 The extender's `/explain`, the console and the commands render it; they share its words.
 """

@@ -1,4 +1,4 @@
-"""Which candidates a pod may use, by the rules about energy. Pure.
+"""Which candidates a pod may use, by the rules about energy.
 
 Only two kinds of pods are refused anything: performance pods, on nodes that are eco or draining;
 and pods that run only on eco nodes, on nodes that are draining.

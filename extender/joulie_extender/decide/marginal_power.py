@@ -1,4 +1,4 @@
-"""The watts that a pod would add to each node, by its requests. Pure.
+"""The watts that a pod would add to each node, by its requests.
 
 Many pods have the same requests: their watts are computed once for all nodes and then looked up,
 until the hardware changes.

@@ -1,4 +1,4 @@
-"""The terms of a score that depend on the nodes and not on the pod. Pure.
+"""The terms of a score that depend on the nodes and not on the pod.
 
 Computed once per snapshot and not once per answer: they are most of the work of scoring.
 """

@@ -1,6 +1,6 @@
 """Business rules without code: points for node labels, for all pods or for the pods of a team.
 
-Pure: text in, rules out, and points for each row. The rules in force are part of the settings that
+Text in, rules out, and points for each row. The rules in force are part of the settings that
 each decision names, so replay needs no file.
 """
 

@@ -1,4 +1,4 @@
-"""The score of each candidate for a pod, from 0 to 100, with every term. Pure.
+"""The score of each candidate for a pod, from 0 to 100, with every term.
 
     projected = measured + assumed + marginal
     headroom  = (capped - projected) / capped x 100

@@ -7,13 +7,13 @@ from enum import StrEnum
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import DecisionEntry, DecisionsDropped
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
+from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import rung
-from joulie_bus.streams.log import Log
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Message
-from joulie_bus.streams.refusals import Refusals
 from joulie_extender.decision_log.spool import Spool
 
 SHIP_AT_ONCE = 500

@@ -1,4 +1,4 @@
-"""Chooses the GPUs of a node for a pod. Pure: the same cards and pod give the same choice.
+"""Chooses the GPUs of a node for a pod. The same cards and pod give the same choice.
 
 Options are ranked, in this order, by: cards the pod has claimed already; no untouched group of
 linked cards broken up; cards linked to each other; the least memory left over; the fewest free

@@ -1,4 +1,4 @@
-"""Which nodes have the GPUs that a pod requests, and how well it would pack them. Pure.
+"""Which nodes have the GPUs that a pod requests, and how well it would pack them.
 
 A request for whole cards gets them exclusively, as the device plugin allocates them; a request for
 a share or for memory shares a card. The pod needs that many fitting cards of one model, linked to

@@ -1,4 +1,4 @@
-"""Matches requested GPU model names with models. Pure.
+"""Matches requested GPU model names with models.
 
 A name matches a model when the model's name contains all of its words, in order, and all traits
 that it gives: `A100` and `A100 40GB` match `NVIDIA-A100-SXM4-40GB`; `A10` does not, because words

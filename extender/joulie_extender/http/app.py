@@ -27,10 +27,10 @@ from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.fit import asks
-from joulie_extender.http.handlers import A, Answer, Filter, Preempt, Prioritize
 from joulie_extender.http.verb_metrics import MeteredVerb
 from joulie_extender.protocol.exchange import Reply, Request, refusal
 from joulie_extender.protocol.kube_scheduler import BAD_REQUESTS, Reader, bind_reply, read_binding
+from joulie_extender.verbs.handlers import A, Answer, Filter, Preempt, Prioritize
 from joulie_projections.hardware.gpu_resources import gpu_resources
 from joulie_projections.pods.classify import with_namespace_class
 from joulie_projections.view.view import ViewSnapshot

@@ -1,6 +1,6 @@
 """A byte limit shared by all connections: request bodies, pipelined requests and unsent replies.
 
-Pure: it counts and knows no connection.
+It counts and knows no connection.
 """
 
 

@@ -17,11 +17,11 @@ from typing import NamedTuple, Protocol, cast
 
 import httptools
 
+from joulie_bus.core.http_head import Field, Head, Refusal
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.http_head import Field, Head, Refusal
 from joulie_extender.http.byte_budget import ByteBudget, ConnectionBudget
-from joulie_extender.http.known_head import KnownHead
 from joulie_extender.protocol.exchange import Body, Limits, Reply, Request, refusal, rendered
+from joulie_extender.protocol.known_head import KnownHead
 
 READ = 64 * 1024  # bytes at a time
 LARGE = 1024 * 1024  # a larger body is read directly into its buffer and not copied

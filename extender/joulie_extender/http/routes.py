@@ -5,8 +5,8 @@ from functools import partial
 
 from joulie_bus.events import Duty
 from joulie_extender.http.app import Extender
-from joulie_extender.http.openapi import DOCUMENT
 from joulie_extender.protocol.exchange import Handler, Reply, Request, refusal
+from joulie_extender.verbs.openapi import DOCUMENT
 
 EXPLAIN = "/explain/"
 # For the kubelet, which has no certificate. They hold no data.

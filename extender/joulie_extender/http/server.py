@@ -7,9 +7,9 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable
 
+from joulie_bus.core.http_head import Head, HeadRule, Refusal, refusal_of
 from joulie_bus.errors import PortTaken
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.http_head import Head, HeadRule, Refusal, refusal_of
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.tasks import background

@@ -6,7 +6,7 @@ from typing import Generic
 
 from joulie_bus.runtime import metrics
 from joulie_extender.debug.recent_answers import RecentPods
-from joulie_extender.http.handlers import A, Answer, VerbHandler
+from joulie_extender.verbs.handlers import A, Answer, VerbHandler
 from joulie_projections.pods.classify import UNKNOWN_ANNOTATION
 
 

@@ -1,4 +1,4 @@
-"""The list of node names in a request: its rows, and its names in replies. Pure."""
+"""The list of node names in a request: its rows, and its names in replies."""
 
 from collections.abc import Sequence
 from itertools import compress, repeat

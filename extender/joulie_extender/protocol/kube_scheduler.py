@@ -1,4 +1,4 @@
-"""kube-scheduler's extender protocol: parsing of requests, encoding of replies. Pure.
+"""kube-scheduler's extender protocol: parsing of requests, encoding of replies.
 
 Node names are copied from the request and never built: kube-scheduler fails the whole call for a
 name that it did not send, or binds a pod to a node that does not exist. A reply contains no null

@@ -1,7 +1,7 @@
 """Finds the rows of a whole list of names in a few vectorized steps.
 
 The number of steps does not depend on the number of names. Every match is compared with the
-requested name, byte for byte. Pure.
+requested name, byte for byte.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""Multipliers that hash several 64-bit words into one. Pure."""
+"""Multipliers that hash several 64-bit words into one."""
 
 import numpy as np
 import numpy.typing as npt

@@ -1,7 +1,7 @@
 """An index of all node names: finds the rows of a list at once, and encodes the reply at once.
 
 Looking up five hundred names one by one costs as many cache misses. As one array they cost a dozen
-vectorized steps, however many there are. Pure.
+vectorized steps, however many there are.
 """
 
 from collections.abc import Mapping

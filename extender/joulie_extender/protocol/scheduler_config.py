@@ -1,4 +1,4 @@
-"""The configuration that makes kube-scheduler call the extender. Pure.
+"""The configuration that makes kube-scheduler call the extender.
 
 The one source of it: `joulie scheduler-config` prints it. The files deploy/kube-scheduler*.yaml,
 which the chart renders, are made from it.

@@ -1,4 +1,4 @@
-"""The positions of the names in a JSON list, found without decoding it. Pure."""
+"""The positions of the names in a JSON list, found without decoding it."""
 
 from abc import ABC, abstractmethod
 from functools import lru_cache

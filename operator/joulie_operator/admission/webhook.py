@@ -16,10 +16,10 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.tasks import background
-from joulie_operator.admission.pod_patch import Patch, pod_patch
+from joulie_operator.desired.pod_patch import Patch, pod_patch
+from joulie_operator.facts.facts_from_objects import Namespace, class_of
 from joulie_operator.kube.api_client import ApiServer
 from joulie_operator.kube.object_cache import ObjectCache
-from joulie_operator.observe.facts_from_objects import Namespace, class_of
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
 
 NAMESPACES = "/api/v1/namespaces"

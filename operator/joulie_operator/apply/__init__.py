@@ -1,5 +1,5 @@
 """Writes plans to the cluster: NodeTwins, node labels, GPU status, nominations, events.
 
-Not here: the API client (`kube`).
-In: the view. Out: the writes that make the cluster equal to it, and no others.
+Not here: what is to be written (`desired`), the API client (`kube`).
+In: differences. Out: the writes that remove them, and no others.
 """

@@ -10,9 +10,9 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import rung
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, object_path
-from joulie_operator.kube.custom_resources import GPU_GROUP, GPUS, VERSION, Gpu
-from joulie_operator.kube.gpu_objects import RepeatedWrites, StatusWrite, status_write_of
 from joulie_operator.observe.watch import ObservedCluster
+from joulie_operator.resources.custom_resources import GPU_GROUP, GPUS, VERSION, Gpu
+from joulie_operator.resources.gpu_objects import RepeatedWrites, StatusWrite, status_write_of
 from joulie_projections.view.view import View
 
 CHECK_INTERVAL_S = 0.5

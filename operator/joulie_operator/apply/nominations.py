@@ -9,14 +9,14 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.backoff import Backoff
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
-from joulie_operator.apply.write_pace import WritePace
 from joulie_operator.apply.writer import FIRST_PAUSE_S, LONGEST_PAUSE_S, RateLimiter
 from joulie_operator.cluster_settings import ApplierSettings
+from joulie_operator.desired.write_pace import WritePace
 from joulie_operator.kube.api_client import TOO_MANY, ApiServer, ApiUnreachable, object_path
 from joulie_operator.planning.resting import (
     Nomination,

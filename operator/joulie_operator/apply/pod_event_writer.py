@@ -12,14 +12,14 @@ from joulie_bus.errors import BadName, KubernetesRefused, StoreError, Undecodabl
 from joulie_bus.events import OutcomeSeen, codec
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_operator.apply.pod_events import (
+from joulie_operator.cluster_settings import ApplierSettings
+from joulie_operator.desired.pod_events import (
     Announcement,
     EventBudget,
     Placed,
     WaitingEvents,
     event_of,
 )
-from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, object_path
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.view.view import View

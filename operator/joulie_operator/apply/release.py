@@ -11,17 +11,17 @@ import msgspec
 
 from joulie_bus.errors import KubernetesRefused
 from joulie_operator.apply.gpu_status import CARD
-from joulie_operator.apply.pending_writes import is_labelled
 from joulie_operator.cluster_settings import WRITES_AT_ONCE
+from joulie_operator.desired.pending_writes import is_labelled
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, object_path
-from joulie_operator.kube.custom_resources import (
+from joulie_operator.observe.watch import NODES
+from joulie_operator.resources.custom_resources import (
     ANNOTATION_MANAGER,
     GPUS,
     MANAGER,
     NODETWINS,
     ObjectMeta,
 )
-from joulie_operator.observe.watch import NODES
 
 
 class Described(msgspec.Struct, frozen=True):

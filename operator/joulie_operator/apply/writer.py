@@ -14,15 +14,16 @@ from typing import NamedTuple, Protocol, assert_never
 
 import msgspec
 
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.backoff import Backoff
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
 from joulie_bus.runtime.tasks import rung
-from joulie_operator.apply.desired import POWER_LABEL
-from joulie_operator.apply.kubernetes_events import EVENTS, event_of
-from joulie_operator.apply.pending_writes import (
+from joulie_operator.cluster_settings import ApplierSettings
+from joulie_operator.desired.kubernetes_events import EVENTS, event_of
+from joulie_operator.desired.objects import POWER_LABEL
+from joulie_operator.desired.pending_writes import (
     NodeWrites,
     NodeWriteState,
     Now,
@@ -30,12 +31,11 @@ from joulie_operator.apply.pending_writes import (
     WritePlanner,
     WriteStep,
 )
-from joulie_operator.apply.write_pace import WritePace
-from joulie_operator.cluster_settings import ApplierSettings
+from joulie_operator.desired.write_pace import WritePace
+from joulie_operator.facts.facts_from_objects import Node
 from joulie_operator.kube.api_client import TOO_MANY, ApiServer, ApiUnreachable, object_path
-from joulie_operator.kube.custom_resources import NODETWINS, NodeTwin, NodeTwinSpec, read_twin
-from joulie_operator.observe.facts_from_objects import Node
 from joulie_operator.observe.watch import NODES, ObservedCluster
+from joulie_operator.resources.custom_resources import NODETWINS, NodeTwin, NodeTwinSpec, read_twin
 from joulie_projections.state.state import ClusterState
 
 CHECK_INTERVAL_S = 0.5  # how often the view is checked for changes

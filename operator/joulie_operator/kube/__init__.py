@@ -1,5 +1,5 @@
-"""The Kubernetes API: client, lease, object cache, our custom resources.
+"""The Kubernetes API: client, lease, object cache.
 
-Not here: what is written (`apply`), what becomes a fact (`observe`).
+Not here: types of objects (`resources`), what is written (`apply`), what becomes a fact (`facts`).
 In: calls. Out: raw objects, typed resources.
 """

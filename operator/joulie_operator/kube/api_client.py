@@ -20,7 +20,7 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 
 from joulie_bus.errors import KubernetesRefused, SettingsError
 from joulie_bus.events.kube_names import path_segment
-from joulie_operator.kube.custom_resources import MANAGER
+from joulie_operator.resources.custom_resources import MANAGER
 
 PAGE = 500
 WATCH_S = 300  # the server ends a watch after this time; the next one resumes at its version

@@ -18,8 +18,8 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_operator.cluster_settings import LeaseSettings
 from joulie_operator.kube.api_client import CONFLICT, ApiServer, ApiUnreachable
-from joulie_operator.kube.custom_resources import ObjectMeta
-from joulie_operator.kube.timestamps import rfc3339_micro
+from joulie_operator.resources.custom_resources import ObjectMeta
+from joulie_operator.resources.timestamps import rfc3339_micro
 
 NAME = "joulie-operator"
 log = get_logger("lease")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from joulie_operator.kube.custom_resources import ObjectMeta
+from joulie_operator.resources.custom_resources import ObjectMeta
 
 K = TypeVar("K")
 

@@ -1,5 +1,5 @@
-"""Watches Kubernetes objects and turns them into facts.
+"""Watches Kubernetes objects and publishes what changed.
 
-Not here: measured power (`telemetry`).
+Not here: which facts they are (`facts`), measured power (`telemetry`).
 In: objects of the API server. Out: facts on the log, one per change.
 """

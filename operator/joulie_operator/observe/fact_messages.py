@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from joulie_bus.errors import OutOfBounds
 from joulie_bus.events import Fact
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Message
 
 log = get_logger("operator")

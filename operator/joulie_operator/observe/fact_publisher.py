@@ -5,11 +5,11 @@ from typing import Generic, Protocol, TypeVar
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import Fact
-from joulie_bus.streams.log import Log
-from joulie_bus.streams.producer import Producer
-from joulie_bus.streams.refusals import Refusals
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
+from joulie_bus.log.refusals import Refusals
+from joulie_operator.facts.facts_from_objects import ChangeFilter
 from joulie_operator.observe.fact_messages import report_left_out, to_messages
-from joulie_operator.observe.facts_from_objects import ChangeFilter
 
 K = TypeVar("K")
 S = TypeVar("S", contravariant=True)

@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BusError, KubernetesRefused
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.backoff import Backoff
 from joulie_bus.runtime.logging import get_logger
 from joulie_operator.kube import api_client
 from joulie_operator.kube.api_client import (

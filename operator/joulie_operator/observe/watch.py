@@ -11,26 +11,11 @@ from msgspec.structs import replace
 
 from joulie_bus.errors import ViewBehind
 from joulie_bus.events import WorkloadClass
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.log import Log
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.subjects import Subjects
-from joulie_operator.kube.api_client import ApiServer, Query
-from joulie_operator.kube.custom_resources import (
-    GPUS,
-    MANAGER,
-    NODEHARDWARES,
-    NODETWINS,
-    Condition,
-    Gpu,
-    NodeHardware,
-    NodeTwin,
-    read_twin,
-)
-from joulie_operator.kube.object_cache import ObjectCache
-from joulie_operator.observe.cluster_visibility import WatchStatuses
-from joulie_operator.observe.fact_publisher import FactPublisher, Sink
-from joulie_operator.observe.facts_from_objects import (
+from joulie_operator.facts.facts_from_objects import (
     ChangeFilter,
     GpuKind,
     Namespace,
@@ -45,8 +30,23 @@ from joulie_operator.observe.facts_from_objects import (
     logged_pods,
     metadata_of,
 )
-from joulie_operator.observe.hardware_inventory import Inventory, hardware_filters
+from joulie_operator.facts.hardware_inventory import Inventory, hardware_filters
+from joulie_operator.kube.api_client import ApiServer, Query
+from joulie_operator.kube.object_cache import ObjectCache
+from joulie_operator.observe.cluster_visibility import WatchStatuses
+from joulie_operator.observe.fact_publisher import FactPublisher, Sink
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
+from joulie_operator.resources.custom_resources import (
+    GPUS,
+    MANAGER,
+    NODEHARDWARES,
+    NODETWINS,
+    Condition,
+    Gpu,
+    NodeHardware,
+    NodeTwin,
+    read_twin,
+)
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.state.state import ClusterState
 from joulie_projections.view.view import View

@@ -1,4 +1,4 @@
-"""The caps of a profile on given hardware. Pure.
+"""The caps of a profile on given hardware.
 
 Percent of the maximum, or watts where the settings say so. Where the maximum is known, watts always
 come with percent, because twins and scores work with percent. None means no cap.

@@ -1,4 +1,4 @@
-"""The compute density and the hardware family of a node, as policies see them. Pure.
+"""The compute density and the hardware family of a node, as policies see them.
 
 Half of the density is cores, half is cards, each from 0 to 1 relative to the densest node on the
 market. Cards count by the square root of their catalog TFLOPS, because generations of cards differ

@@ -1,4 +1,4 @@
-"""The nodes that plans cover, and the demand of pods. Pure."""
+"""The nodes that plans cover, and the demand of pods."""
 
 from collections.abc import Mapping
 from zlib import crc32

@@ -1,4 +1,4 @@
-"""The requests that are expected within the next minutes, from the history in the state. Pure.
+"""The requests that are expected within the next minutes, from the history in the state.
 
 Each window of five minutes ahead is expected to bring what a share of the same windows of earlier
 weeks did not exceed. With less than a week of history, the same hour of the other days stands in.

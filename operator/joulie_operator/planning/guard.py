@@ -1,4 +1,4 @@
-"""The state machine of one node: which transition is allowed next. Pure.
+"""The state machine of one node: which transition is allowed next.
 
 Towards eco, classes change first and caps last; nothing becomes eco while its pods are unknown.
 `docs/policies.md` contains a diagram, and a test compares it with `next_transition`.

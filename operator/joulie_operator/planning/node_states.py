@@ -1,4 +1,4 @@
-"""The states of a node and what may follow each, taken from the guard and the policy. Pure.
+"""The states of a node and what may follow each, taken from the guard and the policy.
 
 The guard decides about profiles, the policy `consolidate_and_sleep` about sleep: a node that is
 asleep or waking keeps its profile, and returns to it.

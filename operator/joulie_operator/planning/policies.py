@@ -1,4 +1,4 @@
-"""Policies: how many nodes are performance nodes, and which. Pure.
+"""Policies: how many nodes are performance nodes, and which.
 
 A policy returns the number. The choice of nodes is the same for all policies: one node per hardware
 family first, then the densest. A custom policy is a function from `Situation` to `Share`, declared

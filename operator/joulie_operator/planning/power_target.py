@@ -1,4 +1,4 @@
-"""Power targets: how far eco nodes are capped so that the cluster or a feed draws no more. Pure.
+"""Power targets: how far eco nodes are capped so that the cluster or a feed draws no more.
 
 One level of caps holds for the eco nodes of a feed: the highest at which the nodes are expected to
 draw less than the target. What a node will draw follows from its reading and its present caps, so a

@@ -1,4 +1,4 @@
-"""Computes plan events from the cluster state, a policy and the settings. Pure.
+"""Computes plan events from the cluster state, a policy and the settings.
 
 `plan` records all of its inputs but the cluster state in `plan.made`, so that `recompute` makes the
 same plan from that event and the cluster state at its position.

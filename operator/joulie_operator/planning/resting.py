@@ -1,4 +1,4 @@
-"""Pods that wait because the extender refused a sample, and the nodes to nominate for them. Pure.
+"""Pods that wait because the extender refused a sample, and the nodes to nominate for them.
 
 kube-scheduler sends a sample of the nodes to the extender. A pod that is refused on every node of
 the sample waits, although a node outside of the sample may fit. It tries the node that is nominated
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.events import PodAsk
-from joulie_bus.runtime.backoff import Backoff
 from joulie_projections.pods.load import load_of
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state.state import NodeState, PodState

@@ -1,4 +1,4 @@
-"""Every setting that plans depend on, as one flat value. Pure.
+"""Every setting that plans depend on, as one flat value.
 
 It is flat because every `plan.made` contains it: `values_of` encodes it and `rules_of` decodes it.
 """

@@ -1,4 +1,4 @@
-"""Which nodes sleep and which wake up: the policy `consolidate_and_sleep`. Pure.
+"""Which nodes sleep and which wake up: the policy `consolidate_and_sleep`.
 
 Empty nodes beyond a reserve sleep; pods that fit on no node wake nodes. The nodes with cards and
 those without are two pools with a reserve each, which follows the forecast of arrivals.

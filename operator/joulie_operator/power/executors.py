@@ -16,8 +16,8 @@ import msgspec
 
 from joulie_bus.errors import SwitchFailed
 from joulie_operator.kube.api_client import ApiServer, object_path
-from joulie_operator.kube.custom_resources import ANNOTATION_MANAGER
 from joulie_operator.observe.watch import NODES
+from joulie_operator.resources.custom_resources import ANNOTATION_MANAGER
 
 MOST_OUTPUT = 300  # characters of a command's output in an error
 # While a node is awake, autoscalers do not remove it: an idle node belongs to the reserve.

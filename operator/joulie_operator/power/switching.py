@@ -14,7 +14,7 @@ import msgspec
 from joulie_bus.errors import BadName, KubernetesRefused, SwitchFailed
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_operator.apply.kubernetes_events import EVENTS, node_event
+from joulie_operator.desired.kubernetes_events import EVENTS, node_event
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
 from joulie_operator.observe.watch import PODS
 from joulie_operator.planning.rules import rules_of

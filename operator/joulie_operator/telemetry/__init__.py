@@ -1,5 +1,5 @@
 """Reads measured power of nodes and of the facility: Kepler, DCGM, Prometheus, HTTP.
 
-Not here: modelled power of nodes (projections).
+Not here: what readings say (`facts`), modelled power of nodes (projections).
 In: samples of exporters. Out: telemetry facts.
 """

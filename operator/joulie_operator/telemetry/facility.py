@@ -10,11 +10,11 @@ import aiohttp
 from joulie_bus.errors import BusError
 from joulie_bus.events import FacilityPolled
 from joulie_bus.events.bounds import MOST_FACILITY_MW
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
+from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.log import Log
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Message
-from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.cluster_settings import FacilitySettings
 from joulie_operator.observe.fact_messages import report_left_out, to_messages

@@ -11,23 +11,23 @@ import aiohttp
 import msgspec
 from msgspec.structs import replace
 
+from joulie_bus.core.redaction import masked
 from joulie_bus.errors import BusError
 from joulie_bus.events import GridFact
 from joulie_bus.events.grid import EVERY_ZONE
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import MAX_BATCH, Log
+from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.redaction import masked
-from joulie_bus.streams.log import MAX_BATCH, Log
-from joulie_bus.streams.producer import Producer
-from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.cluster_settings import GridSettings
-from joulie_operator.observe.fact_messages import to_messages
-from joulie_operator.telemetry.grid_documents import (
+from joulie_operator.facts.grid_documents import (
     LONGEST,
     GridUnreadable,
     Point,
     read_document,
 )
+from joulie_operator.observe.fact_messages import to_messages
 
 PATIENCE = aiohttp.ClientTimeout(total=20)
 Place = tuple[str, str, int]  # type, zone and start of a rate

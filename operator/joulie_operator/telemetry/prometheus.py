@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from joulie_operator.telemetry.readings import Series
+from joulie_operator.facts.readings import Series
 
 PATIENCE = aiohttp.ClientTimeout(total=10)
 

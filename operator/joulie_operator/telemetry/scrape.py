@@ -10,15 +10,15 @@ from joulie_bus.errors import BusError
 from joulie_bus.events import PowerSource, TelemetrySampled
 from joulie_bus.events.bounds import MOST_MW
 from joulie_bus.events.kube_names import SHOWN, is_subdomain
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
+from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.log import Log
-from joulie_bus.streams.producer import Producer
-from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.cluster_settings import PowerSettings
+from joulie_operator.facts.readings import QUERIES, Reading, Series, node_of, whole_nodes
 from joulie_operator.observe.fact_messages import report_left_out, to_messages
 from joulie_operator.telemetry.prometheus import NoReading, fetch, numbers, query
-from joulie_operator.telemetry.readings import QUERIES, Reading, Series, node_of, whole_nodes
 from joulie_projections.state.state import NodeState
 from joulie_projections.view.view import View
 

@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from joulie_bus.errors import KeyMismatch, KeyRingBroken
 from joulie_bus.runtime.secret_files import keep_private
-from joulie_projections.decision_log import keyring
-from joulie_projections.decision_log.keyring import Key, Ring, key_of
-from joulie_projections.decision_log.signed import (
+from joulie_projections.chain import keyring
+from joulie_projections.chain.keyring import Key, Ring, key_of
+from joulie_projections.chain.signed import (
     Handover,
     Head,
     Retirement,

@@ -16,7 +16,9 @@ import msgspec
 
 from joulie_bus.errors import KeyChangeRefused, KeyMismatch, KeyRingBroken
 from joulie_bus.runtime.secret_files import keep_private
-from joulie_projections.decision_log import keyring
+from joulie_projections.chain import keyring
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.signed import Handover, KeyStatement, Retirement
 from joulie_projections.decision_log.heads import (
     HMAC,
     Ed25519Signer,
@@ -25,8 +27,6 @@ from joulie_projections.decision_log.heads import (
     next_path,
     ring_path,
 )
-from joulie_projections.decision_log.keyring import Ring
-from joulie_projections.decision_log.signed import Handover, KeyStatement, Retirement
 
 FAILURES = (KeyChangeRefused, KeyMismatch, KeyRingBroken, OSError)
 

@@ -8,15 +8,15 @@ from sqlalchemy import Connection, Engine, delete, func, insert, select
 
 from joulie_bus.events import OutcomeSeen, PrioritizeDecided
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.decision_log.entry import (
+from joulie_projections.chain.entry import (
     FIRST_PREV,
     Entry,
     chain_hash,
     detached_header,
     message_in,
 )
+from joulie_projections.chain.outcomes import ROW_REASSIGNED
 from joulie_projections.decision_log.heads import Head, Signer
-from joulie_projections.decision_log.outcomes import ROW_REASSIGNED
 from joulie_projections.fold.commit import FirstBinding, Input
 from joulie_projections.store.statements import InsertRows, apply_change
 from joulie_projections.store.store import (

@@ -14,7 +14,7 @@ from joulie_bus.events import (
     PrioritizeDecided,
     codec,
 )
-from joulie_projections.decision_log.entry import message_in
+from joulie_projections.chain.entry import message_in
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.store.tables import decision
 

@@ -11,25 +11,26 @@ import msgspec
 from sqlalchemy import Engine
 
 from joulie_bus.errors import BusError, OutOfBounds, Unwritable
+from joulie_bus.log.protocol import Log
+from joulie_bus.log.refusals import Refusals
+from joulie_bus.log.whole_stream import everything
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import rung
-from joulie_bus.streams.log import Log
 from joulie_bus.streams.records import Message, Record
-from joulie_bus.streams.refusals import Refusals
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_bus.streams.whole_stream import everything
-from joulie_projections.decision_log import key_change, outcomes
-from joulie_projections.decision_log.entry import (
+from joulie_projections.chain import outcomes
+from joulie_projections.chain.entry import (
     UNREADABLE,
     Entry,
     entry_of,
     placeholder_body,
     unreadable_entry,
 )
+from joulie_projections.chain.signed import Head, KeyStatement, Signed, decode_any, encode
+from joulie_projections.decision_log import key_change
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
-from joulie_projections.decision_log.signed import Head, KeyStatement, Signed, decode_any, encode
 from joulie_projections.fold.commit import FirstBinding, Input
 from joulie_projections.fold.sequence import input_after
 from joulie_projections.store.bisection import write_bisecting

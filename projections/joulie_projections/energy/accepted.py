@@ -1,4 +1,4 @@
-"""The facts of a batch that the projector folded, found by the projector's own rules. Pure."""
+"""The facts of a batch that the projector folded, found by the projector's own rules."""
 
 from collections.abc import Container, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""What energy costs and the carbon that it stands for, by zone and time. Pure.
+"""What energy costs and the carbon that it stands for, by zone and time.
 
 A rate is in force from its start until a later one starts or until its own end. A zone without a
 rate in force has that of `EVERY_ZONE`; without that one too, the value of its energy is unknown.

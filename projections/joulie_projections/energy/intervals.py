@@ -1,4 +1,4 @@
-"""Intervals of energy: their rows, their encoding, and how hours become a day. Pure."""
+"""Intervals of energy: their rows, their encoding, and how hours become a day."""
 
 import zlib
 from collections import defaultdict

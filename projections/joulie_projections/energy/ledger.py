@@ -1,4 +1,4 @@
-"""The fold of facts into energy per node, pod and group. Pure.
+"""The fold of facts into energy per node, pod and group.
 
 The same facts in the same order give the same bytes, wherever the fold is stopped and continued:
 energy is whole microjoules, and times are those at which the broker stored the facts.

@@ -1,4 +1,4 @@
-"""The meters of all nodes in columns: power between two readings becomes energy. Pure.
+"""The meters of all nodes in columns: power between two readings becomes energy.
 
 The energy between two readings is the mean of both powers times the time between them (the
 trapezoid rule), in whole microjoules. A longer time than `GAP_MS` is a gap: its energy is unknown.

@@ -1,4 +1,4 @@
-"""Pods and nodes as the ledger knows them, and the rule that shares energy out. Pure.
+"""Pods and nodes as the ledger knows them, and the rule that shares energy out.
 
 Energy above idle is shared by the power that each pod asks for: its cores and cards at the rated
 power of the node. Idle energy is shared by the part of the node that each pod occupies; the part

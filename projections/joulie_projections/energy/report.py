@@ -1,4 +1,4 @@
-"""Reports of energy: intervals of a period, added up by what a question names. Pure."""
+"""Reports of energy: intervals of a period, added up by what a question names."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""The state of the ledger with its position, as bytes and back. Pure.
+"""The state of the ledger with its position, as bytes and back.
 
 Equal states give equal bytes: everything is ordered by name.
 """

@@ -1,4 +1,4 @@
-"""Folds facts about nodes. Pure."""
+"""Folds facts about nodes."""
 
 from typing import assert_never
 

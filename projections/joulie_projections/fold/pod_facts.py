@@ -1,4 +1,4 @@
-"""Folds facts about pods: the pods, and the counts and load of their nodes. Pure."""
+"""Folds facts about pods: the pods, and the counts and load of their nodes."""
 
 from typing import assert_never
 

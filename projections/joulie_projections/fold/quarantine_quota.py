@@ -1,4 +1,4 @@
-"""Limits what the quarantine stores of a commit: every position, and some of the bodies. Pure.
+"""Limits what the quarantine stores of a commit: every position, and some of the bodies.
 
 A producer that sends only invalid messages must not fill the database. Replays and rebuilds need
 every position that was skipped; operators need some of the messages.

@@ -1,7 +1,7 @@
 """Dispatches a fact to the function that folds it.
 
-Pure: no clock, no database, no log lines. The same facts in the same order give the same state,
-live and in a replay.
+The same facts in the same order give the same state, live and in a
+replay.
 """
 
 from typing import assert_never

@@ -1,4 +1,4 @@
-"""Folds a batch of messages from several streams into one draft and one manifest. Pure."""
+"""Folds a batch of messages from several streams into one draft and one manifest."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple

@@ -1,5 +1,6 @@
-"""Hardware models: catalog, spellings, GPU resources, MIG slices. Pure, except `catalog_file`.
+"""Hardware models: catalog, spellings, GPU resources, MIG slices.
 
+No I/O, no clock.
 Not here: what a node draws (`twin.power`).
 In: model names and resource names. Out: TDP, cards, shares.
 """

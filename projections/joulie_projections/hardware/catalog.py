@@ -1,4 +1,4 @@
-"""The hardware catalog: power figures by model. Pure; `catalog_file` reads the file.
+"""The hardware catalog: power figures by model. `catalog_file` reads the file.
 
 Components use the catalog where they publish discoveries, never in a fold: the figures that a score
 depends on are in the log, so a replay needs no catalog.

@@ -1,4 +1,4 @@
-"""Which extended resources are GPUs, and how many cards a node has. Pure.
+"""Which extended resources are GPUs, and how many cards a node has.
 
 The resource names are one setting of the operator, the extender and the simulator. Their results
 are in the log (`PodAsk`, `NodeSeen`), so a replay needs no names.

@@ -1,4 +1,4 @@
-"""NVIDIA MIG profiles: the share of a card that a slice is, and the cards behind a mix. Pure.
+"""NVIDIA MIG profiles: the share of a card that a slice is, and the cards behind a mix.
 
 A profile such as `3g.20gb` names compute slices and memory. Most cards have seven compute and
 eight memory slices; an A30 and an RTX PRO 6000 have four of each. A resource name does not include

@@ -1,4 +1,4 @@
-"""Normalizes the names of CPU and GPU models. Pure.
+"""Normalizes the names of CPU and GPU models.
 
 Device plugins, feature discovery, nvidia-smi, rocm-smi and users spell one card in many ways:
 `NVIDIA-A100-SXM4-80GB`, `NVIDIA A100 80GB SXM`, `A100-SXM4-80GB-SHARED`. A name is split into words

@@ -11,10 +11,10 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import BusError
+from joulie_bus.log.protocol import Log
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.fill_level import Growth, days_left
-from joulie_bus.streams.log import Log
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.store import database
 from joulie_projections.store.database import Place, sqlite_file

@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import Unreadable
 from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, SettingsDeclared
-from joulie_projections.decision_log.entry import EntryFields, header_of, message_in
+from joulie_projections.chain.entry import EntryFields, header_of, message_in
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.decision_log.log import NAME as DECISIONS
 from joulie_projections.decision_log.log import decision_input

@@ -1,4 +1,4 @@
-"""Parses the GPU annotations of a pod: model, memory, topology, share, assigned cards. Pure.
+"""Parses the GPU annotations of a pod: model, memory, topology, share, assigned cards.
 
 Each annotation is optional, and some have two spellings. An invalid value is an error and never
 ignored: a pod must not be placed on the wrong card because of a typing error.

@@ -1,5 +1,4 @@
-"""The running projector: merges the streams, folds, commits and publishes deltas; also rebuilds and
-quarantine.
+"""The running projector: merges the streams, folds, commits and publishes deltas; also rebuilds.
 
 Not here: how a fact is folded (`fold`).
 In: messages of the streams. Out: commits, and deltas for the readers.

@@ -15,12 +15,12 @@ from typing import NamedTuple
 from sqlalchemy import Engine
 
 from joulie_bus.errors import Fenced, StreamGap, Unwritable
+from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import choice, integer, setting
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.streams.authority import is_refusal
-from joulie_bus.streams.log import Log, Reader
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_projections.decision_log.heads import ED25519, HMAC, Signer

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 from sqlalchemy import Engine
 
 from joulie_bus.errors import StateDamaged
-from joulie_bus.streams.log import Log, Reader
+from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold.commit import Checkpoint, Input, Inputs, Poison

@@ -1,4 +1,4 @@
-"""What arriving pods ask for, by the hour of the week. Pure.
+"""What arriving pods ask for, by the hour of the week.
 
 Requests are summed over windows of five minutes, and the windows of each of the 168 hours of a week
 (in UTC) are counted by the size of their sum. All numbers are integers and the size is bounded, so

@@ -1,4 +1,4 @@
-"""The state of one GPU card: its properties and the claims on its memory. Pure.
+"""The state of one GPU card: its properties and the claims on its memory.
 
 Sightings and claims arrive in two streams, in any order: a card that is claimed before it is seen,
 or removed while it is claimed, is a row without a `node`.

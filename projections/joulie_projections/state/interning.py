@@ -1,4 +1,4 @@
-"""Interns equal values of decoded rows, which halves the memory of a large cluster. Pure.
+"""Interns equal values of decoded rows, which halves the memory of a large cluster.
 
 A decoder creates new strings and numbers for every row, though 50,000 pods name 5,000 nodes and a
 few namespaces. The states are frozen; they are changed here before any other code has a reference

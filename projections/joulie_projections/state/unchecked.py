@@ -1,4 +1,4 @@
-"""Decodes rows and events from before values had bounds, without checking bounds. Pure.
+"""Decodes rows and events from before values had bounds, without checking bounds.
 
 New facts outside the bounds are rejected. A row that an earlier version folded from such a fact
 must still decode and encode to the same bytes, or an upgrade would fail; a rebuild omits the fact.

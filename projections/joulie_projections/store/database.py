@@ -11,8 +11,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.pool import StaticPool
 
+from joulie_bus.core.redaction import masked
 from joulie_bus.errors import DatabaseUnreachable
-from joulie_bus.runtime.redaction import masked
 from joulie_bus.runtime.secret_files import make_private, tighten
 from joulie_migrations.cuts import TRIMMER
 from joulie_migrations.guards import GROWING, READER, WRITER

@@ -1,4 +1,4 @@
-"""All cards as columns: one row per card, one immutable value per position. Pure.
+"""All cards as columns: one row per card, one immutable value per position.
 
 The row of a card carries no meaning: results are computed from these columns by integer sums and by
 keys that do not depend on the order, so that all replicas and replays agree.

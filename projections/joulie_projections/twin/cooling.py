@@ -1,4 +1,4 @@
-"""Cooling models: how hard it is to cool a node, from 0 to 100. Pure.
+"""Cooling models: how hard it is to cool a node, from 0 to 100.
 
 A model takes columns, one row per node, and must use only arithmetic that gives the same bits on
 every machine, because replays run it again. Users add models as entry points of GROUP; a setting

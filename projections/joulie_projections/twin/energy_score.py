@@ -1,6 +1,6 @@
 """The energy score: the watts that a pod adds to each node, with everything that it keeps awake.
 
-Pure: arrays in, arrays out, one value per node; the extender and the simulator share it. A row
+Arrays in, arrays out, one value per node; the extender and the simulator share it. A row
 depends on the others only through the cheapest row, which gets 100 points.
 
     cost       = marginal + activation + fragmentation + reserve, in watts

@@ -1,4 +1,4 @@
-"""Halls: the temperature and the power usage effectiveness (PUE) around nodes. Pure."""
+"""Halls: the temperature and the power usage effectiveness (PUE) around nodes."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The labels of the nodes by row. Pure."""
+"""The labels of the nodes by row."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

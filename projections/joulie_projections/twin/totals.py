@@ -1,4 +1,4 @@
-"""The power of nodes, racks and the cluster; integer sums do not depend on order. Pure."""
+"""The power of nodes, racks and the cluster; integer sums do not depend on order."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

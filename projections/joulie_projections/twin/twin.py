@@ -1,4 +1,4 @@
-"""The twin of one node: hardware, caps and power, derived from the node's state. Pure."""
+"""The twin of one node: hardware, caps and power, derived from the node's state."""
 
 from collections.abc import Iterable
 from enum import IntEnum

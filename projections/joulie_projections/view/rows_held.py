@@ -1,4 +1,4 @@
-"""The rows of a view and their digests. Pure: no clock and no I/O."""
+"""The rows of a view and their digests."""
 
 from collections.abc import Sequence
 

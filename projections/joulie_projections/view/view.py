@@ -18,10 +18,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import ViewBehind
 from joulie_bus.events import WorkloadClass
+from joulie_bus.log.protocol import Log
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import background, rung
-from joulie_bus.streams.log import Log
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.decision_log.refusals import read_refusals
 from joulie_projections.fold.commit import Checkpoint

@@ -1,5 +1,6 @@
-"""The simulated cluster: jobs, free resources, kube-scheduler's arithmetic. Pure.
+"""The simulated cluster: jobs, free resources, kube-scheduler's arithmetic.
 
+No I/O, no clock.
 Not here: time (`engine`).
 In: placements. Out: consistent allocations.
 """

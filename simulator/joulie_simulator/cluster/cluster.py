@@ -1,4 +1,4 @@
-"""State of the simulated cluster: the node, cards and progress of each job. Pure."""
+"""State of the simulated cluster: the node, cards and progress of each job."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Capacity and free resources of the nodes in columns, one row per node. Pure."""
+"""Capacity and free resources of the nodes in columns, one row per node."""
 
 from collections.abc import Sequence
 

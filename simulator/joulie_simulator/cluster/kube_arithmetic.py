@@ -1,4 +1,4 @@
-"""kube-scheduler's integer arithmetic: the scores of its plugins and their sum. Pure.
+"""kube-scheduler's integer arithmetic: the scores of its plugins and their sum.
 
 Only plugins whose scores differ between nodes: NodeResourcesFit (LeastAllocated) and
 BalancedAllocation, each with weight 1, over CPU and memory. Taints, affinity and images give every

@@ -1,4 +1,4 @@
-"""The pods of a log under other placement policies, closed loop, with an interval. Pure.
+"""The pods of a log under other placement policies, closed loop, with an interval.
 
 The same pods arrive at the same times, request the same and run as long. A pod that fits on no node
 waits. Both policies run in the same physics, so that errors of the physics are in both; the runs

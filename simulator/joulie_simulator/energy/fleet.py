@@ -1,4 +1,4 @@
-"""A fleet of nodes in columns: allocations and power of each node. Pure."""
+"""A fleet of nodes in columns: allocations and power of each node."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Job streams: arrival times and requests of jobs, from a seed. Pure.
+"""Job streams: arrival times and requests of jobs, from a seed.
 
 The reference stream draws from numpy's generator in the order that the published experiment of the
 project's namesake does, so that its figures can be compared digit by digit.

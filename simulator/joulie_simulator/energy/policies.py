@@ -1,4 +1,4 @@
-"""Placement policies to compare. Pure: each gives every node a score for a job.
+"""Placement policies to compare. Each gives every node a score for a job.
 
 The fitting node with the highest score wins; ties go to the lowest index. The policies named
 `reference` implement the published experiment of the project's namesake, by its description.

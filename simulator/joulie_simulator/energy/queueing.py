@@ -1,4 +1,4 @@
-"""The simulation loop with a queue: no job is dropped, and empty nodes may sleep. Pure."""
+"""The simulation loop with a queue: no job is dropped, and empty nodes may sleep."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The simulation loop: each minute jobs end, nodes draw power, jobs arrive. Pure."""
+"""The simulation loop: each minute jobs end, nodes draw power, jobs arrive."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The sleep controller, the same for every policy: spare nodes stay awake, other empty ones sleep.
 
-CPU nodes and GPU nodes are two pools. Pure.
+CPU nodes and GPU nodes are two pools.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Job streams of a chosen load: the reference's jobs thinned, and pods of a trace's sizes. Pure."""
+"""Job streams of a chosen load: the reference's jobs thinned, and pods of a trace's sizes."""
 
 import math
 import random

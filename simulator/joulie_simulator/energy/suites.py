@@ -1,4 +1,4 @@
-"""Suites: combinations of jobs, fleet and policies, and their result rows. Pure."""
+"""Suites: combinations of jobs, fleet and policies, and their result rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Power trends: the least-squares slope of the newest samples of each node. Pure."""
+"""Power trends: the least-squares slope of the newest samples of each node."""
 
 import numpy as np
 

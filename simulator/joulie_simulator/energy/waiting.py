@@ -1,4 +1,4 @@
-"""The queue of jobs that fit nowhere: by shape, because two jobs of one shape fit alike. Pure."""
+"""The queue of jobs that fit nowhere: by shape, because two jobs of one shape fit alike."""
 
 import heapq
 from collections import deque

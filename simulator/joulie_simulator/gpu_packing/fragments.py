@@ -1,4 +1,4 @@
-"""Fills a cluster with pods of a trace and counts the stranded GPUs. Pure, seeded.
+"""Fills a cluster with pods of a trace and counts the stranded GPUs.
 
 Pods arrive in random order and stay, until their requests reach a given share of all GPUs. A pod
 that does not fit stays pending. A free GPU is stranded if no pending pod fits on its node.

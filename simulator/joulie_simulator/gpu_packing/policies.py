@@ -1,4 +1,4 @@
-"""The compared policies: kube-scheduler alone, the article's formula, and Joulie's /gpu. Pure.
+"""The compared policies: kube-scheduler alone, the article's formula, and Joulie's /gpu.
 
 Joulie's policy calls the code behind `/gpu/prioritize` and `/gpu/bind`, with cards that are claimed
 as in the log.

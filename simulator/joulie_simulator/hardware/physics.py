@@ -1,4 +1,4 @@
-"""Power and speed of a node from its load, its caps and the ambient temperature. Pure."""
+"""Power and speed of a node from its load, its caps and the ambient temperature."""
 
 import math
 import random

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import AnyEvent
-from joulie_bus.streams.log import MAX_BATCH, Log
-from joulie_bus.streams.producer import Producer
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import MAX_BATCH, Log
+from joulie_bus.log.refusals import Refusals
 from joulie_bus.streams.records import Message
-from joulie_bus.streams.refusals import Refusals
 
 RETRY_S = 1.0
 MAX_QUEUED = 2 * MAX_BATCH  # unpublished events; with more, `put` waits, which bounds memory

@@ -1,5 +1,6 @@
-"""Workloads: kinds, sizes and durations of pods, from a seed or a public trace.
+"""Workloads: kinds, sizes and durations of pods, from a seed.
 
-Not here: scheduling.
+No I/O, no clock.
+Not here: files of traces (`trace_file`), scheduling.
 In: a seed. Out: pods.
 """

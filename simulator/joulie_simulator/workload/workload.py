@@ -1,4 +1,4 @@
-"""Simulated pods: kinds, sizes and durations from one seeded stream. Pure.
+"""Simulated pods: kinds, sizes and durations from one seeded stream.
 
 The table holds quantiles of the public trace "openb" of Alibaba's GPU clusters (2023): requests and
 run times of 8,152 pods, per kind. Two inputs are assumptions: the shares of the kinds, because the

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from joulie_audit.archive.fact_source import plan_facts
 from joulie_audit.questions.time_travel import NodeChange, cluster_state_at, node_changes, twin_at
-from joulie_audit.replay.fold import rows_of
+from joulie_audit.recompute.fold import rows_of
 from joulie_audit.testing import FactsAfter, NoFacts, RecordedLog
 from joulie_bus.events import PlanMade
 from joulie_bus.testing import caps, eco, power

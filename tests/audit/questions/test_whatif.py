@@ -6,10 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from joulie_audit.questions import score_changes, whatif
+from joulie_audit.questions import whatif
 from joulie_audit.questions.plot import svg
-from joulie_audit.questions.score_changes import Comparison, ScoreChange, compare_changes
 from joulie_audit.questions.whatif import Overrides, what_if
+from joulie_audit.recompute import score_changes
+from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
 from joulie_audit.testing import RecordedLog
 from joulie_bus.events import Terms
 from joulie_extender.decide.scoring import Weights
@@ -80,7 +81,7 @@ async def test_an_empty_log_gives_an_empty_report(recorded: RecordedLog) -> None
 def test_the_module_cannot_publish(module: object) -> None:
     source = inspect.getsource(module)  # type: ignore[arg-type]
 
-    assert "joulie_bus.streams.log" not in source
+    assert "joulie_bus.log.protocol" not in source
     assert "jetstream" not in source
     assert "Producer" not in source
 

@@ -24,7 +24,7 @@ def contract(name: str) -> dict[str, list[str]]:
     return found
 
 
-PURE = contract("The thinking does no I/O and knows no clock")
+COMPUTES = contract("The thinking does no I/O and knows no clock")
 
 
 def sources_of(module: str) -> list[Path]:
@@ -36,7 +36,7 @@ def sources_of(module: str) -> list[Path]:
 # The modules that replay calls; a simulation may get a clock and random numbers as arguments.
 REPLAYED = {
     str(file.relative_to(ROOT)): file
-    for name in PURE["source_modules"]
+    for name in COMPUTES["source_modules"]
     if "simulator" not in name
     for file in sources_of(name)
 }
@@ -119,7 +119,7 @@ def set_iterations(source: str) -> list[int]:
 
 
 @pytest.mark.parametrize("file", REPLAYED.values(), ids=REPLAYED)
-def test_pure_modules_do_not_iterate_over_sets(file: Path) -> None:
+def test_modules_that_compute_do_not_iterate_over_sets(file: Path) -> None:
     assert set_iterations(file.read_text()) == []
 
 
@@ -152,7 +152,7 @@ def test_order_free_uses_of_a_set_are_allowed(source: str) -> None:
 
 @pytest.mark.parametrize("module", ["time", "os", "secrets", "uuid"])
 def test_the_contract_forbids_clocks_and_the_environment(module: str) -> None:
-    assert module in PURE["forbidden_modules"]
+    assert module in COMPUTES["forbidden_modules"]
 
 
 def test_the_linter_forbids_to_ask_datetime_for_the_time() -> None:
@@ -166,7 +166,7 @@ def test_the_contract_forbids_random_numbers() -> None:
 
 
 @pytest.mark.parametrize("file", REPLAYED.values(), ids=REPLAYED)
-def test_pure_modules_do_not_call_hash_or_id(file: Path) -> None:
+def test_modules_that_compute_do_not_call_hash_or_id(file: Path) -> None:
     """`hash` and `id` differ between processes."""
     calls = [
         node.func.id

@@ -16,8 +16,8 @@ from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource, plan_facts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
-from joulie_audit.replay import fold
-from joulie_audit.replay.recompute import Mismatch, compare
+from joulie_audit.recompute import fold
+from joulie_audit.recompute.answers import Mismatch, compare
 from joulie_audit.replay.replay import (
     WHOLE_LOG,
     ReplayReport,
@@ -37,7 +37,7 @@ from joulie_extender.decide.decide import CODE_VERSION as ANSWERS_BY
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning import policies
-from joulie_projections.decision_log.entry import header_of
+from joulie_projections.chain.entry import header_of
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History

@@ -17,9 +17,9 @@ from joulie_audit.verify.proof import Proof, difference, prove
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.testing import ask
+from joulie_projections.chain.keyring import ENDLESS, Ring
+from joulie_projections.chain.signed import Head, KeyStatement
 from joulie_projections.decision_log.heads import Signer
-from joulie_projections.decision_log.keyring import ENDLESS, Ring
-from joulie_projections.decision_log.signed import Head, KeyStatement
 from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.anyio

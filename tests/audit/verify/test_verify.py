@@ -19,14 +19,14 @@ from joulie_audit.chain.entries import (
     split_range,
     walk,
 )
-from joulie_audit.chain.sequence_gaps import Gap, SequenceNumbers
 from joulie_audit.testing import RecordedLog, small_log_in
 from joulie_audit.verify.verify import ALL_ENTRIES, Report, unlogged_flaw, verify
 from joulie_bus.events import Basis, FallbackAnswered, codec
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.records import Message
 from joulie_bus.testing import CLUSTER, ask
-from joulie_projections.decision_log.entry import EntryFields, chain_hash, has_header, header_of
+from joulie_projections.chain.entry import EntryFields, chain_hash, has_header, header_of
+from joulie_projections.chain.sequence_gaps import Gap, SequenceNumbers
 from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.history.history import EntryQuery
 from joulie_projections.testing import Postgres, tamper

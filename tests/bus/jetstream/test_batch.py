@@ -6,8 +6,8 @@ from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream import batch
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import state_of
-from joulie_bus.streams.log import MAX_BATCH
-from joulie_bus.streams.producer import Producer
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import MAX_BATCH
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, claim, connected, eco, plan_made, power, producer, stored

@@ -6,13 +6,21 @@ import pytest
 
 from joulie_bus.streams.records import StreamSize
 from joulie_bus.streams.subjects import Stream
-from joulie_cli.doctor import calls, limits, objects, versions
-from joulie_cli.doctor.calls import LastCall, SchedulerPod, Waiting
-from joulie_cli.doctor.findings import Finding, Level, Unseen, as_text, exit_code, ok, warn
-from joulie_cli.doctor.limits import Certificate, ClockSeen, DiskSeen
-from joulie_cli.doctor.objects import Account, Admission, Part
-from joulie_operator.kube.crds import DEFINITIONS, definition
-from joulie_operator.kube.rights import OPERATOR
+from joulie_cli.doctor.judgement import calls, limits, objects, versions
+from joulie_cli.doctor.judgement.calls import LastCall, SchedulerPod, Waiting
+from joulie_cli.doctor.judgement.findings import (
+    Finding,
+    Level,
+    Unseen,
+    as_text,
+    exit_code,
+    ok,
+    warn,
+)
+from joulie_cli.doctor.judgement.limits import Certificate, ClockSeen, DiskSeen
+from joulie_cli.doctor.judgement.objects import Account, Admission, Part
+from joulie_operator.resources.crds import DEFINITIONS, definition
+from joulie_operator.resources.rights import OPERATOR
 
 OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
 GONE = Unseen("refused")

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from joulie_cli.doctor.placements import PodSeen, placements_in
+from joulie_cli.doctor.judgement.placements import PodSeen, placements_in
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 NOW_NS = int(NOW.timestamp() * 10**9)

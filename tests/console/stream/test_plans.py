@@ -24,11 +24,11 @@ from joulie_bus.testing import (
     until,
 )
 from joulie_console.api import queries
+from joulie_console.readers.history import HistoryReader
 from joulie_console.stream import event_tail, plans
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import Page, PlanPages
 from joulie_console.testing import ConsoleHarness, running_console
-from joulie_console.views.history_reader import HistoryReader
 from joulie_console.views.plan_text import plan_line
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog

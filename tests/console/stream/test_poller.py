@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from joulie_bus.testing import node_seen
+from joulie_console.readers.history import HistoryReader
 from joulie_console.schema.requests import Stream
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import POLL_S, POWER_S, ClusterPoller
 from joulie_console.stream.server_sent_events import StreamClient, StreamOptions
 from joulie_console.testing import STALENESS_S, ConsoleHarness
-from joulie_console.views.history_reader import HistoryReader
 from joulie_projections.history.history import History
 
 pytestmark = pytest.mark.anyio

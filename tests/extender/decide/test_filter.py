@@ -12,9 +12,9 @@ from joulie_extender.decide.decide import DecisionContext as Look
 from joulie_extender.decide.decide import DecisionOptions, decide_filter, filter_decision, passed
 from joulie_extender.decide.filter import WANTS_ECO, WANTS_FRESH, WANTS_PERFORMANCE
 from joulie_extender.decide.scoring import Weights
-from joulie_extender.http.handlers import NOT_NOW
 from joulie_extender.protocol.candidates import Names, candidates_of, rows_by_name
 from joulie_extender.protocol.kube_scheduler import ExtenderArgs, names_reply
+from joulie_extender.verbs.handlers import NOT_NOW
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns
 

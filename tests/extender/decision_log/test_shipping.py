@@ -11,9 +11,9 @@ from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import DecisionsDropped, FilterDecided, codec
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background, rung
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, ask, full, refusals, until
 from joulie_extender.decide.decide import DecisionContext, decide_filter

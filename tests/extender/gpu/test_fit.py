@@ -35,7 +35,7 @@ from joulie_extender.decide.decide import (
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.fit import GpuVerdict, GpuWeights, gpu_request_of, gpu_verdicts, points
 from joulie_extender.gpu.models import aliases_of, is_model
-from joulie_projections.hardware.catalog_file import shipped_catalog
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.twin.card_columns import Cards

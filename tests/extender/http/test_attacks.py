@@ -24,9 +24,9 @@ from extender_kit import (
     served,
     snapshot_of,
 )
+from joulie_bus.core.http_head import HeadRule
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.http_head import HeadRule
 from joulie_bus.runtime.settings import HostPort, Source
 from joulie_bus.testing import until
 from joulie_extender.http.certificates import Certificates

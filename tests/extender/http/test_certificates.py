@@ -9,8 +9,8 @@ import pytest
 from authority import Authority
 from extender_kit import JSON, QUICK, opened
 from go_http import CallFailed, Client
+from joulie_bus.core.http_head import HeadRule
 from joulie_bus.errors import SettingsError
-from joulie_bus.runtime.http_head import HeadRule
 from joulie_bus.runtime.settings import HostPort, Source
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.connection import LARGE

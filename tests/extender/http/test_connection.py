@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_bus.runtime.http_head import Head, HeadRule, Refusal, refusal_of
+from joulie_bus.core.http_head import Head, HeadRule, Refusal, refusal_of
 from joulie_extender.http import connection
 from joulie_extender.http.byte_budget import ByteBudget
 from joulie_extender.http.connection import Connection

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from extender_kit import PATIENCE_S, QUICK, Received, performing, post, saving, served, snapshot_of
-from joulie_extender.http.openapi import DOCUMENT
+from joulie_extender.verbs.openapi import DOCUMENT
 from kube_scheduler import a_pod
 
 SNAPSHOT = snapshot_of(*(performing(f"n{at}", at) for at in range(5)), saving("n5", 5))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from joulie_operator.kube.crds import DEFINITIONS, definition
+from joulie_operator.resources.crds import DEFINITIONS, definition
 from kube_api import ApiServer
 
 Tree = dict[str, Any]

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
-from joulie_operator.kube.custom_resources import GPUS, NODETWINS
+from joulie_operator.resources.custom_resources import GPUS, NODETWINS
 from kube_real import Running, Tree
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"

@@ -25,7 +25,7 @@ from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import KubernetesRefused
 from joulie_bus.runtime.child_process import die_with_parent
 from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, ApiUnreachable
-from joulie_operator.kube.custom_resources import GPUS, NODEHARDWARES, NODETWINS
+from joulie_operator.resources.custom_resources import GPUS, NODEHARDWARES, NODETWINS
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
 HELM, KUBECTL = "HELM", "KUBECTL"

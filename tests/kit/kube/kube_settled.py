@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_operator.apply.pending_writes import Now, WriteOptions, WritePlanner, WriteStep
-from joulie_operator.kube.custom_resources import MANAGER, NodeTwin
-from joulie_operator.observe.facts_from_objects import Node
+from joulie_operator.desired.pending_writes import Now, WriteOptions, WritePlanner, WriteStep
+from joulie_operator.facts.facts_from_objects import Node
+from joulie_operator.resources.custom_resources import MANAGER, NodeTwin
 from joulie_projections.state.state import ClusterState
 from kube_api import ApiServer
 from kube_builders import node

@@ -15,11 +15,11 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import eco, hardware, node_seen, performance, power, until
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
+from joulie_operator.facts.facts_from_objects import Node
 from joulie_operator.kube.api_client import ApiServer as Api
-from joulie_operator.kube.custom_resources import NODETWINS, read_twin
-from joulie_operator.observe.facts_from_objects import Node
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
 from joulie_operator.observe.watch import NODES, ObservedCluster
+from joulie_operator.resources.custom_resources import NODETWINS, read_twin
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

@@ -24,8 +24,8 @@ from joulie_extender.decide.scoring import Weights
 from joulie_extender.protocol.kube_scheduler import Binding
 from joulie_operator.apply.gpu_status import GpuStatusWriter
 from joulie_operator.kube.api_client import ApiServer as Api
-from joulie_operator.kube.custom_resources import MANAGER
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
+from joulie_operator.resources.custom_resources import MANAGER
 from joulie_projections.view.view import View
 from kube_api import ApiServer
 from kube_builders import articles_pod, card, joulie_server, node

@@ -16,7 +16,8 @@ from joulie_bus.testing import CLUSTER, claim, confirmed, noon, producer, releas
 from joulie_bus.testing import card as shown
 from joulie_operator.apply.gpu_status import GpuStatusWriter
 from joulie_operator.kube.api_client import ApiServer as Api
-from joulie_operator.kube.custom_resources import (
+from joulie_operator.observe.watch import ObservedCluster, watch_cluster
+from joulie_operator.resources.custom_resources import (
     MANAGER,
     Gpu,
     GpuSpec,
@@ -24,8 +25,7 @@ from joulie_operator.kube.custom_resources import (
     ManagedFields,
     ObjectMeta,
 )
-from joulie_operator.kube.gpu_objects import FREE, RepeatedWrites, StatusWrite, status_write_of
-from joulie_operator.observe.watch import ObservedCluster, watch_cluster
+from joulie_operator.resources.gpu_objects import FREE, RepeatedWrites, StatusWrite, status_write_of
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import ClusterState

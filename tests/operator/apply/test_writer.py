@@ -30,13 +30,13 @@ from joulie_bus.testing import (
     waking,
 )
 from joulie_operator.apply import writer
-from joulie_operator.apply.pending_writes import WritePlanner
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
+from joulie_operator.desired.pending_writes import WritePlanner
 from joulie_operator.kube.api_client import ApiServer as Api
-from joulie_operator.kube.timestamps import rfc3339
 from joulie_operator.observe import resource_watcher
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
+from joulie_operator.resources.timestamps import rfc3339
 from joulie_projections.view.view import View
 from kube_api import ApiServer, Fault
 from kube_builders import joulie_server, node

@@ -2,11 +2,15 @@ import msgspec
 import pytest
 
 from joulie_bus.errors import BrokerRefused
-from joulie_bus.streams.memory import MemoryBroker, MemoryLog
+from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, producer
-from joulie_operator.apply.kubernetes_events import event_of
-from joulie_operator.kube.custom_resources import (
+from joulie_operator.desired.kubernetes_events import event_of
+from joulie_operator.facts.facts_from_objects import ChangeFilter, Node, NodeKind
+from joulie_operator.kube.object_cache import ObjectCache
+from joulie_operator.observe.fact_publisher import FactPublisher
+from joulie_operator.observe.watch import ObservedCluster
+from joulie_operator.resources.custom_resources import (
     MANAGER,
     Condition,
     NodeTwin,
@@ -14,10 +18,6 @@ from joulie_operator.kube.custom_resources import (
     NodeTwinStatus,
     ObjectMeta,
 )
-from joulie_operator.kube.object_cache import ObjectCache
-from joulie_operator.observe.fact_publisher import FactPublisher
-from joulie_operator.observe.facts_from_objects import ChangeFilter, Node, NodeKind
-from joulie_operator.observe.watch import ObservedCluster
 
 pytestmark = pytest.mark.anyio
 

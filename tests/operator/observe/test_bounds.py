@@ -12,24 +12,24 @@ import pytest
 from joulie_bus.events import NodeSeen, PodBound, PodPending
 from joulie_bus.events.bounds import MOST_CARDS, MOST_CPU_MILLI, MOST_GPU_MILLI
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, memory_log, noon, until
-from joulie_operator.kube.api_client import ApiServer as Api
-from joulie_operator.kube.custom_resources import Gpu
-from joulie_operator.observe.fact_publisher import FactPublisher
-from joulie_operator.observe.facts_from_objects import (
+from joulie_operator.facts.facts_from_objects import (
     ChangeFilter,
     GpuKind,
     Node,
     NodeKind,
     PodKind,
 )
-from joulie_operator.observe.hardware_inventory import Inventory
+from joulie_operator.facts.hardware_inventory import Inventory
+from joulie_operator.kube.api_client import ApiServer as Api
+from joulie_operator.observe.fact_publisher import FactPublisher
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
-from joulie_projections.hardware.catalog_file import shipped_catalog
+from joulie_operator.resources.custom_resources import Gpu
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.view.view import View
 from kube_api import ADMIN, ApiServer

@@ -8,12 +8,12 @@ import pytest
 
 from joulie_bus.events import HardwareDiscovered, PodAsk
 from joulie_bus.testing import NOON
-from joulie_operator.kube.custom_resources import NodeHardware
-from joulie_operator.observe.facts_from_objects import Node, NodeKind, PodKind
-from joulie_operator.observe.hardware_inventory import HardwareKind, LabelledHardwareKind
+from joulie_operator.facts.facts_from_objects import Node, NodeKind, PodKind
+from joulie_operator.facts.hardware_inventory import HardwareKind, LabelledHardwareKind
+from joulie_operator.resources.custom_resources import NodeHardware
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.fold.registry import evolve
 from joulie_projections.hardware.catalog import EMPTY, Catalog
-from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.state.state import ClusterState, NodeState

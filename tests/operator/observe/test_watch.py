@@ -13,11 +13,11 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background, rung
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, card
+from joulie_operator.facts.hardware_inventory import Inventory
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe import resource_watcher
-from joulie_operator.observe.hardware_inventory import Inventory
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
-from joulie_projections.hardware.catalog_file import shipped_catalog
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.view.view import View
 from kube_api import ADMIN, ApiServer, Fault
 from kube_builders import card as gpu

@@ -18,8 +18,8 @@ from joulie_operator.planning.caps import (
     under_catalog_names,
 )
 from joulie_operator.planning.rules import Rules
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.hardware.catalog import EMPTY, with_catalog_figures
-from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.state.state import NodeState
 
 CPUS = replace(hardware("n", watts=400), cpu_sockets=2, cpu_min_mw_per_socket=150_000)

@@ -9,7 +9,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from joulie_bus.events import Placement
-from joulie_operator.observe.facts_from_objects import Namespace, class_of
+from joulie_operator.facts.facts_from_objects import Namespace, class_of
 from joulie_projections.pods.classify import classify, exemption
 from joulie_projections.pods.kubernetes_pod import Pod
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from joulie_bus.events import HardwareDiscovered
 from joulie_bus.testing import NOON
 from joulie_operator.planning.eligible import candidates
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.hardware.catalog import with_catalog_figures
-from joulie_projections.hardware.catalog_file import shipped_catalog
 from joulie_projections.state.state import NodeState
 
 CATALOG = shipped_catalog()

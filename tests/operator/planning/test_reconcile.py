@@ -39,7 +39,7 @@ from joulie_bus.testing import (
     producer,
     records,
 )
-from joulie_operator.observe.facts_from_objects import PodKind
+from joulie_operator.facts.facts_from_objects import PodKind
 from joulie_operator.planning.density import density
 from joulie_operator.planning.eligible import candidates, demand_of, is_eligible
 from joulie_operator.planning.guard import DWELLS, LIMITED, UNKNOWN, WAITS

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from joulie_bus.events import NodePlan, SleepOrdered, WakeOrdered
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning import sleep
-from joulie_operator.planning.plugins import load_policy
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
+from joulie_operator.plugins import load_policy
 from joulie_projections.state.arrivals import (
     HOURS,
     ArrivalHistory,

@@ -19,8 +19,8 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, memory_log, until
 from joulie_bus.testing.grid import intensity, price
 from joulie_operator.cluster_settings import GridSettings, grid_sources
+from joulie_operator.facts.grid_documents import HOUR_NS, GridUnreadable, read_document
 from joulie_operator.telemetry.grid import GridPoller, current, poll_grid
-from joulie_operator.telemetry.grid_documents import HOUR_NS, GridUnreadable, read_document
 
 pytestmark = pytest.mark.anyio
 TEN = 1_763_719_200 * 10**9  # 2025-11-21T10:00Z

@@ -15,8 +15,8 @@ from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER, hardware, node_seen, producer, until
 from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
+from joulie_operator.facts.readings import Reading
 from joulie_operator.telemetry.facility import poll_facility, read_facility
-from joulie_operator.telemetry.readings import Reading
 from joulie_operator.telemetry.scrape import read_power, scrape_power
 from joulie_projections.state.state import NodeState
 from joulie_projections.view.view import View

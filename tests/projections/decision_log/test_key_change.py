@@ -12,6 +12,7 @@ from joulie_bus.errors import Fenced, KeyChangeRefused, KeyRingBroken
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, decided, noon, stored, until
+from joulie_projections.chain.signed import Handover, Head, Retirement, Signed, decode_any
 from joulie_projections.decision_log import key_change, writer
 from joulie_projections.decision_log.heads import (
     HMAC,
@@ -22,7 +23,6 @@ from joulie_projections.decision_log.heads import (
     ring_path,
 )
 from joulie_projections.decision_log.log import DecisionLog
-from joulie_projections.decision_log.signed import Handover, Head, Retirement, Signed, decode_any
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
 from joulie_projections.testing import tamper

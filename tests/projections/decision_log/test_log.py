@@ -25,7 +25,7 @@ from joulie_bus.events.codec import Envelope, seal
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import ask, node_seen, noon, one_of_each, records
-from joulie_projections.decision_log.entry import (
+from joulie_projections.chain.entry import (
     FIRST_PREV,
     Entry,
     EntryFields,

@@ -12,7 +12,7 @@ from joulie_bus.events import (
     PreemptDecided,
 )
 from joulie_bus.testing import ask, noon, records
-from joulie_projections.decision_log.entry import entry_of
+from joulie_projections.chain.entry import entry_of
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.decision_log.refusals import read_refusals, refused_nodes
 from joulie_projections.fold.commit import Input

@@ -9,6 +9,7 @@ from joulie_bus.errors import BadCatalog, SettingsError
 from joulie_bus.events import HardwareDiscovered, ModelFigures
 from joulie_bus.runtime.settings import Source
 from joulie_bus.testing import hardware, node_seen, records
+from joulie_projections.catalog_file import CatalogSettings, shipped_catalog
 from joulie_projections.fold.sequence import fold
 from joulie_projections.hardware.catalog import (
     Catalog,
@@ -17,7 +18,6 @@ from joulie_projections.hardware.catalog import (
     parse_catalog,
     with_catalog_figures,
 )
-from joulie_projections.hardware.catalog_file import CatalogSettings, shipped_catalog
 from joulie_projections.hardware.models import words
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

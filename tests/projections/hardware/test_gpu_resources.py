@@ -4,7 +4,7 @@ import pytest
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source
-from joulie_projections.hardware.catalog_file import GpuResourceSettings
+from joulie_projections.catalog_file import GpuResourceSettings
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, CardCount, count_cards
 
 

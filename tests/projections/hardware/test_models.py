@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulie_projections.hardware.catalog_file import shipped_catalog
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.hardware.models import card_name, mig_profile, vendor_of, whole_card
 
 CATALOG = shipped_catalog()

@@ -32,7 +32,7 @@ from joulie_bus.events.bounds import (
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, stream_of
 from joulie_bus.testing import ask, hardware, noon, one_of_each, plan_made, power, producer
-from joulie_projections.decision_log.entry import chain_hash, entry_of
+from joulie_projections.chain.entry import chain_hash, entry_of
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, fold, sequence

@@ -16,8 +16,8 @@ from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, Basis, Candidates, FilterDecided, OutcomeSeen, codec
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
-from joulie_bus.streams.producer import Producer
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, agent_name
@@ -39,7 +39,7 @@ from joulie_bus.testing import (
     stored,
     until,
 )
-from joulie_projections.decision_log.entry import UNREADABLE, message_in
+from joulie_projections.chain.entry import UNREADABLE, message_in
 from joulie_projections.fold.commit import Poison
 from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.state.deltas import encode

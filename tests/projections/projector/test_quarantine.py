@@ -13,10 +13,10 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream, agent_name
 from joulie_bus.testing import CLUSTER, NOON, eco, one_of_each, power, producer
+from joulie_projections.fold import quarantine
 from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.sequence import fold
 from joulie_projections.history.history import History
-from joulie_projections.projector import quarantine
 from joulie_projections.projector.rebuild import rebuild
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

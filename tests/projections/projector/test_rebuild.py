@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from joulie_bus.errors import Fenced, StateDamaged, StreamReplaced
 from joulie_bus.events import Fact
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.streams.log import Log
+from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import Message
 from joulie_bus.testing import (
     ANY_FACTS,

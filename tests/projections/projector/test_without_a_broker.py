@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import Engine
 
 from joulie_bus.errors import StreamGap
+from joulie_bus.log.memory import MemoryBroker, MemoryLog
+from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.tasks import background
-from joulie_bus.streams.log import Log
-from joulie_bus.streams.memory import MemoryBroker, MemoryLog
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, hardware, memory_log, power, producer
 from joulie_projections.decision_log.heads import Signer

@@ -18,7 +18,7 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import noon, one_of_each, records
 from joulie_migrations.guards import GROWING
-from joulie_projections.decision_log.entry import EntryFields, entry_of, header_of
+from joulie_projections.chain.entry import EntryFields, entry_of, header_of
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input

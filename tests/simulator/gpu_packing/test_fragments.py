@@ -23,7 +23,7 @@ from joulie_simulator.gpu_packing.fragments import (
 )
 from joulie_simulator.gpu_packing.policies import POLICIES, JouliePolicy
 from joulie_simulator.hardware.shapes import Machine
-from joulie_simulator.workload.trace import machines_of
+from joulie_simulator.trace_file import machines_of
 from joulie_simulator.workload.workload import CARD_MB, Size, Table, Workload
 
 EIGHT = Machine(96_000, 786_432, 8)

@@ -9,7 +9,7 @@ from msgspec import convert
 from joulie_bus.errors import BadTrace
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
-from joulie_simulator.workload.trace import LONGEST_S, Trace
+from joulie_simulator.trace_file import LONGEST_S, Trace
 from joulie_simulator.workload.workload import (
     KINDS,
     LEVELS,

@@ -1,0 +1,26 @@
+"""Reads a whole stream at once, to compare it with something."""
+
+import asyncio
+
+from joulie_bus.log.protocol import Log
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+
+PATIENCE_S = 5.0
+AT_ONCE = 1000
+
+
+async def everything(bus: Log, stream: Stream) -> list[Record]:
+    """All messages of the stream; raises StreamGap if some in between were removed."""
+    state = await bus.state(stream)
+    found: list[Record] = []
+    bell = asyncio.Event()
+    wanted = state.last - state.first + 1 if state.last else 0
+    async with bus.reading(stream, max(0, state.first - 1), bell=bell) as reader:
+        while len(found) < wanted:
+            records = reader.take(AT_ONCE)
+            found.extend(records)
+            if not records:
+                await rung(bell, PATIENCE_S)
+    return found

@@ -1,0 +1,82 @@
+"""Clocks, certificates and free space: quantities with a limit."""
+
+from typing import NamedTuple
+
+from joulie_bus.streams.records import StreamSize
+from joulie_cli.doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
+
+SKEW_WARN_S, SKEW_FAIL_S = 2.0, 30.0  # an HTTP date has whole seconds
+EXPIRY_WARN_DAYS = 14.0  # cert-manager renews a certificate of 90 days 30 days before
+STREAM_WARN, STREAM_FAIL = 0.8, 0.95
+DISK_WARN, DISK_FAIL = 0.15, 0.05
+DAY_S = 86_400
+
+
+class ClockSeen(NamedTuple):
+    ahead_s: float  # of the other clock
+    round_trip_s: float
+
+
+class Certificate(NamedTuple):
+    name: str
+    expires_s: float  # Unix time
+
+
+class DiskSeen(NamedTuple):
+    free: float
+    size: float
+    database: float
+
+
+def clock(other: str, seen: ClockSeen | Unseen) -> Finding:
+    check = f"clock of {other}"
+    if isinstance(seen, Unseen):
+        return not_seen(check, seen, "Compare the clocks by other means.")
+    least_s = max(0.0, abs(seen.ahead_s) - seen.round_trip_s)
+    side = "ahead of" if seen.ahead_s > 0 else "behind"
+    shown = f"{abs(seen.ahead_s):.1f} s {side} ours, +- {seen.round_trip_s:.1f} s"
+    advice = "Synchronize both machines (NTP): ages, Leases and certificates depend on it."
+    if least_s > SKEW_FAIL_S:
+        return fail(check, shown, advice)
+    if least_s > SKEW_WARN_S:
+        return warn(check, shown, advice)
+    return ok(check, shown)
+
+
+def certificate(seen: Certificate, now_s: float) -> Finding:
+    check = f"certificate {seen.name}"
+    days = (seen.expires_s - now_s) / DAY_S
+    if days <= 0:
+        return fail(check, f"expired {-days:.0f} days ago", "Renew it and restart what uses it.")
+    if days < EXPIRY_WARN_DAYS:
+        return warn(check, f"expires in {days:.1f} days", "Renew it.")
+    return ok(check, f"valid for {days:.0f} more days")
+
+
+def stream(size: StreamSize, days_left: float | None) -> Finding:
+    check = f"stream {size.stream}"
+    if not size.max_bytes:
+        return ok(check, f"{_mib(size.bytes)}, no limit")
+    share = size.bytes / size.max_bytes
+    left = "" if days_left is None else f", full in {days_left:.0f} days"
+    seen = f"{share:.0%} of {_mib(size.max_bytes)}{left}"
+    if size.drops_old or share < STREAM_WARN:
+        return ok(check, seen)
+    advice = "Archive and trim (`joulie archive --trim`); a full stream refuses messages."
+    return (fail if share >= STREAM_FAIL else warn)(check, seen, advice)
+
+
+def disk(seen: DiskSeen | Unseen) -> Finding:
+    if isinstance(seen, Unseen):
+        return not_seen("disk", seen, "Look at the free space of the projector's volume.")
+    share = seen.free / seen.size if seen.size else 0.0
+    shown = f"{share:.0%} of {_mib(seen.size)} free; the database has {_mib(seen.database)}"
+    advice = "Enlarge the volume, or archive and trim (`joulie archive --trim`)."
+    if share < DISK_FAIL:
+        return fail("disk", shown, advice)
+    return warn("disk", shown, advice) if share < DISK_WARN else ok("disk", shown)
+
+
+def _mib(count: float) -> str:
+    mib = count / 1024**2
+    return f"{mib:.0f} MiB" if mib < 10_000 else f"{mib / 1024:.0f} GiB"

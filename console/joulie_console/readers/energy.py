@@ -1,0 +1,116 @@
+"""Reports of energy as API values, read off the event loop."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from joulie_console.schema import requests, responses
+from joulie_projections.energy.intervals import Interval
+from joulie_projections.energy.report import (
+    MS_PER_HOUR,
+    By,
+    EnergyReport,
+    Share,
+    kwh,
+    report_of,
+    worth_json,
+)
+from joulie_projections.store.energy_table import EnergyTable
+
+OpenEnergy = Callable[[], AbstractContextManager[EnergyTable]]
+KINDS: dict[By, tuple[str, ...]] = {"node": (), "plan": (), "pod": ("pod",)}  # else groups
+FINE_MS = 6 * MS_PER_HOUR  # shorter periods are shown by minutes
+
+
+class Period(NamedTuple):
+    from_ms: int
+    to_ms: int
+
+
+class EnergyReader:
+    """One report at a time: a long one must not take the threads of other queries."""
+
+    def __init__(self, open_energy: OpenEnergy) -> None:
+        self._open_energy = open_energy
+        self._thread = ThreadPoolExecutor(1, "energy")
+
+    def close(self) -> None:
+        self._thread.shutdown()
+
+    async def energy(
+        self, stamp: dict[str, Any], period: Period, query: requests.Energy
+    ) -> responses.Energy:
+        """Raises Unreadable if the database fails."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._read, stamp, period, query)
+
+    def _read(
+        self, stamp: dict[str, Any], period: Period, query: requests.Energy
+    ) -> responses.Energy:
+        kinds = ("node", *KINDS.get(query.by, ("group",)))
+        with self._open_energy() as table:
+            intervals, position = table.between(*period, kinds)
+            fine = intervals
+            if period.to_ms - period.from_ms <= FINE_MS and kinds != ("node",):
+                fine, _ = table.between(*period, ("node",))
+        report = report_of(intervals, query.by)
+        if not intervals:
+            report = report._replace(by={})
+        report = report._replace(to_ms=min(report.to_ms, period.to_ms))
+        return _answer(stamp, report, position, query.limit, series_of(fine, period.to_ms))
+
+
+def series_of(intervals: Sequence[Interval], to_ms: int) -> list[responses.EnergyPoint]:
+    """The sums of each interval, oldest first. The running one ends with the period."""
+    ordered = sorted(intervals, key=lambda interval: interval.start_ms)
+    return [
+        responses.EnergyPoint(
+            start_ms=each.start_ms,
+            end_ms=max(each.start_ms + 1, min(each.end_ms, to_ms)),
+            pods_kwh=kwh(sum(row.pods_uj for row in each.nodes)),
+            idle_kwh=kwh(sum(row.idle_uj for row in each.nodes)),
+            modelled_kwh=kwh(sum(row.modelled_uj for row in each.nodes)),
+            unknown_kwh=kwh(sum(row.unknown_uj for row in each.nodes)),
+        )
+        for each in ordered
+    ]
+
+
+def _answer(
+    stamp: dict[str, Any],
+    report: EnergyReport,
+    position: int,
+    limit: int,
+    series: list[responses.EnergyPoint],
+) -> responses.Energy:
+    return responses.Energy(
+        **stamp,
+        folded_to=position,
+        from_ms=report.from_ms,
+        to_ms=report.to_ms,
+        meter_kwh=kwh(report.meter_uj),
+        pods_kwh=kwh(report.pods_uj),
+        idle_kwh=kwh(report.idle_uj),
+        modelled_kwh=kwh(report.modelled_uj),
+        unknown_kwh=kwh(report.unknown_uj),
+        unknown_node_hours=report.unknown_ms / MS_PER_HOUR,
+        currency=report.currency,
+        **worth_json(report.worth, report.meter_uj),
+        items=[_share(name, share) for name, share in list(report.by.items())[:limit]],
+        total=len(report.by),
+        series=series,
+    )
+
+
+def _share(name: str, share: Share) -> responses.EnergyShare:
+    worth = worth_json(share.worth, share.energy_uj)
+    return responses.EnergyShare(
+        name=name,
+        kwh=kwh(share.energy_uj),
+        pods_kwh=kwh(share.pods_uj),
+        idle_kwh=kwh(share.idle_uj),
+        cost=worth["cost"],
+        kgco2e=worth["kgco2e"],
+    )

@@ -1,0 +1,122 @@
+"""The OpenAPI 3.1 document, made from the classes that parse the queries."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from joulie_console.schema import requests, responses
+
+REFUSALS = {
+    "400": "The query is not valid",
+    "401": "The token is missing or wrong",
+    "404": "Not found",
+    "405": "Only GET and HEAD are allowed",
+    "410": "Too far back: the facts of that time are gone, or too many for one query",
+    "421": "The Host is not a name of this machine",
+    "503": "Not loaded yet, or not readable at present",
+}
+
+
+class RouteSpec(NamedTuple):
+    """One route of the document."""
+
+    path: str
+    name: str
+    summary: str
+    query_type: type[requests.Query]
+    answer: type[responses.Answer] | None  # None: a stream of events
+    path_parameter: tuple[str, dict[str, Any]] | None  # the part of the path that varies
+
+
+def document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any]:
+    answers: list[type] = [route.answer for route in routes if route.answer is not None]
+    queries = sorted({route.query_type for route in routes}, key=lambda cls: cls.__name__)
+    kinds: list[type] = [responses.Problem, *answers, *queries]
+    refs, components = msgspec.json.schema_components(
+        kinds, ref_template="#/components/schemas/{name}"
+    )
+    known: dict[type, dict[str, Any]] = dict(zip(kinds, refs, strict=True))
+    for cls in queries:
+        components.setdefault(cls.__name__, {})
+    paths = {
+        route.path: {"get": _operation(route, known, components[route.query_type.__name__])}
+        for route in routes
+    }
+    for cls in queries:
+        components.pop(cls.__name__)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Joulie console",
+            "version": version,
+            "description": "Read-only. Every response carries its position and the age of that "
+            "position; its ETag is made of the positions of both logs.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{}, {"token": []}, {"proxied": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "proxied": {"type": "apiKey", "in": "header", "name": requests.TOKEN_HEADER},
+            },
+        },
+    }
+
+
+def _operation(
+    route: RouteSpec, known: dict[type, dict[str, Any]], schema: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "operationId": route.name,
+        "summary": route.summary,
+        "parameters": _parameters(route, schema),
+        "responses": {"200": _answer(route, known), **_not_modified(route), **_refusals(known)},
+    }
+
+
+def _parameters(route: RouteSpec, schema: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    if route.path_parameter is not None:
+        name, path_parameter = route.path_parameter
+        found.append({"name": name, "in": "path", "required": True, "schema": path_parameter})
+    for name, property_schema in schema.get("properties", {}).items():
+        plain = {k: v for k, v in property_schema.items() if k != "default" or v not in ("", None)}
+        found.append({"name": name, "in": "query", "required": False, "schema": _present(plain)})
+    return found
+
+
+def _present(schema: dict[str, Any]) -> dict[str, Any]:
+    """Drops null from the schema: a URL omits a parameter instead."""
+    if "anyOf" not in schema:
+        return schema
+    others = [option for option in schema["anyOf"] if option.get("type") != "null"]
+    rest = {k: v for k, v in schema.items() if k != "anyOf"}
+    return {**rest, **others[0]} if len(others) == 1 else {**rest, "anyOf": others}
+
+
+def _answer(route: RouteSpec, known: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    if route.answer is None:
+        content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
+        return {"description": "Events until the client disconnects", "content": content}
+    content = {"application/json": {"schema": known[route.answer]}}
+    headers = {
+        "ETag": {"schema": {"type": "string"}},
+        "Joulie-Position": {"schema": {"type": "integer"}},
+        "Joulie-Age-Ms": {"schema": {"type": "integer"}},
+    }
+    return {"description": route.summary, "content": content, "headers": headers}
+
+
+def _not_modified(route: RouteSpec) -> dict[str, Any]:
+    if route.answer is None:
+        return {}
+    return {"304": {"description": "Nothing has changed since the ETag in If-None-Match"}}
+
+
+def _refusals(known: dict[type, dict[str, Any]]) -> dict[str, Any]:
+    content = {"application/problem+json": {"schema": known[responses.Problem]}}
+    return {status: {"description": what, "content": content} for status, what in REFUSALS.items()}

@@ -1,0 +1,202 @@
+"""The content and the encoding of an entry of the decision log.
+
+    @00380054005800690074extender-0:b1:7   decision.filter   uid   team/train   4711   1792324800...
+    the message, byte for byte as received
+
+The first line is the header of the entry: its indexed fields, separated by tabs, after five numbers
+that give the offset of each tab. The header is hashed together with the message, so that a
+verification does not have to decode messages and compare. Entries from before schema 0003 have no
+header; their fields are stored in another column, and are compared.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import itemgetter
+from typing import NamedTuple
+
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import (
+    AnyEvent,
+    BindDecided,
+    DecisionsDropped,
+    FallbackAnswered,
+    FilterDecided,
+    OutcomeSeen,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+    codec,
+)
+from joulie_bus.events.codec import Envelope
+from joulie_bus.streams.authority import require_authority
+from joulie_bus.streams.records import Record
+from joulie_migrations import decision_table
+from joulie_projections.state import unchecked
+
+UNREADABLE = "unreadable"
+FIRST_PREV = bytes(32)
+MAX_COLUMN_INT = 2**63 - 1  # the largest value of a column
+MAX_HEADER_BYTES = 10**decision_table.WIDTH - 1  # the longest header
+_MARK, _ENDS, _FIRST = (
+    decision_table.MARK.encode(),
+    b"%04d" * decision_table.FIELDS,
+    decision_table.FIRST,
+)
+_CONTROL = re.compile(r"[\x00-\x1f]")
+
+
+class EntryFields(NamedTuple):
+    """The indexed fields of an entry."""
+
+    event_id: str
+    kind: str
+    pod_uid: str
+    pod: str
+    view_position: int
+    decided_at: int
+
+    def differs_from(self, other: "EntryFields") -> str:
+        """The name of the first differing field; empty if all are equal."""
+        pairs = zip(self._fields, self, other, strict=True)
+        return next((column for column, mine, its in pairs if mine != its), "")
+
+
+class Entry(NamedTuple):
+    """An entry without its place in the chain."""
+
+    fields: EntryFields
+    body: bytes
+
+
+def entry_of(record: Record) -> Entry:
+    """The entry of a message.
+
+    A message that cannot be decoded, or that its sender may not write, becomes an unreadable entry:
+    its bytes are kept, and it does not count as a decision.
+    """
+    where = f"{record.stream} #{record.sequence}"
+    try:
+        envelope = codec.open_envelope(record.data, where)
+        event = codec.read(envelope, where)
+        require_authority(record, envelope, event, where)
+        fields = fields_of_event(envelope, event, where)
+        _require_fitting(where, fields)
+    except Undecodable:
+        return unreadable_entry(record)
+    return Entry(fields, header_of(fields) + record.data)
+
+
+def unreadable_entry(record: Record) -> Entry:
+    """An entry that is indexed only by the sequence of the message in its stream."""
+    fields = EntryFields(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0)
+    return Entry(fields, header_of(fields) + record.data)
+
+
+def placeholder_body(record: Record) -> bytes:
+    """Replaces the bytes of a message that the database refuses by their length and digest."""
+    digest = hashlib.sha256(record.data).hexdigest()
+    return f"{len(record.data)} bytes that the database refused, sha256 {digest}".encode()
+
+
+def fields_of_message(message: bytes, where: str) -> EntryFields:
+    envelope = codec.open_envelope(message, where)
+    return fields_of_event(envelope, codec.read(envelope, where), where)
+
+
+def fields_before_bounds(message: bytes, where: str) -> EntryFields:
+    """The fields of an entry written before events had bounds and entries had a header."""
+    try:
+        return fields_of_message(message, where)
+    except Undecodable:
+        return fields_of_event(*unchecked.decode_message(message, where), where)
+
+
+def fields_of_event(envelope: Envelope, event: AnyEvent, where: str) -> EntryFields:
+    match event:
+        case FilterDecided() | PrioritizeDecided() | PreemptDecided():
+            pod, view, now = event.pod, event.basis.view, event.basis.now
+            uid, name = pod.uid, f"{pod.namespace}/{pod.name}"
+        case BindDecided() | FallbackAnswered():
+            view, now = event.basis.view, event.basis.now
+            uid, name = event.pod_uid, f"{event.namespace}/{event.name}"
+        case OutcomeSeen():
+            view, now = 0, envelope.ts
+            uid, name = event.pod_uid, f"{event.namespace}/{event.name}"
+        case SettingsDeclared() | DecisionsDropped():
+            view, now = 0, envelope.ts
+            uid, name = "", ""
+        case _:
+            raise Undecodable(where, f"{event.TYPE} does not belong in the decision log")
+    return EntryFields(envelope.id, event.TYPE, uid, name, view, now)
+
+
+def _require_fitting(where: str, fields: EntryFields) -> None:
+    """Messages may hold values that do not fit a column; such a value must not stop the log."""
+    for value in fields:
+        if isinstance(value, str) and _CONTROL.search(value):
+            raise Undecodable(where, f"{value!r} contains a control character")
+        if isinstance(value, int) and abs(value) > MAX_COLUMN_INT:
+            raise Undecodable(where, f"{value} does not fit a column")
+    if (length := len(header_of(fields))) > MAX_HEADER_BYTES:
+        raise Undecodable(where, f"its names take {length} bytes, which do not fit a header")
+
+
+# --- header and message -----------------------------------------------------------------------
+
+
+def header_of(fields: EntryFields) -> bytes:
+    *texts, view, now = fields
+    columns = [*(text.encode() for text in texts), b"%d" % view]
+    ends = accumulate((len(column) + 1 for column in columns), initial=_FIRST)
+    return b"%b%b%b\t%d\n" % (_MARK, _ENDS % tuple(ends)[1:], b"\t".join(columns), now)
+
+
+def has_header(body: bytes) -> bool:
+    return body.startswith(_MARK)
+
+
+def parse_header(body: bytes) -> EntryFields:
+    """Raises ValueError if the first line is not a header."""
+    line = body[: body.find(b"\n") + 1]
+    event_id, kind, pod_uid, pod, view, now = line[_FIRST:-1].decode().split("\t")
+    fields = EntryFields(event_id, kind, pod_uid, pod, int(view), int(now))
+    if header_of(fields) != line:
+        raise ValueError("the body does not begin with a header")
+    return fields
+
+
+def message_in(body: bytes) -> bytes:
+    return body[body.find(b"\n") + 1 :] if has_header(body) else body
+
+
+def event_ids_in(bodies: Sequence[bytes]) -> list[bytes] | None:
+    """The event ids, read without parsing the headers: a verification reads millions.
+
+    None if a body has no header; an empty id for a malformed header.
+    """
+    starts = list(map(_FIRST_END, bodies))  # the mark and the end of the id: few distinct values
+    ends = {start: _end_in(start) for start in dict.fromkeys(starts)}
+    if None in ends.values():
+        return None
+    return [body[_FIRST : ends[start]] for start, body in zip(starts, bodies, strict=True)]
+
+
+_FIRST_END = itemgetter(slice(1 + decision_table.WIDTH))
+
+
+def _end_in(start: bytes) -> int | None:
+    if not has_header(start):
+        return None
+    return int(start[1:]) - 1 if start[1:].isdigit() else 0
+
+
+def detached_header(entry: Entry) -> bytes | None:
+    """The header of an entry, unless its body begins with it."""
+    line = header_of(entry.fields)
+    return None if entry.body.startswith(line) else line
+
+
+def chain_hash(prev: bytes, body: bytes) -> bytes:
+    return hashlib.sha256(prev + body).digest()

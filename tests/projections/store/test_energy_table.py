@@ -1,0 +1,121 @@
+"""Intervals in the database: committed with the state, kept coarser with age."""
+
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine
+
+from joulie_bus.errors import Fenced, StateDamaged
+from joulie_bus.testing import power, records
+from joulie_bus.testing.clock import NOON
+from joulie_projections.energy.intervals import DAY_MS, HOUR_MS, MINUTES_MS, Grain
+from joulie_projections.energy.report import report_of
+from joulie_projections.energy.saved import LedgerState, unpacked
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.energy_table import EnergyTable, Period, chosen
+
+NOON_MS = NOON // 1_000_000
+J = 1_000_000
+
+
+@pytest.fixture
+def engine(place: Place) -> Iterator[Engine]:
+    made = database.writer(place)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def table(engine: Engine) -> EnergyTable:
+    return EnergyTable(engine)
+
+
+def steady(hours: float, step_s: float = 30) -> LedgerState:
+    """One node at 100 W from noon on."""
+    state = LedgerState()
+    count = int(hours * 3600 / step_s) + 1
+    state.fold(records(*[power("n1", 100)] * count, step_s=step_s), ())
+    return state
+
+
+def test_a_state_that_was_saved_is_loaded_again(table: EnergyTable) -> None:
+    state = steady(0.5)
+    table.save(0, state)
+
+    loaded = table.load()
+
+    assert loaded is not None
+    assert (loaded.position, loaded.packed()) == (61, state.packed())
+
+
+def test_a_second_process_at_an_older_position_changes_nothing(table: EnergyTable) -> None:
+    table.save(0, steady(0.5))
+
+    with pytest.raises(Fenced):
+        table.save(0, steady(0.1))
+
+    loaded = table.load()
+    assert loaded is not None
+    assert loaded.position == 61
+
+
+def test_a_damaged_state_is_refused() -> None:
+    with pytest.raises(StateDamaged):
+        unpacked(steady(0.1).packed(), b"another digest")
+
+
+def test_a_report_holds_the_running_minutes(table: EnergyTable) -> None:
+    table.save(0, steady(1.25))
+
+    intervals, position = table.between(0, NOON_MS + DAY_MS, ("node",))
+
+    assert position == 151
+    assert report_of(intervals, "node").meter_uj == 100 * 4500 * J
+
+
+def test_the_ends_of_a_report_are_exact_to_the_minutes(table: EnergyTable) -> None:
+    table.save(0, steady(3))
+    begin = NOON_MS // MINUTES_MS * MINUTES_MS
+    first, last = begin + 2 * MINUTES_MS, begin + HOUR_MS + 3 * MINUTES_MS
+
+    intervals, _ = table.between(first, last, ("node",))
+    report = report_of(intervals, "node")
+
+    assert (report.from_ms, report.to_ms) == (first, last)
+    assert report.meter_uj == 100 * (last - first) // 1000 * J
+
+
+def test_days_replace_hours_and_minutes_of_old_days(table: EnergyTable) -> None:
+    table.save(0, steady(24 * 17, step_s=60))
+    everything = table.between(0, NOON_MS + 20 * DAY_MS, ("node", "group", "pod"))[0]
+    recent = table.between(NOON_MS + 16 * DAY_MS, NOON_MS + 20 * DAY_MS, ("node",))[0]
+
+    assert {each.grain for each in everything} == {"day", "hour"}
+    assert {each.grain for each in recent} == {"hour", "minutes"}
+    assert report_of(everything, "node").meter_uj == 100 * 17 * 86_400 * J
+
+
+def test_a_ledger_that_is_cleared_is_empty(table: EnergyTable) -> None:
+    table.save(0, steady(2))
+    table.clear()
+
+    assert table.load() is None
+    assert table.between(0, NOON_MS + DAY_MS, ("node",)) == ([], 0)
+
+
+def test_the_intervals_of_a_report_do_not_overlap() -> None:
+    day = 10 * DAY_MS
+    kept: dict[Grain, list[int]] = {
+        "day": [day - DAY_MS, day],
+        "hour": [day + n * HOUR_MS for n in range(26)],
+        "minutes": [day + n * MINUTES_MS for n in range(12 * 25, 12 * 26)],
+    }
+    period = Period(day + HOUR_MS // 2, day + DAY_MS + HOUR_MS + MINUTES_MS, "minutes")
+
+    found = chosen(kept, period)
+
+    assert found == [
+        *(("hour", day + n * HOUR_MS) for n in range(25)),
+        ("minutes", day + 25 * HOUR_MS),
+    ]
