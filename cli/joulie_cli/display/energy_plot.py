@@ -6,9 +6,9 @@ policy below it takes less energy for its work, and one further left does less w
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
-from typing import NamedTuple
-from xml.sax.saxutils import escape
 
+from joulie_cli.display import svg
+from joulie_cli.display.svg import Panel, Point
 from joulie_simulator.energy.suites import Row
 
 COLOURS = ("#4c566a", "#d08770", "#5e81ac", "#a3be8c", "#b48ead", "#bf616a", "#88c0d0", "#ebcb8b")
@@ -16,25 +16,6 @@ POINT_MINUTES = 15  # of one point of a line
 PANEL, LEFT, HEIGHT, ROW = 420, 60, 220, 300
 Case = tuple[str, bool]  # policy, and whether nodes sleep
 Groups = Mapping[Case, Sequence[Row]]
-
-
-class Point(NamedTuple):
-    x: float
-    y: float
-
-
-class Panel(NamedTuple):
-    """Maps values to the picture."""
-
-    left: float
-    top: float
-    low: Point
-    high: Point
-
-    def at(self, value: Point) -> str:
-        x = (value.x - self.low.x) / (self.high.x - self.low.x)
-        y = (value.y - self.low.y) / (self.high.y - self.low.y)
-        return f"{self.left + PANEL * x:.1f},{self.top + HEIGHT * (1 - y):.1f}"
 
 
 def of(rows: Sequence[Row], baseline: str) -> str:
@@ -47,23 +28,15 @@ def of(rows: Sequence[Row], baseline: str) -> str:
     for at, (load, groups) in enumerate(loads.items()):
         parts += _power(f"{rows[0].suite}, load {load}: power, kW", groups, colours, 30 + ROW * at)
         parts += _work(groups, groups[baseline, False], colours, 30 + ROW * at)
-    return _picture(2 * (PANEL + LEFT) + 40, 40 + ROW * len(loads) + 18 * len(cases), parts)
-
-
-def _picture(width: int, height: int, parts: Iterable[str]) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
-    font = 'font-family="sans-serif" font-size="12" fill="#2e3440">'
-    return "\n".join(
-        [f"{head} {font}", '<path fill="white" d="M0 0h9999v9999H0z"/>', *parts, "</svg>\n"]
-    )
+    return svg.picture(2 * (PANEL + LEFT) + 40, 40 + ROW * len(loads) + 18 * len(cases), parts)
 
 
 def _power(title: str, groups: Groups, colours: Mapping[Case, str], top: int) -> Iterable[str]:
     lines = {case: _line(group) for case, group in groups.items()}
     most = max(point.y for line in lines.values() for point in line) or 1.0
     hours = max(point.x for line in lines.values() for point in line) or 1.0
-    panel = Panel(LEFT, top, Point(0, 0), Point(hours, most))
-    yield from _frame(panel, title, "hours")
+    panel = _panel(LEFT, top, Point(0, 0), Point(hours, most))
+    yield from svg.axes(panel, title, "hours")
     for case, line in lines.items():
         points = " ".join(map(panel.at, line))
         yield f'<polyline fill="none" stroke="{colours[case]}" points="{points}"/>'
@@ -85,8 +58,8 @@ def _work(
     every = [*points.values(), Point(0.0, 0.0)]
     low = Point(min(p.x for p in every) - 1, min(p.y for p in every) - 1)
     high = Point(max(p.x for p in every) + 1, max(p.y for p in every) + 1)
-    panel = Panel(2 * LEFT + PANEL, top, low, high)
-    yield from _frame(panel, "energy against the baseline, %", "work against the baseline, %")
+    panel = _panel(2 * LEFT + PANEL, top, low, high)
+    yield from svg.axes(panel, "energy against the baseline, %", "work against the baseline, %")
     ends = (max(low.x, low.y), min(high.x, high.y))
     diagonal = " ".join(panel.at(Point(end, end)) for end in ends)
     yield f'<polyline stroke="#999" stroke-dasharray="4" points="{diagonal}"/>'
@@ -102,24 +75,13 @@ def _change(group: Sequence[Row], base: Sequence[Row]) -> Point:
     return Point(100 * work - 100, 100 * energy - 100)
 
 
-def _frame(panel: Panel, title: str, below: str) -> Iterable[str]:
-    bottom = panel.top + HEIGHT
-    box = f"M{panel.left} {panel.top}h{PANEL}v{HEIGHT}h-{PANEL}z"
-    yield f'<path fill="none" stroke="#ccc" d="{box}"/>'
-    yield _text(panel.left, panel.top - 8, title)
-    yield _text(panel.left + PANEL / 2, bottom + 32, below, "middle")
-    for x, anchor, value in ((0, "start", panel.low.x), (PANEL, "end", panel.high.x)):
-        yield _text(panel.left + x, bottom + 16, f"{value:.0f}", anchor)
-    for y, value in ((bottom, panel.low.y), (panel.top + 10, panel.high.y)):
-        yield _text(panel.left - 6, y, f"{value:.0f}", "end")
+def _panel(left: float, top: float, low: Point, high: Point) -> Panel:
+    return Panel(left, top, PANEL, HEIGHT, low, high)
 
 
 def _legend(colours: Mapping[Case, str], top: int) -> Iterable[str]:
-    for at, ((policy, sleep), colour) in enumerate(colours.items()):
-        y = top + 18 * at
-        yield f'<circle r="5" fill="{colour}" cx="{LEFT + 5}" cy="{y - 4}"/>'
-        yield _text(LEFT + 18, y, f"{policy}, {'with' if sleep else 'without'} sleep")
-
-
-def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'
+    named = (
+        (f"{policy}, {'with' if sleep else 'without'} sleep", colour)
+        for (policy, sleep), colour in colours.items()
+    )
+    return svg.legend(LEFT, top, named)

@@ -5,11 +5,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from joulie_audit.questions.plot import svg
 from joulie_audit.questions.whatif import OPEN_LOOP, Overrides, what_if
 from joulie_audit.recompute.score_changes import Comparison, Group
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source, named
+from joulie_cli.display import whatif_plot
 from joulie_cli.display.output import show
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     found = asyncio.run(_compare(args, wires, other))
     if args.plot is not None:
         title = "what if " + ", ".join(f"{name}={value}" for name, value in given.items())
-        args.plot.write_text(svg(found, title))
+        args.plot.write_text(whatif_plot.of(found, title))
     show(args, as_json(given, found), as_text(given, found))
     return 0
 

@@ -2,12 +2,10 @@
 
 import inspect
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
 from joulie_audit.questions import whatif
-from joulie_audit.questions.plot import svg
 from joulie_audit.questions.whatif import Overrides, what_if
 from joulie_audit.recompute import score_changes
 from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
@@ -120,34 +118,3 @@ def test_sums_include_the_requested_cores_and_gpus() -> None:
     }
     groups = list(found.by_class), list(found.by_namespace)
     assert groups == (["performance", "standard"], ["team"])
-
-
-@pytest.mark.parametrize(
-    "found",
-    [
-        pytest.param(compare_changes([]), id="no decisions"),
-        pytest.param(
-            compare_changes([shift("a", terms("n1", 50, 10), terms("n2", 60, 8))]),
-            id="one decision",
-        ),
-    ],
-)
-def test_the_plot_is_well_formed_with_any_title(found: Comparison) -> None:
-    drawn = svg(found, 'what if "A<B" & more')
-
-    root = ElementTree.fromstring(drawn)
-    assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert 'what if "A<B" & more' in {element.text for element in root}
-
-
-def test_every_decision_is_in_the_plot() -> None:
-    found = compare_changes(
-        [shift("a", terms("n1", 50, 10), terms("n2", 50 + at, 8)) for at in range(5)]
-    )
-
-    bars = [
-        float(line.split('height="')[1].split('"')[0])
-        for line in svg(found, "t").splitlines()
-        if line.startswith("<rect x")
-    ]
-    assert sum(bar > 0 for bar in bars) == 5 + 2  # five heights of shifts, two of watts
