@@ -13,6 +13,7 @@
     │   ├── StreamsMissing       the streams do not exist yet
     │   ├── PurgeDenied          a stream of an older version, which denies purges
     │   ├── StreamsForeign       a stream stores other subjects than ours
+    │   ├── StreamsInUse         streams that hold messages and are to continue other ones
     │   ├── StreamReplaced       another stream than the one of the position
     │   └── BrokerStartFailed    the embedded broker did not come up
     ├── StoreError
@@ -26,6 +27,7 @@
     │   ├── NotRetryable         a message in quarantine that would be refused again
     │   ├── Unreadable           the database cannot be read now
     │   ├── Unwritable           values that the database refuses at every attempt
+    │   ├── ProjectorRuns        a projector runs beside a command that requires it to be stopped
     │   └── Fenced               another projector took over; this one stops
     ├── TooFarBack               the facts of that time are no longer stored
     ├── ViewBehind               the projection did not reach a position in time
@@ -160,12 +162,24 @@ class StreamsForeign(BusError):
         )
 
 
+class StreamsInUse(BusError):
+    def __init__(self, url: str, found: Mapping[str, str]) -> None:
+        listed = "; ".join(f"{stream}: {what}" for stream, what in found.items())
+        super().__init__(
+            f"The streams at {url} cannot continue those of the database: {listed}. Nothing was "
+            f"changed. Stop all components and agents. If these streams are another log's, name "
+            f"another broker; if they were written after the loss, delete them and run the command "
+            f"again: those messages are lost, and the components report the present state again."
+        )
+
+
 class StreamReplaced(BusError):
     def __init__(self, stream: str, known: str, found: str) -> None:
         super().__init__(
             f"{stream} is at {found}, but our position belongs to {known}. "
-            f"Reading on would mix two histories, so reading stopped. "
-            f"Restore the stream, or start from an empty data directory."
+            f"Reading on would mix two histories, so reading stopped. Restore the stream; or, if "
+            f"it is lost, continue on an empty broker with `joulie migrate --new-broker`; or start "
+            f"from an empty data directory."
         )
         self.stream = stream
 
@@ -279,6 +293,14 @@ class Fenced(StoreError):
             f"Nothing of this batch was committed; this projector stands down."
         )
         self.epoch = epoch
+
+
+class ProjectorRuns(StoreError):
+    def __init__(self, waited_s: float) -> None:
+        super().__init__(
+            f"A projector held the lease of this database for {waited_s:.0f} s. Nothing was "
+            f"changed. Stop all components first."
+        )
 
 
 class TooFarBack(JoulieError):

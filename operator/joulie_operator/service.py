@@ -114,7 +114,7 @@ class Operator:
         if not due and (not made.changes or self._rules.dry_run):
             return None
         stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
-        if not self._includes_plan(stored):
+        if not self._includes_plan(stored) and not await self._plans_are_gone():
             return None  # the view does not contain the newest plan yet
         await self._publish(made, stored.sequence if stored else 0)
         self._looked = time.monotonic()
@@ -143,6 +143,11 @@ class Operator:
                 log.warning("plans_stopped", reason=stopped.reason, why=stopped.why)
         elif before is not None:
             log.info("plans_resumed", after=before.reason)
+
+    async def _plans_are_gone(self) -> bool:
+        """Whether the stream continues a lost one, and holds no plan yet."""
+        state = await self._bus.state(Stream.PLAN)
+        return state.first > 1 and not state.holds_messages
 
     def _includes_plan(self, stored: Stored | None) -> bool:
         known = self._view.cluster_state.plan

@@ -30,6 +30,8 @@ EXAMPLES: list[JoulieError] = [
     errors.NotRetryable("Nothing lies in quarantine at position 7. Nothing was done."),
     errors.Unreadable("/data/joulie.db", "disk I/O error"),
     errors.Unwritable("commit", "DataError: text fields cannot contain NUL bytes"),
+    errors.ProjectorRuns(10.0),
+    errors.StreamsInUse("nats://127.0.0.1:4222", {"JOULIE_TEL": "messages 1 to 5"}),
     errors.Fenced(3, 700),
     errors.TooFarBack(7, "the facts of that time are gone."),
     errors.ViewBehind(5, 7, 2.0),

@@ -1,7 +1,8 @@
-"""The steps of docs/backup.md: a backup of the archive and the streams continues the log."""
+"""The steps of docs/backup.md: the log continues with its streams, and without them."""
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,3 +60,49 @@ def test_the_archive_alone_answers_questions_about_the_past(backup: Path, tmp_pa
     replayed, report = told_by("replay", *with_archive)
     assert (verified, replayed) == (0, 0), (log, report)
     assert joulie("decisions", "--limit", "1", *with_archive).returncode == 0
+
+
+def continued(data: Path, archive: Path) -> dict[str, Any]:
+    """Runs all components, and then verifies and replays what the log holds; the report."""
+    with running("demo", data, "--headless", "--json", *SMALL, "--for", "5s") as started:
+        _, err = started.process.communicate(timeout=PATIENCE_S)
+    assert started.process.returncode == 0, err
+    verified, log = told_by("verify", "--data", data)
+    replayed, report = told_by("replay", "--data", data, "--archive", archive)
+    assert (verified, replayed) == (0, 0), (log, report)
+    assert report["mismatches"] == 0
+    return log
+
+
+def test_a_restored_log_continues_beside_a_new_broker(backup: Path, tmp_path: Path) -> None:
+    new = restored(backup, tmp_path / "new")
+    _, before = told_by("verify", "--heads", "none", "--data", new)
+
+    done = joulie("migrate", "--new-broker", "--data", new)
+
+    assert done.returncode == 0, done.stderr
+    after = continued(new, backup / "archive")
+    assert after["entries"] > before["entries"] > 20
+
+
+def test_a_database_whose_broker_lost_its_disk_continues_only_when_asked(
+    backup: Path, tmp_path: Path
+) -> None:
+    data, archive = tmp_path / "data", tmp_path / "archive"
+    with demo(data, *SMALL) as started:
+        started.await_decisions(20)
+        started.end()
+    assert joulie("archive", "--to", archive, "--now", "--data", data).returncode == 0
+    _, before = told_by("verify", "--data", data)
+    shutil.rmtree(data / "nats")
+
+    refused = joulie("verify", "--data", data)
+    done = joulie("migrate", "--new-broker", "--data", data)
+    again = joulie("migrate", "--new-broker", "--data", data)
+
+    assert refused.returncode != 0
+    assert (done.returncode, again.returncode) == (0, 0), (done.stderr, again.stderr)
+    assert continued(data, archive)["entries"] > before["entries"]
+    late = joulie("migrate", "--new-broker", "--data", data)
+    assert late.returncode == 2
+    assert "cannot continue those of the database: JOULIE_TEL: messages" in late.stderr

@@ -10,6 +10,7 @@ import pytest
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, NodePlan, PlanMade, PodGone, ProfileAssigned, codec
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import purge
 from joulie_bus.log.protocol import MAX_BATCH
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import Source
@@ -150,6 +151,22 @@ async def test_an_operator_that_starts_later_changes_nothing(bus: JetStreamLog, 
     [made] = (await plans(bus))[len(before) :]
     assert isinstance(made, PlanMade)
     assert (made.changes, made.nodes) == (0, 4)
+
+
+async def test_an_operator_plans_on_after_the_stream_of_plans_was_lost(
+    broker: Embedded, bus: JetStreamLog, view: View
+) -> None:
+    await tell(bus, view, *nodes(2))
+    operator = operator_of(bus, view, SEES_ALL, STATIC_HP_FRAC="0")
+    await operator.reconcile_once()
+    before, last = newest(view).plan, (await bus.state(Stream.PLAN)).last
+    async with connected(broker) as connection:  # like a new stream that continues the lost one
+        await purge(connection, Stream.PLAN, last + 1)
+
+    await operator_of(bus, view, SEES_ALL, STATIC_HP_FRAC="1").reconcile_once()
+
+    assert newest(view).plan != before
+    assert set(profiles(view).values()) == {"performance"}
 
 
 async def test_an_operator_whose_view_lacks_the_newest_plan_waits(

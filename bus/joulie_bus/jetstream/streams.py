@@ -2,11 +2,18 @@
 
 import calendar
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from joulie_bus.errors import BrokerRefused, PurgeDenied, StreamsForeign, StreamsMissing
+from joulie_bus.errors import (
+    BrokerRefused,
+    PurgeDenied,
+    StreamsForeign,
+    StreamsInUse,
+    StreamsMissing,
+)
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.streams.records import Record, Stored, StreamSize, StreamState
 from joulie_bus.streams.subjects import Stream, Subjects
@@ -160,6 +167,27 @@ def nanoseconds(moment: str) -> int:
     seconds, _, fraction = moment.removesuffix("Z").partition(".")
     whole = calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S"))
     return whole * _SECOND + int(fraction.ljust(9, "0"))
+
+
+async def continue_after(connection: Connection, ends: Mapping[Stream, int]) -> dict[Stream, str]:
+    """Makes each stream continue after the sequence in `ends`; returns their identities.
+
+    Raises StreamsInUse, without a change, unless the streams are empty and not beyond `ends`.
+    """
+    states = [await state_of(connection, stream) for stream in ends]
+    used = {
+        str(state.stream): f"messages {state.first} to {state.last}"
+        if state.holds_messages
+        else f"empty, but its next sequence is {state.last + 1}, after {ends[state.stream]}"
+        for state in states
+        if state.holds_messages or state.last > ends[state.stream]
+    }
+    if used:
+        raise StreamsInUse(connection.address.shown, used)
+    for state in states:
+        if state.last < ends[state.stream]:
+            await purge(connection, state.stream, ends[state.stream] + 1)
+    return {state.stream: state.created for state in states}
 
 
 async def purge(connection: Connection, stream: Stream, before: int) -> None:

@@ -47,6 +47,11 @@ class StreamState(NamedTuple):
     first: int
     last: int
 
+    @property
+    def holds_messages(self) -> bool:
+        """An empty stream that continues a lost one has its first sequence behind its last."""
+        return self.last >= max(self.first, 1)
+
 
 class StreamSize(NamedTuple):
     """The size and limits of a stream; times are those of the broker's clock."""

@@ -7,6 +7,7 @@ import joulie_migrations
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.roles import Role
+from joulie_cli.upkeep.new_broker import continue_streams
 from joulie_cli.wiring import Wiring, address_of, names_a_broker
 from joulie_projections.store import database
 
@@ -22,10 +23,20 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         print(f"{database.without_password(wires.data.database)} is at schema {reached}.")
     finally:
         engine.dispose()
+    if args.new_broker:
+        return _continue(wires)
     if names_a_broker(wires):  # an embedded broker gets its streams at every start
         address = address_of(wires, Role.ADMIN)
         asyncio.run(_make_streams(wires, address))
         print(f"The streams are at {address.shown}.")
+    return 0
+
+
+def _continue(wires: Wiring) -> int:
+    ends = asyncio.run(continue_streams(wires))
+    for stream, end in sorted(ends.items()):
+        print(f"{stream} continues after {end}.")
+    print("Messages that only the lost streams held are lost. Start the components again.")
     return 0
 
 

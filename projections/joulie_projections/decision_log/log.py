@@ -54,6 +54,14 @@ class DecisionLog:
         with self._engine.connect() as db:
             return decision_input(db).sequence
 
+    def continue_stream(self, epoch: int, created: str) -> None:
+        """Records the identity of a new stream, which continues at the same position."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            read = Input(created, decision_input(db).sequence)
+            mine = checkpoint.update().where(checkpoint.c.name == NAME)
+            db.execute(mine.values(inputs=msgspec.msgpack.encode({Stream.DEC: read})))
+
     def append(self, epoch: int, entries: Sequence[Entry], read: Input) -> int:
         """Adds the new ones of `entries` and the position in the stream in one transaction.
 

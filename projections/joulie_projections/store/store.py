@@ -11,7 +11,16 @@ from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, selec
 from sqlalchemy.dialects import postgresql, sqlite
 
 from joulie_bus.errors import Fenced, StateDamaged
-from joulie_projections.fold.commit import Checkpoint, Commit, Cut, FirstBinding, Inputs, Poison
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.fold.commit import (
+    Checkpoint,
+    Commit,
+    Cut,
+    FirstBinding,
+    Input,
+    Inputs,
+    Poison,
+)
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.state import rows as rowlib
@@ -110,6 +119,19 @@ class Store:
     def reset_incarnation(self, epoch: int, incarnation: str) -> None:
         """Sets a new incarnation, so that every reader reloads all rows."""
         self._change(epoch, incarnation=incarnation)
+
+    def continue_streams(self, epoch: int, created: Mapping[Stream, str]) -> None:
+        """Records the identities of new streams, which continue at the same positions."""
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            held = read_checkpoint(db)
+            assert held is not None, "a lease was taken"
+            inputs = {
+                stream: Input(created[stream], read.sequence) if stream in created else read
+                for stream, read in held.inputs.items()
+            }
+            mine = update(checkpoint).where(checkpoint.c.name == NAME)
+            db.execute(mine.values(inputs=msgspec.msgpack.encode(inputs)))
 
     def _change(self, epoch: int, **values: object) -> None:
         with self._engine.begin() as db:

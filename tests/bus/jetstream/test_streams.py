@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 
-from joulie_bus.errors import BrokerRefused, PurgeDenied, StreamsForeign
+from joulie_bus.errors import BrokerRefused, PurgeDenied, StreamsForeign, StreamsInUse
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream import streams
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.streams import (
+    continue_after,
     declaration,
     ensure,
     last_on,
@@ -50,6 +51,41 @@ async def test_a_purge_removes_what_lies_before_a_sequence_and_nothing_else(
     await purge(connection, Stream.PLAN, 4)  # again, after a crash
 
     assert await state_of(connection, Stream.PLAN) == StreamState(Stream.PLAN, born, 4, 5)
+
+
+ENDS = {Stream.PLAN: 700, Stream.OBS: 0}
+
+
+async def test_an_empty_stream_continues_after_a_sequence_also_when_its_broker_is_killed(
+    tmp_path: Path,
+) -> None:
+    async with bare_broker(tmp_path) as broker:
+        async with connected(broker) as connection:
+            await ensure(connection, CLUSTER)
+            created = await continue_after(connection, ENDS)
+            again = await continue_after(connection, ENDS)  # after a crash of the caller
+        broker.kill()
+        await broker.wait()
+        await broker.start()
+        async with connected(broker) as connection, Publisher.on(connection) as publisher:
+            await publisher.publish([producer().stamp(eco("n1"))])
+            plan, seen = [await state_of(connection, stream) for stream in ENDS]
+
+    assert again == created
+    assert plan == StreamState(Stream.PLAN, created[Stream.PLAN], 701, 701)
+    assert (seen.created, seen.holds_messages) == (created[Stream.OBS], False)
+
+
+async def test_a_stream_with_messages_continues_no_other_one(connection: Connection) -> None:
+    async with Publisher.on(connection) as publisher:
+        await publisher.publish([producer().stamp(eco("n1"))])
+
+    with pytest.raises(StreamsInUse, match="JOULIE_PLAN: messages 1 to 1"):
+        await continue_after(connection, {Stream.OBS: 5, Stream.PLAN: 700})
+    assert (await state_of(connection, Stream.OBS)).last == 0
+    await purge(connection, Stream.PLAN, 800)
+    with pytest.raises(StreamsInUse, match="JOULIE_PLAN: empty, but its next sequence is 800"):
+        await continue_after(connection, {Stream.PLAN: 700})
 
 
 async def test_no_message_is_deleted_out_of_the_middle_of_a_stream(connection: Connection) -> None:

@@ -11,6 +11,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--phase", choices=PHASES, help="before or after the new code is rolled out"
     )
+    parser.add_argument(
+        "--new-broker",
+        action="store_true",
+        help="the streams are lost: continue the log on an empty broker",
+    )
 
 
 def program() -> Program:

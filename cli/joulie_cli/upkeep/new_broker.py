@@ -1,0 +1,82 @@
+"""Continues a log beside an empty broker, after its streams were lost."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.errors import NotInTheLog, ProjectorRuns
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.streams import continue_after, ensure
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
+from joulie_cli.wiring import Wiring, address_of, names_a_broker
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.commit import Checkpoint
+from joulie_projections.store import database
+from joulie_projections.store.lease_owner import is_gone, new_owner
+from joulie_projections.store.store import Store
+
+LEASE_S = 60.0
+WAIT_S = 10.0  # for the lease of a projector that was killed elsewhere
+RETRY_S = 0.2
+
+
+async def continue_streams(wires: Wiring) -> dict[Stream, int]:
+    """Returns the sequence after which each stream continues.
+
+    Streams first, then the database: after a crash in between, the same command completes it.
+    """
+    engine = database.writer(wires.data.database)
+    try:
+        return await _continue(wires, Store(engine), DecisionLog(engine))
+    finally:
+        engine.dispose()
+
+
+async def _continue(wires: Wiring, store: Store, log: DecisionLog) -> dict[Stream, int]:
+    held = store.checkpoint()
+    if held is None or not held.position:
+        raise NotInTheLog("This database holds no facts, so there is nothing to continue.")
+    async with _administered(wires) as connection:
+        held = await _leased(store)
+        try:
+            ends = {stream: read.sequence for stream, read in held.inputs.items()}
+            ends[Stream.DEC] = log.read_to()
+            await ensure(connection, wires.subjects, wires.bus.nats_replicas)
+            created = await continue_after(connection, ends)
+            store.continue_streams(held.epoch, created)
+            log.continue_stream(held.epoch, created[Stream.DEC])
+        finally:
+            store.renew(held.epoch, 0)
+    return ends
+
+
+async def _leased(store: Store) -> Checkpoint:
+    owner, deadline = new_owner(), time.monotonic() + WAIT_S
+    while True:
+        now = time.time_ns()
+        held = store.acquire(owner, now + int(LEASE_S * 1e9), now, "", is_gone)
+        if held is not None:
+            return held
+        if time.monotonic() >= deadline:
+            raise ProjectorRuns(WAIT_S)
+        await asyncio.sleep(RETRY_S)
+
+
+@contextlib.asynccontextmanager
+async def _administered(wires: Wiring) -> AsyncGenerator[Connection, None]:
+    """The broker of the settings; else that of the data directory, which runs for this block."""
+    async with contextlib.AsyncExitStack() as stack:
+        if names_a_broker(wires):
+            address = address_of(wires, Role.ADMIN)
+        else:
+            stack.callback(wires.data.lock().release)
+            broker = Embedded(wires.data.path, program=wires.data.broker)
+            await broker.start()
+            stack.push_async_callback(broker.stop)
+            address = broker.address_of(Role.ADMIN)
+        connection = await Connection.open(address, "joulie-admin")
+        stack.push_async_callback(connection.close)
+        yield connection
