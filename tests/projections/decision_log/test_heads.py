@@ -14,7 +14,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from joulie_bus.errors import KeyMismatch
-from joulie_bus.testing import noon
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.streams import size_of
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, noon
 from joulie_projections.decision_log.heads import (
     ED25519,
     HMAC,
@@ -33,6 +38,18 @@ def signer(tmp_path: Path) -> Signer:
 
 def test_a_signed_head_is_genuine(signer: Signer) -> None:
     assert is_genuine(signer.sign(7, b"h" * 32, noon()), signer.public)
+
+
+@pytest.mark.anyio
+async def test_a_head_takes_about_330_bytes_of_its_stream(
+    signer: Signer, connection: Connection
+) -> None:
+    head = encode(signer.sign(12_345_678, b"h" * 32, noon()))
+    message = Message(CLUSTER.heads, "head:0123456789abcdef:12345678", head)
+    async with Publisher.on(connection) as publisher:
+        await publisher.publish([message])
+
+    assert 300 < (await size_of(connection, Stream.HEADS)).bytes < 360
 
 
 def test_a_head_is_not_genuine_for_another_key(signer: Signer, tmp_path: Path) -> None:
