@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the r
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
 sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
-from bindings import Bindings, all_of
+from bindings import Bindings
 from extenders_beside import (
     ALONE,
     BARE,
@@ -54,7 +54,7 @@ from process_usage import cpu_s, memory_mib, pin
 
 from joulie_bus.broker.embedded import free_port
 from kube_builders import pod
-from kube_real import ProgramMissing, Running
+from kube_real import ProgramMissing, Running, all_of
 from kube_scheduled import scheduling
 
 WARM = 200  # pods that are not counted

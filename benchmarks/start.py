@@ -25,7 +25,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the r
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
 sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
-from bindings import all_of
 from extenders_beside import ENVIRON, LOOK_S, PATIENCE_S, a_node, at_rest, data_of
 from process_usage import Process, cpu_s, descendants
 
@@ -34,7 +33,7 @@ from joulie_bus.runtime.tasks import background
 from joulie_operator.kube.api_client import ApiServer
 from joulie_process import joulie
 from kube_conditions import NODES
-from kube_real import ASKED, ASSETS, ProgramMissing, Running, program, real_server
+from kube_real import ASKED, ASSETS, ProgramMissing, Running, all_of, program, real_server
 
 LIST_EVERY_S = 1.0
 REST_S = 60.0

@@ -11,18 +11,19 @@ tests, in a process of its own, and counts the writes.
 import argparse
 import asyncio
 import json
-import multiprocessing
 import statistics
 import sys
-import tempfile
 import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # for the API server of the tests
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
+sys.path.insert(0, str(Path(__file__).parent / "kit"))
+
+from kube_served import ServedCluster, folded, served
 
 from joulie_bus.events import AnyEvent, Fact
 from joulie_bus.runtime import logging
@@ -48,11 +49,9 @@ from joulie_operator.planning.policies import BUILT_IN
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_operator.resources.custom_resources import NODETWINS, read_twin
-from joulie_projections.fold.registry import evolve
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
-from kube_api import ApiServer
 from kube_builders import joulie_server
 from kube_settled import OPTIONS, SELECTOR, settle
 
@@ -126,49 +125,16 @@ def cost(cluster_state: ClusterState) -> Cost:
 # --- over HTTP --------------------------------------------------------------------------------
 
 
-class Line(Protocol):
-    """One end of a pipe."""
-
-    def send(self, _: Any, /) -> None: ...
-
-    def recv(self) -> Any: ...
-
-
 class Held(NamedTuple):
     """A view that does not change by itself."""
 
     cluster_state: ClusterState
 
 
-def serve(server: ApiServer, pipe: Line) -> None:
-    """Sends the counts of writes for each request."""
-
-    async def run() -> None:
-        async with server.listening():
-            pipe.send(str(server.kubeconfig(Path(tempfile.mkdtemp()))))
-            while await asyncio.to_thread(pipe.recv):
-                pipe.send(Counter((asked.verb, asked.resource) for asked in server.writes()))
-
-    asyncio.run(run())
-
-
-def written(pipe: Line) -> Counter[tuple[str, str]]:
-    pipe.send("written")
-    found: Counter[tuple[str, str]] = pipe.recv()
-    return found
-
-
-def tell(cluster_state: ClusterState, facts: list[Fact]) -> None:
-    draft = Draft(cluster_state)
-    for fact in facts:
-        evolve(draft, fact, time.time_ns())
-    draft.commit()
-
-
-async def beside(cluster_state: ClusterState, kubeconfig: str, pipe: Line) -> None:
+async def beside(cluster_state: ClusterState, server: ServedCluster) -> None:
     cluster = ObservedCluster.empty()
     settings = Source.of(APPLY_RATE="10000").load(ApplierSettings)
-    async with Api.of(Path(kubeconfig)) as api:
+    async with Api.of(server.kubeconfig) as api:
         applier = Applier(api, Held(cluster_state), cluster, SELECTOR, settings)
         began = time.process_time()
         async with (
@@ -178,18 +144,17 @@ async def beside(cluster_state: ClusterState, kubeconfig: str, pipe: Line) -> No
         ):
             await cluster.twins.complete.wait()
             await asyncio.sleep(RESTS_S)
-            report("start: all read, all compared", began, written(pipe))
-            began, before = time.process_time(), written(pipe)
+            report("start: all read, all compared", began, server.writes())
+            began, before = time.process_time(), server.writes()
             await asyncio.sleep(RESTS_S)
-            report(f"{RESTS_S:g} s in which nothing changes", began, written(pipe) - before)
+            report(f"{RESTS_S:g} s in which nothing changes", began, server.writes() - before)
             began = time.process_time()
-            tell(
-                cluster_state,
-                [turned(cluster_state, name) for name in list(cluster_state.nodes)[:CHANGED]],
-            )
-            while (written(pipe) - before)["create", "events"] < CHANGED:
+            names = list(cluster_state.nodes)[:CHANGED]
+            facts = [turned(cluster_state, name) for name in names]
+            folded(cluster_state, facts, time.time_ns())
+            while (server.writes() - before)["create", "events"] < CHANGED:
                 await asyncio.sleep(0.2)
-            report(f"{CHANGED} nodes change their class", began, written(pipe) - before)
+            report(f"{CHANGED} nodes change their class", began, server.writes() - before)
 
 
 def turned(cluster_state: ClusterState, name: str) -> Fact:
@@ -202,16 +167,11 @@ def report(what: str, began: float, wrote: Counter[tuple[str, str]]) -> None:
 
 
 def over_http(nodes: int) -> None:
-    """Starts the server first, because a forked process inherits the memory of its parent."""
-    cluster_state, server = settled(nodes), joulie_server()
-    settle(server, cluster_state, time.time_ns())
-    here, there = multiprocessing.Pipe()
-    process = multiprocessing.get_context("fork").Process(target=serve, args=(server, there))
-    process.start()
-    print(f"\n{nodes} nodes and NodeTwins over HTTP")
-    asyncio.run(beside(cluster_state, here.recv(), here))
-    here.send("")
-    process.join()
+    cluster_state, made = settled(nodes), joulie_server()
+    settle(made, cluster_state, time.time_ns())
+    with served(lambda: made) as server:
+        print(f"\n{nodes} nodes and NodeTwins over HTTP")
+        asyncio.run(beside(cluster_state, server))
 
 
 def main() -> None:

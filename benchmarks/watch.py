@@ -7,17 +7,17 @@ memory, so that only the watchers are measured.
 """
 
 import asyncio
-import multiprocessing
 import resource
 import sys
-import tempfile
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, cast
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # for the API server of the tests
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
+sys.path.insert(0, str(Path(__file__).parent / "kit"))
+
+from kube_served import folded, served
 
 from joulie_bus.events import Fact, codec
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
@@ -43,6 +43,7 @@ from joulie_projections.fold.registry import evolve
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
+from kube_api import ApiServer
 from kube_builders import joulie_server, node, pod
 
 IDLE_S = 5.0
@@ -56,7 +57,7 @@ def padded(tree: dict[str, Any], size: int) -> dict[str, Any]:
     return tree
 
 
-def serve(nodes: int, pods: int, pipe: Connection) -> None:
+def cluster_of(nodes: int, pods: int) -> ApiServer:
     server = joulie_server()
     for number in range(nodes):
         server.put("nodes", padded(node(f"n{number:05}"), 6000))
@@ -66,13 +67,7 @@ def serve(nodes: int, pods: int, pipe: Connection) -> None:
         cpu = f"{number % TEMPLATES + 100}m"
         made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu, "memory": "1Gi"}}
         server.put("pods", made, "team")
-
-    async def run() -> None:
-        async with server.listening():
-            pipe.send(str(server.kubeconfig(Path(tempfile.mkdtemp()))))
-            await asyncio.to_thread(pipe.recv)
-
-    asyncio.run(run())
+    return server
 
 
 def cpu_s() -> float:
@@ -117,10 +112,10 @@ async def ended(tasks: list[asyncio.Task[None]]) -> None:
     await asyncio.wait(tasks)
 
 
-async def measure(kubeconfig: str, nodes: int, pods: int) -> None:
+async def measure(kubeconfig: Path, nodes: int, pods: int) -> None:
     broker = MemoryBroker(SUBJECTS, VirtualClock())
     log, cluster_state = MemoryLog(broker), ClusterState()
-    async with Api.of(Path(kubeconfig)) as api:
+    async with Api.of(kubeconfig) as api:
         meter = Meter()
         tasks = await started(await watching(api, log, cluster_state, ObservedCluster.empty()))
         published = (await log.state(Stream.OBS)).last
@@ -152,7 +147,7 @@ async def apply_to(cluster_state: ClusterState, cluster: ObservedCluster, nodes:
     options = WriteOptions({"joulie.io/managed": "true"}, 60)
     planner = WritePlanner(cluster.nodes, cluster.twins, options)
     names = sorted(cluster_state.nodes)
-    _fold(cluster_state, [eco(name) for name in names])
+    folded(cluster_state, map(eco, names), noon())
     meter = Meter()
     found = planner.pending_writes(cluster_state, Now(0.0, noon()))
     meter.tell("applier: every node is new", f"{len(found)} nodes with writes")
@@ -166,31 +161,19 @@ async def apply_to(cluster_state: ClusterState, cluster: ObservedCluster, nodes:
     for number in range(looks):
         planner.pending_writes(cluster_state, Now(0.2 + number / 100, noon()))
     meter.tell(f"applier: {looks} looks, nothing changed")
-    _fold(cluster_state, [performance(name) for name in names[:: max(1, nodes // 100)]])
+    folded(cluster_state, map(performance, names[:: max(1, nodes // 100)]), noon())
     meter = Meter()
     found = planner.pending_writes(cluster_state, Now(1.0, noon()))
     meter.tell("applier: a hundred plans", f"{len(found)} nodes with writes")
-
-
-def _fold(cluster_state: ClusterState, facts: list[Any]) -> None:
-    draft = Draft(cluster_state)
-    for fact in facts:
-        evolve(draft, fact, noon())
-    draft.commit()
 
 
 def main() -> None:
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     pods = int(sys.argv[2]) if len(sys.argv) > 2 else nodes * 30
     logging.configure("error", "console", "bench")
-    here, there = multiprocessing.Pipe()
-    server = multiprocessing.Process(target=serve, args=(nodes, pods, there))
-    server.start()
-    kubeconfig = here.recv()
-    print(f"{nodes} nodes, {pods} pods")
-    asyncio.run(measure(kubeconfig, nodes, pods))
-    here.send("done")
-    server.join()
+    with served(lambda: cluster_of(nodes, pods)) as server:
+        print(f"{nodes} nodes, {pods} pods")
+        asyncio.run(measure(server.kubeconfig, nodes, pods))
 
 
 if __name__ == "__main__":

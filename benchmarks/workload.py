@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the r
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
 sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
-from bindings import Bindings, Waits, all_of
+from bindings import Bindings, Waits
 from extenders_beside import (
     BARE,
     OURS,
@@ -47,7 +47,7 @@ from extenders_beside import (
 from joulie_operator.kube.api_client import ApiServer
 from kube_builders import pod
 from kube_conditions import PODS
-from kube_real import ProgramMissing, Running
+from kube_real import ProgramMissing, Running, all_of
 from kube_scheduled import scheduling
 
 PODS_PER_S = 40

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,8 +12,6 @@ import msgspec
 from joulie_bus.runtime.tasks import background
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
 from kube_conditions import PODS
-
-AT_ONCE = 32  # requests of this program
 
 
 class _Meta(msgspec.Struct):
@@ -113,16 +111,3 @@ class Bindings:
 def percentile(values: Sequence[float], percent: int) -> float:
     """The nearest value, so that one is enough."""
     return sorted(values)[round((len(values) - 1) * percent / 100)]
-
-
-async def all_of(calls: Iterable[Awaitable[object]]) -> None:
-    """Runs the calls, AT_ONCE at a time."""
-    waiting = iter(calls)
-
-    async def some() -> None:
-        for call in waiting:
-            await call
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(AT_ONCE):
-            tasks.create_task(some())

@@ -10,8 +10,6 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from bindings import all_of
-
 from joulie_bus.broker.embedded import address_within, free_port
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
@@ -23,7 +21,16 @@ from joulie_cli.supervisor.gauges import gauges_of
 from joulie_process import joulie
 from kube_builders import schedulable
 from kube_conditions import NODES, PODS, profiles
-from kube_real import ASSETS, SCHEDULER, Running, Tree, program, real_server, started
+from kube_real import (
+    ASSETS,
+    SCHEDULER,
+    Running,
+    Tree,
+    all_of,
+    program,
+    real_server,
+    started,
+)
 from kube_scheduled import deployed_block
 
 CLUSTER = Subjects("local")

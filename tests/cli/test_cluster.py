@@ -12,7 +12,6 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-import yaml  # type: ignore[import-untyped]
 
 from joulie_bus.broker.embedded import address_within
 from joulie_bus.events import PlanMade, ProfileAssigned, codec
@@ -23,34 +22,18 @@ from joulie_bus.testing import stored, until
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_process import joulie
 from kube_api import ApiServer, Fault
-from kube_builders import card, joulie_server, namespace, node, node_hardware, pod
+from kube_builders import card, granted, namespace, node, node_hardware, pod, server_of_four
 from kube_fields import Patch
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60.0
 NAMES = [f"n{number}" for number in range(8)]
-RBAC = Path(__file__).parents[2] / "deploy/rbac.yaml"
-
-
-def granted() -> set[tuple[str, str, str]]:
-    """The group, resource and verb triples that deploy/rbac.yaml allows."""
-    return {
-        (group, resource, verb)
-        for document in yaml.safe_load_all(RBAC.read_text())
-        for rule in document.get("rules", [])
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
 
 
 @pytest.fixture
 async def server() -> AsyncGenerator[ApiServer, None]:
     """Four managed nodes, for an account with the rights of the manifest."""
-    made = joulie_server()
-    made.users["operator"] = ("system:serviceaccount:joulie-system:joulie-operator", granted())
-    for number in range(4):
-        made.put("nodes", node(f"n{number}"))
+    made = server_of_four("operator", granted("rbac.yaml"))
     made.put("nodehardwares", node_hardware("n0"))
     made.put("namespaces", namespace("fast", "performance"))
     made.put("pods", pod("p1"), "team")
@@ -139,7 +122,7 @@ async def test_from_nodes_to_applied_twins_with_the_rights_of_the_manifest(
     statuses = [twin["status"]["schedulableClass"] for twin in server.all("nodetwins").values()]
     assert set(statuses) == {"performance", "eco"}
     assert holder(server) == ""  # given back
-    assert server.used == granted()
+    assert server.used == granted("rbac.yaml")
 
 
 @pytest.mark.drill

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
 from aiohttp import web
 
-from joulie_bus.broker.embedded import free_port
+from http_server import serving
 from joulie_bus.events import FilterDecided, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import until
 from joulie_cli.supervisor.data_directory import DataDirectory
@@ -21,30 +20,15 @@ from joulie_demo import told_by
 from joulie_process import joulie
 from joulie_projections.history.history import EntryQuery, History
 from kube_api import ApiServer
-from kube_builders import joulie_server, node, pod
+from kube_builders import granted, pod, server_of_four
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 PATIENCE_S = 60.0
-RBAC = Path(__file__).parents[2] / "deploy/rbac-shadow.yaml"
-
-
-def granted() -> set[tuple[str, str, str]]:
-    return {
-        (group, resource, verb)
-        for document in yaml.safe_load_all(RBAC.read_text())
-        for rule in document.get("rules", [])
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
 
 
 @pytest.fixture
 async def server() -> AsyncGenerator[ApiServer, None]:
-    made = joulie_server()
-    made.users["shadow"] = ("system:serviceaccount:joulie-system:joulie-shadow", granted())
-    for number in range(4):
-        made.put("nodes", node(f"n{number}"))
+    made = server_of_four("shadow", granted("rbac-shadow.yaml"))
     async with made.listening():
         yield made
 
@@ -56,13 +40,8 @@ async def meter() -> AsyncGenerator[str, None]:
     async def answer(_: web.Request) -> web.Response:
         return web.json_response({"nodePowerWatts": 300})
 
-    app, port = web.Application(), free_port()
-    app.router.add_get("/{node}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    yield f"http://127.0.0.1:{port}/{{node}}"
-    await runner.cleanup()
+    async with serving(answer) as url:
+        yield f"{url}/{{node}}"
 
 
 def place(server: ApiServer, name: str, on: str) -> None:
@@ -109,7 +88,7 @@ async def test_every_pod_that_another_scheduler_places_is_answered_and_nothing_i
         await so(lambda: len(decided(data, PrioritizeDecided.TYPE)) == 12)
     assert process.returncode == 0
     assert server.writes() == []
-    assert server.used == granted()
+    assert server.used == granted("rbac-shadow.yaml")
     await check_log(data, report)
 
 

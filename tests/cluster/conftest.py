@@ -8,7 +8,7 @@ import pytest
 
 from kube_builders import schedulable
 from kube_conditions import NODES
-from kube_real import ASSETS, ProgramMissing, Running, program, real_server
+from kube_real import ASSETS, Running, program_or_skip, real_server
 
 KIT = Path(__file__).parents[1] / "kit" / "kube"
 
@@ -32,11 +32,7 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
     if request.param == "stand-in":
         programs = stand_in(tmp_path / "programs")
     else:
-        try:
-            programs = program(ASSETS, "kube-apiserver").parent
-            program(ASSETS, "etcd")
-        except ProgramMissing as missing:
-            pytest.skip(f"requires a directory with etcd and kube-apiserver: {missing}")
+        programs = program_or_skip(ASSETS, "kube-apiserver", "etcd").parent
     async with real_server(tmp_path / "server", programs) as running:
         for number in range(4):
             await running.put(NODES, schedulable(f"n{number}"))

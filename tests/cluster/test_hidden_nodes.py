@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,13 @@ import pytest
 
 from joulie_bus.broker.embedded import free_port
 from joulie_process import joulie
-from kube_builders import pod, schedulable
+from kube_builders import asking, schedulable
 from kube_conditions import NODES, PODS, TIMEOUT_S, profiles
-from kube_real import SCHEDULER, ProgramMissing, Running, program
+from kube_real import SCHEDULER, Running, all_of, program_or_skip
 from kube_scheduled import deployed_block, scheduling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
-AT_ONCE = 16  # requests of this test
 MOST_S = 60.0
 UNTHROTTLED = {"qps": 5000, "burst": 10000}
 
@@ -29,18 +27,6 @@ class Sizes:
     performance_pods, others = 60, 240
 
 
-async def all_of(calls: Iterable[Awaitable[object]]) -> None:
-    waiting = iter(calls)
-
-    async def some() -> None:
-        for call in waiting:
-            await call
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(AT_ONCE):
-            tasks.create_task(some())
-
-
 def a_node(number: int) -> dict[str, Any]:
     """The last ones by name are denser, and are therefore planned for performance."""
     is_last = number >= Sizes.nodes - Sizes.performance_nodes
@@ -50,10 +36,7 @@ def a_node(number: int) -> dict[str, Any]:
 def a_pod(number: int) -> dict[str, Any]:
     is_performance = number % (Sizes.others // Sizes.performance_pods + 1) == 0
     workload = "performance" if is_performance else ""
-    made = pod(f"web-{number}", workload=workload, namespace="default")
-    resources = {"requests": {"cpu": "500m", "memory": "1Mi"}}
-    made["spec"]["containers"] = [{"name": "c", "image": "none", "resources": resources}]
-    return made
+    return asking(f"web-{number}", workload=workload, cpu="500m", memory="1Mi")
 
 
 async def planned(server: Running) -> None:
@@ -82,10 +65,7 @@ async def seconds_until_placed(server: Running, count: int) -> tuple[float, dict
 async def test_pods_whose_fit_nodes_are_hidden_from_the_samples_are_placed_within_a_minute(
     server: Running, tmp_path: Path
 ) -> None:
-    try:
-        program(SCHEDULER)
-    except ProgramMissing as missing:
-        pytest.skip(f"requires a kube-scheduler: {missing}")
+    program_or_skip(SCHEDULER)
     await all_of([server.api.delete(f"{NODES}/{name}") for name in await server.all(NODES)])
     await all_of(server.api.create(NODES, a_node(number)) for number in range(Sizes.nodes))
     count, extender = Sizes.performance_pods + Sizes.others, f"127.0.0.1:{free_port()}"

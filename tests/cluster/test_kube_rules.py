@@ -17,7 +17,7 @@ from joulie_bus.errors import BadQuantity
 from joulie_projections.pods.classify import PROFILE_LABEL, admits, placement_of
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.quantities import LARGEST, parse, rounded_up
-from kube_real import RULES, ProgramMissing, program
+from kube_real import RULES, program_or_skip
 
 QUANTITIES, PODS = 10_000, 5_000
 SUFFIXES = ["", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
@@ -45,10 +45,7 @@ class Answer(msgspec.Struct):
 
 @pytest.fixture(scope="module")
 def rules() -> Path:
-    try:
-        return program(RULES)
-    except ProgramMissing as missing:
-        pytest.skip(f"requires Kubernetes' own parsers, built with Go: {missing}")
+    return program_or_skip(RULES)
 
 
 def asked(rules: Path, questions: Iterable[Tree]) -> list[Answer]:

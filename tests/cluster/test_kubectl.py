@@ -27,10 +27,9 @@ from kube_real import (
     DEPLOY,
     PLACES,
     SCHEDULER,
-    ProgramMissing,
     Running,
     Tree,
-    program,
+    program_or_skip,
     real_server,
 )
 from kube_scheduled import deployed_block, scheduling
@@ -94,11 +93,8 @@ async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncGenerator[Running, None]:
-    try:
-        programs = program(ASSETS, "kube-apiserver").parent
-        program(SCHEDULER)
-    except ProgramMissing as missing:
-        pytest.skip(f"requires the programs of Kubernetes: {missing}")
+    programs = program_or_skip(ASSETS, "kube-apiserver").parent
+    program_or_skip(SCHEDULER)
     socket, config = tmp_path / "tunnel", tmp_path / "egress.yaml"
     config.write_text(yaml.safe_dump(egress(socket)))
     async with (

@@ -23,7 +23,7 @@ from kube_conditions import (
     refused,
     wait_until,
 )
-from kube_real import SCHEDULER, ProgramMissing, Running, Tree, program
+from kube_real import SCHEDULER, Running, Tree, program_or_skip
 from kube_scheduled import deployed_block, scheduling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
@@ -44,10 +44,7 @@ KUBECONFIG: Tree = {
 
 
 def scheduler() -> Path:
-    try:
-        return program(SCHEDULER)
-    except ProgramMissing as missing:
-        pytest.skip(f"requires a kube-scheduler: {missing}")
+    return program_or_skip(SCHEDULER)
 
 
 async def default_weights(directory: Path) -> dict[str, int]:

@@ -32,7 +32,7 @@ from kube_conditions import (
     remaining_pods,
     wait_until,
 )
-from kube_real import DEPLOY, PLACES, SCHEDULER, ProgramMissing, Running, program
+from kube_real import DEPLOY, PLACES, SCHEDULER, Running, program_or_skip
 from kube_scheduled import deployed_block, scheduling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
@@ -71,10 +71,7 @@ async def scheduled(
     server: Running, tmp_path: Path, block: str = "kube-scheduler.yaml", **environ: str
 ) -> AsyncGenerator[Scheduled, None]:
     """Runs everything with one block of deploy/."""
-    try:
-        program(SCHEDULER)
-    except ProgramMissing as missing:
-        pytest.skip(f"requires a kube-scheduler: {missing}")
+    program_or_skip(SCHEDULER)
     operator, data = server.kubeconfig("operator"), tmp_path / "data"
     extender = f"127.0.0.1:{free_port()}"
     async with (

@@ -12,7 +12,7 @@ import yaml  # type: ignore[import-untyped]
 from joulie_bus.broker.embedded import free_port
 from joulie_extender.protocol.scheduler_config import CONFIGURATIONS
 from kube_conditions import wait_until
-from kube_real import PLACES, SCHEDULER, ProgramMissing, Running, program
+from kube_real import PLACES, SCHEDULER, Running, program_or_skip
 from kube_scheduled import scheduling
 
 pytestmark = [
@@ -30,10 +30,7 @@ PRINTED = [
 
 @pytest.fixture(autouse=True)
 def needs_a_scheduler() -> None:
-    try:
-        program(SCHEDULER)
-    except ProgramMissing as missing:
-        pytest.skip(f"requires a kube-scheduler: {missing}")
+    program_or_skip(SCHEDULER)
 
 
 async def printed(*words: str, code: int = 0, **environ: str) -> str:

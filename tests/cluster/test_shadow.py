@@ -2,7 +2,6 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,9 +9,9 @@ from joulie_bus.events import FilterDecided
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_process import joulie
 from joulie_projections.history.history import EntryQuery, History
-from kube_builders import pod
+from kube_builders import asking
 from kube_conditions import PODS, TIMEOUT_S, placed, wait_until
-from kube_real import SCHEDULER, ProgramMissing, Running, Tree, program
+from kube_real import SCHEDULER, Running, Tree, program_or_skip
 from kube_scheduled import scheduling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
@@ -21,13 +20,6 @@ BARE: Tree = {
     "kind": "KubeSchedulerConfiguration",
     "profiles": [{"schedulerName": "default-scheduler"}],
 }
-
-
-def asks(name: str) -> dict[str, Any]:
-    made = pod(name, namespace="default")
-    resources = {"requests": {"cpu": "2"}}
-    made["spec"]["containers"] = [{"name": "c", "image": "none", "resources": resources}]
-    return made
 
 
 def answered(data: Path) -> set[str]:
@@ -40,16 +32,13 @@ def answered(data: Path) -> set[str]:
 async def test_a_shadow_answers_for_the_pods_of_a_real_scheduler_and_writes_nothing(
     server: Running, tmp_path: Path
 ) -> None:
-    try:
-        program(SCHEDULER)
-    except ProgramMissing as missing:
-        pytest.skip(f"requires a kube-scheduler: {missing}")
+    program_or_skip(SCHEDULER)
     names, data = [f"p{number}" for number in range(8)], tmp_path / "data"
     async with (
         joulie("up", server.kubeconfig("operator"), data, TIMEOUT_S, "--shadow") as ours,
         scheduling(server, BARE),
     ):
-        await server.put(PODS, *map(asks, names))
+        await server.put(PODS, *(asking(name, cpu="2") for name in names))
         await wait_until(placed(server, *names))
 
         async def is_answered() -> bool:

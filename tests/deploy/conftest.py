@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kube_real import ASSETS, HELM, ProgramMissing, Running, program, real_server
+from kube_real import ASSETS, HELM, Running, program_or_skip, real_server
 
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty home directory for helm."""
-    try:
-        program(HELM)
-    except ProgramMissing as missing:
-        pytest.skip(f"requires helm: {missing}")
+    program_or_skip(HELM)
     return tmp_path_factory.mktemp("helm")
 
 
@@ -23,11 +20,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def assets(home: Path) -> Path:
     """Requires the real programs: the stand-in knows none of the chart's kinds."""
     assert os.path.isdir(home)
-    try:
-        program(ASSETS, "etcd")
-        return program(ASSETS, "kube-apiserver").parent
-    except ProgramMissing as missing:
-        pytest.skip(f"requires a directory with etcd and kube-apiserver: {missing}")
+    return program_or_skip(ASSETS, "etcd", "kube-apiserver").parent
 
 
 @pytest.fixture

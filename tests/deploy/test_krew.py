@@ -1,18 +1,18 @@
 """The plugin of kubectl as krew installs it."""
 
 import hashlib
-import importlib.util
 import os
 import subprocess
 import sys
 import tarfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+
+from helm_chart import loaded
 
 ROOT = Path(__file__).parents[2]
 KREW = ROOT / "deploy/krew"
@@ -28,16 +28,7 @@ print("\\n".join({name.split(".")[0] for name in sys.modules}))
 pytestmark = pytest.mark.slow
 
 
-def package() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("package", KREW / "package.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PACKAGE = package()
+PACKAGE = loaded(KREW / "package.py")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 
 from kube_builders import node
 from kube_conditions import NODES
-from kube_real import HELM, KUBECTL, PLACES, ROOT, ProgramMissing, Running, program
+from kube_real import HELM, KUBECTL, PLACES, ROOT, Running, program_or_skip
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 README = (ROOT / "README.md").read_text()
@@ -25,11 +25,8 @@ def programs(tmp_path: Path) -> Path:
     """A directory with helm and kubectl, for PATH."""
     place = tmp_path / "bin"
     place.mkdir()
-    try:
-        for name, variable in (("helm", HELM), ("kubectl", KUBECTL)):
-            (place / name).symlink_to(program(variable))
-    except ProgramMissing as missing:
-        pytest.skip(f"requires helm and kubectl: {missing}")
+    for name, variable in (("helm", HELM), ("kubectl", KUBECTL)):
+        (place / name).symlink_to(program_or_skip(variable))
     return place
 
 

@@ -1,4 +1,4 @@
-"""The surroundings of an operator: a projector that folds, and a view that follows it."""
+"""The surroundings of an operator: a projector, a view that follows it, and an API server."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -10,10 +10,13 @@ from sqlalchemy import Engine
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER
+from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
 from joulie_projections.view.view import View
+from kube_api import ApiServer
+from kube_builders import joulie_server
 
 
 @pytest.fixture
@@ -36,3 +39,14 @@ async def view(
         assert not projecting.done()
         yield view
     engine.dispose()
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    return joulie_server()
+
+
+@pytest.fixture
+async def api(server: ApiServer, tmp_path: Path) -> AsyncGenerator[Api, None]:
+    async with server.listening(), Api.of(server.kubeconfig(tmp_path)) as made:
+        yield made

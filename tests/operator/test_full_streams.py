@@ -2,13 +2,13 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import aiohttp.web
 import pytest
 
-from joulie_bus.broker.embedded import free_port
+from http_server import serving
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import metrics
@@ -80,23 +80,14 @@ async def test_plans_stop_with_a_reason_and_resume_once_there_is_room(
         await until(lambda: metrics.PLANS_STOPPED.labels(reason="broker")._value.get() == 0)
 
 
-@contextlib.asynccontextmanager
-async def meter() -> AsyncGenerator[str, None]:
+def meter() -> AbstractAsyncContextManager[str]:
     """A server that responds to every query with one number."""
 
     async def answer(_: aiohttp.web.Request) -> aiohttp.web.Response:
         found = {"nodePowerWatts": 200, "ambient": 21.5}
         return aiohttp.web.json_response(found)
 
-    app = aiohttp.web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner, port = aiohttp.web.AppRunner(app, access_log=None), free_port()
-    await runner.setup()
-    await aiohttp.web.TCPSite(runner, "127.0.0.1", port).start()
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        await runner.cleanup()
+    return serving(answer)
 
 
 async def test_the_scraper_continues_and_the_next_reading_is_stored(

@@ -61,7 +61,12 @@ def pod_specs(trees: Sequence[Tree]) -> dict[str, Tree]:
 
 def generator() -> ModuleType:
     """The program that writes what the chart takes from the code."""
-    spec = importlib.util.spec_from_file_location("made", DEPLOY / "chart_from_code.py")
+    return loaded(DEPLOY / "chart_from_code.py")
+
+
+def loaded(file: Path) -> ModuleType:
+    """A program of deploy/ as a module."""
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -1,11 +1,16 @@
 """Builders of Kubernetes objects; tests state only the relevant fields."""
 
+from pathlib import Path
 from typing import Any
+
+import yaml  # type: ignore[import-untyped]
 
 from joulie_operator.resources.crds import DEFINITIONS, definition
 from kube_api import ApiServer
 
+DEPLOY = Path(__file__).parents[3] / "deploy"
 Tree = dict[str, Any]
+Right = tuple[str, str, str]  # group, resource, verb
 
 
 def joulie_server() -> ApiServer:
@@ -13,6 +18,27 @@ def joulie_server() -> ApiServer:
     server = ApiServer()
     server.install([definition(each) for each in DEFINITIONS])
     return server
+
+
+def server_of_four(account: str, rights: set[Right]) -> ApiServer:
+    """Four managed nodes, and one user with these rights."""
+    made = joulie_server()
+    made.users[account] = (f"system:serviceaccount:joulie-system:joulie-{account}", rights)
+    for number in range(4):
+        made.put("nodes", node(f"n{number}"))
+    return made
+
+
+def granted(manifest: str) -> set[Right]:
+    """What a file of deploy/ allows."""
+    return {
+        (group, resource, verb)
+        for document in yaml.safe_load_all((DEPLOY / manifest).read_text())
+        for rule in document.get("rules", [])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
 
 
 def node(name: str, *, cores: int = 96, gpus: int = 0, managed: bool = True, **labels: str) -> Tree:
@@ -47,6 +73,14 @@ def pod(
         "spec": {"containers": [{"name": "c"}]} | ({"nodeName": node} if node else {}),
         "status": {"phase": phase or ("Running" if node else "Pending")},
     }
+
+
+def asking(name: str, *, workload: str = "", **requests: str) -> Tree:
+    """A pod of the namespace `default` with one container and these requests."""
+    made = pod(name, workload=workload, namespace="default")
+    container = {"name": "c", "image": "none", "resources": {"requests": requests}}
+    made["spec"]["containers"] = [container]
+    return made
 
 
 def namespace(name: str, workload: str = "") -> Tree:

@@ -12,12 +12,13 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 import yaml  # type: ignore[import-untyped]
 
 from authority import Authority
@@ -39,6 +40,7 @@ BUILT = {
     KUBECTL: ROOT / ".kube/bin/kubectl",
 }
 START_PATIENCE_S = 90.0
+AT_ONCE = 32  # requests of one program
 OUTPUT_TAIL = 2000  # characters of a failed program's output
 TOKENS = {
     "admin": ("admin", "system:masters"),
@@ -82,6 +84,27 @@ def program(variable: str, name: str = "") -> Path:
     if not os.access(path, os.X_OK):
         raise ProgramMissing(f"no program {path}; `make kube`, or set {variable}")
     return path
+
+
+def program_or_skip(variable: str, *names: str) -> Path:
+    """The same for a test, which is skipped without them; the last program of these names."""
+    try:
+        return [program(variable, name) for name in names or ("",)][-1]
+    except ProgramMissing as missing:
+        pytest.skip(str(missing))
+
+
+async def all_of(calls: Iterable[Awaitable[object]]) -> None:
+    """Runs the calls, AT_ONCE at a time."""
+    waiting = iter(calls)
+
+    async def some() -> None:
+        for call in waiting:
+            await call
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(AT_ONCE):
+            tasks.create_task(some())
 
 
 @dataclass

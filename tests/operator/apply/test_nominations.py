@@ -1,8 +1,7 @@
 """The writes of nominations: to the right pod, not over another nomination, and bounded."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,7 +18,7 @@ from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 from joulie_projections.view.view import View
 from kube_api import ApiServer
-from kube_builders import joulie_server, pod
+from kube_builders import pod
 from kube_fields import Patch
 
 pytestmark = pytest.mark.anyio
@@ -52,17 +51,6 @@ class Known:
     async def refusals(self, uids: Sequence[str]) -> list[Refusal]:
         self.read.append(uids)
         return [Refusal(uid, 1, 0, 500) for uid in uids]
-
-
-@pytest.fixture
-def server() -> ApiServer:
-    return joulie_server()
-
-
-@pytest.fixture
-async def api(server: ApiServer, tmp_path: Path) -> AsyncGenerator[Api, None]:
-    async with server.listening(), Api.of(server.kubeconfig(tmp_path)) as made:
-        yield made
 
 
 def writer(api: Api, view: Known, rate: float = 100) -> NominationWriter:

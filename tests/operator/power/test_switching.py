@@ -1,7 +1,5 @@
 """The loop that switches nodes: after which checks, how often, and what it reports."""
 
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -18,7 +16,7 @@ from joulie_operator.power.switching import PowerSwitch
 from joulie_projections.state.state import CLUSTER, ClusterRow, ClusterState, NodeState
 from joulie_projections.view.view import View
 from kube_api import ApiServer
-from kube_builders import joulie_server, node, pod
+from kube_builders import node, pod
 
 pytestmark = pytest.mark.anyio
 ASLEEP = NodeState(ordinal=0, at=NOON, present=True, power_state="asleep", power_at=NOON)
@@ -56,17 +54,6 @@ class Known:
         rules = Rules(policy="consolidate_and_sleep", policy_numbers="wake_timeout_s=900")
         made = replace(plan_made(), settings=values_of(rules))
         self.cluster_state.cluster[CLUSTER] = ClusterRow(plan=made)
-
-
-@pytest.fixture
-def server() -> ApiServer:
-    return joulie_server()
-
-
-@pytest.fixture
-async def api(server: ApiServer, tmp_path: Path) -> AsyncGenerator[Api, None]:
-    async with server.listening(), Api.of(server.kubeconfig(tmp_path)) as made:
-        yield made
 
 
 @pytest.fixture

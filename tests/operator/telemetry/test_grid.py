@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from http_server import serving
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import GridFact, GridIntensity, GridPriced, codec
 from joulie_bus.runtime.settings import Source
@@ -163,21 +164,14 @@ class Provider:
     """A server with recorded responses, which asks for a token."""
 
     def __init__(self, responses: dict[str, Any]) -> None:
-        self.url = f"http://127.0.0.1:{free_port()}"
+        self.url = ""
         self.responses = responses
         self.headers: list[dict[str, str]] = []
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncGenerator["Provider", None]:
-        app = web.Application()
-        app.router.add_get("/{path:.*}", self._answer)
-        runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", int(self.url.rpartition(":")[2])).start()
-        try:
+        async with serving(self._answer) as self.url:
             yield self
-        finally:
-            await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
         self.headers.append(dict(request.headers))

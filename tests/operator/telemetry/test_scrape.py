@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from http_server import serving
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import FacilityPolled
 from joulie_bus.jetstream.log import JetStreamLog
@@ -29,21 +30,15 @@ class Meters:
     """An HTTP server with configured responses to queries and paths; else 404."""
 
     def __init__(self) -> None:
-        self.url = f"http://127.0.0.1:{free_port()}"
+        self._port = free_port()  # the same after an outage
+        self.url = f"http://127.0.0.1:{self._port}"
         self.answers: dict[str, Any] = {}
         self.asked: list[str] = []
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncGenerator["Meters", None]:
-        app = web.Application()
-        app.router.add_get("/{path:.*}", self._answer)
-        runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", int(self.url.rpartition(":")[2])).start()
-        try:
+        async with serving(self._answer, self._port):
             yield self
-        finally:
-            await runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
         asked = request.query.get("query", request.path)

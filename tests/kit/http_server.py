@@ -1,0 +1,24 @@
+"""An HTTP server on loopback with a handler of the test."""
+
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from aiohttp import web
+
+from joulie_bus.broker.embedded import free_port
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@contextlib.asynccontextmanager
+async def serving(answer: Handler, port: int = 0) -> AsyncGenerator[str, None]:
+    """Answers every GET by this handler while the block runs, at this port or a free one."""
+    app, port = web.Application(), port or free_port()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()
