@@ -124,3 +124,11 @@ def test_every_fixture_and_kit_that_marks_a_test_as_slow_exists() -> None:
 
     assert names["SLOW_FIXTURES"] - fixtures == set()
     assert names["SLOW_KITS"] - kits == set()
+
+
+def test_the_changelog_has_a_section_for_changes_and_one_for_the_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    unreleased, newest, *_ = re.findall(r"^## (.+)$", changelog, re.MULTILINE)
+
+    assert unreleased == "Unreleased"
+    assert newest.split()[0] == PROJECT["project"]["version"]
