@@ -319,7 +319,8 @@ export class MapView extends Component {
     return html`
       <div id="map-view">
         <canvas id="map" ref=${this.canvas} tabindex="0" role="application"
-          aria-roledescription="map" aria-label="Map of nodes: arrow keys move, Enter opens"></canvas>
+          aria-roledescription="map"
+          aria-label="Map of nodes: arrow keys move, Enter opens"></canvas>
         <p id="map-status" ref=${this.status} class="unseen" role="status"></p>
         <div ref=${this
           .tip} class="tip" hidden aria-hidden="true"><strong></strong><span></span></div>

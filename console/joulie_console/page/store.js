@@ -17,7 +17,8 @@ const AGAIN_MS = 3_000; // before a failed query of the panel runs again
 /** Between two queries for the same thing while the page is live. @type {Record<string, number>} */
 const RENEW_MS = { cards: 10_000, nodes: 5_000, detail: 5_000, pending: 5_000, energy: 60_000 };
 const TOPICS = "decisions,plans,transitions,cluster,map";
-const ROW = ["class", "headroom", "cooling", "watts", "gpu"]; // the values of a changed row, in order
+// The values of a changed row, in order.
+const ROW = ["class", "headroom", "cooling", "watts", "gpu"];
 
 /**
  * The answer to a query, or why there is none. `key` names the question.
