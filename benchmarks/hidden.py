@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the r
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
 sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
-from bindings import Bindings, Waits, all_of
+from bindings import Bindings, Waits
 from extenders_beside import (
     DENSE,
     OURS,
@@ -35,7 +35,7 @@ from extenders_beside import (
 
 from kube_builders import pod
 from kube_conditions import profiles
-from kube_real import ProgramMissing, Running, Tree
+from kube_real import ProgramMissing, Running, Tree, all_of
 from kube_scheduled import scheduling
 
 PATIENCE_S = 300.0

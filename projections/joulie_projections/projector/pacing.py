@@ -1,4 +1,4 @@
-"""How long events gather between two small commits. Pure.
+"""How long events gather between two small commits.
 
 A commit of one event costs nearly as much as one of ten, in the projector and in each of its
 readers. While events keep arriving one by one, each commit therefore waits for some more of them.
