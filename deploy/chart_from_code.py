@@ -31,6 +31,7 @@ PARTS = {
     "ledger": Role.AUDITOR,
     "migrate": Role.ADMIN,
 }
+USERS = {**PARTS, "test": Role.AUDITOR}  # of the broker; the test is `joulie doctor`
 # What the chart sets itself, from values of its own.
 BY_THE_CHART = frozenset(
     {
@@ -94,7 +95,7 @@ def nats_conf() -> str:
 
 
 def parts() -> str:
-    rows = {part: {"role": role, "inbox": inbox(role)} for part, role in PARTS.items()}
+    rows = {part: {"role": role, "inbox": inbox(role)} for part, role in USERS.items()}
     return json.dumps(rows, indent=2) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import os
 import ssl
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from helm_chart import of_kind, pod_specs, rendered
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.broker.embedded import free_port
+from joulie_bus.streams.subjects import Stream
 from joulie_projections.decision_log.heads import Signer
 from kube_real import started
 
@@ -105,8 +107,14 @@ async def test_the_migration_and_a_reader_work_with_the_environment_of_the_chart
     assert code == 0, said
     assert "The streams are at" in said
 
-    _, said = await joulie(nats, "Pod/joulie-test", "plans", "--limit", "1")
+    _, said = await joulie(nats, "Deployment/joulie-console", "plans", "--limit", "1")
     assert "The log is empty" in said  # broker and database answered
+
+    _, said = await joulie(nats, "Pod/joulie-test", "doctor", "--json")
+    tree, _ = json.JSONDecoder().raw_decode(said)  # a line on stderr follows
+    levels = {each["check"]: each["level"] for each in tree["findings"]}
+    checks = ["broker", "clock of the broker", "database", *(f"stream {each}" for each in Stream)]
+    assert {check: levels.get(check) for check in checks} == dict.fromkeys(checks, "ok")
 
 
 async def test_a_component_may_not_create_streams(nats: Broker) -> None:

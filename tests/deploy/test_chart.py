@@ -150,6 +150,33 @@ def test_every_volume_and_account_of_a_pod_exists(trees: list[dict[str, Any]]) -
         assert account is None or f"ServiceAccount/{account}" in made, name
 
 
+def test_the_test_reads_every_certificate_of_the_chart_and_no_key(
+    trees: list[dict[str, Any]],
+) -> None:
+    """cert-manager makes the Secrets of Certificates."""
+    made = {
+        name
+        for name, tree in of_kind(trees, "Secret").items()
+        if tree.get("type") == "kubernetes.io/tls"
+    } | {tree["spec"]["secretName"] for tree in of_kind(trees, "Certificate").values()}
+    volumes = {each["name"]: each for each in pod_specs(trees)["Pod/joulie-test"]["volumes"]}
+    sources = [each["secret"] for each in volumes["certificates"]["projected"]["sources"]]
+
+    assert made - {each["name"] for each in sources} == set()
+    assert all([item["key"] for item in each["items"]] == ["tls.crt"] for each in sources)
+    assert all(each["optional"] for each in sources)
+
+
+def test_a_value_chooses_whether_warnings_fail_the_test(home: Path) -> None:
+    def words(*options: str) -> list[str]:
+        [container] = pod_specs(rendered(home, *options))["Pod/joulie-test"]["containers"]
+        return list(container["args"])
+
+    assert words()[0] == "doctor"
+    assert "--accept-warnings" in words()
+    assert "--accept-warnings" not in words("--set", "test.fails=warnings")
+
+
 def test_the_rights_of_the_operator_are_those_of_deploy(home: Path) -> None:
     wanted = [tree for tree in yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text()) if tree]
     found = [tree for tree in rendered(home) if tree["metadata"]["name"] == "joulie-operator"]

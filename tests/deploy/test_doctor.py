@@ -10,22 +10,27 @@ from typing import Any
 
 import pytest
 
-from helm_chart import CHART, NAMESPACE, helm
+from authority import Authority
+from helm_chart import CHART, NAMESPACE, helm, rendered
+from joulie_operator.resources.crds import DEFINITIONS
 from kube_real import PLACES, Running, Tree
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 MERGE = "application/merge-patch+json"
 PODS = PLACES["Pod"].format(namespace=NAMESPACE)
 BINDING = f"{PLACES['MutatingAdmissionPolicyBinding']}/joulie-scheduler"
+FORBIDDEN = 403
 READY = {"type": "Ready", "status": "True"}
 
 
-async def examined(server: Running, where: Path) -> dict[str, dict[str, Any]]:
+async def examined(
+    server: Running, where: Path, *words: str, user: str = "admin"
+) -> dict[str, dict[str, Any]]:
     """The findings by check, from a machine that has nothing but a kubeconfig."""
-    config = ["--kubeconfig", str(server.kubeconfig("admin"))]
+    config = ["--kubeconfig", str(server.kubeconfig(user))]
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-m", "joulie_cli.main", "doctor", "--json", *config],
+        [sys.executable, "-m", "joulie_cli.main", "doctor", "--json", *config, *words],
         cwd=where,
         env={"PATH": os.environ["PATH"]},
         capture_output=True,
@@ -102,3 +107,53 @@ async def test_the_doctor_says_that_the_token_of_an_account_lacks_a_right(
     async with asyncio.timeout(60):
         while "patch nodetwins.joulie.io" not in await seen():
             await asyncio.sleep(0.5)
+
+
+def is_right_of_the_test(tree: Tree) -> bool:
+    hook = tree["metadata"].get("annotations", {}).get("helm.sh/hook")
+    return hook == "test" and tree["kind"] != "Pod"
+
+
+def granted(trees: list[Tree]) -> set[tuple[str, str, str]]:
+    """Verb, group and resource of each rule."""
+    return {
+        (verb, group, resource)
+        for tree in trees
+        for rule in tree.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def used(requests: list[Tree]) -> set[tuple[str, str, str]]:
+    """Those of the requests that were allowed because of the roles of the test."""
+    return {
+        (each["verb"], each["objectRef"].get("apiGroup", ""), each["objectRef"]["resource"])
+        for each in requests
+        if "objectRef" in each
+        and each["responseStatus"]["code"] != FORBIDDEN
+        and "joulie-test" in each["annotations"].get("authorization.k8s.io/reason", "")
+    }
+
+
+async def test_the_test_of_the_chart_has_the_rights_that_it_needs_and_uses_each(
+    server: Running, home: Path, tmp_path: Path
+) -> None:
+    """Certificates come as files without keys. Metrics are read from the pods, and decisions from
+    the database, so neither a proxy nor a Secret is needed; this machine reaches none of them.
+    """
+    await installed(server, home)
+    trees = [tree for tree in rendered(home) if is_right_of_the_test(tree)]
+    for tree in trees:
+        await server.put(PLACES[tree["kind"]].format(namespace=NAMESPACE), tree)
+    await start(server, "joulie-operator", 0, READY)
+    Authority.made(tmp_path, "authority").issue(tmp_path, "nats-tls")
+    found = await examined(server, tmp_path, "--certificates", str(tmp_path), user="test")
+
+    unseen = {name for name, each in found.items() if each["seen"].startswith("not seen")}
+    assert unseen <= {"calls of kube-scheduler", "kube-scheduler"}  # no database, no scheduler
+    assert found["rights of the operator"]["level"] == "ok"
+    assert found["certificate nats-tls"]["level"] == "ok"
+    assert {found[f"CRD {each.name}"]["level"] for each in DEFINITIONS} == {"ok"}
+    assert used(server.asked("test")) == granted(trees)

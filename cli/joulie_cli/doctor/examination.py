@@ -39,6 +39,11 @@ class Case(NamedTuple):
     settings: Sequence[InForce]
     cluster: str  # a kubeconfig, in-cluster, or empty for none
     namespace: str
+    certificates: Path | None = None  # a directory with those of the cluster, instead of Secrets
+
+    @property
+    def is_inside(self) -> bool:
+        return self.cluster == IN_CLUSTER
 
 
 async def examine(case: Case) -> list[Finding]:
@@ -55,10 +60,11 @@ async def examine(case: Case) -> list[Finding]:
         nothing = not_seen("cluster", Unseen("no cluster is named"), NAME_A_CLUSTER)
         asked = calls.asked(last or Unseen("no database"), 0, time.time_ns())
         return [*findings, asked, nothing]
-    path = None if case.cluster == IN_CLUSTER else Path(case.cluster)
+    path = None if case.is_inside else Path(case.cluster)
     try:
         async with ApiServer.of(path) as api:
-            return [*findings, *await _of_cluster(case, ClusterObserver(api, case.namespace), last)]
+            cluster = ClusterObserver(api, case.namespace, is_inside=case.is_inside)
+            return [*findings, *await _of_cluster(case, cluster, last)]
     except SettingsError as error:
         problem = "; ".join(error.mistakes)
         return [*findings, calls.reached("API server", case.cluster, problem, NAME_A_CLUSTER)]
@@ -166,7 +172,7 @@ async def _of_cluster(
         *await _of_rights(case, cluster, installed),
         objects.admission(await seen(cluster.admission()), installed.has_own_scheduler),
         *await _of_pods(cluster, found),
-        *await _of_secrets(cluster, installed),
+        *await _of_secrets(case, cluster, installed),
         *await _of_calls(cluster, installed, last),
     ]
 
@@ -216,7 +222,9 @@ def _dropping() -> frozenset[Stream]:
     return frozenset(stream for stream, each in declared.items() if each["discard"] == "old")
 
 
-async def _of_secrets(cluster: ClusterObserver, installed: Installed) -> list[Finding]:
+async def _of_secrets(case: Case, cluster: ClusterObserver, installed: Installed) -> list[Finding]:
+    if case.certificates is not None:
+        return _of_certificates(observed_here.certificates_in(case.certificates))
     found = await seen(cluster.certificates()) if installed.pods else []
     return _of_certificates([found] if isinstance(found, Unseen) else found)
 

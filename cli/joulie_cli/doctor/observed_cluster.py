@@ -18,7 +18,7 @@ from joulie_cli.doctor.judgement.objects import LABEL, Account, Admission, Part
 from joulie_cli.doctor.judgement.placements import Placements, PodSeen, placements_in
 from joulie_cli.doctor.observed_here import NS, certificate_in, clock_seen
 from joulie_cli.kubectl.console import Console, Place
-from joulie_cli.supervisor.gauges import Gauges, parsed
+from joulie_cli.supervisor.gauges import Gauges, gauges_of, parsed
 from joulie_extender.protocol.scheduler_config import DEFAULT_NAME, LEASE
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, Query
 from joulie_operator.resources.rights import OWN_NAMESPACE, RIGHTS, Right
@@ -32,6 +32,7 @@ POLICIES = "mutatingadmissionpolicies"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 REVIEWS = "/apis/authorization.k8s.io/v1"
 MOST_PAGES = 4  # of pods whose placement is read
+METRICS_PORT = 9877  # of all components of the chart
 MS = 10**6
 
 
@@ -70,9 +71,13 @@ async def seen(call: Awaitable[T]) -> T | Unseen:
 
 
 class ClusterObserver:
-    def __init__(self, api: ApiServer, namespace: str) -> None:
+    def __init__(self, api: ApiServer, namespace: str, *, is_inside: bool = False) -> None:
+        """In a pod, metrics are read without the proxy of the API server, and so without a right
+        to it.
+        """
         self._api = api
         self._namespace = namespace
+        self._is_inside = is_inside
 
     async def version(self) -> str:
         return str((await self._tree("/version"))["gitVersion"])
@@ -90,7 +95,7 @@ class ClusterObserver:
     async def installed(self) -> Installed:
         pods: dict[str, list[Tree]] = defaultdict(list)
         async for pod in self._list(f"/api/v1/namespaces/{self._namespace}/pods", OURS):
-            if pod["status"].get("phase") not in ("Succeeded", "Failed"):
+            if _is_lasting(pod):
                 pods[pod["metadata"]["labels"].get(COMPONENT, "")].append(pod)
         return Installed(pods)
 
@@ -198,12 +203,14 @@ class ClusterObserver:
         at_ms = found["items"][0]["at_ms"] if found["items"] else 0
         return LastCall(at_ms * MS, found["entries"])
 
-    async def gauges(self, pods: Sequence[Tree]) -> list[Gauges]:
+    async def gauges(self, pods: Sequence[Tree]) -> list[Gauges] | Unseen:
+        if self._is_inside:
+            return await asyncio.to_thread(_from_inside, pods)
         return await asyncio.gather(*(self._scraped(pod) for pod in pods))
 
     async def _scraped(self, pod: Tree) -> Gauges:
         place = f"/api/v1/namespaces/{self._namespace}/pods"
-        path = f"{place}/{pod['metadata']['name']}:9877/proxy/metrics"
+        path = f"{place}/{pod['metadata']['name']}:{METRICS_PORT}/proxy/metrics"
         return parsed((await self._api.fetch(path)).body.decode())
 
     async def _tree(self, path: str) -> Tree:
@@ -213,6 +220,24 @@ class ClusterObserver:
         async for page in self._api.pages(path, query):
             for item in page.items:
                 yield msgspec.json.decode(item, type=Tree)
+
+
+def _is_lasting(pod: Tree) -> bool:
+    """Neither at its end, nor a test that ends by itself: this process may run in one."""
+    is_test = pod["spec"].get("restartPolicy") == "Never"
+    return not is_test and pod["status"].get("phase") not in ("Succeeded", "Failed")
+
+
+def _from_inside(pods: Sequence[Tree]) -> list[Gauges] | Unseen:
+    hosts = {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in pods}
+    found = gauges_of({name: _address(host) for name, host in hosts.items() if host})
+    if silent := sorted(hosts.keys() - found.keys()):
+        return Unseen(f"{silent[0]} serves no metrics on port {METRICS_PORT}")
+    return list(found.values())
+
+
+def _address(host: str) -> str:
+    return f"[{host}]:{METRICS_PORT}" if ":" in host else f"{host}:{METRICS_PORT}"
 
 
 def parts_of(installed: Installed) -> list[Part]:

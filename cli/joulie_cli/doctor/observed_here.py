@@ -149,6 +149,12 @@ def certificates(settings: Sequence[InForce]) -> list[Certificate | Unseen]:
     return [certificate_in(name, _read(path)) for name, path in files.items()]
 
 
+def certificates_in(directory: Path) -> list[Certificate | Unseen]:
+    files = sorted(directory.glob("*.crt"))
+    found = [certificate_in(path.stem, _read(str(path))) for path in files]
+    return found or [Unseen(f"there is no *.crt in {directory}")]
+
+
 def certificate_in(name: str, pem: bytes | Unseen) -> Certificate | Unseen:
     if isinstance(pem, Unseen):
         return Unseen(f"{name}: {pem.why}")

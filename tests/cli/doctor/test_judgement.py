@@ -152,6 +152,8 @@ def test_the_exit_code_is_that_of_the_worst_finding() -> None:
     assert exit_code([]) == exit_code([good]) == 0
     assert exit_code([good, doubtful]) == 1
     assert exit_code([bad, good, doubtful]) == 2
+    assert exit_code([good, doubtful], accepted=WARN) == 0
+    assert exit_code([bad, doubtful], accepted=WARN) == 2
 
 
 def test_the_text_names_the_level_and_the_advice() -> None:

@@ -39,6 +39,8 @@ BUILT = {
     HELM: ROOT / ".kube/bin/helm",
     KUBECTL: ROOT / ".kube/bin/kubectl",
 }
+APISERVERS = "KUBE_APISERVERS"  # a directory of directories, each named for its version
+OLDER = ROOT / ".kube/apiservers"
 START_PATIENCE_S = 90.0
 AT_ONCE = 32  # requests of one program
 OUTPUT_TAIL = 2000  # characters of a failed program's output
@@ -46,6 +48,7 @@ TOKENS = {
     "admin": ("admin", "system:masters"),
     "operator": ("system:serviceaccount:joulie-system:joulie-operator", ""),
     "extender": ("system:serviceaccount:joulie-system:joulie-extender", ""),
+    "test": ("system:serviceaccount:joulie-system:joulie-test", ""),
     "release": ("system:serviceaccount:joulie-system:joulie-release", ""),
     "admission": ("system:serviceaccount:joulie-system:joulie-admission", ""),
     "controllers": ("system:kube-controller-manager", ""),
@@ -64,13 +67,22 @@ WITHOUT_KUBELETS = [
     "--endpoint-reconciler-type=none",
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
 ]
-ASKED = "asked.jsonl"  # the requests of the operator, one per line
+# Beta in 1.34, and off by default. Older versions serve another version of the policies.
+WITH_POLICIES = [
+    "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+    "--feature-gates=MutatingAdmissionPolicy=true",
+]
+ASKED = "asked.jsonl"  # requests, one per line
+WATCHED = ("operator", "test")  # the accounts whose requests are written down
 Tree = dict[str, Any]
 WRITTEN_DOWN: Tree = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived", "ResponseStarted"],
-    "rules": [{"level": "Metadata", "users": [TOKENS["operator"][0]]}, {"level": "None"}],
+    "rules": [
+        {"level": "Metadata", "users": [TOKENS[name][0] for name in WATCHED]},
+        {"level": "None"},
+    ],
 }
 
 
@@ -107,6 +119,15 @@ async def all_of(calls: Iterable[Awaitable[object]]) -> None:
             tasks.create_task(some())
 
 
+def older_server(minor: str) -> Path:
+    """The kube-apiserver of an older version, such as 1.33, that `make apiservers` has built."""
+    place = Path(os.environ.get(APISERVERS) or OLDER)
+    found = sorted(place.glob(f"{minor}.*/kube-apiserver"))
+    if not found:
+        raise ProgramMissing(f"no {minor}.*/kube-apiserver in {place}; `make apiservers`")
+    return found[-1]
+
+
 @dataclass
 class Running:
     """A running server, with the access of its administrator."""
@@ -128,10 +149,11 @@ class Running:
     def kubeconfig(self, user: str) -> Path:
         return self.directory / f"{user}.kubeconfig"
 
-    def asked(self) -> list[Tree]:
-        """All requests of the operator: verb, object, status code."""
+    def asked(self, user: str = "operator") -> list[Tree]:
+        """All requests of one account: verb, object, status code."""
         lines = (self.directory / ASKED).read_bytes().splitlines()
-        return [msgspec.json.decode(line) for line in lines]
+        trees = map(msgspec.json.decode, lines)
+        return [tree for tree in trees if tree["user"]["username"] == TOKENS[user][0]]
 
     async def all(self, path: str) -> dict[str, Tree]:
         pages = [page async for page in self.api.pages(path)]
@@ -151,26 +173,23 @@ async def real_server(
     bare: bool = False,
     address: str = LOOPBACK,
     flags: Sequence[str] = (),
+    apiserver: Path | None = None,
 ) -> AsyncGenerator[Running, None]:
     """A server with the manifests of deploy/ applied, or a bare one. A server with another address
-    than loopback has kubelets, and pods reach it.
+    than loopback has kubelets, and pods reach it. `apiserver` is of another version than `assets`.
     """
     directory.mkdir(parents=True)
     ports = [free_port() for _ in range(3)]
     authority = Authority.made(directory, "authority")
     cert, key = authority.issue(directory, "kube-apiserver", address, API_SERVICE)
-    (directory / "tokens.csv").write_text(
-        "".join(f'{token},{user},{user},"{group}"\n' for token, (user, group) in TOKENS.items())
-    )
     (directory / "audit.yaml").write_text(yaml.safe_dump(WRITTEN_DOWN))
-    for user in TOKENS:
-        url = f"https://{address}:{ports[0]}"
-        _write_kubeconfig(directory / f"{user}.kubeconfig", url, authority.file, user)
+    _write_users(directory, f"https://{address}:{ports[0]}", authority.file)
     place = (
         WITHOUT_KUBELETS if address == LOOPBACK else _beside_kubelets(authority, directory, address)
     )
-    place = [*place, *flags]
-    command = [str(assets / "kube-apiserver"), *_apiserver(directory, cert, key, ports), *place]
+    place = [*place, *([] if apiserver else WITH_POLICIES), *flags]
+    server = str(apiserver or assets / "kube-apiserver")
+    command = [server, *_apiserver(directory, cert, key, ports), *place]
     async with (
         started([str(assets / "etcd"), *_etcd(directory, *ports[1:])], directory),
         ApiServer.of(directory / "admin.kubeconfig") as api,
@@ -211,9 +230,6 @@ def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> 
         f"--service-account-key-file={cert}",
         f"--service-account-signing-key-file={key}",
         f"--service-cluster-ip-range={SERVICES}",
-        # Beta in 1.34, and off by default.
-        f"--runtime-config={_ADMISSION.removeprefix('/apis/')}=true",
-        "--feature-gates=MutatingAdmissionPolicy=true",
         f"--audit-log-path={directory / ASKED}",
         f"--audit-policy-file={directory / 'audit.yaml'}",
     ]
@@ -230,6 +246,14 @@ def _beside_kubelets(authority: Authority, directory: Path, address: str) -> lis
         f"--kubelet-certificate-authority={authority.file}",
         "--kubelet-preferred-address-types=InternalIP",
     ]
+
+
+def _write_users(directory: Path, url: str, authority: Path) -> None:
+    (directory / "tokens.csv").write_text(
+        "".join(f'{token},{user},{user},"{group}"\n' for token, (user, group) in TOKENS.items())
+    )
+    for user in TOKENS:
+        _write_kubeconfig(directory / f"{user}.kubeconfig", url, authority, user)
 
 
 def _write_kubeconfig(path: Path, url: str, authority: Path, token: str) -> None:

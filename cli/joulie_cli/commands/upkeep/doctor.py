@@ -10,6 +10,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
     shared.cluster(parser)
     parser.add_argument("--namespace", metavar="NAME", help="of the installation (joulie-system)")
+    parser.add_argument(
+        "--certificates", metavar="DIR", help="check the *.crt there, instead of the TLS Secrets"
+    )
+    parser.add_argument("--accept-warnings", action="store_true", help="exit with 0 for warnings")
     parser.add_argument("--settings", action="store_true", help="also list settings with defaults")
 
 

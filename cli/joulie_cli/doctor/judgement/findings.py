@@ -44,9 +44,10 @@ def not_seen(check: str, what: Unseen, advice: str) -> Finding:
     return warn(check, f"not seen: {what.why}", advice)
 
 
-def exit_code(findings: Sequence[Finding]) -> int:
-    """That of the worst finding."""
-    return max((EXIT_CODES[each.level] for each in findings), default=0)
+def exit_code(findings: Sequence[Finding], accepted: Level = Level.OK) -> int:
+    """That of the worst finding; 0 if no finding is worse than what is accepted."""
+    worst = max((EXIT_CODES[each.level] for each in findings), default=0)
+    return worst if worst > EXIT_CODES[accepted] else 0
 
 
 def as_text(findings: Sequence[Finding]) -> str:
