@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills
-.PHONY: kube golden lock clean
-.PHONY: broker cluster dist krew image sbom wheels chart page
+.PHONY: kube apiservers golden lock clean
+.PHONY: broker cluster upgrade dist krew image sbom wheels chart page
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -73,9 +73,19 @@ kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler, helm and kubectl for
 .kube/.ready: .ci/kube tests/kit/kube/kube_rules.go
 	.ci/kube && touch .kube/.ready
 
+# The oldest and the newest minor versions that the tests know, beside that of `make kube`.
+APISERVERS ?= 1.32.13 1.33.13
+apiservers: .kube/.ready ## kube-apiserver of older Kubernetes versions for tests/deploy; needs Go
+	for version in $(APISERVERS); do \
+	  .ci/kubernetes $$version .kube/apiservers/$$version kube-apiserver || exit 1; done
+
 cluster: setup ## the chart on a real cluster of this machine, from its installation to its end
 	.ci/cluster
-	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_installation.py
+
+upgrade: setup ## the chart on a real cluster, from an older version to this one and back
+	.ci/cluster older
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_upgrade.py
 
 broker: ## build nats-server from upstream's source, compare it with the sums; needs Go
 	.ci/broker
@@ -99,13 +109,18 @@ krew: dist ## kubectl joulie for krew into dist/: an archive and its manifest
 	$(BIN)/python deploy/krew/package.py dist $(URL) $(HOMEPAGE)
 
 # BASE=... is another base image; IMAGE=... another name; BUILD=... more options of the tool.
+# ARCH=arm64 or amd64 is the machine of the image. For another one than this, BUILD_BASE=... is a
+# base of this machine, if the name BASE does not stand for both.
 # The fixed time of all files makes two builds of one commit equal.
 IMAGE ?= joulie:$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+BUILD_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(shell uname -m)))
 image: ## the image of all components, with buildah or podman
 	@tool=$$(command -v buildah || command -v podman) || { \
 	  echo "An image is built with buildah or podman, and neither is here." >&2; exit 1; }; \
 	$$tool build --file deploy/Containerfile --ignorefile deploy/Containerfile.dockerignore \
-	  $(if $(BASE),--build-arg BASE=$(BASE)) --timestamp 1704067200 $(BUILD) --tag $(IMAGE) .
+	  --build-arg BUILD_ARCH=$(BUILD_ARCH) $(if $(ARCH),--build-arg ARCH=$(ARCH)) \
+	  $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(BUILD_BASE),--build-arg BUILD_BASE=$(BUILD_BASE)) \
+	  --timestamp 1704067200 $(BUILD) --tag $(IMAGE) .
 
 sbom: ## what the image installs, as CycloneDX, into dist/joulie.cdx.json; asks no index
 	mkdir -p dist && python3 deploy/image/sbom.py >dist/joulie.cdx.json

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from helm_chart import CHART, DOCUMENTED, NAMESPACE, helm, of_kind, rendered
-from joulie_operator.kube.api_client import JSON
+from helm_chart import CHART, NAMESPACE, helm, of_kind, rendered
 from joulie_operator.resources.custom_resources import GPU_GROUP, GPUS, MANAGER, NODETWINS, VERSION
 from joulie_process import joulie
 from kube_builders import card, schedulable
@@ -19,9 +18,6 @@ from kube_conditions import NODES, TIMEOUT_S, Condition, profiles_are, wait_unti
 from kube_real import PLACES, ROOT, Running
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
-STRICTLY = {"dryRun": "All", "fieldValidation": "Strict"}
-FOREIGN = {"Certificate", "Issuer", "ServiceMonitor", "PrometheusRule"}  # their CRDs are not ours
-
 JOULIE = [sys.executable, "-m", "joulie_cli.main"]
 
 
@@ -57,24 +53,6 @@ async def left(server: Running) -> list[str]:
                     found.append(f"{kind}/{name}")
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
     return sorted([*found, *(f"Lease/{name}" for name in await server.all(leases))])
-
-
-@pytest.mark.parametrize(
-    ("name", "how"), [*((name, "policy") for name in DOCUMENTED), ("values-ha", "webhook")]
-)
-async def test_the_server_accepts_every_object_of_the_chart(
-    name: str, how: str, server: Running, home: Path
-) -> None:
-    options = ["-f", str(CHART / f"{name}.yaml"), "--set", f"scheduler.admission={how}"]
-    await server.put(PLACES["Namespace"], {"metadata": {"name": NAMESPACE}})
-    trees = [tree for tree in rendered(home, *options) if tree["kind"] not in FOREIGN]
-
-    for tree in trees:
-        namespace = tree["metadata"].get("namespace", NAMESPACE)
-        path = PLACES[tree["kind"]].format(namespace=namespace)
-        await server.api._send("POST", path, STRICTLY, tree, JSON)
-
-    assert len(trees) > 35
 
 
 async def test_the_command_of_the_readme_installs_the_chart(server: Running, home: Path) -> None:

@@ -29,16 +29,17 @@ def helm(words: Sequence[str], home: Path, kubeconfig: Path | None = None) -> tu
     return done.returncode, done.stdout + "\n".join(lines)
 
 
-def template(home: Path, *options: str) -> str:
+def template(home: Path, *options: str, version: str = VERSION) -> str:
     """The rendered chart, without a cluster."""
-    words = ["template", "joulie", str(CHART), "-n", NAMESPACE, "--kube-version", VERSION]
+    words = ["template", "joulie", str(CHART), "-n", NAMESPACE, "--kube-version", version]
     code, text = helm([*words, *options], home)
     assert code == 0, text
     return text
 
 
-def rendered(home: Path, *options: str) -> list[Tree]:
-    return [tree for tree in yaml.safe_load_all(template(home, *options)) if tree]
+def rendered(home: Path, *options: str, version: str = VERSION) -> list[Tree]:
+    text = template(home, *options, version=version)
+    return [tree for tree in yaml.safe_load_all(text) if tree]
 
 
 def of_kind(trees: Sequence[Tree], kind: str) -> dict[str, Tree]:
