@@ -21,6 +21,7 @@ from helm_chart import (
     template,
 )
 from joulie_bus.runtime.settings import declared
+from joulie_bus.streams.roles import Role
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.protocol import scheduler_config
 from joulie_extender.settings import ServerSettings
@@ -294,6 +295,17 @@ def test_an_upgrade_migrates_before_and_after_the_roll_out(home: Path) -> None:
     ]
 
     assert args == [["migrate", "--phase", "pre"], ["migrate", "--phase", "post"]]
+
+
+def test_a_rollback_folds_all_facts_again_as_the_projector(home: Path) -> None:
+    trees = rendered(home)
+    job = of_kind(trees, "Job")["joulie-rebuild"]
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    users = {each["name"]: each.get("value") for each in container["env"]}
+
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "post-rollback"
+    assert container["command"][-1].startswith("joulie rebuild ")
+    assert users["NATS_USER"] == Role.PROJECTOR
 
 
 def test_namespaces_of_pods_are_chosen_by_a_label_where_the_server_can(home: Path) -> None:

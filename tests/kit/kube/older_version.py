@@ -1,0 +1,46 @@
+"""An older version of this repository, out of its history: its code, its chart and its schema.
+
+python tests/kit/kube/older_version.py DIRECTORY
+"""
+
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+# The first chart that was tested, 0.1.0, and the last one with this schema.
+COMMIT = "4b6b5c3b58af337fe2f5192b9340d68f922c0389"
+SCHEMA = "0005"
+CHART = "deploy/chart"
+
+
+class OlderVersionMissing(Exception):
+    """Why it is not here."""
+
+
+def extracted(place: Path) -> Path:
+    """The files of the older version in this directory."""
+    words = ["git", "-C", str(ROOT), "archive", COMMIT]
+    try:
+        done = subprocess.run(words, capture_output=True, check=False)
+    except FileNotFoundError as missing:
+        raise OlderVersionMissing("there is no git") from missing
+    if done.returncode:
+        raise OlderVersionMissing(f"no commit {COMMIT}: {done.stderr.decode().strip()}")
+    place.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(place, filter="data")
+    return place
+
+
+def import_path(place: Path) -> str:
+    """For PYTHONPATH: its packages, before those of the environment."""
+    rooms = sorted(path.parents[1] for path in place.glob("*/joulie_*/__init__.py"))
+    return os.pathsep.join(map(str, rooms))
+
+
+if __name__ == "__main__":
+    extracted(Path(sys.argv[1]))
