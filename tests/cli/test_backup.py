@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from joulie_demo import PATIENCE_S, demo, joulie, running, told_by
+from joulie_demo import demo, joulie, told_by
 
 SMALL = ("--nodes", "20", "--seed", "3")
 
@@ -36,21 +36,25 @@ def restored(backup: Path, new: Path) -> Path:
     return new
 
 
+def continued(data: Path, *archive: str | Path) -> dict[str, Any]:
+    """Runs all components until there are new decisions, verifies and replays; the report."""
+    with demo(data, *SMALL) as started:
+        started.await_decisions(started.counts().answers + 10)
+        started.end()
+    verified, log = told_by("verify", "--data", data)
+    replayed, report = told_by("replay", "--data", data, *archive)
+    assert (verified, replayed) == (0, 0), (log, report)
+    assert report["mismatches"] == 0
+    return log
+
+
 def test_a_restored_backup_continues_the_log_with_its_streams(backup: Path, tmp_path: Path) -> None:
     new = restored(backup, tmp_path / "new")
     for folder in ("nats", "credentials"):
         shutil.copytree(backup / folder, new / folder)
     _, before = told_by("verify", "--data", new)
 
-    with running("demo", new, "--headless", "--json", *SMALL, "--for", "5s") as started:
-        _, err = started.process.communicate(timeout=PATIENCE_S)
-    assert started.process.returncode == 0, err
-
-    (verified, after), (replayed, report) = (
-        told_by(check, "--data", new) for check in ("verify", "replay")
-    )
-    assert (verified, replayed) == (0, 0), (after, report)
-    assert after["entries"] > before["entries"] > 20
+    assert continued(new)["entries"] > before["entries"] > 20
 
 
 def test_the_archive_alone_answers_questions_about_the_past(backup: Path, tmp_path: Path) -> None:
@@ -62,18 +66,6 @@ def test_the_archive_alone_answers_questions_about_the_past(backup: Path, tmp_pa
     assert joulie("decisions", "--limit", "1", *with_archive).returncode == 0
 
 
-def continued(data: Path, archive: Path) -> dict[str, Any]:
-    """Runs all components, and then verifies and replays what the log holds; the report."""
-    with running("demo", data, "--headless", "--json", *SMALL, "--for", "5s") as started:
-        _, err = started.process.communicate(timeout=PATIENCE_S)
-    assert started.process.returncode == 0, err
-    verified, log = told_by("verify", "--data", data)
-    replayed, report = told_by("replay", "--data", data, "--archive", archive)
-    assert (verified, replayed) == (0, 0), (log, report)
-    assert report["mismatches"] == 0
-    return log
-
-
 def test_a_restored_log_continues_beside_a_new_broker(backup: Path, tmp_path: Path) -> None:
     new = restored(backup, tmp_path / "new")
     _, before = told_by("verify", "--heads", "none", "--data", new)
@@ -81,8 +73,8 @@ def test_a_restored_log_continues_beside_a_new_broker(backup: Path, tmp_path: Pa
     done = joulie("migrate", "--new-broker", "--data", new)
 
     assert done.returncode == 0, done.stderr
-    after = continued(new, backup / "archive")
-    assert after["entries"] > before["entries"] > 20
+    log = continued(new, "--archive", backup / "archive")
+    assert log["entries"] > before["entries"] > 20
 
 
 def test_a_database_whose_broker_lost_its_disk_continues_only_when_asked(
@@ -102,7 +94,7 @@ def test_a_database_whose_broker_lost_its_disk_continues_only_when_asked(
 
     assert refused.returncode != 0
     assert (done.returncode, again.returncode) == (0, 0), (done.stderr, again.stderr)
-    assert continued(data, archive)["entries"] > before["entries"]
+    assert continued(data, "--archive", archive)["entries"] > before["entries"]
     late = joulie("migrate", "--new-broker", "--data", data)
     assert late.returncode == 2
     assert "cannot continue those of the database: JOULIE_TEL: messages" in late.stderr

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from playwright.async_api import BrowserContext, Page
 
-from browser import complaints_of, new_context, new_page, program, running_chromium
+from browser import complaints_of, new_context, program, running_chromium, used_again
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent
 from joulie_bus.testing import (
@@ -151,9 +151,14 @@ async def chromium() -> AsyncGenerator[BrowserContext, None]:
         yield context
 
 
+@pytest.fixture(scope="module")
+async def tab(chromium: BrowserContext) -> Page:
+    return await chromium.new_page()
+
+
 @pytest.fixture
-async def page(chromium: BrowserContext) -> AsyncGenerator[Page, None]:
-    async with new_page(chromium) as opened:
+async def page(tab: Page) -> AsyncGenerator[Page, None]:
+    async with used_again(tab) as opened:
         yield opened
 
 

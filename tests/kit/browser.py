@@ -8,14 +8,36 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    ViewportSize,
+    async_playwright,
+)
 
+VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# This list replaces Playwright's. The first one starts a process for a page that may follow.
+FEATURES_OFF = (
+    "SpareRendererForSitePerProcess",
+    "BackForwardCache",
+    "DestroyProfileOnBrowserClose",
+    "HttpsFirstBalancedModeAutoEnable",
+    "HttpsUpgrades",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PaintHolding",
+    "PreconnectToSearch",
+)
 FLAGS = (
     "--no-sandbox",  # root in a container has none to give
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
+    f"--disable-features={','.join(FEATURES_OFF)}",
     "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-component-update",
@@ -56,7 +78,7 @@ async def running_chromium() -> AsyncGenerator[Browser, None]:
 async def new_context(browser: Browser) -> AsyncGenerator[BrowserContext, None]:
     """Tabs with one storage and one cache. No motion: a transition shows colours in between."""
     context = await browser.new_context(
-        viewport={"width": 1440, "height": 900}, color_scheme="light", reduced_motion="reduce"
+        viewport=VIEWPORT, color_scheme="light", reduced_motion="reduce"
     )
     context.set_default_timeout(20_000)
     try:
@@ -66,14 +88,20 @@ async def new_context(browser: Browser) -> AsyncGenerator[BrowserContext, None]:
 
 
 @contextlib.asynccontextmanager
-async def new_page(context: BrowserContext) -> AsyncGenerator[Page, None]:
-    """A tab. Its storage is empty again afterwards; the cache stays."""
-    page = await context.new_page()
+async def used_again(page: Page) -> AsyncGenerator[Page, None]:
+    """A tab that several tests use, because a new one costs Chromium three processes. Afterwards it
+    is empty, with the settings of `new_context`; its cache stays."""
     try:
         yield page
-        await page.evaluate("location.protocol === 'http:' && localStorage.clear()")
     finally:
-        await page.close()
+        for other in page.context.pages:
+            if other is not page:
+                await other.close()
+        await page.unroute_all(behavior="wait")
+        await page.evaluate("location.protocol === 'http:' && localStorage.clear()")
+        await page.goto("about:blank")
+        await page.set_viewport_size(VIEWPORT)
+        await page.emulate_media(color_scheme="light", reduced_motion="reduce")
 
 
 def complaints_of(page: Page) -> list[str]:
