@@ -99,7 +99,8 @@ async def used_again(page: Page) -> AsyncGenerator[Page, None]:
                 await other.close()
         await page.unroute_all(behavior="wait")
         await page.evaluate("location.protocol === 'http:' && localStorage.clear()")
-        await page.goto("about:blank")
+        await page.evaluate("location.replace('about:blank')")  # keeps its process
+        await page.wait_for_url("about:blank")
         await page.set_viewport_size(VIEWPORT)
         await page.emulate_media(color_scheme="light", reduced_motion="reduce")
 
