@@ -97,4 +97,4 @@ def test_a_database_whose_broker_lost_its_disk_continues_only_when_asked(
     assert continued(data, "--archive", archive)["entries"] > before["entries"]
     late = joulie("migrate", "--new-broker", "--data", data)
     assert late.returncode == 2
-    assert "cannot continue those of the database: JOULIE_TEL: messages" in late.stderr
+    assert "cannot continue those of the database: JOULIE_OBS: messages" in late.stderr
