@@ -26,7 +26,9 @@ NANO, MG_PER_G = Decimal(10**9), Decimal(1000)
 MG_PER_KWH_OF_LB_PER_MWH = Decimal("453.59237")
 COLUMNS = frozenset({"zone", "from", "to", "price", "currency", "gco2_per_kwh", "source"})
 _PRICE_UNIT = re.compile(r"([A-Za-z]{1,8})/([Mk])Wh")
-_GRANULARITY = {"5_minutes": 300, "15_minutes": 900, "hourly": 3600}
+_GRANULARITY = {"5_minutes": 300, "15_minutes": 900, "hourly": 3600, "daily": 86_400}
+_INTENSITY_UNIT = "gCO2eq/kWh"
+_SIGNALS = {"co2_moer": "marginal", "co2_aoer": "average"}  # of WattTime, in pounds per MWh
 
 
 class GridUnreadable(Exception):
@@ -116,21 +118,36 @@ def _from_provider(tree: Any) -> list[Point]:
 
 
 def _electricity_maps(tree: Mapping[str, Any]) -> list[Point]:
+    """One value, or a list of them. A row without a value says nothing."""
     zone = str(tree["zone"])
-    points = next((tree[key] for key in ("data", "history", "forecast") if key in tree), [tree])
-    seconds = _GRANULARITY.get(str(tree.get("temporalGranularity", "hourly")), 3600)
-    found: list[Point] = []
-    for point in points:
-        span = _held(point["datetime"], seconds)
-        if "carbonIntensity" in point:
-            is_guess = bool(point.get("isEstimated", tree.get("isEstimated", False)))
-            mg = _number(point["carbonIntensity"]) * MG_PER_G
-            fact: GridFact = weighed(zone, span, mg, f"Electricity Maps {zone}", is_guess)
-        else:
-            currency, per_kwh = _price(point["value"], point.get("unit") or tree.get("unit"))
-            fact = priced(zone, span, per_kwh, currency, f"Electricity Maps {zone}")
-        found.append(Point(zone, fact))
-    return found
+    key = next((key for key in ("data", "history", "forecast") if key in tree), "")
+    common = {"isEstimated": key == "forecast", **tree}
+    rows = [{**common, **row} for row in tree[key]] if key else [common]
+    facts = [_of_electricity_maps(zone, row) for row in rows if _value(row) is not None]
+    if not facts:
+        raise ValueError("it has no values")
+    return [Point(zone, fact) for fact in facts]
+
+
+def _value(row: Mapping[str, Any]) -> Any:
+    return row["carbonIntensity"] if "carbonIntensity" in row else row["value"]
+
+
+def _of_electricity_maps(zone: str, row: Mapping[str, Any]) -> GridFact:
+    span, value = _held(row["datetime"], _seconds(row)), _value(row)
+    source = f"Electricity Maps {zone}"
+    if "carbonIntensity" in row or row.get("unit") == _INTENSITY_UNIT:
+        is_guess = bool(row["isEstimated"])
+        return weighed(zone, span, _number(value) * MG_PER_G, source, is_guess)
+    currency, per_kwh = _price(value, row.get("unit"))
+    return priced(zone, span, per_kwh, currency, source)
+
+
+def _seconds(row: Mapping[str, Any]) -> int:
+    named = str(row.get("temporalGranularity", "hourly"))
+    if named not in _GRANULARITY:
+        raise ValueError(f"the granularity {named!r} is none of {', '.join(_GRANULARITY)}")
+    return _GRANULARITY[named]
 
 
 def _price(value: Any, unit: Any) -> tuple[str, Decimal]:
@@ -142,6 +159,7 @@ def _price(value: Any, unit: Any) -> tuple[str, Decimal]:
 
 
 def _watttime(tree: Mapping[str, Any]) -> list[Point]:
+    signal = "co2_moer"
     if "moer" in tree:  # version 2: one value
         zone, seconds = str(tree["ba"]), int(tree.get("freq", 300))
         points: Sequence[Mapping[str, Any]] = [{**tree, "value": tree["moer"]}]
@@ -151,7 +169,10 @@ def _watttime(tree: Mapping[str, Any]) -> list[Point]:
         points = tree["data"]
         if meta.get("units") != "lbs_co2_per_mwh":
             raise ValueError(f"the units {meta.get('units')!r} are not lbs_co2_per_mwh")
-    source = f"WattTime {zone}, marginal"
+        signal = str(meta.get("signal_type", signal))
+    if signal not in _SIGNALS:
+        raise ValueError(f"the signal {signal!r} is none of {', '.join(_SIGNALS)}")
+    source = f"WattTime {zone}, {_SIGNALS[signal]}"
     return [
         Point(
             zone,

@@ -26,7 +26,8 @@ from joulie_operator.telemetry.grid import GridPoller, current, poll_grid
 pytestmark = pytest.mark.anyio
 TEN = 1_763_719_200 * 10**9  # 2025-11-21T10:00Z
 LATER = TEN + 600 * 10**9
-# In the form in which the providers document their responses.
+# As the providers document their responses: https://app.electricitymaps.com/docs/reference and
+# https://docs.watttime.org, read in November 2026.
 ELECTRICITY_MAPS = {
     "zone": "DE",
     "carbonIntensity": 302,
@@ -34,18 +35,39 @@ ELECTRICITY_MAPS = {
     "updatedAt": "2025-11-21T10:07:31.219Z",
     "createdAt": "2025-11-18T10:50:13.419Z",
     "emissionFactorType": "lifecycle",
+    "flowTraced": True,
     "isEstimated": True,
     "estimationMethod": "FORECASTS_HIERARCHY",
     "temporalGranularity": "hourly",
 }
 DAY_AHEAD = {
     "zone": "DE",
-    "unit": "EUR/MWh",
-    "temporalGranularity": "hourly",
     "data": [
-        {"datetime": "2025-11-21T10:00:00.000Z", "value": 84.21, "source": "entsoe.eu"},
-        {"datetime": "2025-11-21T11:00:00.000Z", "value": -3.5, "source": "entsoe.eu"},
+        {
+            "datetime": "2025-11-21T10:00:00.000Z",
+            "value": 84.21,
+            "unit": "EUR/MWh",
+            "source": "entsoe.eu",
+            "temporalGranularity": "hourly",
+        },
+        {
+            "datetime": "2025-11-21T11:00:00.000Z",
+            "value": -3.5,
+            "unit": "EUR/MWh",
+            "source": "entsoe.eu",
+            "temporalGranularity": "hourly",
+        },
     ],
+}
+FORECAST = {
+    "zone": "DE",
+    "forecast": [
+        {"carbonIntensity": 302, "datetime": "2025-11-21T10:00:00.000Z"},
+        {"carbonIntensity": None, "datetime": "2025-11-21T11:00:00.000Z"},
+        {"carbonIntensity": 290, "datetime": "2025-11-21T12:00:00.000Z"},
+    ],
+    "temporalGranularity": "hourly",
+    "updatedAt": "2025-11-21T10:07:31.219Z",
 }
 WATTTIME = {
     "data": [{"point_time": "2025-11-21T10:05:00+00:00", "value": 870.0}],
@@ -89,6 +111,38 @@ def test_prices_of_electricity_maps_are_per_kwh_and_may_be_negative() -> None:
         (TEN, 84_210_000, "EUR"),
         (TEN + HOUR_NS, -3_500_000, "EUR"),
     ]
+
+
+def test_a_forecast_is_an_estimate_and_its_empty_rows_say_nothing() -> None:
+    found = [(f.starts, f.mg_per_kwh, f.estimated) for f in _intensities(FORECAST)]
+
+    assert found == [(TEN, 302_000, True), (TEN + 2 * HOUR_NS, 290_000, True)]
+
+
+def test_an_intensity_may_be_a_value_with_its_unit() -> None:
+    document = {
+        "zone": "DE",
+        "datetime": "2025-11-21T10:00:00.000Z",
+        "value": 302,
+        "unit": "gCO2eq/kWh",
+        "temporalGranularity": "15_minutes",
+    }
+
+    (fact,) = _intensities(document)
+
+    assert (fact.mg_per_kwh, fact.ends) == (302_000, TEN + HOUR_NS // 4 + HOUR_NS)
+
+
+def test_average_emissions_of_watttime_are_not_named_marginal() -> None:
+    meta = {**WATTTIME["meta"], "signal_type": "co2_aoer"}  # type: ignore[dict-item]
+
+    (fact,) = facts_of({**WATTTIME, "meta": meta})
+
+    assert fact.source == "WattTime CAISO_NORTH, average"
+
+
+def _intensities(document: object) -> list[GridIntensity]:
+    return [fact for fact in facts_of(document) if isinstance(fact, GridIntensity)]
 
 
 def _prices(document: object) -> list[GridPriced]:
@@ -146,6 +200,19 @@ eu-central-1a,2025-11-21T10:00Z,2025-11-21T11:00Z,0.25,EUR,302.5
         ({"zone": "DE", "carbonIntensity": 3}, "no 'datetime'"),
         ({"zone": "DE", "datetime": "2025-11-21T10:00Z", "value": 3}, "not that of a price"),
         ({**WATTTIME, "meta": {"region": "X", "units": "kg"}}, "not lbs_co2_per_mwh"),
+        (
+            {**WATTTIME, "meta": {"region": "X", "units": "percentile", "signal_type": "co2_moer"}},
+            "not lbs_co2_per_mwh",
+        ),
+        (
+            {
+                **WATTTIME,
+                "meta": {"region": "X", "units": "lbs_co2_per_mwh", "signal_type": "health_damage"},
+            },
+            "'health_damage' is none of co2_moer",
+        ),
+        ({**ELECTRICITY_MAPS, "carbonIntensity": None}, "no values"),
+        ({**ELECTRICITY_MAPS, "temporalGranularity": "monthly"}, "'monthly' is none of"),
     ],
 )
 def test_a_document_that_cannot_be_read_names_the_place(document: object, why: str) -> None:
