@@ -18,7 +18,7 @@ from joulie_console.views.cluster_view import UNKNOWN, class_name
 from joulie_console.views.decision_text import points_of
 from joulie_extender.decide.explained import Verb
 from joulie_extender.decide.scoring import Weights
-from joulie_projections.energy.report import NO_PLAN, NOT_SHARED, By
+from joulie_projections.energy.report import NO_PLAN, NOT_ON_CARDS, NOT_SHARED, By
 from joulie_projections.twin.twin import NodeClass
 
 FILE = Path(__file__).parent / "page" / "vocabulary.js"
@@ -39,6 +39,7 @@ def vocabulary() -> dict[str, object]:
         "ENERGY_BY": list(get_args(By)),
         "NOT_SHARED": NOT_SHARED,
         "NO_PLAN": NO_PLAN,
+        "NOT_ON_CARDS": NOT_ON_CARDS,
     }
 
 

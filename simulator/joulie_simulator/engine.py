@@ -66,6 +66,7 @@ class Engine:
         self._workload = workload
         self._options = options
         self._noise = random.Random(options.seed + 1)
+        self._card_noise = random.Random(options.seed + 3)
         self._ends: list[EndForecast] = []
         self._next_arrival_s = self.now_s + workload.pause(options.pods_per_s, self.now_s)
         self._it_mw: dict[str, int] = {}
@@ -150,7 +151,15 @@ class Engine:
             self._it_mw[name] = round(watts * 1000)
             reading = reading_mw(watts, self._noise)
             if self._noise.random() >= self._options.lost:
-                facts.append(TelemetrySampled(node=name, power_mw=reading, provider="simulator"))
+                cards = self.cluster.nodes[name].card_watts()
+                facts.append(
+                    TelemetrySampled(
+                        node=name,
+                        power_mw=reading,
+                        provider="simulator",
+                        card_mw={c: reading_mw(w, self._card_noise) for c, w in cards.items()},
+                    )
+                )
         return facts
 
     def facility(self) -> FacilityPolled:

@@ -22,6 +22,7 @@ MOST_CARDS = 10**6
 MOST_CARD_MB = 10**8  # a hundred terabytes
 MOST_MW = 10**12  # of one node or one part of it: a gigawatt
 MOST_FACILITY_MW = 10**14
+MOST_READ_CARDS = 256  # of one node, in one reading
 MOST_GIVEN = 1000  # cards that one Binding names
 MOST_VALUES = 10_000  # in one plan, or in one declaration of settings
 NAME, UID, WORD, TEXT = 253, 64, 256, 65_536  # characters
@@ -45,6 +46,7 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 Milliwatts = Annotated[int, Meta(ge=0, le=MOST_MW)]
 FacilityMilliwatts = Annotated[int, Meta(ge=0, le=MOST_FACILITY_MW)]
+CardPowers = Annotated[dict[Name, Milliwatts], Meta(max_length=MOST_READ_CARDS)]
 Millidegrees = Annotated[int, Meta(ge=-(10**9), le=10**9)]
 CpuMilli = Annotated[int, Meta(ge=0, le=MOST_CPU_MILLI)]
 ShareMilli = Annotated[int, Meta(ge=0, le=1000)]

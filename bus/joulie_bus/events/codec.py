@@ -122,7 +122,15 @@ def open_sample(data: bytes) -> Sample | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     said = sample.data
-    texts = (sample.id, sample.key, sample.cause, sample.corr, said.node, said.provider)
+    texts = (
+        sample.id,
+        sample.key,
+        sample.cause,
+        sample.corr,
+        said.node,
+        said.provider,
+        *said.card_mw,
+    )
     return sample if "".join(texts).isprintable() else None
 
 

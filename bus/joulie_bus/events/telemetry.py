@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from joulie_bus.events.base import Event
 from joulie_bus.events.bounds import (
+    CardPowers,
     FacilityMilliwatts,
     Millidegrees,
     Milliwatts,
@@ -23,6 +24,7 @@ class TelemetrySampled(Event, frozen=True, kw_only=True, gc=False):
     power_mw: Milliwatts
     source: PowerSource = "kepler"
     provider: Word = ""
+    card_mw: CardPowers = {}  # by the UUID of the card; a part of `power_mw`
 
     @property
     def key(self) -> str:

@@ -25,13 +25,14 @@ from joulie_bus.events import (
     SettingsDeclared,
     SleepOrdered,
     TargetSet,
+    TelemetrySampled,
     Terms,
     WakeOrdered,
 )
 from joulie_bus.testing.cards import claim, confirmed, released
 from joulie_bus.testing.clock import NOON
 from joulie_bus.testing.grid import intensity, price
-from joulie_bus.testing.nodes import hardware, node_seen, power
+from joulie_bus.testing.nodes import hardware, node_seen
 from joulie_bus.testing.plans import caps, completed, draining, eco
 from joulie_bus.testing.pods import ask
 
@@ -54,7 +55,7 @@ def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
 
 def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
     return [
-        power(node, 412.5),
+        TelemetrySampled(node=node, power_mw=412_500, card_mw={"GPU-5ab1": 68_250}),
         node_seen(node, gpus=8, power_profile="eco"),
         NodeGone(node=node),
         hardware(node, gpus=8),

@@ -15,6 +15,7 @@ from joulie_projections.energy.report import (
     UG_PER_KG,
     By,
     EnergyReport,
+    Share,
     Worth,
     as_json,
     kwh,
@@ -26,7 +27,12 @@ from joulie_projections.store.energy_table import EnergyTable
 
 SETTINGS = ()
 NS_PER_MS = 1_000_000
-KINDS = {"node": ("node",), "plan": ("node",), "pod": ("node", "pod")}
+KINDS = {
+    "node": ("node",),
+    "plan": ("node",),
+    "pod": ("node", "pod"),
+    "card": ("node", "card"),
+}
 SHOWN_LINES = 30
 UNKNOWN = "unknown"
 
@@ -80,10 +86,16 @@ def as_text(report: EnergyReport, by: By, position: int) -> str:
     for name, share in list(report.by.items())[:SHOWN_LINES]:
         parts = (share.energy_uj, share.pods_uj, share.idle_uj)
         worth = f" {_cost(share.worth):>12} {_carbon(share.worth):>12}"
-        lines.append(f"  {name:<23} " + " ".join(f"{kwh(part):12.3f}" for part in parts) + worth)
+        modelled = _modelled(share) if by == "card" else ""
+        figures = " ".join(f"{kwh(part):12.3f}" for part in parts)
+        lines.append(f"  {name:<23} {figures}{worth}{modelled}")
     if len(report.by) > SHOWN_LINES:
         lines.append(f"  and {len(report.by) - SHOWN_LINES} more; --json or --csv lists all")
     return "\n".join(lines)
+
+
+def _modelled(share: Share) -> str:
+    return f"  {share.modelled_uj / share.energy_uj:.0%} modelled" if share.modelled_uj else ""
 
 
 def _cost_line(report: EnergyReport) -> str:
@@ -113,9 +125,11 @@ def _carbon(worth: Worth) -> str:
 def _print_csv(report: EnergyReport, by: By) -> None:
     out = csv.writer(sys.stdout)
     worth = ("cost", "unpriced_kwh", "kgco2e", "unweighed_kwh")
-    out.writerow((by, "kwh", "pods_kwh", "idle_kwh", *worth, "currency"))
+    modelled = ("modelled_kwh",) if by == "card" else ()
+    out.writerow((by, "kwh", "pods_kwh", "idle_kwh", *worth, "currency", *modelled))
     for name, share in report.by.items():
         parts = (share.energy_uj, share.pods_uj, share.idle_uj)
         figures = worth_json(share.worth, share.energy_uj)
         known = ("" if value is None else f"{value:.9f}" for value in figures.values())
-        out.writerow((name, *(f"{kwh(part):.9f}" for part in parts), *known, report.currency))
+        last = (report.currency, *(f"{kwh(share.modelled_uj):.9f}" for _ in modelled))
+        out.writerow((name, *(f"{kwh(part):.9f}" for part in parts), *known, *last))

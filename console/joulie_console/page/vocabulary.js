@@ -29,6 +29,7 @@ export const TERMS = [
 ];
 export const SILENT_MS = 2000;
 export const GONE_MS = 15000;
-export const ENERGY_BY = ["node", "plan", "namespace", "workload", "pod"];
+export const ENERGY_BY = ["node", "plan", "namespace", "workload", "pod", "card"];
 export const NOT_SHARED = "(free)";
 export const NO_PLAN = "(none)";
+export const NOT_ON_CARDS = "(no card)";

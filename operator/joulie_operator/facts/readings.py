@@ -29,6 +29,7 @@ QUERIES = (PLATFORM, ZONES, CARDS, OLD_PLATFORM, OLD_PACKAGE, OLD_DRAM)
 
 # Labels that may name the node, the most reliable first. DCGM's Hostname may name its pod.
 NODE_LABELS = ("node_name", "node", "kubernetes_node", "exported_node", "Hostname", "instance")
+_INDEX = "index "  # before the number of a card without a UUID
 _SOCKET = re.compile(r"-\d+$")  # package-0 is the package of socket 0
 
 
@@ -44,6 +45,7 @@ class Reading(NamedTuple):
 
     watts: float
     provider: str  # the exporters that it comes from
+    cards: Mapping[str, float] = {}  # watts by UUID
 
 
 Sensors = dict[str, dict[str, float]]  # of one node: zone -> sensor -> watts
@@ -86,7 +88,7 @@ def _place(query: str, labels: Mapping[str, str]) -> tuple[str, str]:
             zone = labels.get("zone", "")
             return _SOCKET.sub("", zone), f"{zone} {labels.get('path', '')}"
         case "DCGM_FI_DEV_POWER_USAGE":  # MIG slices report the watts of the whole card
-            return "cards", labels.get("UUID") or labels.get("gpu", "")
+            return "cards", labels.get("UUID") or f"{_INDEX}{labels.get('gpu', '')}"
         case "kepler_platform_watts":
             return "platform", labels.get("chassis_id", "")
         case _:
@@ -95,17 +97,18 @@ def _place(query: str, labels: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _whole(of: Sensors, cards: int) -> Reading | None:
-    if of.get("platform"):
-        return Reading(max(of["platform"].values()), "kepler platform")  # of a multi-node chassis
-    if of.get("old platform"):
-        return Reading(sum(of["old platform"].values()), "kepler platform")
-    board = _board(of)
     shown = of.get("cards", {})
+    named = {name: watts for name, watts in shown.items() if not name.startswith(_INDEX)}
+    if of.get("platform"):  # of a multi-node chassis
+        return Reading(max(of["platform"].values()), "kepler platform", named)
+    if of.get("old platform"):
+        return Reading(sum(of["old platform"].values()), "kepler platform", named)
+    board = _board(of)
     if board is None or len(shown) < cards:
         return None
     if not shown:
         return board
-    return Reading(board.watts + sum(shown.values()), f"{board.provider}, dcgm")
+    return Reading(board.watts + sum(shown.values()), f"{board.provider}, dcgm", named)
 
 
 def _board(of: Sensors) -> Reading | None:

@@ -8,7 +8,7 @@ import aiohttp
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import PowerSource, TelemetrySampled
-from joulie_bus.events.bounds import MOST_MW
+from joulie_bus.events.bounds import MOST_MW, MOST_READ_CARDS, is_name
 from joulie_bus.events.kube_names import SHOWN, is_subdomain
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
@@ -152,4 +152,11 @@ def _sampled(name: str, reading: Reading) -> TelemetrySampled:
         power_mw=round(reading.watts * 1000),
         source=KEPLER,
         provider=reading.provider,
+        card_mw=_card_mw(reading.cards),
     )
+
+
+def _card_mw(watts: Mapping[str, float]) -> dict[str, int]:
+    """Without cards that no event may name, or whose power it may not hold."""
+    fitting = [each for each in sorted(watts.items()) if is_name(each[0]) and each[1] <= MOST_W]
+    return {uuid: round(each * 1000) for uuid, each in fitting[:MOST_READ_CARDS]}

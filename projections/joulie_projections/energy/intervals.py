@@ -49,6 +49,20 @@ class PodEnergy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     weighed_uj: int = 0
 
 
+class CardEnergy(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A card; a part of the energy of its node."""
+
+    node: str
+    card: str
+    pods_uj: int = 0
+    idle_uj: int = 0
+    modelled_uj: int = 0  # the part of both that rests on the model, not on readings of the card
+    cost_n: int = 0
+    priced_uj: int = 0
+    co2_ug: int = 0
+    weighed_uj: int = 0
+
+
 class GroupEnergy(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The pods of one namespace and workload class."""
 
@@ -71,14 +85,15 @@ class Interval(NamedTuple):
     groups: Sequence[GroupEnergy] = ()
     pods: Sequence[PodEnergy] = ()
     grid: Sequence[Rate] = ()  # the rates that were in force
+    cards: Sequence[CardEnergy] = ()
 
     @property
     def end_ms(self) -> int:
         return self.start_ms + LENGTHS[self.grain]
 
 
-EnergyRow = TypeVar("EnergyRow", NodeEnergy, PodEnergy, GroupEnergy)
-StoredRow = TypeVar("StoredRow", NodeEnergy, PodEnergy, GroupEnergy, Rate)
+EnergyRow = TypeVar("EnergyRow", NodeEnergy, PodEnergy, GroupEnergy, CardEnergy)
+StoredRow = TypeVar("StoredRow", NodeEnergy, PodEnergy, GroupEnergy, CardEnergy, Rate)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -111,7 +126,7 @@ def _constructor(row: EnergyRow) -> Callable[..., EnergyRow]:
     return type(row)
 
 
-_TEXTS: dict[type, int] = {NodeEnergy: 2, PodEnergy: 5, GroupEnergy: 2}
+_TEXTS: dict[type, int] = {NodeEnergy: 2, PodEnergy: 5, GroupEnergy: 2, CardEnergy: 2}
 
 
 def groups_of(pods: Iterable[PodEnergy]) -> list[GroupEnergy]:
@@ -136,6 +151,7 @@ def day_of(start_ms: int, hours: Sequence[Interval]) -> Interval:
         summed(row for hour in hours for row in hour.groups),
         summed(row for hour in hours for row in hour.pods),
         sorted({rate for hour in hours for rate in hour.grid}),
+        summed(row for hour in hours for row in hour.cards),
     )
 
 

@@ -4,7 +4,8 @@ The same facts in the same order give the same bytes, wherever the fold is stopp
 energy is whole microjoules, and times are those at which the broker stored the facts.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import assert_never
 
@@ -29,6 +30,7 @@ from joulie_bus.events import (
     TransitionCompleted,
     WakeOrdered,
 )
+from joulie_projections.energy.cards import Cards
 from joulie_projections.energy.grid import KINDS, UNKNOWN, Grid, Rate, rate_of
 from joulie_projections.energy.intervals import (
     MINUTES_MS,
@@ -41,6 +43,7 @@ from joulie_projections.energy.intervals import (
 )
 from joulie_projections.energy.meters import HOUR_SUMS, SUMS, Meters, Readings, Window
 from joulie_projections.energy.pods import (
+    Capacity,
     NodeEntry,
     PodEntry,
     Stay,
@@ -52,6 +55,7 @@ from joulie_projections.energy.pods import (
 NS_PER_MS = 1_000_000
 ZONE_LABEL = "topology.kubernetes.io/zone"
 MEASURED = "kepler"  # the source of readings that are measured; others are modelled
+CardReading = tuple[int, str, int, Mapping[str, int]]  # its place among readings, node, time, mW
 StoredFact = tuple[Fact, int]  # a fact, and when the broker stored it, in nanoseconds
 
 
@@ -66,12 +70,15 @@ class Ledger:
         self.minutes_ms = -1  # start of the running minutes; -1 before the first reading
         self.minutes: list[NodeEnergy] = []  # of nodes that were removed or changed their plan
         self.hour: list[NodeEnergy] = []  # of the minutes of the running hour that have ended
+        self.cards = Cards()
         self.grid = Grid()
         self.rates: set[Rate] = set()  # that were in force in the running hour
         self._by_zone: dict[str, list[float | None]] = {}
         self.closed: list[Interval] = []
 
     def fold(self, facts: Iterable[StoredFact]) -> None:
+        """Readings wait for a fact about their node, for larger columns: those of other nodes can
+        be folded before or after it."""
         readings: list[tuple[TelemetrySampled, int]] = []
         for fact, at in facts:
             if isinstance(fact, TelemetrySampled):
@@ -103,10 +110,15 @@ class Ledger:
                 np.array([at for _, at in readings], np.int64),
                 np.array([fact.power_mw for fact, _ in readings], np.int64),
                 np.array([fact.source != MEASURED for fact, _ in readings], np.int64),
-            )
+            ),
+            [
+                (place, fact.node, at_ms, fact.card_mw)
+                for place, (fact, at_ms) in enumerate(readings)
+                if fact.card_mw
+            ],
         )
 
-    def fold_columns(self, readings: Readings) -> None:
+    def fold_columns(self, readings: Readings, with_cards: Sequence[CardReading] = ()) -> None:
         """Folds readings minutes by minutes. The energy of a window belongs to the minutes in which
         it ends, and time does not run back."""
         times = np.maximum(np.maximum.accumulate(readings.at_ms), self.minutes_ms)
@@ -116,6 +128,8 @@ class Ledger:
             self._open_minutes(int(starts[first]))
             for window in self.meters.fold(readings.part(slice(first, last))):
                 self._share_window(window)
+            for _, node, at_ms, card_mw in _within(with_cards, first, last):
+                self.cards.read(node, at_ms, card_mw)
 
     def _open_minutes(self, start_ms: int) -> None:
         if start_ms == self.minutes_ms:
@@ -156,13 +170,20 @@ class Ledger:
         pods = [_energy_of(pod) for pod in self.pods.values() if pod.pods_uj or pod.idle_uj]
         pods.sort(key=_identity)
         rows = _merged(self.hour, self._rows(HOUR_SUMS))
-        self.meters.clear(HOUR_SUMS)
-        groups = groups_of(pods)
-        self.closed.append(Interval("hour", start_ms, rows, groups, pods, sorted(self.rates)))
+        cards = self.cards.end_hour(rows, self._known_times())
+        self.meters.clear((*HOUR_SUMS, "known_ms"))
+        rates = sorted(self.rates)
+        self.closed.append(Interval("hour", start_ms, rows, groups_of(pods), pods, rates, cards))
         self.hour, self.rates = [], set()
         due = {pod.uid for node in self.nodes.values() for pod in node.ended}
         kept = [pod for pod in self.pods.values() if not pod.gone or pod.uid in due]
         self.pods = {pod.uid: _emptied(pod) for pod in kept}
+
+    def _known_times(self) -> dict[str, tuple[Capacity, int]]:
+        """Of the nodes with cards: the capacity, and the time of known power in this hour."""
+        column = self.meters.columns["known_ms"]
+        found = (self.nodes[name] for name in self.cards.nodes if name in self.nodes)
+        return {node.name: (node.capacity, int(column[node.row])) for node in found}
 
     # --- shares -------------------------------------------------------------------------------
 
@@ -174,7 +195,8 @@ class Ledger:
         own, idle = self.meters.take_open(node.row)
         if node.pods and (own[0] or idle[0]):
             stays = [Stay(pod, 1) for pod in node.pods.values()]
-            share_out(node.capacity, stays, own, idle, 1)
+            shared = share_out(node.capacity, stays, own, idle, 1)
+            self.cards.share(node.name, node.capacity, shared)
 
     def _share_window(self, window: Window) -> None:
         """Shares out a window in which pods started or ended, by the time that each pod ran."""
@@ -188,7 +210,8 @@ class Ledger:
                 [energy, *self.meters.worth_of(window.row, energy)]
                 for energy in (window.own_uj, window.idle_uj)
             )
-            share_out(node.capacity, stays, own, idle, time)
+            shared = share_out(node.capacity, stays, own, idle, time)
+            self.cards.share(node.name, node.capacity, shared)
         else:  # no pod ran: all of it is idle
             columns["own_uj"][window.row] -= window.own_uj
             columns["idle_uj"][window.row] += window.own_uj
@@ -233,7 +256,7 @@ class Ledger:
     # --- other facts --------------------------------------------------------------------------
 
     def _fold_other(self, fact: Fact, at_ms: int) -> None:
-        """Cards, claims, namespaces and the building have no energy of their own."""
+        """Claims, namespaces and the building have no energy of their own."""
         match fact:
             case GridPriced() | GridIntensity():
                 self._rated(fact)
@@ -252,7 +275,7 @@ class Ledger:
                 is_asleep = isinstance(fact, SleepOrdered)
                 self.meters.columns["asleep"][self.row_of(fact.node)] = is_asleep
             case _:
-                pass
+                self.cards.fold(fact)
 
     def _node(self, name: str) -> NodeEntry:
         known = self.nodes.get(name)
@@ -324,6 +347,7 @@ class Ledger:
         if node.present or node.pods or self.meters.columns["last_ms"][node.row] >= 0:
             return
         self._bank(node)
+        self.cards.left(node.name, node.capacity, self.meters.take(node.row, ("known_ms",))[0])
         self.meters.drop(node.row)
         del self.nodes[node.name], self.names[node.row]
 
@@ -341,6 +365,16 @@ class Ledger:
         if plan != node.plan:
             self._bank(node)
             node.plan = plan
+
+
+def _within(with_cards: Sequence[CardReading], first: int, last: int) -> Sequence[CardReading]:
+    """Those of the readings from `first` to before `last`; they are in order."""
+    begin = bisect_left(with_cards, first, key=_place_among)
+    return with_cards[begin : bisect_left(with_cards, last, key=_place_among)]
+
+
+def _place_among(reading: CardReading) -> int:
+    return reading[0]
 
 
 def _merged(banked: Sequence[NodeEnergy], rows: list[NodeEnergy]) -> list[NodeEnergy]:

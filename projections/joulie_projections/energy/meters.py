@@ -35,6 +35,7 @@ COLUMNS = (
     *OPEN_OWN,
     *OPEN_IDLE,
     *HOUR_SUMS,
+    "known_ms",  # of the running hour
 )
 OWN_OPEN, IDLE_OPEN = ("open_own_uj", *OPEN_OWN), ("open_idle_uj", *OPEN_IDLE)
 _FIRST = {"last_ms": -1, "day": -1, "low_mw": int(NONE), "low_before_mw": int(NONE)}
@@ -119,6 +120,7 @@ class Meters:
         own = energy - idle
         by_model = np.maximum(columns["modelled"][rows], new.modelled) * energy
         self._add(rows, own, idle, by_model, ~changed)
+        columns["known_ms"][rows] += span
         self._note_gaps(new, follows & ~known, last, power)
         columns["last_ms"][rows] = np.maximum(last, new.at_ms)
         columns["last_mw"][rows] = new.mw

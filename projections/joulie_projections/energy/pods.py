@@ -35,12 +35,13 @@ class PodEntry(msgspec.Struct, array_like=True):
     pods_uj: int = 0
     idle_uj: int = 0
     worth: list[int] = []  # as `meters.WORTH`; empty while nothing is known
+    cards: tuple[str, ...] = ()  # in its Binding
 
     @classmethod
     def of(cls, pod: PodAsk, node: str, at_ms: int) -> "PodEntry":
         cpu_milli = pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]
         texts = (pod.uid, pod.namespace, pod.name, pod.workload, node)
-        return cls(*texts, cpu_milli, pod.gpu_milli, at_ms)
+        return cls(*texts, cpu_milli, pod.gpu_milli, at_ms, cards=pod.gpu.given)
 
     def add_worth(self, place: int, amount: int) -> None:
         self.worth = self.worth or [0, 0, 0, 0]
@@ -81,14 +82,29 @@ class NodeEntry(msgspec.Struct, array_like=True):
     zone: str = ""
 
 
+class AskedPower(NamedTuple):
+    """In milliwatts."""
+
+    cpu: int
+    gpu: int
+
+    @property
+    def whole(self) -> int:
+        return max(1, self.cpu + self.gpu)
+
+
 def weight_of(pod: PodEntry, node: Capacity) -> int:
     """The power that a pod asks for, in milliwatts; at least 1."""
+    return asked_power(pod, node).whole
+
+
+def asked_power(pod: PodEntry, node: Capacity) -> AskedPower:
     cores_milli = node.cpu_milli or 1000
     cpu_max_mw = node.cpu_max_mw or int(guessed_cpu_max_w(cores_milli / 1000) * 1000)
     gpu_max_mw = node.gpu_max_mw or int(guessed_gpu_max_w("") * 1000)
     cpu = pod.cpu_milli * cpu_max_mw * CPU_PERMILLE // (cores_milli * 1000)
     gpu = pod.gpu_milli * gpu_max_mw * GPU_PERMILLE[pod.workload] // 1_000_000
-    return max(1, cpu + gpu)
+    return AskedPower(cpu, gpu)
 
 
 def occupied_by(pod: PodEntry, node: Capacity) -> int:
@@ -111,8 +127,9 @@ def share_out(
     own: Sequence[int],
     idle: Sequence[int],
     window_ms: int,
-) -> None:
+) -> list[tuple[Stay, int]]:
     """Adds the energy of a window, and its worth, to its pods; `own` is shared out completely.
+    Returns the part of it that each pod got.
 
     The order of the pods decides who gets the remainders of the divisions, so it is that of uids.
     """
@@ -122,14 +139,17 @@ def share_out(
     parts = [occupied_by(stay.pod, node) * stay.ms for stay in stays]
     whole, occupied = sum(weights), max(sum(parts), WHOLE_NODE * window_ms)
     counted = given = 0
+    shared: list[tuple[Stay, int]] = []
     for stay, weight, part in zip(stays, weights, parts, strict=True):
         counted += weight
         upto = own_uj * counted // whole
         stay.pod.pods_uj += upto - given
+        shared.append((stay, upto - given))
         stay.pod.idle_uj += idle_uj * part // occupied
         given = upto
     if any(own[1:]) or any(idle[1:]):
         _share_worth(stays, (own, weights, whole), (idle, parts, occupied))
+    return shared
 
 
 Split = tuple[Sequence[int], Sequence[int], int]  # amounts, the part of each pod, the whole

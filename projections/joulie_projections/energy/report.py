@@ -6,17 +6,24 @@ from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 from joulie_projections.energy.grid import Rate
-from joulie_projections.energy.intervals import GroupEnergy, Interval, NodeEnergy, PodEnergy
+from joulie_projections.energy.intervals import (
+    CardEnergy,
+    GroupEnergy,
+    Interval,
+    NodeEnergy,
+    PodEnergy,
+)
 
 UJ_PER_KWH = 3_600_000_000_000
 MS_PER_HOUR = 3_600_000
 NANO, UG_PER_KG, MG_PER_G = 10**9, 10**9, 1000
-By = Literal["node", "plan", "namespace", "workload", "pod"]
+By = Literal["node", "plan", "namespace", "workload", "pod", "card"]
 NOT_SHARED = "(free)"  # idle energy of what no pod occupies
 NO_PLAN = "(none)"
+NOT_ON_CARDS = "(no card)"  # processors, memory, fans; and cards that nothing names
 
 
-Row = NodeEnergy | GroupEnergy | PodEnergy
+Row = NodeEnergy | GroupEnergy | PodEnergy | CardEnergy
 
 
 class Worth(NamedTuple):
@@ -47,6 +54,7 @@ class Share(NamedTuple):
     pods_uj: int
     idle_uj: int
     worth: Worth = NO_WORTH
+    modelled_uj: int = 0  # of cards only
 
     @property
     def energy_uj(self) -> int:
@@ -82,8 +90,9 @@ def report_of(intervals: Sequence[Interval], by: By) -> EnergyReport:
     worth = _sum(map(worth_of, nodes))
     if by not in ("node", "plan"):
         shared = sum(line.idle_uj for line in lines.values())
-        shared_worth = _sum(line.worth for line in lines.values())
-        lines[NOT_SHARED] = Share(0, idle_uj - shared, worth.minus(shared_worth))
+        rest = worth.minus(_sum(line.worth for line in lines.values()))
+        own_uj = pods_uj - sum(line.pods_uj for line in lines.values()) if by == "card" else 0
+        lines[NOT_ON_CARDS if by == "card" else NOT_SHARED] = Share(own_uj, idle_uj - shared, rest)
     return EnergyReport(
         min((interval.start_ms for interval in intervals), default=0),
         max((interval.end_ms for interval in intervals), default=0),
@@ -122,6 +131,7 @@ def as_json(report: EnergyReport, by: By) -> dict[str, Any]:
                 "pods_kwh": kwh(share.pods_uj),
                 "idle_kwh": kwh(share.idle_uj),
                 **worth_json(share.worth, share.energy_uj),
+                **({"modelled_kwh": kwh(share.modelled_uj)} if by == "card" else {}),
             }
             for name, share in report.by.items()
         ],
@@ -185,6 +195,15 @@ def _groups(name_of: Callable[[GroupEnergy], str]) -> "_Lines":
     )
 
 
+def _cards(intervals: Sequence[Interval]) -> dict[str, Share]:
+    rows = [(f"{row.node}/{row.card}", row) for each in intervals for row in each.cards]
+    modelled: dict[str, int] = defaultdict(int)
+    for name, row in rows:
+        modelled[name] += row.modelled_uj
+    shares = _added(rows)
+    return {name: share._replace(modelled_uj=modelled[name]) for name, share in shares.items()}
+
+
 def _pods(intervals: Sequence[Interval]) -> dict[str, Share]:
     return _added((f"{row.namespace}/{row.name}", row) for each in intervals for row in each.pods)
 
@@ -196,4 +215,5 @@ _BY: dict[By, _Lines] = {
     "namespace": _groups(lambda row: row.namespace),
     "workload": _groups(lambda row: row.workload),
     "pod": _pods,
+    "card": _cards,
 }

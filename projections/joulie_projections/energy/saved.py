@@ -12,6 +12,7 @@ import msgspec
 from joulie_bus.errors import StateDamaged
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.accepted import accepted
+from joulie_projections.energy.cards import Cards, NodeCards
 from joulie_projections.energy.grid import Grid, Rate
 from joulie_projections.energy.intervals import LEVEL, Interval, NodeEnergy
 from joulie_projections.energy.ledger import Ledger
@@ -45,6 +46,7 @@ class _Saved(msgspec.Struct, array_like=True):
     currency: str = ""
     grid: list[Rate] = []
     rates: list[Rate] = []
+    cards: list[NodeCards] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -88,6 +90,7 @@ class LedgerState:
             ledger.grid.currency,
             list(ledger.grid),
             sorted(ledger.rates),
+            ledger.cards.packed(),
         )
         return zlib.compress(_encode(saved), LEVEL)
 
@@ -115,6 +118,7 @@ def unpacked(body: bytes, digest: bytes) -> LedgerState:
         if not pod.end_ms:
             ledger.nodes[pod.node].pods[pod.uid] = pod
     ledger.rates = set(saved.rates)
+    ledger.cards = Cards(saved.cards)
     apply_rows(state.counters, [Row(*row) for row in saved.producers])
     return state
 

@@ -14,6 +14,7 @@ from joulie_projections.energy.intervals import (
     DAY_MS,
     KEPT_MS,
     LENGTHS,
+    CardEnergy,
     Grain,
     GroupEnergy,
     Interval,
@@ -32,6 +33,7 @@ from joulie_projections.store.store import insert_new
 from joulie_projections.store.tables import energy, energy_state, metadata
 
 NAME = "energy"
+EVERY_KIND = ("node", "group", "pod", "grid", "card")
 EMPTY: list[NodeEnergy] = []
 
 
@@ -147,6 +149,8 @@ def _write(db: Connection, interval: Interval) -> None:
         bodies |= {"group": packed(interval.groups), "pod": packed(interval.pods)}
     if interval.grid:
         bodies["grid"] = packed(interval.grid)
+    if interval.cards:
+        bodies["card"] = packed(interval.cards)
     for kind, body in bodies.items():
         values = {"grain": interval.grain, "start_ms": interval.start_ms, "kind": kind}
         insert_new(db, energy, values | {"body": body})
@@ -167,7 +171,7 @@ def _close_day_before(db: Connection, hour_ms: int) -> None:
     if db.execute(is_written.limit(1)).first() is not None:
         return
     starts = _starts(db, "hour", day, day + DAY_MS)
-    hours = [_interval(db, "hour", start, ("node", "group", "pod", "grid")) for start in starts]
+    hours = [_interval(db, "hour", start, EVERY_KIND) for start in starts]
     _write(db, day_of(day, hours))
     for grain, kept_ms in KEPT_MS.items():
         db.execute(
@@ -237,4 +241,5 @@ def _interval(db: Connection, grain: Grain, start_ms: int, kinds: Sequence[str])
         unpacked(bodies.get("group", empty), GroupEnergy),
         unpacked(bodies.get("pod", empty), PodEnergy),
         unpacked(bodies.get("grid", empty), Rate),
+        unpacked(bodies.get("card", empty), CardEnergy),
     )

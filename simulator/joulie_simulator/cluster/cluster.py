@@ -1,6 +1,6 @@
 """State of the simulated cluster: the node, cards and progress of each job."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -8,8 +8,8 @@ import numpy as np
 from joulie_bus.events import GpuSeen
 from joulie_simulator.cluster.free_resources import FreeResources
 from joulie_simulator.cluster.kube_arithmetic import plugin_scores
-from joulie_simulator.hardware.physics import Caps, Draw, Load, draw
-from joulie_simulator.hardware.shapes import Shape, shape_of
+from joulie_simulator.hardware.physics import Caps, Draw, Load, card_watts, draw
+from joulie_simulator.hardware.shapes import Shape, card_uuid, shape_of
 from joulie_simulator.workload.workload import Job
 
 ASLEEP_W = (15.0, 80.0)  # of a sleeping node without and with cards: assumptions
@@ -102,6 +102,21 @@ class SimNode:
         self._ambient_c = ambient_c
         self._drawn = self._draw()
         return self._drawn.watts
+
+    def progress(self, now_s: float) -> Iterator[tuple[Job, float]]:
+        """The running jobs, each with the seconds of its work that are done."""
+        for running in self.running.values():
+            since_s = (now_s - self._since_s) * running.speed(self._drawn)
+            yield running.job, running.job.seconds - max(0.0, running.left_s - since_s)
+
+    def card_watts(self) -> dict[str, float]:
+        """The power of each card as of the last `watts`; a sleeping node reports none."""
+        use = [0.0] * self.shape.gpus
+        for running in self.running.values():
+            for at in running.cards:
+                use[at] = running.job.utilisation
+        each = [] if self.power == "asleep" else card_watts(self.shape, use, self._drawn)
+        return {card_uuid(self.name, at): watts for at, watts in enumerate(each)}
 
     def first_end(self) -> EndForecast | None:
         """Forecast the first end under the current load; replaces older forecasts."""

@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from joulie_simulator.hardware.shapes import Shape
@@ -38,6 +39,7 @@ class Draw(NamedTuple):
     watts: float
     cpu_speed: float  # 1: as fast as without a cap
     gpu_speed: float
+    gpu_w: float = 0.0  # of all cards; part of `watts`
 
 
 def draw(shape: Shape, load: Load, caps: Caps, ambient_c: float) -> Draw:
@@ -49,7 +51,16 @@ def draw(shape: Shape, load: Load, caps: Caps, ambient_c: float) -> Draw:
     )
     gpu_w, gpu_speed = _cards(shape, load, caps)
     fans = 1 + FAN_SHARE_PER_DEGREE * max(0.0, ambient_c - COMFORT_C)
-    return Draw((cpu_w + gpu_w) * fans, cpu_speed, gpu_speed)
+    return Draw((cpu_w + gpu_w) * fans, cpu_speed, gpu_speed, gpu_w)
+
+
+def card_watts(shape: Shape, use: Sequence[float], drawn: Draw) -> list[float]:
+    """The power of each card by its utilisation; together that of all cards."""
+    cards, whole = shape.cards, sum(use)
+    if cards is None:
+        return []
+    above_w = max(0.0, drawn.gpu_w - cards.idle_w * cards.number)
+    return [cards.idle_w + (above_w * each / whole if whole else 0.0) for each in use]
 
 
 def _cards(shape: Shape, load: Load, caps: Caps) -> tuple[float, float]:

@@ -72,7 +72,7 @@ class Shape(NamedTuple):
         """One card, as reported by the agent of its node."""
         assert self.cards is not None
         return GpuSeen(
-            uuid=f"GPU-{node}-{at}",
+            uuid=card_uuid(node, at),
             node=node,
             model=self.cards.model,
             total_mb=self.cards.memory_mb,
@@ -94,6 +94,10 @@ SHAPES = (
     Shape(10, "gpu-a100", "AMD EPYC 7742", 2, 128, 225, 165, 0.5, 1024, A100),
     Shape(5, "gpu-l4", "Intel Xeon Gold 6338", 1, 32, 205, 105, 0.5, 256, L4),
 )
+
+
+def card_uuid(node: str, at: int) -> str:
+    return f"GPU-{node}-{at}"
 
 
 def shape_of(number: int) -> Shape:

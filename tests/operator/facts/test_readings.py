@@ -60,14 +60,23 @@ def test_a_platform_reading_includes_the_cards() -> None:
     box = Series({"node_name": "gpu1", "chassis_id": "1"}, 2500)
     found = {PLATFORM: [box], ZONES: [zone("package", 400, node="gpu1")], CARDS: [gpu("a", 700)]}
 
-    assert whole_nodes(found, KNOWN) == {"gpu1": Reading(2500, "kepler platform")}
+    assert whole_nodes(found, KNOWN) == {"gpu1": Reading(2500, "kepler platform", {"a": 700})}
 
 
 def test_cards_are_added_to_the_board() -> None:
     cards = [gpu("a", 700), gpu("b", 650)]
     found = {ZONES: [zone("package", 400, node="gpu1")], CARDS: cards}
 
-    assert whole_nodes(found, KNOWN) == {"gpu1": Reading(1750, "kepler package, dcgm")}
+    by_card = {"a": 700, "b": 650}
+    assert whole_nodes(found, KNOWN) == {"gpu1": Reading(1750, "kepler package, dcgm", by_card)}
+
+
+def test_a_card_without_a_uuid_counts_for_its_node_only() -> None:
+    """Its index is no name: another exporter or the events of cards would give it another one."""
+    cards = [Series({"Hostname": "gpu1", "gpu": str(at)}, 700) for at in range(2)]
+    found = {ZONES: [zone("package", 400, node="gpu1")], CARDS: cards}
+
+    assert whole_nodes(found, KNOWN) == {"gpu1": Reading(1800, "kepler package, dcgm")}
 
 
 def test_series_of_slices_and_pods_count_the_watts_of_a_card_once() -> None:

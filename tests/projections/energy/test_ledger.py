@@ -2,46 +2,30 @@
 
 import zlib
 from collections.abc import Sequence
-from itertools import pairwise
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from energy_histories import FACTS, STEPS_S, J, Timed, folded, histories_of, ledger_of
 from joulie_bus.events import (
     CapsSet,
-    Fact,
     NodeGone,
-    NodeSeen,
     PodFinished,
-    PodGone,
     SleepOrdered,
     TelemetrySampled,
 )
 from joulie_bus.streams.records import Record
-from joulie_bus.testing import hardware, node_seen, power, records
-from joulie_bus.testing.clock import NOON
-from joulie_bus.testing.grid import intensity, price
+from joulie_bus.testing import hardware, node_seen, power
 from joulie_bus.testing.pods import ask, bound
 from joulie_projections.energy.accepted import accepted
-from joulie_projections.energy.intervals import Interval, PodEnergy
-from joulie_projections.energy.ledger import ZONE_LABEL, Ledger
+from joulie_projections.energy.intervals import PodEnergy
 from joulie_projections.energy.meters import GAP_MS
 from joulie_projections.energy.report import EnergyReport, report_of
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
-
-J = 1_000_000  # microjoules
-Timed = tuple[float, Fact]  # seconds after noon
-
-
-def folded(*facts: Timed) -> list[Interval]:
-    ledger = Ledger()
-    ledger.fold((fact, NOON + round(at * 1e9)) for at, fact in facts)
-    ledger.end()
-    return ledger.closed
 
 
 def report(*facts: Timed) -> EnergyReport:
@@ -185,71 +169,9 @@ def test_minutes_and_hours_have_the_same_sums() -> None:
 
 # --- laws -----------------------------------------------------------------------------------------
 
-NODES, UIDS = st.sampled_from(["n1", "n2", "n3"]), st.sampled_from(["a", "b", "c", "d"])
-ZONES = st.sampled_from(["*", "a", "b"])
 
-
-def placed(node: str, zone: str) -> NodeSeen:
-    return NodeSeen(node=node, uid=node, labels={ZONE_LABEL: zone}, cpu_milli=96_000)
-
-
-FACTS = st.one_of(
-    st.builds(
-        TelemetrySampled,
-        node=NODES,
-        power_mw=st.integers(0, 3_000_000) | st.just(10**12),
-        source=st.sampled_from(["kepler", "utilization"]),
-    ),
-    st.builds(power, NODES, st.integers(0, 1500)),
-    st.builds(power, NODES, st.integers(0, 1500)),
-    st.builds(
-        lambda uid, node, fast: bound(uid, node, performance=fast), UIDS, NODES, st.booleans()
-    ),
-    st.builds(PodFinished, uid=UIDS),
-    st.builds(PodGone, uid=UIDS),
-    st.builds(node_seen, NODES),
-    st.builds(hardware, NODES),
-    st.builds(NodeGone, node=NODES),
-    st.builds(SleepOrdered, plan=st.sampled_from(["p", "q"]), node=NODES),
-    st.builds(lambda cents: price(cents / 100), st.integers(-10, 40)),
-    st.builds(lambda grams, zone: intensity(grams, zone=zone), st.integers(0, 900), ZONES),
-    st.builds(lambda node, zone: placed(node, zone), NODES, ZONES),
-)
-# Mostly readings in time; sometimes a gap, a long outage, or a clock that runs back.
-STEPS_S = st.sampled_from([0, 0, 1, 5, 5, 5, 10, 10, 29.9995, 61, 400, 5000, -3])
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[Record]:
-    """Records in the order of the log, with repeats of some of them.
-
-    From some event on their producers have restarted, and number from 1 again; what they sent
-    before may come later. Meters count joules and wrap around; what the log holds is their power.
-    """
-    events = draw(st.lists(st.tuples(FACTS, STEPS_S), min_size=2, max_size=60))
-    restart, at = draw(st.integers(0, len(events))), NOON
-    facts = [fact for fact, _ in events]
-    stamped = [*records(*facts[:restart]), *records(*facts[restart:], boot="b2")]
-    for late in draw(st.lists(st.integers(0, len(stamped) - 1), max_size=3)):
-        stamped.insert(draw(st.integers(late, len(stamped) - 1)), stamped.pop(late))
-    found: list[Record] = []
-    for record, (_, step_s) in zip(stamped, events, strict=True):
-        at += round(step_s * 1e9)
-        found.append(record._replace(at=at))
-        if draw(st.integers(0, 9)) == 0:
-            found.append(draw(st.sampled_from(found))._replace(at=at))
-    return found
-
-
-def ledger_of(history: Sequence[Record], cuts: Sequence[int] = ()) -> tuple[list[Interval], bytes]:
-    """The intervals and the state; at each cut the process ends and another one continues."""
-    state, closed = LedgerState(), list[Interval]()
-    for first, last in pairwise([0, *sorted(cuts), len(history)]):
-        state.fold(history[first:last], ())
-        closed += state.take_closed()
-        body = state.packed()
-        state = unpacked(body, digest_of(body))
-    return closed, state.packed()
+def histories() -> st.SearchStrategy[list[Record]]:
+    return histories_of(FACTS, STEPS_S)
 
 
 @settings(deadline=None)  # a busy machine
@@ -308,7 +230,7 @@ def test_a_state_of_the_first_version_is_continued(history: list[Record]) -> Non
     state.fold(history[:half], ())
     first = state.take_closed()
     old = msgspec.msgpack.decode(zlib.decompress(state.packed()))
-    old = old[:-3]  # no currency and no rates
+    old = old[:7]  # no currency, no rates and no cards
     old[3] = [*old[3], *(as_old(state, node) for node in sorted(state.ledger.nodes))]
     old[4] = [[*node[:4], node[4][:OLD_COLUMNS], node[5]] for node in old[4]]
     body = zlib.compress(msgspec.msgpack.encode(old))

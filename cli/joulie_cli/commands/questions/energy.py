@@ -1,11 +1,11 @@
-"""show the energy of nodes, pods and plans in a period, from the ledger."""
+"""show the energy of nodes, cards, pods and plans in a period, from the ledger."""
 
 import argparse
 
 from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
-BY = ("namespace", "workload", "node", "plan", "pod")
+BY = ("namespace", "workload", "node", "plan", "pod", "card")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
