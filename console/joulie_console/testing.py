@@ -32,6 +32,7 @@ from joulie_extender.decide.decide import (
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.energy.saved import LedgerState
+from joulie_projections.energy.savings import Savings
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 from joulie_projections.projector.projector import Projector, ProjectorSettings
@@ -91,6 +92,14 @@ class ConsoleHarness:
         engine = database.writer(self._database)
         try:
             EnergyTable(engine).save(0, state)
+        finally:
+            engine.dispose()
+
+    def keep_savings(self, savings: Savings) -> None:
+        """Writes what was saved, as `joulie report` does."""
+        engine = database.writer(self._database)
+        try:
+            EnergyTable(engine).keep_savings(savings)
         finally:
             engine.dispose()
 

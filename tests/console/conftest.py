@@ -88,6 +88,11 @@ def an_hour() -> LedgerState:
     return state
 
 
+@pytest.fixture
+def hour_of_energy() -> LedgerState:
+    return an_hour()
+
+
 async def _settled(client: httpx2.AsyncClient, harness: ConsoleHarness) -> None:
     """Waits until the console shows what the view has."""
     seen: dict[str, int] = {}

@@ -6,16 +6,19 @@ from pathlib import Path
 import msgspec
 
 import joulie_migrations
+from joulie_bus.runtime.logging import get_logger
 from joulie_cli.log_access.past import ArchivePlace, facts_of, require_readable
 from joulie_cli.reporting.document import Document, document_of
 from joulie_cli.reporting.gather import Period, gathered
 from joulie_cli.reporting.page import page_of
 from joulie_cli.reporting.signature import head_json, signed
 from joulie_cli.wiring import Wiring
+from joulie_projections.energy.savings import savings_of
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 
 NS_PER_MS = 1_000_000
+log = get_logger("report")
 
 
 async def report_of_period(
@@ -31,7 +34,21 @@ async def report_of_period(
     finally:
         engine.dispose()
     document = {**document_of(got, wires.bus.cluster), "head": head_json(newest)}
+    keep_savings(wires, document)
     return signed(document, wires.data.key) if signs else document
+
+
+def keep_savings(wires: Wiring, document: Document) -> None:
+    """For the console. Without a right to write in the database there is a report all the same."""
+    now_ms = time.time_ns() // NS_PER_MS
+    found = savings_of(document["counterfactual"], document["position"], now_ms)
+    engine = database.writer(wires.data.database)
+    try:
+        why = EnergyTable(engine).keep_savings(found)
+    finally:
+        engine.dispose()
+    if why:
+        log.warning("savings_not_kept", why=why, what="the console does not show what was saved")
 
 
 async def report_now(wires: Wiring, *, signs: bool) -> Document:

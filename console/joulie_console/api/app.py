@@ -173,7 +173,7 @@ def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awa
         query = read(request, spec.query_type)
         answer = await operation.answer(query, *_path_arguments(request, spec))
         metrics.CONSOLE_SECONDS.labels(route=spec.name).observe(time.perf_counter() - started)
-        tag = f'W/"{answer.position}-{console.tail.entry}"'
+        tag = f'W/"{answer.position}-{console.tail.entry}{answer.revision}"'
         headers = {
             "ETag": tag,
             "Cache-Control": "private, no-cache",

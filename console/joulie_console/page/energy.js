@@ -1,12 +1,13 @@
 // @ts-check
-// Power and energy over time, and the shares of namespaces, workloads, nodes, plans and pods.
+// Power and energy over time; the shares of namespaces, workloads, nodes, cards, plans and pods; and
+// what was saved.
 
 import { Chart } from "./chart.js";
-import { count, energy, moment, percent } from "./format.js";
+import { ago, count, energy, interval, moment, percent } from "./format.js";
 import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
 import { model } from "./store.js";
 import { html } from "./view.js";
-import { ENERGY_BY, NO_PLAN, NOT_SHARED } from "./vocabulary.js";
+import { ENERGY_BY, NO_PLAN, NOT_ON_CARDS, NOT_SHARED } from "./vocabulary.js";
 
 const HOUR_S = 3600;
 const PERIODS = [
@@ -72,6 +73,8 @@ function Report({ found, by }) {
           data=${charts(found).energy} series=${ENERGY} />
       </div>
     </div>
+    <h3>Saved</h3>
+    <${Saved} saved=${found.saved} currency=${found.currency} />
     <h3>${`Shares by ${by}`}</h3>
     <${Shares} found=${found} by=${by} />
   `;
@@ -106,7 +109,12 @@ function Figures({ found }) {
     const rest = `${energy(found.unweighed_kwh)} without an intensity`;
     rows.push(["Carbon", `${found.kgco2e.toFixed(2)} kg CO\u2082e`, rest]);
   }
-  return html`<dl class="figures" id="energy-figures">${
+  return html`<${FigureList} id="energy-figures" rows=${rows} />`;
+}
+
+/** @param {{ id: string, rows: Array<[string, string, string]> }} props */
+function FigureList({ id, rows }) {
+  return html`<dl class="figures" id=${id}>${
     rows.map(([term, value, more]) =>
       html`
         <div key=${term} class="figure">
@@ -116,6 +124,48 @@ function Figures({ found }) {
       `
     )
   }</dl>`;
+}
+
+// --- what was saved ---------------------------------------------------------------------------
+
+/**
+ * Never a number alone: the interval over all variants, against what, of which time.
+ * @param {{ saved: any, currency: string }} props
+ */
+function Saved({ saved, currency }) {
+  if (!saved) {
+    return html`<p class="empty" id="saved">Not computed yet. A saving is a difference to something
+      that did not happen: <code>joulie report</code> simulates the same pods under
+      kube-scheduler’s default score, and this page then shows its result.</p>`;
+  }
+  const period = `${moment(saved.from_ms)} to ${moment(saved.to_ms)}`;
+  if (!saved.kwh) {
+    return html`<p class="empty" id="saved">${`Not computed for ${period}: ${saved.why}.`}</p>`;
+  }
+  const hundred = (/** @type {number} */ share) => percent(share * 100);
+  const plain = (/** @type {number} */ value) => value.toFixed(2);
+  const kinds = /** @type {Array<[string, any, (value: number) => string]>} */ ([
+    ["Energy", saved.kwh, energy],
+    ["Share of the baseline", saved.share, hundred],
+    ["Share per work", saved.share_per_work, hundred],
+    [`Cost (${currency})`, saved.cost, plain],
+    ["Carbon (kg CO\u2082e)", saved.kgco2e, plain],
+  ]);
+  /** @type {Array<[string, string, string]>} */
+  const rows = kinds.filter(([, range]) => range).map((
+    [term, range, text],
+  ) => [term, interval(range, text), `median ${text(range.mid)}`]);
+  const isOpen = saved.kwh.low <= 0 && saved.kwh.high >= 0;
+  const against = [
+    `${saved.policy} against ${saved.baseline}, kube-scheduler’s default score:`,
+    `the same ${count(saved.pods)} pods on the same ${count(saved.nodes)} nodes, both simulated,`,
+    `${period}. Smallest to largest of all variants, computed by joulie report`,
+    `${ago(saved.computed_ms)}.${isOpen ? " The interval includes 0: no saving is shown." : ""}`,
+  ];
+  return html`
+    <p class="muted" id="saved-against">${against.join(" ")}</p>
+    <${FigureList} id="saved" rows=${rows} />
+  `;
 }
 
 /** The columns of the charts, made once per answer. @type {{ of: any, power: any, energy: any }} */
@@ -160,7 +210,8 @@ function Shares({ found, by }) {
   const left = found.total - found.items.length;
   const cost = found.cost !== null ? [`Cost (${found.currency})`] : [];
   const carbon = found.kgco2e !== null ? ["kg CO\u2082e"] : [];
-  const numbers = [...NUMBERS, ...cost, ...carbon];
+  const modelled = by === "card" ? ["Modelled"] : [];
+  const numbers = [...NUMBERS, ...cost, ...carbon, ...modelled];
   const label = by[0].toUpperCase() + by.slice(1);
   return html`
     <${Table} label=${`Energy by ${by}`} head=${heads([label, ...numbers, "Share"], numbers)}>
@@ -172,6 +223,7 @@ function Shares({ found, by }) {
         <td class="n">${energy(item.idle_kwh)}</td>
         ${cost.length > 0 && html`<td class="n">${item.cost?.toFixed(2) ?? "unknown"}</td>`}
         ${carbon.length > 0 && html`<td class="n">${item.kgco2e?.toFixed(2) ?? "unknown"}</td>`}
+        ${modelled.length > 0 && html`<td class="n">${energy(item.modelled_kwh)}</td>`}
         <td><${Bar} item=${item} most=${most} total=${found.meter_kwh} /></td>
       </tr>`
       )}
@@ -183,6 +235,7 @@ function Shares({ found, by }) {
 /** @param {{ by: string, name: string }} props */
 function ShareName({ by, name }) {
   if (name === NOT_SHARED) return html`<span class="muted">free: what no pod occupies</span>`;
+  if (name === NOT_ON_CARDS) return html`<span class="muted">on no card</span>`;
   if (name === NO_PLAN) return html`<span class="muted">no plan</span>`;
   return by === "node" ? html`<${NodeLink} name=${name} />` : html`<${Name} text=${name} />`;
 }

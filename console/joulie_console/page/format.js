@@ -49,6 +49,13 @@ export function energy(kwh) {
 }
 
 /**
+ * The smallest and the largest value of an interval.
+ * @param {{ low: number, high: number }} range
+ * @param {(value: number) => string} text
+ */
+export const interval = (range, text) => `${text(range.low)} to ${text(range.high)}`;
+
+/**
  * A node above its cap has negative headroom.
  * @param {number | null | undefined} value
  */

@@ -17,10 +17,16 @@ from joulie_projections.energy.report import (
     report_of,
     worth_json,
 )
+from joulie_projections.energy.savings import SavedRange, Savings
 from joulie_projections.store.energy_table import EnergyTable
 
 OpenEnergy = Callable[[], AbstractContextManager[EnergyTable]]
-KINDS: dict[By, tuple[str, ...]] = {"node": (), "plan": (), "pod": ("pod",)}  # else groups
+KINDS: dict[By, tuple[str, ...]] = {
+    "node": (),
+    "plan": (),
+    "pod": ("pod",),
+    "card": ("card",),
+}  # else groups
 FINE_MS = 6 * MS_PER_HOUR  # shorter periods are shown by minutes
 
 
@@ -52,6 +58,7 @@ class EnergyReader:
         kinds = ("node", *KINDS.get(query.by, ("group",)))
         with self._open_energy() as table:
             intervals, position = table.between(*period, kinds)
+            savings = table.savings()
             fine = intervals
             if period.to_ms - period.from_ms <= FINE_MS and kinds != ("node",):
                 fine, _ = table.between(*period, ("node",))
@@ -59,7 +66,13 @@ class EnergyReader:
         if not intervals:
             report = report._replace(by={})
         report = report._replace(to_ms=min(report.to_ms, period.to_ms))
-        return _answer(stamp, report, position, query.limit, series_of(fine, period.to_ms))
+        shares = [
+            _share(name, share, has_model=query.by == "card")
+            for name, share in list(report.by.items())[: query.limit]
+        ]
+        return _answer(
+            stamp, report, position, shares, series_of(fine, period.to_ms), _savings(savings)
+        )
 
 
 def series_of(intervals: Sequence[Interval], to_ms: int) -> list[responses.EnergyPoint]:
@@ -82,8 +95,9 @@ def _answer(
     stamp: dict[str, Any],
     report: EnergyReport,
     position: int,
-    limit: int,
+    shares: list[responses.EnergyShare],
     series: list[responses.EnergyPoint],
+    savings: responses.Savings | None,
 ) -> responses.Energy:
     return responses.Energy(
         **stamp,
@@ -98,13 +112,35 @@ def _answer(
         unknown_node_hours=report.unknown_ms / MS_PER_HOUR,
         currency=report.currency,
         **worth_json(report.worth, report.meter_uj),
-        items=[_share(name, share) for name, share in list(report.by.items())[:limit]],
+        items=shares,
         total=len(report.by),
         series=series,
+        saved=savings,
     )
 
 
-def _share(name: str, share: Share) -> responses.EnergyShare:
+def _savings(found: Savings | None) -> responses.Savings | None:
+    if found is None:
+        return None
+    ranges = ("kwh", "share", "share_per_work", "cost", "kgco2e")
+    return responses.Savings(
+        **{name: getattr(found, name) for name in _NAMED},
+        **{name: _range(getattr(found.saved, name, None)) for name in ranges},
+    )
+
+
+def _range(found: SavedRange | None) -> responses.SavedRange | None:
+    return (
+        None
+        if found is None
+        else responses.SavedRange(low=found.low, mid=found.mid, high=found.high)
+    )
+
+
+_NAMED = ("computed_ms", "from_ms", "to_ms", "baseline", "policy", "pods", "nodes", "why")
+
+
+def _share(name: str, share: Share, *, has_model: bool) -> responses.EnergyShare:
     worth = worth_json(share.worth, share.energy_uj)
     return responses.EnergyShare(
         name=name,
@@ -113,4 +149,5 @@ def _share(name: str, share: Share) -> responses.EnergyShare:
         idle_kwh=kwh(share.idle_uj),
         cost=worth["cost"],
         kgco2e=worth["kgco2e"],
+        modelled_kwh=kwh(share.modelled_uj) if has_model else None,
     )

@@ -27,6 +27,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int  # when that position was the newest; 0 before the first commit
     age_ms: Annotated[int, Meta(ge=0)]  # since the last message of the projector
 
+    @property
+    def revision(self) -> str:
+        """What the answer depends on besides the positions of both logs; part of its ETag."""
+        return ""
+
 
 class Problem(Item, frozen=True, kw_only=True):
     """RFC 9457."""
@@ -259,6 +264,7 @@ class EnergyShare(Item, frozen=True, kw_only=True):
     idle_kwh: float
     cost: float | None  # of the part that has a price; None: nothing has
     kgco2e: float | None
+    modelled_kwh: float | None  # of a card: the part without readings of the card; else None
 
 
 class EnergyPoint(Item, frozen=True, kw_only=True, array_like=True):
@@ -268,6 +274,34 @@ class EnergyPoint(Item, frozen=True, kw_only=True, array_like=True):
     idle_kwh: float
     modelled_kwh: float
     unknown_kwh: float
+
+
+class SavedRange(Item, frozen=True, kw_only=True):
+    """Over all variants of a simulation."""
+
+    low: float
+    mid: float
+    high: float
+
+
+class Savings(Item, frozen=True, kw_only=True):
+    """What the newest report of `joulie report` computed: the energy of the same pods under the
+    baseline less that under the policy, both simulated. Without `kwh`, `why` says what was missing.
+    """
+
+    computed_ms: int
+    from_ms: int
+    to_ms: int
+    baseline: str
+    policy: str
+    pods: int
+    nodes: int
+    kwh: SavedRange | None
+    share: SavedRange | None  # of the baseline's energy
+    share_per_work: SavedRange | None
+    cost: SavedRange | None
+    kgco2e: SavedRange | None
+    why: str
 
 
 class Energy(Answer, frozen=True, kw_only=True):
@@ -290,6 +324,12 @@ class Energy(Answer, frozen=True, kw_only=True):
     items: list[EnergyShare]  # the largest first
     total: int
     series: list[EnergyPoint]  # oldest first
+    saved: Savings | None  # None: no report was written yet
+
+    @property
+    def revision(self) -> str:
+        computed_ms = self.saved.computed_ms if self.saved else 0
+        return f"-{self.folded_to}-{computed_ms}"
 
 
 class Loss(Item, frozen=True, kw_only=True):

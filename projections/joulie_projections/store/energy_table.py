@@ -9,6 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from joulie_bus.errors import Fenced, Unreadable
+from joulie_projections.energy import savings
 from joulie_projections.energy.grid import Rate
 from joulie_projections.energy.intervals import (
     DAY_MS,
@@ -27,12 +28,13 @@ from joulie_projections.energy.intervals import (
 )
 from joulie_projections.energy.saved import LedgerState, digest_of
 from joulie_projections.energy.saved import unpacked as unpacked_state
+from joulie_projections.energy.savings import Savings
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import insert_new
 from joulie_projections.store.tables import energy, energy_state, metadata
 
-NAME = "energy"
+NAME, SAVINGS = "energy", "savings"
 EVERY_KIND = ("node", "group", "pod", "grid", "card")
 EMPTY: list[NodeEnergy] = []
 
@@ -99,6 +101,26 @@ class EnergyTable:
                 _write(db, interval)
             for hour in (interval for interval in closed if interval.grain == "hour"):
                 _close_day_before(db, hour.start_ms)
+
+    def keep_savings(self, found: Savings) -> str:
+        """Replaces those of an earlier report. Returns why the database refused them, if it did: a
+        report needs no right to write."""
+        body = savings.packed(found)
+        values = {"position": found.position, "digest": digest_of(body), "body": body}
+        try:
+            with self._engine.begin() as db:
+                insert_new(db, energy_state, {"name": SAVINGS, **values})
+                mine = energy_state.c.name == SAVINGS
+                db.execute(update(energy_state).where(mine).values(**values))
+        except SQLAlchemyError as error:
+            return str(error).splitlines()[0]
+        return ""
+
+    def savings(self) -> Savings | None:
+        """What the newest report computed; None if none was written."""
+        with self._engine.connect() as db:
+            body = db.scalar(select(energy_state.c.body).where(energy_state.c.name == SAVINGS))
+        return savings.unpacked(body) if body else None
 
     def clear(self) -> None:
         """Deletes everything, so that the ledger is folded again from the first fact."""

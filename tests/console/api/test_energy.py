@@ -4,26 +4,44 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import httpx2
+import msgspec
 import pytest
 
 from joulie_bus.events import AnyEvent
-from joulie_bus.testing import bound, node_seen, power, records
+from joulie_bus.testing import bound, card, node_seen, power, records
 from joulie_bus.testing.clock import NOON
 from joulie_console.testing import ConsoleHarness
-from joulie_projections.energy.report import NOT_SHARED
+from joulie_projections.energy.report import NOT_ON_CARDS, NOT_SHARED
 from joulie_projections.energy.saved import LedgerState
+from joulie_projections.energy.savings import Saved, SavedRange, Savings
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 PERIOD = {"since": "2020-01-01T00:00:00Z", "until": "2100-01-01T00:00:00Z"}
 HOURS = 3
+SAVINGS = Savings(
+    computed_ms=1,
+    position=7,
+    from_ms=0,
+    to_ms=3_600_000,
+    baseline="kube-default",
+    policy="joulie-energy",
+    pods=5,
+    nodes=2,
+    saved=Saved(
+        kwh=SavedRange(1.0, 2.0, 3.0),
+        share=SavedRange(0.1, 0.2, 0.3),
+        share_per_work=SavedRange(0.1, 0.2, 0.3),
+    ),
+)
 
 
 def steady() -> LedgerState:
     """A node at 100 W and one at 300 W with a pod, from noon on, for some hours."""
     state = LedgerState()
     readings = [power("n1", 100), power("n2", 300)] * (HOURS * 60)
-    facts: list[AnyEvent] = [node_seen("n1"), node_seen("n2"), bound("runs", "n2"), *readings]
+    seen: list[AnyEvent] = [node_seen("n1"), node_seen("n2", gpus=1), card("GPU-1", "n2")]
+    facts: list[AnyEvent] = [*seen, bound("runs", "n2"), *readings]
     state.fold(records(*facts, step_s=30), ())
     return state
 
@@ -43,7 +61,7 @@ async def test_energy_is_reported_by_node_with_a_series(new_harness: NewHarness)
     starts = [point[0] for point in found["series"]]
     assert starts == sorted(starts)
     assert starts[0] <= NOON // 1_000_000 < starts[0] + 3_600_000
-    assert found["folded_to"] == 2 * HOURS * 60 + 3
+    assert found["folded_to"] == 2 * HOURS * 60 + 4
 
 
 async def test_the_shares_of_namespaces_and_the_rest_are_the_whole(
@@ -57,6 +75,49 @@ async def test_the_shares_of_namespaces_and_the_rest_are_the_whole(
     assert {item["name"] for item in found["items"]} == {"team", NOT_SHARED}
     assert sum(item["kwh"] for item in found["items"]) == pytest.approx(found["meter_kwh"])
     assert (found["cost"], found["kgco2e"]) == (None, None)
+
+
+async def test_cards_and_what_is_on_no_card_are_the_whole(new_harness: NewHarness) -> None:
+    async with new_harness() as harness:
+        harness.fill_ledger(steady())
+        async with httpx2.AsyncClient(base_url=harness.url) as client:
+            found = (await client.get("/v1/energy", params={"by": "card", **PERIOD})).json()
+
+    assert {item["name"] for item in found["items"]} == {"n2/GPU-1", NOT_ON_CARDS}
+    assert sum(item["kwh"] for item in found["items"]) == pytest.approx(found["meter_kwh"])
+    (card,) = (item for item in found["items"] if item["name"] != NOT_ON_CARDS)
+    assert 0 < card["modelled_kwh"] == pytest.approx(card["kwh"])
+
+
+async def test_what_was_saved_is_that_of_the_newest_report(new_harness: NewHarness) -> None:
+    async with new_harness() as harness:
+        harness.fill_ledger(steady())
+        async with httpx2.AsyncClient(base_url=harness.url) as client:
+            before = (await client.get("/v1/energy", params=PERIOD)).json()["saved"]
+            harness.keep_savings(SAVINGS)
+            later = msgspec.structs.replace(SAVINGS, saved=None, why="the log has no pods")
+            found = (await client.get("/v1/energy", params=PERIOD)).json()["saved"]
+            harness.keep_savings(later)
+            last = (await client.get("/v1/energy", params=PERIOD)).json()["saved"]
+
+    assert before is None
+    assert found["kwh"] == {"low": 1.0, "mid": 2.0, "high": 3.0}
+    assert (found["baseline"], found["cost"], found["why"]) == ("kube-default", None, "")
+    assert (last["kwh"], last["why"]) == (None, "the log has no pods")
+
+
+async def test_an_answer_changes_with_the_ledger_although_no_fact_arrives(
+    new_harness: NewHarness,
+) -> None:
+    async with new_harness() as harness, httpx2.AsyncClient(base_url=harness.url) as client:
+        before = await client.get("/v1/energy", params=PERIOD)
+        known = {"If-None-Match": before.headers["ETag"]}
+        same = await client.get("/v1/energy", params=PERIOD, headers=known)
+        harness.fill_ledger(steady())
+        after = await client.get("/v1/energy", params=PERIOD, headers=known)
+
+    assert (same.status_code, after.status_code) == (304, 200)
+    assert after.json()["meter_kwh"] > before.json()["meter_kwh"] == 0.0
 
 
 async def test_a_period_without_energy_is_empty(new_harness: NewHarness) -> None:

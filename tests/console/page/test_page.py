@@ -18,6 +18,8 @@ from joulie_console.testing import ConsoleHarness, console_harness, running_cons
 from joulie_extender.current_snapshot import NO_AGE_MS
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_extender.decide.scoring import Weights
+from joulie_projections.energy.saved import LedgerState
+from joulie_projections.energy.savings import Saved, SavedRange, Savings
 from joulie_projections.twin.columns import TwinColumns
 
 pytestmark = pytest.mark.anyio
@@ -411,6 +413,39 @@ async def test_pending_pods_have_a_reason_and_advice(page: Page, new_harness: Ne
         await expect(page.locator("#detail-title")).to_have_text("Entry 2: filter")
         await harness.publish(bound("unseen", "n1"))
         await expect(rows).to_have_count(1, timeout=15_000)  # the page stays up to date
+
+
+async def test_what_was_saved_is_an_interval_against_a_named_baseline(
+    page: Page, complaints: list[str], new_harness: NewHarness, hour_of_energy: LedgerState
+) -> None:
+    async with new_harness() as harness:
+        harness.fill_ledger(hour_of_energy)
+        await opened(page, harness, "?page=energy&hours=6")
+        await expect(page.locator("#saved")).to_contain_text("Not computed yet")
+        third = SavedRange(0.2, 0.25, 0.3)
+        found = Savings(
+            computed_ms=1_800_000_000_000,
+            position=7,
+            from_ms=1_799_990_000_000,
+            to_ms=1_800_000_000_000,
+            baseline="kube-default",
+            policy="joulie-energy",
+            pods=1200,
+            nodes=200,
+            saved=Saved(kwh=SavedRange(-1.0, 2.5, 3.0), share=third, share_per_work=third),
+        )
+        harness.keep_savings(found)
+        await page.reload()
+        saved = page.locator("#saved")
+        await expect(saved).to_contain_text("\u22121.00 kWh to 3.00 kWh")
+        await expect(saved).to_contain_text("median 2.50 kWh")
+        await expect(saved).not_to_contain_text("Cost")
+        context = page.locator("#saved-against")
+        await expect(context).to_contain_text("joulie-energy against kube-default")
+        await expect(context).to_contain_text("1,200 pods on the same 200 nodes")
+        await expect(context).to_contain_text("The interval includes 0: no saving is shown.")
+
+    assert complaints == []
 
 
 async def test_energy_is_shown_with_units_and_the_values_under_the_keys(
