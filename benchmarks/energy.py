@@ -1,27 +1,44 @@
-"""The ledger's fold and reports at scale: 5,000 nodes with ten pods each, a reading every 10 s.
+"""The ledger at scale: 5,000 nodes with ten pods each, a reading every 10 s.
 
-Folds some hours of decoded readings and extrapolates to 30 days; a part of the readings is decoded
-from messages, too, because a log holds messages. Prints the sizes of intervals for a year.
+Folds some minutes of them in the three forms in which the product has them (columns of the archive,
+messages, columns in memory) and extrapolates to 30 days, in minutes of one core. A pod that starts
+and ends is folded beside the readings; its cost is printed on its own. Also prints the time of
+reports, and the sizes of intervals for a year.
 """
 
 import argparse
 import json
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from joulie_bus.testing import bound, hardware, node_seen, power, records
+from joulie_audit.archive.archiver import PART_ROWS
+from joulie_audit.archive.columnar import Segment
+from joulie_audit.archive.parts import checksum
+from joulie_audit.archive.reading_columns import (
+    OTHERS,
+    READINGS,
+    columns_of,
+    log_columns,
+    tables_of,
+)
+from joulie_audit.ledger.follow import PASS_S
+from joulie_bus.events import AnyEvent, PodFinished, PodGone
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import stream_of
+from joulie_bus.testing import bound, hardware, node_seen, pending, power
 from joulie_bus.testing.clock import NOON
-from joulie_projections.energy.accepted import accepted
+from joulie_bus.testing.stamping import CLUSTER, Voices
 from joulie_projections.energy.intervals import Interval, day_of, packed, unpacked
 from joulie_projections.energy.intervals import PodEnergy as Pod
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.meters import Readings
 from joulie_projections.energy.report import report_of
-from joulie_projections.state.state import ClusterState
-from joulie_projections.state.state_changes import Draft
+from joulie_projections.energy.saved import LedgerState
 
 EVERY_S = 10
 DAYS = 30
@@ -31,24 +48,149 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--nodes", type=int, default=5000)
     options.add_argument("--pods", type=int, default=10, help="per node")
-    options.add_argument("--hours", type=int, default=3)
+    options.add_argument("--hours", type=int, default=3, help="folded from memory")
+    options.add_argument("--parts", type=int, default=3, help="of the archive")
+    options.add_argument("--starts", type=int, default=1000, help="pods that start, in one part")
     print(json.dumps(measured(options.parse_args()), indent=1))
 
 
 def measured(args: argparse.Namespace) -> dict[str, Any]:
-    ledger = filled(args.nodes, args.pods)
+    with tempfile.TemporaryDirectory() as place:
+        stored = of_stored_log(args, Path(place))
+    return stored | of_memory(args)
+
+
+# --- a log ------------------------------------------------------------------------------------
+
+
+class Log:
+    """The records of a cluster, part by part."""
+
+    def __init__(self, nodes: int, pods: int) -> None:
+        self._names = [f"node-{n:04}" for n in range(nodes)]
+        self._voices = Voices("operator", CLUSTER, lambda: NOON)
+        self._random = np.random.default_rng(1)
+        self._count = self._pods = 0
+        self._at = NOON
+        self._first = self._records(
+            [
+                *(fact for name in self._names for fact in (node_seen(name), hardware(name))),
+                *(bound(f"{name}-pod-{n}-5f7c", name) for name in self._names for n in range(pods)),
+                *self._readings(nodes),
+            ],
+            0,
+        )
+
+    def started(self) -> LedgerState:
+        state = LedgerState()
+        state.fold(self._first, ())
+        return state
+
+    def part(self, starts: int = 0) -> list[Record]:
+        """As many readings as a part of the archive has facts, and pods that start and end."""
+        facts = self._readings(PART_ROWS)
+        every = PART_ROWS // max(1, starts)
+        for number in range(starts):
+            self._pods += 1
+            uid, node = f"started-{self._pods}", self._names[number % len(self._names)]
+            ended = [PodFinished(uid=uid), PodGone(uid=uid)]
+            facts[number * every] = [pending(uid), bound(uid, node), facts[number * every]]
+            facts[(number + 1) * every - 1] = [*ended, facts[(number + 1) * every - 1]]
+        flat = [fact for each in facts for fact in (each if isinstance(each, list) else [each])]
+        return self._records(flat, EVERY_S * 10**9 // len(self._names))
+
+    def _readings(self, count: int) -> list[Any]:
+        places = range(self._count, self._count + count)
+        self._count += count
+        watts = self._random.integers(200, 900, count).tolist()
+        return [
+            power(self._names[at % len(self._names)], w)
+            for at, w in zip(places, watts, strict=True)
+        ]
+
+    def _records(self, facts: Sequence[AnyEvent], step_ns: int) -> list[Record]:
+        made: list[Record] = []
+        for fact in facts:
+            message = self._voices.stamp(fact)
+            self._at += step_ns
+            made.append(Record(stream_of(fact), 1, self._at, message.data, message.subject))
+        return made
+
+
+def of_stored_log(args: argparse.Namespace, place: Path) -> dict[str, Any]:
+    log = Log(args.nodes, args.pods)
+    by_columns, by_messages = log.started(), log.started()
+    first = log.part()  # by which every column has its size, and every code path was run
+    fold_file(by_columns, written(place / "first", first))
+    by_messages.fold(first, ())
+    parts = [log.part() for _ in range(args.parts)]
+    files = [written(place / f"{number}", part) for number, part in enumerate(parts)]
+    columns_s = timed(lambda: fold_files(by_columns, files))
+    messages_s = timed(lambda: fold_records(by_messages, parts))
+    assert by_columns.packed() == by_messages.packed()
+    busy = log.part(args.starts)
+    busy_file = written(place / "busy", busy)
+    busy_s = timed(lambda: fold_file(by_columns, busy_file)) - columns_s / args.parts
+    commit_s = timed(by_columns.packed)
+    readings = args.parts * PART_ROWS
+    whole = args.nodes * 86_400 // EVERY_S * DAYS
+    more = (1 + commit_s / PASS_S) / 60  # the state is committed after each PASS_S
+    hours_min = 24 * DAYS * hour_s(by_columns) / 60
+    return {
+        "archive_30_days_min": columns_s / readings * whole * more + hours_min,
+        "messages_30_days_min": messages_s / readings * whole * more + hours_min,
+        "archive_bytes_per_reading": sum(size_of(file) for file in files) / readings,
+        "pod_us": busy_s / args.starts * 1e6,
+    }
+
+
+def written(place: Path, part: Sequence[Record]) -> Path:
+    place.mkdir()
+    for name, table in tables_of(log_columns(part)).items():
+        Segment().write(place / name, table)
+    return place
+
+
+def size_of(file: Path) -> int:
+    return (file / READINGS).stat().st_size
+
+
+def fold_files(state: LedgerState, files: Sequence[Path]) -> None:
+    for file in files:
+        fold_file(state, file)
+
+
+def fold_records(state: LedgerState, parts: Sequence[Sequence[Record]]) -> None:
+    for part in parts:
+        state.fold(part, ())
+
+
+def fold_file(state: LedgerState, place: Path) -> None:
+    """As the ledger does with a part of the archive."""
+    for name in (READINGS, OTHERS):
+        checksum(place / name)
+    readings, others = (Segment().read(place / name) for name in (READINGS, OTHERS))
+    count = len(others["place"]) + len(readings["place"][0]) // 4
+    assert state.fold_columns(columns_of(readings, others, count), ())
+
+
+def hour_s(state: LedgerState) -> float:
+    """The end of an hour, with its rows."""
+    return timed(state.ledger.end) + timed(lambda: [packed_size(i) for i in state.take_closed()])
+
+
+# --- in memory --------------------------------------------------------------------------------
+
+
+def of_memory(args: argparse.Namespace) -> dict[str, Any]:
+    ledger = Log(args.nodes, args.pods).started().ledger
     fold_s = timed(lambda: fold_hours(ledger, args.nodes, args.hours))
     packing_s = timed(lambda: [packed_size(each) for each in ledger.closed])
-    per_hour_s = (fold_s + packing_s) / args.hours
     hour = next(each for each in ledger.closed if each.grain == "hour")
     day = day_of(hour.start_ms, [hour] * 24)
     days = [day] * DAYS
-    decode_us = decoding_us(args.nodes)
-    readings = args.nodes * 86_400 // EVERY_S * DAYS
     return {
-        "readings_per_s": round(args.nodes * 360 * args.hours / fold_s),
-        "fold_30_days_min": per_hour_s * 24 * DAYS / 60,
-        "decode_30_days_min": decode_us * readings / 60e6,
+        "memory_30_days_min": (fold_s + packing_s) / args.hours * 24 * DAYS / 60,
         "report_30_days_by_node_s": timed(lambda: report_of(days, "node")),
         "report_30_days_by_namespace_s": timed(lambda: report_of(days, "namespace")),
         "report_30_days_by_pod_s": timed(lambda: report_by_pod(day)),
@@ -56,15 +198,6 @@ def measured(args: argparse.Namespace) -> dict[str, Any]:
         "hour_bytes": packed_size(hour),
         "day_bytes": packed_size(day),
     }
-
-
-def filled(nodes: int, pods: int) -> Ledger:
-    ledger = Ledger()
-    for number in range(nodes):
-        name = f"node-{number:04}"
-        ledger.fold([(node_seen(name), NOON), (hardware(name), NOON)])
-        ledger.fold((bound(f"{name}-pod-{n}-5f7c", name), NOON) for n in range(pods))
-    return ledger
 
 
 def fold_hours(ledger: Ledger, nodes: int, hours: int) -> None:
@@ -85,13 +218,6 @@ def report_by_pod(day: Interval) -> None:
     """Unpacks and adds up the pods of each day, as a report does."""
     body = packed(day.pods)
     report_of([day._replace(pods=unpacked(body, Pod)) for _ in range(DAYS)], "pod")
-
-
-def decoding_us(nodes: int) -> float:
-    """From a message to a fact, per reading."""
-    log = records(*[power(f"node-{n:04}", 300) for n in range(nodes)], name="operator")
-    draft = Draft(ClusterState())
-    return timed(lambda: list(accepted(draft, log, 0, ()))) * 1e6 / nodes
 
 
 def timed(act: Callable[[], object]) -> float:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from joulie_cli.reporting.signature import signed
-from joulie_demo import demo, joulie, told_by
+from joulie_demo import PATIENCE_S, demo, joulie, told_by
+from joulie_forked import Command
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +40,7 @@ def test_pods_and_idle_energy_are_the_energy_of_the_meters(data: Path) -> None:
     assert told["pods_kwh"] > 0
 
 
-@pytest.mark.parametrize("by", ["workload", "node", "plan", "pod"])
+@pytest.mark.parametrize("by", ["workload", "node", "plan", "pod", "card"])
 def test_each_division_has_the_same_sum(data: Path, by: str) -> None:
     whole = told_by("energy", "--json", "--data", data)[1]["meter_kwh"]
     _, told = told_by("energy", "--json", "--by", by, "--data", data)
@@ -62,6 +64,32 @@ def test_a_rebuilt_ledger_is_the_same(data: Path) -> None:
     assert joulie("ledger", "--rebuild", "--data", data).returncode == 0
 
     assert told_by("energy", "--json", "--by", "pod", "--data", data) == before
+
+
+def test_a_ledger_from_the_columns_of_an_archive_is_the_same(data: Path, tmp_path: Path) -> None:
+    before = told_by("energy", "--json", "--by", "card", "--data", data)
+    small = {"joulie_audit.archive.archiver.PART_ROWS": 100}
+    written = Command(
+        ("archive", "--to", tmp_path / "kept", "--now", "--data", data),
+        os.environ,
+        tmp_path,
+        constants=small,
+    )
+    assert written.wait(PATIENCE_S)
+
+    rebuilt = joulie("ledger", "--rebuild", "--archive", tmp_path / "kept", "--data", data)
+
+    assert (written.done().returncode, rebuilt.returncode) == (0, 0)
+    assert len(list(tmp_path.glob("kept/facts/*/*/*/readings.*"))) > 2
+    assert told_by("energy", "--json", "--by", "card", "--data", data) == before
+
+
+def test_readings_of_cards_are_measured(data: Path) -> None:
+    _, told = told_by("energy", "--json", "--by", "card", "--data", data)
+    cards = [line for line in told["by"] if line["card"].partition("/")[2].startswith("GPU-")]
+
+    assert cards
+    assert sum(line["modelled_kwh"] for line in cards) < 0.5 * sum(line["kwh"] for line in cards)
 
 
 def test_csv_has_one_line_per_name(data: Path) -> None:

@@ -24,6 +24,7 @@ from joulie_audit.archive.parts import (
     checksum,
     columns_of_facts,
     columns_of_log,
+    require_same_columns,
     root_of,
     sealed,
 )
@@ -155,6 +156,8 @@ class Archiver:
         read = self._archive.read_facts if isinstance(written, FactPart) else self._archive.read_log
         if read(place, part) != written:
             raise ArchiveBroken(str(place), "reading it back gives other content")
+        if isinstance(written, FactPart):
+            require_same_columns(self._archive, place, part, written)
 
 
 def _snapshot_in(history: History, span: tuple[int, int]) -> tuple[Snapshot, ...]:

@@ -11,6 +11,7 @@ from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.streams.authority import require_authority
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
+from joulie_projections.energy.columns import LogColumns
 from joulie_projections.fold.commit import Input, Inputs
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import NEWEST, History
@@ -28,6 +29,18 @@ def streams_of(history: History) -> Inputs:
 class FactSource(Protocol):
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
         """The records of a batch from these streams, by position. Fastest in log order."""
+        ...
+
+
+class ColumnSource(FactSource, Protocol):
+    """For the ledger."""
+
+    def begins_at(self, position: int) -> bool:
+        """Whether a part of an archive begins at this position."""
+        ...
+
+    def columns_at(self, position: int, history: History) -> LogColumns | None:
+        """That part in columns; None if there is none, or none with columns."""
         ...
 
 
@@ -65,6 +78,12 @@ class StreamFacts:
             if wanted.stream in streams:
                 records.extend(await self._read(wanted))
         return records
+
+    def begins_at(self, position: int) -> bool:
+        return False
+
+    def columns_at(self, position: int, history: History) -> LogColumns | None:
+        return None
 
     async def _read(self, wanted: Range) -> list[Record]:
         reader = await self._reader_at(wanted)

@@ -1,6 +1,7 @@
 """The log outside the broker and the database: sealed parts of at most one hour.
 
     DIR/facts/2026-11-21/10/000000000001-000000012345/   facts.* batches.* aside.* manifest.json
+                                                         readings.* others.*: of facts, in columns
     DIR/log/2026-11-21/10/000000000001-000000004711/     entries.* heads.* manifest.json
                                                          keys.*: if keys changed there
 
@@ -20,20 +21,29 @@ from msgspec.structs import replace
 
 from joulie_audit.archive.columnar import Columns, format_of
 from joulie_audit.archive.fact_source import FactSource
+from joulie_audit.archive.reading_columns import (
+    OTHERS,
+    READINGS,
+    columns_of,
+    log_columns,
+    tables_of,
+)
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.chain.signed import Head, KeyStatement, decode_key, encode
+from joulie_projections.energy.columns import LogColumns
 from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.manifest import Manifest, Range, merkle_root
 from joulie_projections.fold.snapshots import Snapshot
-from joulie_projections.history.history import StoredEntry
+from joulie_projections.history.history import History, StoredEntry
 
 FORMAT = "joulie-archive/1"
 FACTS, LOG = "facts", "log"
 BATCHES, ASIDE, SNAPSHOTS = "batches", "aside", "snapshots"
 ENTRIES, HEADS, KEYS = "entries", "heads", "keys"
 MANIFEST = "manifest.json"
+OTHER_LOG = "its facts belong to another log"
 _EVERY = frozenset(MERGE_ORDER)
 _STREAMS = {str(stream): stream for stream in Stream}
 
@@ -98,6 +108,7 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
             "body": [record.data for record in part.records],
             "subject": [record.subject for record in part.records],
         },
+        **tables_of(log_columns(part.records)),
         BATCHES: {
             name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
             for name in Manifest._fields
@@ -219,10 +230,18 @@ class Archive:
         return sorted(found, key=lambda file: file.parent.name)
 
     def read_facts(self, place: Path, part: Part) -> FactPart:
-        return _checked_root(place, part, facts_of_columns(_read_tables(place, part)))
+        tables = _read_tables(place, part, without=(READINGS, OTHERS))
+        return _checked_root(place, part, facts_of_columns(tables))
 
     def read_log(self, place: Path, part: Part) -> LogPart:
         return _checked_root(place, part, log_of_columns(_read_tables(place, part)))
+
+    def read_columns(self, place: Path, part: Part) -> LogColumns | None:
+        """The readings of a part in columns; None for a part of an older version."""
+        tables = {name: self.read_table(place, part, name) for name in (READINGS, OTHERS)}
+        if not all(tables.values()):
+            return None
+        return columns_of(tables[READINGS], tables[OTHERS], part.last - part.first + 1)
 
     def read_table(self, place: Path, part: Part, name: str) -> Columns:
         """One table of a part; empty where the part has none of that name."""
@@ -242,11 +261,13 @@ def _read_manifest(file: Path, kind: str) -> Part:
     return part
 
 
-def _read_tables(place: Path, part: Part, only: str = "") -> dict[str, Columns]:
+def _read_tables(
+    place: Path, part: Part, only: str = "", without: Sequence[str] = ()
+) -> dict[str, Columns]:
     tables: dict[str, Columns] = {}
     for known in part.files:
         file = place / known.name
-        if only and file.stem != only:
+        if (only and file.stem != only) or file.stem in without:
             continue
         if not file.exists():
             raise ArchiveBroken(str(file), "it is missing")
@@ -265,6 +286,13 @@ def _checked_root(place: Path, part: Part, found: P) -> P:
     return found
 
 
+def require_same_columns(archive: Archive, place: Path, part: Part, found: FactPart) -> None:
+    """Raises if the columns of a part are not those of its messages."""
+    columns = archive.read_columns(place, part)
+    if columns is not None and tables_of(columns) != tables_of(log_columns(found.records)):
+        raise ArchiveBroken(str(place), "its columns are not those of its messages")
+
+
 class _CachedPart(NamedTuple):
     """The part that was read last."""
 
@@ -280,6 +308,7 @@ class ArchivedFacts:
         self._archive = archive
         self._rest = rest
         self._cached: _CachedPart | None = None
+        self._is_of_log = False
 
     async def of(self, manifest: Manifest, streams: frozenset[Stream] = _EVERY) -> list[Record]:
         cached = self._cached_part(manifest)
@@ -287,10 +316,36 @@ class ArchivedFacts:
             return await self._rest.of(manifest, streams)
         kept = cached.batches.get(manifest.p_from)
         if kept is None or kept.ranges != manifest.ranges:
-            raise ArchiveBroken(str(self._archive.path), "its facts belong to another log")
+            raise ArchiveBroken(str(self._archive.path), OTHER_LOG)
         start = manifest.p_from - cached.part.first
         count = sum(r.last - r.first + 1 for r in manifest.ranges)
         return [r for r in cached.records[start : start + count] if r.stream in streams]
+
+    def begins_at(self, position: int) -> bool:
+        return position in self._by_first
+
+    def columns_at(self, position: int, history: History) -> LogColumns | None:
+        found = self._by_first.get(position)
+        if found is None:
+            return None
+        self._require_log(history)
+        return self._archive.read_columns(*found)
+
+    @cached_property
+    def _by_first(self) -> dict[int, tuple[Path, Part]]:
+        return {part.first: (place, part) for place, part in self._archive.facts}
+
+    def _require_log(self, history: History) -> None:
+        """The newest batch of the archive is one of the log: each names the hash of the one before
+        it, so all are."""
+        if self._is_of_log:
+            return
+        place, part = self._archive.facts[-1]
+        known = next(history.manifests(part.last, part.last), None)
+        newest = manifests_of(self._archive.read_table(place, part, BATCHES))[-1]
+        if known is None or known.head != newest.head:
+            raise ArchiveBroken(str(self._archive.path), OTHER_LOG)
+        self._is_of_log = True
 
     def _cached_part(self, manifest: Manifest) -> _CachedPart | None:
         if self._cached is not None and _contains(self._cached.part, manifest.p_from):

@@ -1,8 +1,9 @@
 """Folds committed batches into the ledger, in the order of the log, from where it stopped."""
 
 import time
+from typing import NamedTuple
 
-from joulie_audit.archive.fact_source import FactSource
+from joulie_audit.archive.fact_source import ColumnSource
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.runtime import metrics
 from joulie_projections.energy.intervals import Interval
@@ -25,18 +26,15 @@ class LedgerFollower:
     def reload(self) -> None:
         self._state = None
 
-    async def catch_up(self, history: History, facts: FactSource) -> bool:
+    async def catch_up(self, history: History, facts: ColumnSource) -> bool:
         """Folds what the history holds, for about `PASS_S`, and commits; False if more is left."""
         state = self._state = self._state or self._table.load() or LedgerState()
         before, until = state.position, time.monotonic() + PASS_S
         _require_complete(history, before)
-        set_aside = history.set_aside()
         newest = history.checkpoint()
-        for manifest in history.manifests(before + 1):
-            records = await facts.of(manifest)
-            state.fold(records[max(0, state.position + 1 - manifest.p_from) :], set_aside)
-            if time.monotonic() > until:
-                break
+        work = _Work(state, history, facts, until)
+        while work.fold_parts() and await work.fold_batches():
+            pass
         closed = list(state.ledger.closed)
         if state.position != before:
             self._table.save(before, state)
@@ -45,6 +43,40 @@ class LedgerFollower:
         metrics.POSITION.set(state.position)
         metrics.LEDGER_LAG_EVENTS.set(max(0, reached - state.position))
         return state.position >= reached
+
+
+class _Work(NamedTuple):
+    """One pass. Parts of an archive are folded in columns where they can be."""
+
+    state: LedgerState
+    history: History
+    facts: ColumnSource
+    until: float
+
+    def fold_parts(self) -> bool:
+        """Returns False if the time is over."""
+        set_aside = self.history.set_aside()
+        while columns := self.facts.columns_at(self.state.position + 1, self.history):
+            if not self.state.fold_columns(columns, set_aside):
+                return True
+            if self._is_over():
+                return False
+        return True
+
+    async def fold_batches(self) -> bool:
+        """From the messages. Returns whether the next part begins."""
+        set_aside, state = self.history.set_aside(), self.state
+        for manifest in self.history.manifests(state.position + 1):
+            records = await self.facts.of(manifest)
+            state.fold(records[max(0, state.position + 1 - manifest.p_from) :], set_aside)
+            if self._is_over():
+                return False
+            if self.facts.begins_at(state.position + 1):
+                return True
+        return False
+
+    def _is_over(self) -> bool:
+        return time.monotonic() > self.until
 
 
 def _require_complete(history: History, position: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from joulie_audit.archive.parts import LOG, Archive, FactPart, LogPart
+from joulie_audit.archive.parts import LOG, Archive, FactPart, LogPart, require_same_columns
 from joulie_audit.chain.heads import unconfirmed
 from joulie_audit.verify.verify import manifest_flaw
 from joulie_bus.errors import ArchiveBroken
@@ -67,6 +67,7 @@ class _ArchiveCheck:
         for place, part in self._archive.facts:
             found = self._archive.read_facts(place, part)
             prev = require_facts_fit(str(place), found, self._facts, prev)
+            require_same_columns(self._archive, place, part, found)
             if self._cut and part.first <= self._cut.p_to <= part.last:
                 heads = {each.p_to: each.head for each in found.manifests}
                 is_same = heads.get(self._cut.p_to) == self._cut.manifest_head

@@ -3,11 +3,11 @@
 import argparse
 import asyncio
 import contextlib
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import joulie_migrations
-from joulie_audit.archive.fact_source import FactSource, StreamFacts
+from joulie_audit.archive.fact_source import ColumnSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
 from joulie_audit.ledger.follow import REST_S, LedgerFollower
 from joulie_bus.errors import JoulieError
@@ -15,6 +15,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.logging import get_logger
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring, serve_part
+from joulie_projections.history.history import History
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 
@@ -42,8 +43,8 @@ async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> None:
         if rebuild:
             table.clear()
         follower = LedgerFollower(table)
-        async with broker_of(wires) as bus:
-            while not await _catch_up(follower, wires, bus, archive):
+        async with broker_of(wires) as bus, _log(wires, bus, archive) as (history, facts):
+            while not await follower.catch_up(history, facts):
                 pass
 
 
@@ -55,7 +56,8 @@ async def _follow(wires: Wiring, archive: Path | None) -> None:
             while True:
                 is_done = True
                 try:
-                    is_done = await _catch_up(follower, wires, bus, archive)
+                    async with _log(wires, bus, archive) as (history, facts):
+                        is_done = await follower.catch_up(history, facts)
                 except JoulieError as error:
                     log.error("not_folded", why=str(error))
                     follower.reload()
@@ -63,15 +65,17 @@ async def _follow(wires: Wiring, archive: Path | None) -> None:
                     await asyncio.sleep(REST_S)
 
 
-async def _catch_up(
-    follower: LedgerFollower, wires: Wiring, bus: JetStreamLog, archive: Path | None
-) -> bool:
+@contextlib.asynccontextmanager
+async def _log(
+    wires: Wiring, bus: JetStreamLog, archive: Path | None
+) -> AsyncGenerator[tuple[History, ColumnSource], None]:
+    """As it is now."""
     with history_of(wires, archive) as history:
         async with StreamFacts.on(bus, history) as streams:
-            return await follower.catch_up(history, _facts(archive, streams))
+            yield history, _facts(archive, streams)
 
 
-def _facts(archive: Path | None, streams: FactSource) -> FactSource:
+def _facts(archive: Path | None, streams: ColumnSource) -> ColumnSource:
     return streams if archive is None else ArchivedFacts(Archive.of(archive), streams)
 
 

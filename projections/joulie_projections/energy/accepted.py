@@ -33,7 +33,7 @@ def accepted(
             fact = _next_reading(record, counter)
         if fact is None:
             counter.flush()
-            fact = _any_other(draft, record)
+            fact = accepted_other(draft, record)
         if fact is not None:
             yield fact, record.at
     counter.flush()
@@ -51,7 +51,8 @@ def _next_reading(record: Record, counter: TelemetryCounter) -> Fact | None:
     return fact
 
 
-def _any_other(draft: Draft, record: Record) -> Fact | None:
+def accepted_other(draft: Draft, record: Record) -> Fact | None:
+    """By the general rules. While readings are counted in bulk, flush their counter before."""
     try:
         envelope = codec.open_envelope(record.data, HERE)
         codec.origin_of(envelope.id, HERE)

@@ -14,16 +14,20 @@ import numpy as np
 from joulie_bus.events import (
     CapsSet,
     DrainingBegun,
+    FacilityPolled,
     Fact,
+    GpuSeen,
     GridFact,
     GridIntensity,
     GridPriced,
     HardwareDiscovered,
+    NamespaceSeen,
     NodeGone,
     NodeSeen,
     PodBound,
     PodFinished,
     PodGone,
+    PodPending,
     ProfileAssigned,
     SleepOrdered,
     TelemetrySampled,
@@ -41,7 +45,7 @@ from joulie_projections.energy.intervals import (
     start_of,
     summed,
 )
-from joulie_projections.energy.meters import HOUR_SUMS, SUMS, Meters, Readings, Window
+from joulie_projections.energy.meters import HOUR_SUMS, SUMS, Ints, Meters, Readings, Window
 from joulie_projections.energy.pods import (
     Capacity,
     NodeEntry,
@@ -80,14 +84,84 @@ class Ledger:
         """Readings wait for a fact about their node, for larger columns: those of other nodes can
         be folded before or after it."""
         readings: list[tuple[TelemetrySampled, int]] = []
+        nodes: set[str] = set()
+        newest_ms = 0
         for fact, at in facts:
+            at_ms = at // NS_PER_MS
             if isinstance(fact, TelemetrySampled):
-                readings.append((fact, at // NS_PER_MS))
+                readings.append((fact, at_ms))
+                nodes.add(fact.node)
+                newest_ms = max(newest_ms, at_ms)
                 continue
-            self._fold_readings(readings)
-            readings.clear()
-            self._fold_other(fact, at // NS_PER_MS)
+            touched = self._touched(fact)
+            if readings and (
+                touched is None
+                or self._begins_minutes(newest_ms)
+                or any(name in nodes for name in touched)
+            ):
+                self._fold_readings(readings)
+                readings.clear()
+                nodes.clear()
+            self._fold_other(fact, at_ms)
         self._fold_readings(readings)
+
+    def fold_with(
+        self,
+        readings: Readings,
+        places: Ints,
+        with_cards: Sequence[CardReading],
+        others: Sequence[tuple[int, Fact, int]],
+    ) -> None:
+        """As `fold`: `places` and those of the other facts give the order."""
+        folded, known = 0, _KnownReadings(readings)
+        uptos = np.searchsorted(places, [place for place, _, _ in others]).tolist()
+        for upto, (_, fact, at) in zip(uptos, others, strict=True):
+            if upto > folded and self._waits(fact, known, folded, upto):
+                self._fold_part(readings, with_cards, folded, upto)
+                folded = upto
+            self._fold_other(fact, at // NS_PER_MS)
+        if folded < len(places):
+            self._fold_part(readings, with_cards, folded, len(places))
+
+    def _fold_part(
+        self, readings: Readings, with_cards: Sequence[CardReading], first: int, last: int
+    ) -> None:
+        moved = [(place - first, *each) for place, *each in _within(with_cards, first, last)]
+        self.fold_columns(readings.part(slice(first, last)), moved)  # type: ignore[arg-type]
+
+    def is_metered(self, name: str) -> bool:
+        """Whether the node stays known until it is gone."""
+        node = self.nodes.get(name)
+        return node is not None and (
+            node.present or bool(self.meters.columns["last_ms"][node.row] >= 0)
+        )
+
+    def _waits(self, fact: Fact, readings: "_KnownReadings", first: int, upto: int) -> bool:
+        """Whether the fact has to wait for the readings from `first` to before `upto`."""
+        touched = self._touched(fact)
+        if touched is None or self._begins_minutes(readings.newest_ms(upto)):
+            return True
+        rows = [self.nodes[name].row for name in touched if name in self.nodes]
+        return any(readings.has(row, first, upto) for row in rows)
+
+    def _begins_minutes(self, at_ms: int) -> bool:
+        return at_ms >= self.minutes_ms + MINUTES_MS or self.minutes_ms < 0
+
+    def _touched(self, fact: Fact) -> Sequence[str] | None:
+        """The nodes whose sums a fact reads or changes; None for all."""
+        match fact:
+            case PodBound():
+                known = self.pods.get(fact.pod.uid)
+                return (fact.node,) if known is None else (fact.node, known.node)
+            case PodFinished() | PodGone():
+                known = self.pods.get(fact.uid)
+                return () if known is None else (known.node,)
+            case NodeSeen() | HardwareDiscovered() | GpuSeen():
+                return (fact.node,)
+            case PodPending() | FacilityPolled() | NamespaceSeen():
+                return ()
+            case _:
+                return None
 
     def end(self) -> None:
         """Ends the running intervals, to show them. Nothing can be folded after that."""
@@ -365,6 +439,24 @@ class Ledger:
         if plan != node.plan:
             self._bank(node)
             node.plan = plan
+
+
+class _KnownReadings:
+    """Finds the readings of a node in a part of the log."""
+
+    def __init__(self, readings: Readings) -> None:
+        self._order = np.argsort(readings.node, kind="stable")
+        self._nodes = readings.node[self._order]
+        self._newest_ms = np.maximum.accumulate(readings.at_ms)
+
+    def newest_ms(self, upto: int) -> int:
+        return int(self._newest_ms[upto - 1])
+
+    def has(self, row: int, first: int, upto: int) -> bool:
+        """Whether there is one from `first` to before `upto`."""
+        begin, end = np.searchsorted(self._nodes, (row, row + 1))
+        at = begin + np.searchsorted(self._order[begin:end], first)
+        return bool(at < end and self._order[at] < upto)
 
 
 def _within(with_cards: Sequence[CardReading], first: int, last: int) -> Sequence[CardReading]:

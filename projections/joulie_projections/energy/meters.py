@@ -176,6 +176,9 @@ class Meters:
 
     def rate(self, rows: int | slice) -> None:
         """Adds what the energy is worth that was counted since the last call, at today's rates."""
+        if isinstance(rows, int):
+            self._rate_row(rows)
+            return
         columns = self.columns
         for energy, rated, worth in (
             (columns["own_uj"][rows] + columns["idle_uj"][rows], "rated_uj", WORTH),
@@ -190,6 +193,21 @@ class Meters:
                 columns[worth[2 * place]][rows] += amount
                 columns[worth[2 * place + 1]][rows] += np.where(is_known, fresh, 0)
             columns[rated][rows] = energy
+
+    def _rate_row(self, row: int) -> None:
+        """The same for one row, without the fixed cost of arrays."""
+        columns = self.columns
+        for parts, rated, worth in (
+            (("own_uj", "idle_uj"), "rated_uj", WORTH),
+            (("open_own_uj",), "open_own_rated_uj", OPEN_OWN),
+            (("open_idle_uj",), "open_idle_rated_uj", OPEN_IDLE),
+        ):
+            energy_uj = sum(int(columns[name][row]) for name in parts)
+            fresh = self.worth_of(row, energy_uj - int(columns[rated][row]))
+            for name, amount in zip(worth, fresh, strict=True):
+                if amount:
+                    columns[name][row] += amount
+            columns[rated][row] = energy_uj
 
     def worth_of(self, row: int, energy_uj: int) -> list[int]:
         """What this energy is worth at today's rates of a node, as in `WORTH`."""

@@ -5,7 +5,7 @@ Equal states give equal bytes: everything is ordered by name.
 
 import hashlib
 import zlib
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 
 import msgspec
 
@@ -13,6 +13,7 @@ from joulie_bus.errors import StateDamaged
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.accepted import accepted
 from joulie_projections.energy.cards import Cards, NodeCards
+from joulie_projections.energy.columns import LogColumns, fold_columns
 from joulie_projections.energy.grid import Grid, Rate
 from joulie_projections.energy.intervals import LEVEL, Interval, NodeEnergy
 from joulie_projections.energy.ledger import Ledger
@@ -67,6 +68,15 @@ class LedgerState:
         self.ledger.fold(list(accepted(draft, records, self.position, set_aside)))
         draft.commit()
         self.position += len(records)
+
+    def fold_columns(self, part: LogColumns, set_aside: Collection[int]) -> bool:
+        """Folds the records that follow the position, in columns. False: fold the records."""
+        draft = Draft(self.counters)
+        if not fold_columns(self.ledger, draft, part, self.position, set_aside):
+            return False
+        draft.commit()
+        self.position += part.length
+        return True
 
     def take_closed(self) -> list[Interval]:
         closed, self.ledger.closed = self.ledger.closed, []

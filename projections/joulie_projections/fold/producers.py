@@ -7,6 +7,8 @@ Numbers are counted per family of subjects, which the broker authorizes: a progr
 one family cannot affect the counter of a producer in another one.
 """
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from joulie_bus.errors import Undecodable
@@ -102,6 +104,15 @@ class TelemetryCounter:
         known[life] = following
         return True
 
+    def highest(self, life: str) -> int | None:
+        """The last number of a producer's newest life; None for any other life."""
+        return self._highest(life, _is_agent(life))
+
+    def continue_to(self, highest: Mapping[str, int]) -> None:
+        """Counts on to these numbers without a gap: the caller has compared them."""
+        for life, number in highest.items():
+            (self._high_of_agents if _is_agent(life) else self._high)[life] = number
+
     def flush(self) -> None:
         for life, high in (*self._high.items(), *self._high_of_agents.items()):
             producer, _, boot = life.partition(":")
@@ -117,11 +128,15 @@ class TelemetryCounter:
     def _highest(self, life: str, is_agent: bool) -> int | None:
         """The highest number of a producer's newest life; None for any other life."""
         producer, _, boot = life.partition(":")
-        if (family_of(Stream.TEL, producer) is Family.AGENT) is not is_agent:
+        if _is_agent(life) is not is_agent:
             return None
         known = self._draft.producers.get(_row(Stream.TEL, producer))
         newest = known.lives[-1] if known and known.lives else None
         return newest.high if newest is not None and newest.boot == boot else None
+
+
+def _is_agent(life: str) -> bool:
+    return family_of(Stream.TEL, life.partition(":")[0]) is Family.AGENT
 
 
 def is_new(draft: Draft, origin: Origin) -> bool:

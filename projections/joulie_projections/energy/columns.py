@@ -1,0 +1,124 @@
+"""Readings of a part of the log in columns, folded without decoding their messages. Pure.
+
+The result is the same as from the messages. Where that is not certain (a number that is missing or
+repeated, a restarted producer, a node that is new or gone), nothing is folded, and the caller
+folds the messages.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from joulie_bus.events import Fact, NodeGone
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.energy.accepted import accepted_other
+from joulie_projections.energy.ledger import CardReading, Ledger
+from joulie_projections.energy.meters import Readings
+from joulie_projections.fold.producers import TelemetryCounter
+from joulie_projections.state.state_changes import Draft
+
+Ints = npt.NDArray[np.int64]
+
+
+class ReadingColumns(NamedTuple):
+    """One row per reading, in the order of the log."""
+
+    nodes: Sequence[str]
+    lives: Sequence[str]  # producer:boot
+    place: Ints  # of the record in the part
+    node: Ints  # index of `nodes`
+    at_ms: Ints
+    mw: Ints
+    modelled: Ints  # 1 if a model computed it
+    life: Ints  # index of `lives`
+    seq: Ints  # its number
+    cards: Sequence[str]  # uuids
+    card_of: Ints  # the reading, one row per card that it has
+    card: Ints  # index of `cards`
+    card_mw: Ints
+
+    def with_cards(self) -> list[CardReading]:
+        found: list[CardReading] = []
+        columns: list[list[int]] = [c.tolist() for c in (self.card_of, self.card, self.card_mw)]
+        powers: dict[int, dict[str, int]] = {}
+        for reading, card, mw in zip(*columns, strict=True):
+            powers.setdefault(reading, {})[self.cards[int(card)]] = mw
+        for reading, power in powers.items():
+            node = self.nodes[int(self.node[reading])]
+            found.append((reading, node, int(self.at_ms[reading]), power))
+        return found
+
+
+class LogColumns(NamedTuple):
+    readings: ReadingColumns
+    others: Sequence[tuple[int, Record]]  # each with its place in the part
+    length: int  # in records
+
+
+def fold_columns(
+    ledger: Ledger, draft: Draft, part: LogColumns, position: int, set_aside: Collection[int]
+) -> bool:
+    """`position` is that before the part. Returns False, without a change, if the messages have to
+    be folded instead."""
+    counter = TelemetryCounter(draft)
+    columns = part.readings
+    highest = _continued(counter, columns)
+    if highest is None or not _is_plain(ledger, part, position, set_aside):
+        return False
+    facts = _facts_of(draft, part, position, set_aside)
+    if any(isinstance(fact, NodeGone) for _, fact, _ in facts):
+        return False
+    rows = np.array([ledger.row_of(name) for name in columns.nodes], np.intp)
+    readings = Readings(
+        rows[columns.node] if len(columns.node) else columns.node.astype(np.intp),
+        columns.at_ms,
+        columns.mw,
+        columns.modelled,
+    )
+    ledger.fold_with(readings, columns.place, columns.with_cards(), facts)
+    counter.continue_to(highest)
+    counter.flush()
+    return True
+
+
+def _is_plain(ledger: Ledger, part: LogColumns, position: int, set_aside: Collection[int]) -> bool:
+    if any(record.stream is Stream.TEL for _, record in part.others):
+        return False
+    places = part.readings.place + position + 1
+    if set_aside and np.isin(places, list(set_aside)).any():
+        return False
+    return all(map(ledger.is_metered, part.readings.nodes))
+
+
+def _continued(counter: TelemetryCounter, columns: ReadingColumns) -> dict[str, int] | None:
+    """The highest number of each producer, if each counts on by one from the number that was folded
+    last."""
+    order = np.argsort(columns.life, kind="stable")
+    life, seq = columns.life[order], columns.seq[order]
+    is_first = np.ones(len(life), np.bool_)
+    is_first[1:] = life[1:] != life[:-1]
+    if not np.all(is_first[1:] | (np.diff(seq) == 1)):
+        return None
+    lives = [columns.lives[int(which)] for which in life[is_first]]
+    firsts: list[int] = seq[is_first].tolist()
+    lasts: list[int] = seq[np.roll(is_first, -1)].tolist()
+    if any(counter.highest(name) != at - 1 for name, at in zip(lives, firsts, strict=True)):
+        return None
+    return dict(zip(lives, lasts, strict=True))
+
+
+def _facts_of(
+    draft: Draft, part: LogColumns, position: int, set_aside: Collection[int]
+) -> list[tuple[int, Fact, int]]:
+    """The place, the fact and its time."""
+    found: list[tuple[int, Fact, int]] = []
+    for place, record in part.others:
+        if position + 1 + place in set_aside:
+            continue
+        fact = accepted_other(draft, record)
+        if fact is not None:
+            found.append((place, fact, record.at))
+    return found
