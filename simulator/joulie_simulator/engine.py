@@ -30,6 +30,7 @@ from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.twin.twin import PROFILE_LABEL
 from joulie_simulator.cluster.cluster import WAKE_S, EndForecast, SimCluster, SimNode
+from joulie_simulator.energy.achieved import Achieved, Pods, WorkDone
 from joulie_simulator.hardware.physics import Caps, ambient_c, cooling_w, reading_mw
 from joulie_simulator.workload.workload import Job, Workload
 
@@ -55,7 +56,7 @@ class PendingPod(NamedTuple):
 
     def later(self, now_s: float) -> "PendingPod":
         failures = self.failures + 1
-        return PendingPod(self.job, now_s + UNPLACED.after(failures), failures)
+        return self._replace(at_s=now_s + UNPLACED.after(failures), failures=failures)
 
 
 class Engine:
@@ -71,6 +72,11 @@ class Engine:
         self._next_arrival_s = self.now_s + workload.pause(options.pods_per_s, self.now_s)
         self._it_mw: dict[str, int] = {}
         self._waking: deque[tuple[float, str]] = deque()  # when nodes are awake, soonest first
+        self._arrived_s: dict[str, float] = {}  # of pods that wait, by uid
+        self._waits_s: list[float] = []  # of pods that were bound
+        self._turned_away = 0
+        self._done = WorkDone()  # by jobs that have ended
+        self._ended = 0
 
     def initial_facts(self) -> list[Fact]:
         """The facts of a watcher's first list."""
@@ -100,6 +106,7 @@ class Engine:
         node = self.cluster.nodes[name]
         seen = [] if node.power == "awake" else [self._awake(name)]
         cards = node.take(job, self.now_s)
+        self._waits_s.append(self.now_s - self._arrived_s.pop(job.uid, self.now_s))
         self._forecast(name)
         return [*seen, PodBound(pod=ask(job, self._options.gpu_resources), node=name), *cards]
 
@@ -171,13 +178,30 @@ class Engine:
             cooling_mw=round(cooling_w(it_mw, ambient)),
         )
 
+    def achieved(self) -> Achieved:
+        """What the pods got so far. A pod that still waits counts with its wait until now."""
+        done, running = self._done, 0
+        for node in self.cluster.nodes.values():
+            for job, seconds in node.progress(self.now_s):
+                done, running = done.plus(job, seconds), running + 1
+        waits = [*self._waits_s, *(self.now_s - at for at in self._arrived_s.values())]
+        return Achieved.of(
+            self.now_s - MORNING_S,
+            Pods(self._turned_away, len(self._arrived_s), running, self._ended),
+            done,
+            waits,
+        )
+
     def _arrive(self) -> list[Fact]:
         facts: list[Fact] = []
         for _ in range(self._workload.burst_size()):
             job = self._workload.next()
-            if len(self.waiting) < WAITING_LIMIT:
-                self.waiting.append(PendingPod(job))
-                facts.append(PodPending(pod=ask(job, self._options.gpu_resources)))
+            if len(self.waiting) >= WAITING_LIMIT:
+                self._turned_away += 1
+                continue
+            self.waiting.append(PendingPod(job))
+            self._arrived_s[job.uid] = self.now_s
+            facts.append(PodPending(pod=ask(job, self._options.gpu_resources)))
         self._next_arrival_s += self._workload.pause(self._options.pods_per_s, self.now_s)
         return facts
 
@@ -185,7 +209,9 @@ class Engine:
         node = self.cluster.nodes[end.node]
         if node.turn != end.turn:
             return []  # an outdated forecast
+        job = node.running[end.uid].job
         cards = node.release(end.uid, self.now_s)
+        self._done, self._ended = self._done.plus(job, job.seconds), self._ended + 1
         self._forecast(end.node)
         return [PodFinished(uid=end.uid), PodGone(uid=end.uid), *cards]
 

@@ -6,6 +6,7 @@ test do.
 """
 
 import asyncio
+import math
 import random
 import secrets
 import time
@@ -26,6 +27,7 @@ from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.state.state import NodeState
 from joulie_projections.view.view import View
 from joulie_simulator.cluster.cluster import SimCluster
+from joulie_simulator.energy.achieved import Achieved
 from joulie_simulator.engine import Engine, Options
 from joulie_simulator.hardware.physics import Caps
 from joulie_simulator.scheduler.outbox import Outbox
@@ -76,6 +78,9 @@ class SimulatorOptions:
         "The path of the extender that binds pods with GPUs, such as gpu/bind; "
         "empty: the simulated scheduler binds all pods itself",
     )
+    hours: float = setting(
+        number(0, 100_000), "--hours", "0", "Simulated hours after which time stops; 0: never"
+    )
     sample_s: float | None = None  # between two readings of one node; None: by the number of nodes
     lost: float = 0.01  # share of lost readings
     weight: int = 1  # of the extender in kube-scheduler's sum
@@ -122,15 +127,33 @@ class Simulation:
         self._engine = engine_of(settings, secrets.token_hex(3), gpu_resources)
         self._refused = Refusals("telemetry", "these readings are lost; the next ones follow")
         self._changed = asyncio.Event()
+        self._is_over = False
 
     async def run(self) -> None:
+        """Runs until the simulated hours are over, or until cancelled."""
         await self._publish_initial_facts()
+        await self._read_all()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._outbox.publish_forever(), name="tell")
-            tasks.create_task(self._advance_time(), name="live")
-            tasks.create_task(self._measure(), name="measure")
-            tasks.create_task(self._report_facility(), name="room")
-            tasks.create_task(self._schedule(), name="schedule")
+            others = [
+                tasks.create_task(self._outbox.publish_forever(), name="tell"),
+                tasks.create_task(self._measure(), name="measure"),
+                tasks.create_task(self._report_facility(), name="room"),
+                tasks.create_task(self._schedule(), name="schedule"),
+            ]
+            await self._advance_time()
+            self._is_over = True  # aiohttp may report a cancelled call as timed out
+            for task in others:
+                task.cancel()
+        await self._read_all()
+        await self._outbox.publish([])
+
+    def achieved(self) -> Achieved:
+        return self._engine.achieved()
+
+    async def _read_all(self) -> None:
+        """With an end, the meters cover the time from the start to the end on every node."""
+        if self._settings.hours:
+            await self._publish_readings(self._engine.sample(self._engine.cluster.nodes))
 
     async def _publish_initial_facts(self) -> None:
         """Publish a watcher's first list: all nodes, and the removal of pods of earlier runs."""
@@ -143,13 +166,16 @@ class Simulation:
     async def _advance_time(self) -> None:
         """Advance the engine with real time: pods arrive and end."""
         began_s, began = self._engine.now_s, time.monotonic()
+        until_s = began_s + self._settings.hours * 3600 if self._settings.hours else math.inf
         async with aclosing(_every(STEP_S)) as steps:
             async for _ in steps:
                 passed = (time.monotonic() - began) * self._settings.speed
-                facts = self._engine.advance(began_s + passed)
+                facts = self._engine.advance(min(began_s + passed, until_s))
                 await self._outbox.put(facts)
                 if facts:
                     self._changed.set()
+                if self._engine.now_s >= until_s:
+                    return
 
     async def _measure(self) -> None:
         """Read every node once per interval, spread evenly, as independent agents do."""
@@ -209,8 +235,10 @@ class Simulation:
         scheduler = Scheduler(
             engine.cluster, webhook, draw, Registration(settings.weight, settings.bind)
         )
-        while True:
+        while not self._is_over:
             for _ in range(len(engine.waiting)):
+                if self._is_over:
+                    return
                 waiting = engine.waiting.popleft()
                 now = time.monotonic()
                 name = await scheduler.place(waiting.job) if waiting.at_s <= now else None

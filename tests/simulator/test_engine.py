@@ -277,3 +277,66 @@ def test_a_pod_that_was_on_its_way_wakes_its_node() -> None:
 
     assert [type(fact) for fact in facts[:2]] == [NodeSeen, PodBound]
     assert engine.cluster.nodes[name].power == "awake"
+
+
+def test_work_is_what_the_jobs_ask_for_wherever_and_however_fast_they_run() -> None:
+    engines = [engine_of(pods_per_s=0.01), engine_of(pods_per_s=0.01)]
+    engines[0].cluster.nodes["cpu-genoa-0000"].cap(Caps(cpu_pct=50), MORNING_S)
+    for engine in engines:
+        done = job("done", cores=2, seconds=100)
+        engine.bind(done, "cpu-genoa-0000")
+        engine.advance(MORNING_S + 1000)
+
+    capped, free = (engine.achieved() for engine in engines)
+
+    assert free.core_hours >= 2 * 100 / 3600
+    assert (capped.core_hours, capped.work_kwh) == (free.core_hours, free.work_kwh)
+
+
+def test_a_running_job_counts_for_the_part_that_is_done() -> None:
+    engine = engine_of(pods_per_s=1e-9)
+    engine.bind(job(cores=3, seconds=1000), "cpu-genoa-0000")
+
+    engine.advance(MORNING_S + 250)
+
+    done = engine.achieved()
+    assert done.core_hours == pytest.approx(3 * 250 / 3600)
+    assert done.work_kwh == pytest.approx(3 * 0.5 * 5.1 * 250 / 3.6e6)
+    assert (done.pods.running, done.pods.finished) == (1, 0)
+
+
+def test_a_pod_that_waits_counts_with_its_wait_until_now() -> None:
+    engine = engine_of(pods_per_s=0.1)
+    engine.advance(MORNING_S + 600)
+
+    done = engine.achieved()
+
+    assert done.pods.waiting == len(engine.waiting) > 0
+    assert done.wait_p99_s > done.wait_p50_s > 0
+
+
+def test_the_same_pods_arrive_wherever_they_are_placed() -> None:
+    lazy, busy = engine_of(nodes=100, pods_per_s=0.2), engine_of(nodes=100, pods_per_s=0.2)
+    arrived = []
+    for engine, places in ((lazy, False), (busy, True)):
+        facts: list[Fact] = []
+        for step in range(120):
+            facts += engine.advance(MORNING_S + 10 * step)
+            if places:
+                placed(engine)
+        arrived.append([fact.pod for fact in facts if isinstance(fact, PodPending)])
+
+    assert arrived[0] == arrived[1] != []
+
+
+def test_the_cards_of_a_node_together_draw_what_its_power_says() -> None:
+    engine = engine_of()
+    name = next(name for name, node in engine.cluster.nodes.items() if node.shape.gpus == 8)
+    engine.bind(job(gpus=2), name)
+    node = engine.cluster.nodes[name]
+    watts, cards = node.watts(22.0), node.card_watts()
+
+    assert len(cards) == 8
+    assert watts > sum(cards.values())
+    idle = node.shape.cards.idle_w  # type: ignore[union-attr]
+    assert sorted(each > idle for each in cards.values()) == [False] * 6 + [True] * 2

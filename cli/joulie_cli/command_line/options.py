@@ -59,6 +59,7 @@ def simulated_cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bind-verb", metavar="PATH", help="the extender's verb for pods with GPUs"
     )
+    parser.add_argument("--hours", metavar="H", help="simulated hours after which time stops")
 
 
 def count(text: str) -> int:

@@ -3,6 +3,8 @@
 import argparse
 import asyncio
 import contextlib
+import json
+import math
 import os
 import shutil
 import socket
@@ -26,8 +28,8 @@ from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import DemoLocation, Screen, TerminalSize
-from joulie_cli.parts import console, extender, ledger, operator, projector, simulator
-from joulie_cli.supervisor.data_directory import DEFAULT
+from joulie_cli.parts import compare, console, extender, ledger, operator, projector, simulator
+from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_signalled
 from joulie_console.settings import ConsoleSettings
@@ -63,6 +65,8 @@ class DemoOptions(NamedTuple):
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     options = demo_options(args)
+    if args.compare:
+        return compare.run(args, wires, options.simulated, options.arguments)
     with contextlib.nullcontext() if options.headless else log_to_file(wires):
         summary = run_until_signalled(lambda stop: run_demo(wires, options, stop))
     show(args, summary, _farewell(summary, wires))
@@ -99,8 +103,19 @@ def _farewell(summary: dict[str, Any], wires: Wiring) -> str:
     return (
         f"{summary['decisions']} decisions for {summary['pods']} pods on {summary['nodes']} "
         f"nodes; {summary['refused']} of them refused some node.\n"
+        f"{_work(summary['simulated'])}"
         f"The data is in {wires.data.path}. To check it:\n"
         f"  {joulie} verify{where}\n  {joulie} replay{where}"
+    )
+
+
+def _work(simulated: dict[str, Any] | None) -> str:
+    if simulated is None:
+        return ""
+    return (
+        f"In {simulated['simulated_s'] / 3600:.2f} simulated hours the pods did "
+        f"{simulated['core_hours']:,.1f} core-hours and {simulated['card_hours']:,.1f} card-hours "
+        f"of work, and waited {simulated['wait_p99_s']:,.0f} s at most (p99).\n"
     )
 
 
@@ -131,6 +146,9 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
     arguments = [word for pair in options.arguments.items() for word in pair]
     parts = {**dict.fromkeys(PARTS, ()), "simulator": arguments}
     wires.data.create()
+    wires.data.simulated.unlink(missing_ok=True)
+    over = wires.data.simulated if options.simulated.hours else None
+    ending = Ending(stop, over, options.seconds)
     if not options.headless:
         print(f"Starting {', '.join(PARTS)} and a broker; the data is in {wires.data.path} ...")
     async with (
@@ -140,20 +158,27 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
         await view.wait_ready(30)
         start = view.position
         if options.headless:
-            await _until_stopped(stop, options.seconds)
+            await ending.wait()
         else:
             joulie = command_name(sys.argv[0])
             location = DemoLocation(
                 supervisor.endpoints, joulie, _option(wires), options.simulated.speed
             )
-            await _show(
-                _LiveScreen(wires, supervisor, Screen(view, location)), options.seconds, stop
-            )
+            await _show(_LiveScreen(wires, supervisor, Screen(view, location)), ending)
         summary = _summary(view, start, supervisor)
     with History.of(
         wires.data.database
     ) as history:  # after the parts have stopped, so that all entries count
-        return {**_counts(history), **summary}
+        return {**_counts(history), **summary, "simulated": simulated_in(wires.data)}
+
+
+def simulated_in(data: DataDirectory) -> dict[str, Any] | None:
+    """What the simulator wrote at its end; None if it was killed."""
+    try:
+        found: dict[str, Any] = json.loads(data.simulated.read_bytes())
+    except FileNotFoundError:
+        return None
+    return found
 
 
 @contextlib.asynccontextmanager
@@ -194,12 +219,28 @@ def free_or(port: int) -> HostPort:
     return HostPort("127.0.0.1", port)
 
 
-async def _until_stopped(stop: asyncio.Event, seconds: float | None) -> bool:
-    """Wait for `stop` or until `seconds` have passed; returns whether `stop` is set."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    return stop.is_set()
+class Ending:
+    """A demo ends with Ctrl-C, after its time, or when its simulated time is over."""
+
+    def __init__(self, stop: asyncio.Event, over: Path | None, seconds: float | None) -> None:
+        self._stop = stop
+        self._over = over  # a file that the simulator writes when its time is over
+        self._at = math.inf if seconds is None else time.monotonic() + seconds
+
+    async def wait(self, at_most_s: float = math.inf) -> bool:
+        """Returns whether it has come to its end; False after `at_most_s`."""
+        until = time.monotonic() + at_most_s
+        while not self._is_over():
+            if (left_s := min(until, self._at) - time.monotonic()) <= 0:
+                return self._is_over()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(SCREEN_S, left_s)):
+                    await self._stop.wait()
+        return True
+
+    def _is_over(self) -> bool:
+        is_written = self._over is not None and self._over.exists()
+        return is_written or self._stop.is_set() or time.monotonic() >= self._at
 
 
 class _LiveScreen(NamedTuple):
@@ -216,14 +257,11 @@ class _LiveScreen(NamedTuple):
         live.update(self.screen.rendered(placements(newest), size), refresh=True)
 
 
-async def _show(shown: _LiveScreen, seconds: float | None, stop: asyncio.Event) -> None:
+async def _show(shown: _LiveScreen, ending: Ending) -> None:
     """Draw once a second; after a minute, replay all decisions so far."""
-    ending = float("inf") if seconds is None else time.monotonic() + seconds
     with Live(console=Console(stderr=True), auto_refresh=False) as live:
         async with background(replay_in_background(shown.wires, shown.screen, PROOF_S), "proof"):
-            while (left := ending - time.monotonic()) > 0:
-                if await _until_stopped(stop, min(SCREEN_S, left)):
-                    return
+            while not await ending.wait(SCREEN_S):
                 shown.draw(live)
 
 
@@ -255,6 +293,7 @@ def _summary(view: View, start: int, supervisor: Supervisor) -> dict[str, Any]:
         "lag_ms": beat.lag_ms if beat else None,
         "nodes": sum(node.present for node in view.cluster_state.nodes.values()),
         "endpoints": supervisor.endpoints,
+        "restarts": sum(supervisor.restarts.values()),
     }
 
 

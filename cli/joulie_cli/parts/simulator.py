@@ -1,15 +1,21 @@
 """`joulie simulator`: publishes the facts of a simulated cluster."""
 
 import argparse
+import asyncio
+from pathlib import Path
 
+import msgspec
+
+from joulie_bus.runtime.secret_files import write_private
 from joulie_bus.runtime.settings import Source
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_projections.catalog_file import GpuResourceSettings
+from joulie_simulator.energy.achieved import Achieved
 from joulie_simulator.service import Simulation, SimulatorOptions, WebhookSettings
 
 SETTINGS = (WebhookSettings, GpuResourceSettings)
-NAMES = ("nodes", "seed", "speed", "pods_per_second", "trace", "bind_verb")
+NAMES = ("nodes", "seed", "speed", "pods_per_second", "trace", "bind_verb", "hours")
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -37,7 +43,22 @@ def options_of(arguments: dict[str, str]) -> SimulatorOptions:
 
 
 async def _simulate(wires: Wiring, options: SimulatorOptions) -> None:
+    """Writes what the pods got when it ends, or when its simulated time is over: then the cluster
+    stands still until the process is stopped."""
+    file = wires.data.simulated
+    file.unlink(missing_ok=True)
     async with viewing(wires, Role.SIMULATOR) as (bus, view):
         resources = wires.source.load(GpuResourceSettings).resources
         extender = wires.source.load(WebhookSettings).extender
-        await Simulation(bus, wires.subjects, view, options, resources, extender).run()
+        simulation = Simulation(bus, wires.subjects, view, options, resources, extender)
+        try:
+            await simulation.run()
+        except asyncio.CancelledError:
+            _write(file, simulation.achieved())
+            raise
+        _write(file, simulation.achieved())
+        await asyncio.Event().wait()
+
+
+def _write(file: Path, achieved: Achieved) -> None:
+    write_private(file, msgspec.json.encode(achieved.as_json()).decode())

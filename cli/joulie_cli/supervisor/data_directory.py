@@ -7,6 +7,7 @@ head.key           signs the heads of the decision log; head.pub checks them
 spool/             decisions that are not shipped yet
 run.json           the running processes and their addresses
 prometheus.json    the metrics of each process, as targets for Prometheus (file_sd)
+simulated.json     what the pods of a simulated cluster got, once it has ended
 lock               locked while something runs
 logs/              one file per part
 """
@@ -47,6 +48,7 @@ class DataDirectory:
         self.logs = self.path / "logs"
         self._run = self.path / "run.json"
         self.prometheus = self.path / "prometheus.json"
+        self.simulated = self.path / "simulated.json"
         self._lock = self.path / "lock"
 
     def create(self) -> None:

@@ -122,10 +122,21 @@ def _answer(
 def _savings(found: Savings | None) -> responses.Savings | None:
     if found is None:
         return None
-    ranges = ("kwh", "share", "share_per_work", "cost", "kgco2e")
+    saved = found.saved
     return responses.Savings(
-        **{name: getattr(found, name) for name in _NAMED},
-        **{name: _range(getattr(found.saved, name, None)) for name in ranges},
+        computed_ms=found.computed_ms,
+        from_ms=found.from_ms,
+        to_ms=found.to_ms,
+        baseline=found.baseline,
+        policy=found.policy,
+        pods=found.pods,
+        nodes=found.nodes,
+        kwh=_range(saved.kwh if saved else None),
+        share=_range(saved.share if saved else None),
+        share_per_work=_range(saved.share_per_work if saved else None),
+        cost=_range(saved.cost if saved else None),
+        kgco2e=_range(saved.kgco2e if saved else None),
+        why=found.why,
     )
 
 
@@ -135,9 +146,6 @@ def _range(found: SavedRange | None) -> responses.SavedRange | None:
         if found is None
         else responses.SavedRange(low=found.low, mid=found.mid, high=found.high)
     )
-
-
-_NAMED = ("computed_ms", "from_ms", "to_ms", "baseline", "policy", "pods", "nodes", "why")
 
 
 def _share(name: str, share: Share, *, has_model: bool) -> responses.EnergyShare:

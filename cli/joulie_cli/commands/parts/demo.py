@@ -10,7 +10,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
     shared.simulated_cluster(parser)
     parser.add_argument("--headless", action="store_true", help="no live screen")
-    parser.add_argument(
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument(
+        "--compare",
+        action="store_true",
+        help="the same pods twice: with the defaults, and with SCORING=energy and nodes that sleep",
+    )
+    length.add_argument(
         "--for",
         dest="seconds",
         type=shared.seconds,
