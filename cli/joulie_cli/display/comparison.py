@@ -1,4 +1,4 @@
-"""The table of `joulie demo --compare`: work and energy of two runs. Pure."""
+"""The table of `joulie demo --compare`: work and energy of two runs."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The energy of cards, as a part of the energy of their nodes. Pure.
+"""The energy of cards, as a part of the energy of their nodes.
 
 Measured where readings have the power of the card, else modelled: the part of the energy of its
 pods that they ask of cards, and a share of the idle energy of the node by rated power. All cards

@@ -1,4 +1,4 @@
-"""Readings of a part of the log in columns, folded without decoding their messages. Pure.
+"""Readings of a part of the log in columns, folded without decoding their messages.
 
 The result is the same as from the messages. Where that is not certain (a number that is missing or
 repeated, a restarted producer, a node that is new or gone), nothing is folded, and the caller

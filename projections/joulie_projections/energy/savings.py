@@ -1,4 +1,4 @@
-"""What was saved against the counterfactual, as the newest report computed it. Pure."""
+"""What was saved against the counterfactual, as the newest report computed it."""
 
 from collections.abc import Mapping
 from typing import Any

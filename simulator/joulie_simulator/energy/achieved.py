@@ -1,4 +1,4 @@
-"""What the pods of a simulation got: their work and their waits. Pure.
+"""What the pods of a simulation got: their work and their waits.
 
 Work is counted as `joulie simulate energy` counts it: the dynamic energy of the job under ideal
 conditions. It does not depend on the node, on caps or on the time that the job took.
