@@ -28,7 +28,7 @@ from playwright.async_api import Page
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
 
-from browser import new_context, new_page, running_chromium
+from browser import new_context, running_chromium
 from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
@@ -270,9 +270,8 @@ async def main(args: argparse.Namespace) -> None:
                 async with (
                     running_chromium() as browser,
                     new_context(browser) as context,
-                    new_page(context) as page,
                 ):
-                    await watch(stand, page, args.nodes, args.minutes)
+                    await watch(stand, await context.new_page(), args.nodes, args.minutes)
 
 
 if __name__ == "__main__":

@@ -111,7 +111,7 @@ async def test_the_doctor_says_that_the_token_of_an_account_lacks_a_right(
 
 def is_right_of_the_test(tree: Tree) -> bool:
     hook = tree["metadata"].get("annotations", {}).get("helm.sh/hook")
-    return hook == "test" and tree["kind"] != "Pod"
+    return bool(hook == "test" and tree["kind"] != "Pod")
 
 
 def granted(trees: list[Tree]) -> set[tuple[str, str, str]]:

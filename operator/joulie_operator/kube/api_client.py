@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies_environment, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -279,7 +279,7 @@ class ApiServer:
 def proxy_for(url: str) -> str | None:
     """The proxy of the environment: HTTPS_PROXY and NO_PROXY."""
     server = urlsplit(url)
-    if proxy_bypass_environment(server.hostname or ""):
+    if proxy_bypass(server.hostname or ""):
         return None
     return getproxies_environment().get(server.scheme)
 
