@@ -1,7 +1,9 @@
 """Prints the part of requirements.lock that an image needs, with its hashes.
 
     python deploy/image/locked.py run      what a running Joulie imports
-    python deploy/image/locked.py build    what builds its wheel
+    python deploy/image/locked.py wheels   that without the packages that have no wheel
+    python deploy/image/locked.py plain    these packages: they are plain Python
+    python deploy/image/locked.py build    what builds the wheel of Joulie
 
 The lock names for each package what requires it ("# via"), so that no resolver is needed. Python's
 standard library is enough for this program.
@@ -13,6 +15,8 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PLAIN = {"nkeys"}
+_MANYLINUX = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
 _BLOCK = re.compile(r"^(?=[a-z0-9])", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _VIA = re.compile(r"^ +# +(?:via )?([a-z0-9][a-z0-9._-]*)", re.MULTILINE)
@@ -52,9 +56,21 @@ def roots(what: str) -> set[str]:
     return {normal(match[0]) for match in found if match}
 
 
-def main(what: str) -> None:
+def platforms(machine: str) -> list[str]:
+    """The tags of wheels that run on the Linux of a machine, such as aarch64."""
+    return [f"{each}_{machine}" for each in _MANYLINUX]
+
+
+def text(what: str) -> str:
     lock = blocks((ROOT / "requirements.lock").read_text())
-    print("".join(lock[name] for name in closure(roots(what), lock)), end="")
+    names = closure(roots(what), lock)
+    if what in ("wheels", "plain"):
+        names = [name for name in names if (name in PLAIN) == (what == "plain")]
+    return "".join(lock[name] for name in names)
+
+
+def main(what: str) -> None:
+    print(text(what), end="")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python deploy/image/wheels.py 3.11 aarch64
 
-pip asks the index and downloads only metadata. nkeys has no wheel: it is plain Python.
+pip asks the index and downloads only metadata. Packages without a wheel are plain Python.
 """
 
 import subprocess
@@ -10,22 +10,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from locked import ROOT, blocks, closure, roots
-
-PLAIN = {"nkeys"}
-_MANYLINUX = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
+from locked import platforms, text
 
 
 def main(python: str, machine: str) -> int:
-    lock = blocks((ROOT / "requirements.lock").read_text())
-    names = [name for name in closure(roots("run"), lock) if name not in PLAIN]
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "run.lock"
-        file.write_text("".join(lock[name] for name in names))
-        platforms = [f"--platform={each}_{machine}" for each in _MANYLINUX]
+        file.write_text(text("wheels"))
+        given = [f"--platform={each}" for each in platforms(machine)]
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--no-deps"]
         command += [f"--target={place}/none", "--only-binary=:all:", "--require-hashes"]
-        command += [f"--python-version={python}", *platforms, "-r", str(file)]
+        command += [f"--python-version={python}", *given, "-r", str(file)]
         code = subprocess.run(command, check=False).returncode
     print(f"Python {python}, {machine}: {'each package has a wheel' if code == 0 else 'see above'}")
     return code

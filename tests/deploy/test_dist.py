@@ -154,7 +154,24 @@ def test_every_locked_line_of_the_image_has_a_hash() -> None:
 def test_the_last_stage_of_the_image_is_unprivileged_and_installs_nothing() -> None:
     last = (ROOT / "deploy/Containerfile").read_text().split("\nFROM ")[-1]
 
-    assert last.startswith("${BASE}\n")
+    assert last.startswith("--platform=linux/${ARCH} ${BASE}\n")
     assert "USER 65532:65532" in last
-    assert "pip uninstall" in last
-    assert "install " not in last.replace("uninstall ", "").replace("to install packages", "")
+    assert "strip.sh" in last
+    assert "install " not in last.replace("to install packages", "")
+
+
+def test_the_image_refuses_a_library_of_another_machine(tmp_path: Path) -> None:
+    head = b"\x7fELF\x02\x01\x01" + bytes(9) + (3).to_bytes(2, "little")
+    (tmp_path / "right.so").write_bytes(head + (183).to_bytes(2, "little"))
+    assert "1 programs and libraries, all for aarch64" in checked(tmp_path)
+
+    (tmp_path / "wrong.so").write_bytes(head + (62).to_bytes(2, "little"))
+    assert f"These are not for aarch64:\n{tmp_path / 'wrong.so'}: x86_64" in checked(tmp_path)
+
+
+def checked(place: Path) -> str:
+    code = "import sys, install; install.require_machine(install.Path(sys.argv[1]), 'aarch64')"
+    told = {**os.environ, "PYTHONPATH": str(LOCKED.parent)}
+    command = [sys.executable, "-c", code, str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, env=told, check=False)
+    return done.stdout + done.stderr
