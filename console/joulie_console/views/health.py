@@ -83,8 +83,10 @@ def _telemetry(inputs: HealthInputs) -> Warning | None:
 def _extender(inputs: HealthInputs) -> Warning | None:
     if not inputs.pending or (inputs.decided_s is not None and inputs.decided_s < UNDECIDED_S):
         return None
-    when = "never" if inputs.decided_s is None else f"{inputs.decided_s:.0f} s ago"
-    text = f"{inputs.pending} pod(s) are pending, and the last decision was: {when}. "
+    last = "no decision was made yet"
+    if inputs.decided_s is not None:
+        last = f"the last decision was {inputs.decided_s:.0f} s ago"
+    text = f"{inputs.pending} pod(s) are pending, and {last}. "
     text += "Is the extender up, and does kube-scheduler call it?"
     return Warning(part="extender", level="warning", text=text)
 
