@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube apiservers golden lock clean
-.PHONY: broker cluster upgrade dist krew image sbom wheels chart page
+.PHONY: broker cluster dist krew image sbom wheels chart page
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -81,11 +81,7 @@ apiservers: .kube/.ready ## kube-apiserver of older Kubernetes versions for test
 
 cluster: setup ## the chart on a real cluster of this machine, from its installation to its end
 	.ci/cluster
-	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_installation.py
-
-upgrade: setup ## the chart on a real cluster, from an older version to this one and back
-	.ci/cluster older
-	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_upgrade.py
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet
 
 broker: ## build nats-server from upstream's source, compare it with the sums; needs Go
 	.ci/broker
