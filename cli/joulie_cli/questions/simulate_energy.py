@@ -94,7 +94,8 @@ def _compat_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
     chosen = _names(args.policies) or COMPAT_POLICIES
     # The baseline comes first: the others are compared with it.
     policies = [BASELINE, *(name for name in chosen if name != BASELINE)]
-    return list(compat(_size(args, Size(), QUICK_COMPAT), seeds, policies))
+    of_seed = partial(compat, _size(args, Size(), QUICK_COMPAT), policies=policies)
+    return [row for rows in _each(of_seed, seeds) for row in rows]
 
 
 def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:

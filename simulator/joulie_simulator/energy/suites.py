@@ -1,6 +1,6 @@
 """Suites: combinations of jobs, fleet and policies, and their result rows."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -68,16 +68,14 @@ class Case(NamedTuple):
     sleep: bool
 
 
-def compat(size: Size, seeds: Sequence[int], policies: Sequence[str]) -> Iterator[Row]:
+def compat(size: Size, seed: int, policies: Sequence[str]) -> list[Row]:
     """The published experiment, job for job: jobs that fit nowhere are dropped, no node sleeps.
 
     Demand for GPUs is forty times the capacity, so less energy can mean less work: compare
     `kwh_per_work`.
     """
-    for seed in seeds:
-        jobs = thinned(reference_jobs(seed, size.hours), size.nodes / REFERENCE_NODES, seed)
-        for policy in policies:
-            yield _compat_row(policy, seed, run_compat(size, jobs, policy))
+    jobs = thinned(reference_jobs(seed, size.hours), size.nodes / REFERENCE_NODES, seed)
+    return [_compat_row(policy, seed, run_compat(size, jobs, policy)) for policy in policies]
 
 
 def run_compat(size: Size, jobs: list[Job], policy: str) -> Result:
