@@ -21,6 +21,7 @@ from joulie_operator import plugins
 from joulie_operator.planning import eligible, rules
 from joulie_operator.planning.caps import model_caps as parsed_models
 from joulie_operator.planning.caps import under_catalog_names
+from joulie_operator.planning.measured_caps import wrong_cap_numbers
 from joulie_operator.planning.power_target import TARGET_NUMBER, standing_targets
 from joulie_operator.planning.rules import Rules
 from joulie_operator.planning.sleep import SLEEPING_POLICY, wrong_numbers
@@ -179,9 +180,11 @@ class OperatorSettings:
         targets = standing_targets(self.policy_numbers)
         if any(milliwatts < 0 for milliwatts in targets.values()):
             found.append(f"POLICY_NUMBERS: {TARGET_NUMBER} is below 0")
+        given = rules.numbers(self.policy_numbers)
+        wrong = wrong_cap_numbers(given)
         if self.policy == SLEEPING_POLICY:
-            wrong = wrong_numbers(rules.numbers(self.policy_numbers))
-            found.extend(f"POLICY_NUMBERS: {each}" for each in wrong)
+            wrong += wrong_numbers(given)
+        found.extend(f"POLICY_NUMBERS: {each}" for each in wrong)
         return found
 
     def naming_models_as(self, catalog: Catalog) -> "OperatorSettings":

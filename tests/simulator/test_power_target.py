@@ -1,8 +1,16 @@
 """Power targets in a closed loop: plans, the fold, and the physics of the simulated cluster."""
 
 import pytest
+from msgspec.structs import replace
 
-from joulie_bus.events import Fact, TargetSet
+from joulie_bus.events import (
+    CapsSet,
+    Fact,
+    PlacementClosed,
+    PlacementOpened,
+    SleepOrdered,
+    TargetSet,
+)
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
@@ -197,3 +205,111 @@ def test_empty_nodes_sleep_where_caps_do_not_suffice_and_wake_up_afterwards(shar
     loop.clear()
     loop.run(400)
     assert loop.watts() > 0.98 * before
+
+
+def idle_cluster(rules: Rules = SLEEPY) -> ClosedLoop:
+    """Most of the power is that of idle nodes: caps halve it at no level."""
+    loop = ClosedLoop(rules)
+    loop.fill(0.1, nodes=20)
+    loop.run(30)
+    loop.plans.clear()
+    return loop
+
+
+def closed_nodes(loop: ClosedLoop) -> set[str]:
+    return {name for name, node in loop.state.nodes.items() if node.closed_at}
+
+
+def test_caps_that_suffice_close_no_node() -> None:
+    loop = settled()
+
+    loop.limit(0.8 * loop.watts())
+    loop.run(60)
+
+    assert closed_nodes(loop) == set()
+
+
+def test_nodes_are_capped_then_closed_then_put_to_sleep() -> None:
+    """No step is taken for nothing: each comes with or after the one before it."""
+    loop = idle_cluster()
+
+    loop.limit(0.5 * loop.watts())
+    loop.run(30)
+
+    first = {
+        kind: min(i for i, made in enumerate(loop.plans) for e in made.events if type(e) is kind)
+        for kind in (CapsSet, PlacementClosed, SleepOrdered)
+    }
+    assert first[CapsSet] == first[PlacementClosed] < first[SleepOrdered]
+    closing = loop.plans[first[PlacementClosed]].made.because
+    closed = {
+        e.node for e in loop.plans[first[PlacementClosed]].events if type(e) is PlacementClosed
+    }
+    assert closed == loop.state.nodes.keys()
+    assert "eco caps 30 %, and no more pods of class standard" in closing
+
+
+def test_a_policy_without_sleep_closes_nodes_too() -> None:
+    loop = idle_cluster(BUSY)
+
+    loop.limit(0.5 * loop.watts())
+    loop.run(30)
+
+    assert closed_nodes(loop) == loop.state.nodes.keys()
+
+
+@pytest.mark.parametrize("cleared", [True, False], ids=["withdrawn", "ended"])
+def test_nodes_are_opened_when_the_target_ends(cleared: bool) -> None:
+    loop = idle_cluster(BUSY)
+    loop.limit(0.5 * loop.watts(), seconds=60)
+    loop.run(30)
+    assert closed_nodes(loop)
+
+    if cleared:
+        loop.clear()
+    loop.run(2 if cleared else 32)
+
+    assert closed_nodes(loop) == set()
+    opened = [made.made.because for made in loop.plans if "again" in made.made.because]
+    assert opened == [
+        "static_partition: 6 of 60 nodes supply performance; 60 get pods of class standard again: "
+        "no power target is in force"
+    ]
+
+
+def test_nodes_are_opened_when_the_caps_leave_room() -> None:
+    """The target is raised in small steps; nodes do not open and close in turns."""
+    loop = idle_cluster(BUSY)
+    before = loop.watts()
+    for share in (0.5, 0.6, 0.8, 1.2):
+        loop.limit(share * before)
+        loop.run(40)
+
+    changes = [e for made in loop.plans for e in made.events if isinstance(e, PlacementOpened)]
+    assert closed_nodes(loop) == set()
+    assert len(changes) == len(loop.state.nodes)
+    assert {event.because for event in changes} == {"the power target leaves room for pods"}
+
+
+def test_a_target_of_a_feed_closes_only_its_nodes() -> None:
+    loop = idle_cluster(BUSY)
+    ours = set(list(loop.state.nodes)[:10])
+    for name in ours:
+        node = loop.state.nodes[name]
+        loop.state.nodes[name] = replace(node, labels=node.labels | {"joulie.io/feed": "a"})
+
+    loop.rules = loop.rules._replace(policy_numbers="power_target_w.a=1")
+    loop.run(5)
+
+    assert closed_nodes(loop) == ours
+
+
+def test_a_plan_of_the_rules_before_closing_closes_no_node() -> None:
+    loop = idle_cluster(SLEEPY._replace(target_rules=1))
+
+    loop.limit(0.5 * loop.watts())
+    loop.run(30)
+
+    kinds = {type(event) for made in loop.plans for event in made.events}
+    assert SleepOrdered in kinds
+    assert PlacementClosed not in kinds

@@ -119,6 +119,43 @@ class SleepOrdered(Event, frozen=True, kw_only=True):
         return self.node
 
 
+class EvictionOrdered(Event, frozen=True, kw_only=True):
+    """The pods of a node that was ordered to sleep are evicted, if each of them may be."""
+
+    TYPE: ClassVar[str] = "plan.eviction-ordered"
+    plan: Word
+    node: Name
+    because: Text = ""
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class PlacementClosed(Event, frozen=True, kw_only=True):
+    """The node gets no more pods of class standard."""
+
+    TYPE: ClassVar[str] = "plan.placement-closed"
+    plan: Word
+    node: Name
+    because: Text = ""
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class PlacementOpened(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "plan.placement-opened"
+    plan: Word
+    node: Name
+    because: Text = ""
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
 class WakeOrdered(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "plan.wake-ordered"
     plan: Word

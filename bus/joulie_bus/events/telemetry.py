@@ -1,10 +1,14 @@
-"""Readings of power and temperature, of a node and of the building; and targets for the power."""
+"""Readings of power and temperature, of a node and of the building; targets for the power; and what
+caps were measured to save."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
 
 from joulie_bus.events.base import Event
 from joulie_bus.events.bounds import (
     CardPowers,
+    Count,
     FacilityMilliwatts,
     Millidegrees,
     Milliwatts,
@@ -12,7 +16,9 @@ from joulie_bus.events.bounds import (
     Nanoseconds,
     Word,
 )
+from joulie_bus.events.pods import WorkloadClass
 
+Change = Annotated[int, msgspec.Meta(ge=-1000, le=1_000_000)]
 PowerSource = Literal["kepler", "utilization", "static"]
 
 
@@ -60,3 +66,22 @@ class TargetSet(Event, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return self.target
+
+
+class CapsMeasured(Event, frozen=True, kw_only=True):
+    """The energy that pods of a class took to finish on capped nodes, compared with others, as a
+    change in parts per thousand with a 95 % interval. Below 0, caps save energy."""
+
+    TYPE: ClassVar[str] = "caps.measured"
+    workload: WorkloadClass
+    low_permille: Change
+    mid_permille: Change
+    high_permille: Change
+    capped_pods: Count
+    other_pods: Count
+    from_ms: Count = 0
+    to_ms: Count = 0
+
+    @property
+    def key(self) -> str:
+        return self.workload

@@ -18,6 +18,9 @@ from joulie_bus.events.nodes import HardwareDiscovered, NodeGone, NodeSeen
 from joulie_bus.events.plans import (
     CapsSet,
     DrainingBegun,
+    EvictionOrdered,
+    PlacementClosed,
+    PlacementOpened,
     PlanMade,
     ProfileAssigned,
     SleepOrdered,
@@ -26,7 +29,7 @@ from joulie_bus.events.plans import (
 )
 from joulie_bus.events.pods import NamespaceSeen, PodBound, PodFinished, PodGone, PodPending
 from joulie_bus.events.settings import SettingsDeclared
-from joulie_bus.events.telemetry import FacilityPolled, TargetSet, TelemetrySampled
+from joulie_bus.events.telemetry import CapsMeasured, FacilityPolled, TargetSet, TelemetrySampled
 
 NodeFact: TypeAlias = TelemetrySampled | NodeSeen | NodeGone | HardwareDiscovered
 CardFact: TypeAlias = GpuSeen | GpuGone
@@ -39,13 +42,16 @@ Observed: TypeAlias = (
     | FacilityPolled
     | GridFact
     | TargetSet
+    | CapsMeasured
     | CardFact
     | NamespaceSeen
     | PodFact
 )
-NodePlan: TypeAlias = (
-    ProfileAssigned | DrainingBegun | CapsSet | TransitionCompleted | SleepOrdered | WakeOrdered
+# Whether pods may run on a node, apart from its class.
+NodeUse: TypeAlias = (
+    SleepOrdered | WakeOrdered | EvictionOrdered | PlacementClosed | PlacementOpened
 )
+NodePlan: TypeAlias = ProfileAssigned | DrainingBegun | CapsSet | TransitionCompleted | NodeUse
 PlanEvent: TypeAlias = PlanMade | NodePlan
 ClaimEvent: TypeAlias = CardClaimed | ClaimConfirmed | ClaimReleased
 Fact: TypeAlias = (
@@ -53,6 +59,7 @@ Fact: TypeAlias = (
     | FacilityPolled
     | GridFact
     | TargetSet
+    | CapsMeasured
     | CardFact
     | NamespaceSeen
     | PodFact
@@ -74,6 +81,7 @@ FACT_TYPES: tuple[type[Fact], ...] = (
     GridPriced,
     GridIntensity,
     TargetSet,
+    CapsMeasured,
     GpuSeen,
     GpuGone,
     NamespaceSeen,
@@ -88,6 +96,9 @@ FACT_TYPES: tuple[type[Fact], ...] = (
     TransitionCompleted,
     SleepOrdered,
     WakeOrdered,
+    EvictionOrdered,
+    PlacementClosed,
+    PlacementOpened,
     CardClaimed,
     ClaimConfirmed,
     ClaimReleased,

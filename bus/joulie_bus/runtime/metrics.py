@@ -302,6 +302,12 @@ NODES_LOST = Gauge(
     "Nodes that did not wake up in time and are left alone",
     registry=OPERATOR,
 )
+EVICTIONS = Counter(
+    "joulie_evictions_total",
+    "Pods of nodes that are emptied: evicted, refused by a budget, kept, or failed",
+    ["outcome"],
+    registry=OPERATOR,
+)
 POWER_SWITCHES = Counter(
     "joulie_power_switches_total",
     "Orders to switch nodes off or on, by order and outcome",

@@ -7,6 +7,7 @@
     joulie.obs.<cluster>.facility.<facility>    temperature and power of the building
     joulie.obs.<cluster>.grid.<zone>            price and carbon intensity of the grid in a zone
     joulie.obs.<cluster>.target.<name>          the most power that the cluster may draw
+    joulie.obs.<cluster>.caps.<class>           what caps were measured to save
     joulie.obs.<cluster>.gpu.<card>             a card, by its uuid
     joulie.obs.<cluster>.namespace.<name>       the default class for pods of a namespace
     joulie.obs.<cluster>.pod.<uid>              a pod
@@ -29,6 +30,7 @@ from typing import get_args
 from joulie_bus.events import (
     AnyEvent,
     BindDecided,
+    CapsMeasured,
     CapsSet,
     CardClaimed,
     ClaimConfirmed,
@@ -37,6 +39,7 @@ from joulie_bus.events import (
     DecisionEntry,
     DecisionsDropped,
     DrainingBegun,
+    EvictionOrdered,
     FacilityPolled,
     FallbackAnswered,
     FilterDecided,
@@ -50,6 +53,8 @@ from joulie_bus.events import (
     NodeSeen,
     Observed,
     OutcomeSeen,
+    PlacementClosed,
+    PlacementOpened,
     PlanEvent,
     PlanMade,
     PodBound,
@@ -201,6 +206,9 @@ def place_of(event: AnyEvent, producer: str) -> tuple[Family, str]:
             | TransitionCompleted()
             | SleepOrdered()
             | WakeOrdered()
+            | EvictionOrdered()
+            | PlacementClosed()
+            | PlacementOpened()
         ):
             return Family.PLAN, escape(event.node)
         case CardClaimed() | ClaimConfirmed() | ClaimReleased():
@@ -220,6 +228,7 @@ _THINGS: dict[type[AnyEvent], str] = {
     FacilityPolled: "facility",
     **dict.fromkeys((GridPriced, GridIntensity), "grid"),
     TargetSet: "target",
+    CapsMeasured: "caps",
     **dict.fromkeys((GpuSeen, GpuGone), "gpu"),
     NamespaceSeen: "namespace",
     **dict.fromkeys((PodPending, PodBound, PodFinished, PodGone), "pod"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from joulie_bus.events import (
+    CapsMeasured,
     Fact,
     GpuGone,
     NamespaceSeen,
@@ -18,9 +19,12 @@ from joulie_bus.testing.nodes import hardware, node_seen, polled, power
 from joulie_bus.testing.plans import (
     asleep,
     caps,
+    closed,
     completed,
     draining,
     eco,
+    evicting,
+    opened,
     performance,
     plan_made,
     waking,
@@ -49,6 +53,14 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
         starts_at=NOON,
         ends_at=NOON + number * SECOND,
     ),
+    lambda _node, _pod, number: CapsMeasured(
+        workload="performance" if number % 2 else "standard",
+        low_permille=-number,
+        mid_permille=0,
+        high_permille=number,
+        capped_pods=number,
+        other_pods=number,
+    ),
     lambda _, pod, number: pending(pod, performance=number % 2 == 0),
     lambda node, pod, number: bound(pod, node, performance=number % 2 == 0),
     lambda _node, pod, _number: PodFinished(uid=pod),
@@ -60,6 +72,9 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda node, _, number: completed(node, "eco" if number % 2 else "performance"),
     lambda node, _pod, _number: asleep(node),
     lambda node, _pod, _number: waking(node),
+    lambda node, _pod, _number: evicting(node),
+    lambda node, _pod, _number: closed(node),
+    lambda node, _pod, _number: opened(node),
     lambda node, pod, number: claim(f"g{number % 3}", pod, number, node=node),
     lambda _, pod, number: confirmed(f"g{number % 3}", pod),
     lambda _, pod, number: released(f"g{number % 3}", pod),

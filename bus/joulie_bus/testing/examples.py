@@ -5,7 +5,9 @@ from joulie_bus.events import (
     Basis,
     BindDecided,
     Candidates,
+    CapsMeasured,
     DecisionsDropped,
+    EvictionOrdered,
     FacilityPolled,
     FallbackAnswered,
     FilterDecided,
@@ -14,6 +16,8 @@ from joulie_bus.events import (
     NamespaceSeen,
     NodeGone,
     OutcomeSeen,
+    PlacementClosed,
+    PlacementOpened,
     PlanMade,
     PodAsk,
     PodBound,
@@ -70,6 +74,15 @@ def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
             ends_at=NOON + 7_200_000_000_000,
             because="demand response",
         ),
+        CapsMeasured(
+            workload="standard",
+            low_permille=-109,
+            mid_permille=-71,
+            high_permille=-32,
+            capped_pods=412,
+            other_pods=388,
+            to_ms=NOON // 1_000_000,
+        ),
         GpuSeen(
             uuid="GPU-5ab1",
             node=node,
@@ -111,6 +124,9 @@ def _plan(node: str) -> list[AnyEvent]:
         completed(node),
         SleepOrdered(plan="p", node=node, because="nothing runs here"),
         WakeOrdered(plan="p", node=node, because="arrivals are forecast"),
+        EvictionOrdered(plan="p", node=node, because="its pods fit elsewhere"),
+        PlacementClosed(plan="p", node=node, because="the power target is not met by caps"),
+        PlacementOpened(plan="p", node=node, because="the power target is met"),
     ]
 
 

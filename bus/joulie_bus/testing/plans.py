@@ -3,6 +3,9 @@
 from joulie_bus.events import (
     CapsSet,
     DrainingBegun,
+    EvictionOrdered,
+    PlacementClosed,
+    PlacementOpened,
     PlanMade,
     Profile,
     ProfileAssigned,
@@ -42,3 +45,15 @@ def asleep(node: str) -> SleepOrdered:
 
 def waking(node: str) -> WakeOrdered:
     return WakeOrdered(plan="p", node=node)
+
+
+def evicting(node: str) -> EvictionOrdered:
+    return EvictionOrdered(plan="p", node=node)
+
+
+def closed(node: str) -> PlacementClosed:
+    return PlacementClosed(plan="p", node=node)
+
+
+def opened(node: str) -> PlacementOpened:
+    return PlacementOpened(plan="p", node=node)

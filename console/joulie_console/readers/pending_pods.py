@@ -20,12 +20,14 @@ _PERFORMANCE = (
     "STATIC_HP_FRAC, or set POLICY_TYPE=queue_aware_v1."
 )
 _STALE = "The state of the nodes is old: check the operator and the projector."
+_TARGET = "It passes when the power target ends or is met: see joulie target list."
 _CARDS = "The command joulie gpus shows the cards and their holders."
 _REFUSED: dict[int, str] = {
     Verdict.ECO: _PERFORMANCE,
     Verdict.ECO_LABEL: _PERFORMANCE,
     Verdict.DRAINING: "It passes when a drain ends; DRAIN_DEADLINE bounds it. " + _PERFORMANCE,
     Verdict.STALE: _STALE,
+    Verdict.CLOSED: _TARGET,
     GpuVerdict.NO_CARDS: _CARDS,
     GpuVerdict.NOT_LINKED: _CARDS,
     GpuVerdict.UNREADABLE: "Correct the annotation of the pod.",

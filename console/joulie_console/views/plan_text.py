@@ -8,6 +8,9 @@ from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     CapsSet,
     DrainingBegun,
+    EvictionOrdered,
+    PlacementClosed,
+    PlacementOpened,
     PlanMade,
     ProfileAssigned,
     SleepOrdered,
@@ -61,6 +64,15 @@ def plan_line(record: Record, position: int) -> PlanLine | None:
     return PlanLine(position, "transitions", entry, node, _json(entry))
 
 
+_USES = {
+    SleepOrdered: "asleep",
+    WakeOrdered: "waking",
+    EvictionOrdered: "evicting",
+    PlacementClosed: "closed",
+    PlacementOpened: "open",
+}
+
+
 def _transition_fields(event: object) -> tuple[str, str, str, str] | None:
     """Plan, node, new state, and reason."""
     match event:
@@ -70,10 +82,14 @@ def _transition_fields(event: object) -> tuple[str, str, str, str] | None:
             return event.plan, event.node, event.profile, "the transition is complete"
         case DrainingBegun():
             return event.plan, event.node, "draining", event.because
-        case SleepOrdered():
-            return event.plan, event.node, "asleep", event.because
-        case WakeOrdered():
-            return event.plan, event.node, "waking", event.because
+        case (
+            SleepOrdered()
+            | WakeOrdered()
+            | EvictionOrdered()
+            | PlacementClosed()
+            | PlacementOpened()
+        ):
+            return event.plan, event.node, _USES[type(event)], event.because
         case CapsSet():
             return event.plan, event.node, _caps(event), ""
         case _:

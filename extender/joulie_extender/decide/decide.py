@@ -27,7 +27,7 @@ from joulie_extender.decide import preferences
 from joulie_extender.decide.context import (
     DecisionContext as DecisionContext,  # re-exported for replay
 )
-from joulie_extender.decide.filter import Filtered, can_refuse, filter_nodes
+from joulie_extender.decide.filter import Filtered, can_refuse, depends_on_class, filter_nodes
 from joulie_extender.decide.scoring import (
     Weights,
     gpu_score,
@@ -106,12 +106,13 @@ def filter_decision(
     options: DecisionOptions = ENERGY_ONLY,
 ) -> FilterDecided:
     basis = basis_of(context, weights)
-    if _is_of_energy_alone(pod, options) and not can_refuse(pod):  # the common case
+    is_free = _is_of_energy_alone(pod, options) and not can_refuse(pod, context.twin_columns)
+    if is_free:  # the common case
         all_passing = bytes(len(rows))
         return FilterDecided(
             pod=pod, basis=basis, candidates=candidates, verdicts=all_passing, duty=options.duty
         )
-    labels = options.eco_labels if options.duty != "gpu" and can_refuse(pod) else b""
+    labels = options.eco_labels if options.duty != "gpu" and depends_on_class(pod) else b""
     filtered = _filtered(pod, context, rows, weights, options._replace(eco_labels=labels))
     verdicts = filtered.verdicts.tobytes()
     return FilterDecided(

@@ -48,6 +48,7 @@ _REASONS: dict[int, tuple[str, str]] = {  # in a list of nodes; of one node
     Verdict.DRAINING: ("draining", "the node is draining"),
     Verdict.ECO_LABEL: ("eco by label", "its label is eco, and no newer state is known"),
     Verdict.STALE: ("stale", "its state is too old, and FILTER_STALE is closed"),
+    Verdict.CLOSED: ("closed", "it is closed to class standard, for a power target"),
     GpuVerdict.NO_CARDS: ("no cards", "it has not the free, healthy cards of one model"),
     GpuVerdict.NOT_LINKED: ("no linked cards", "its free, healthy cards are not linked"),
     GpuVerdict.UNREADABLE: (

@@ -1,7 +1,7 @@
 """Which candidates a pod may use, by the rules about energy.
 
-Only two kinds of pods are refused anything: performance pods, on nodes that are eco or draining;
-and pods that run only on eco nodes, on nodes that are draining.
+Performance pods are refused nodes that are eco or draining, and pods that run only on eco nodes
+those that are draining. While a power target needs it, nodes are closed to class standard.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from joulie_bus.events import PodAsk
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.node_terms import Weights, node_terms_of
 from joulie_projections.twin.arrays import Bools, Ints
+from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.twin import NodeClass
 
 Codes = npt.NDArray[np.uint8]
@@ -30,12 +31,14 @@ class Verdict(IntEnum):
     DRAINING = 2
     ECO_LABEL = 3  # the class is stale; the label decided
     STALE = 4  # the class is stale, and the settings are `closed`
+    CLOSED = 5  # for a power target
 
 
 # Fixed sentences without names, numbers or "%": kube-scheduler compares, counts and formats them.
 WANTS_PERFORMANCE = "the node is reserved for saving energy and the pod asks for performance"
 WANTS_FRESH = "the node is not known to be free for a pod that asks for performance"
 WANTS_ECO = "the node is draining and the pod runs only on eco nodes"
+WANTS_POWER = "the node gets no more pods of class standard until the power target is met"
 
 
 class Filtered(NamedTuple):
@@ -50,18 +53,19 @@ class Case(NamedTuple):
     fresh: bool  # is the class up to date?
     known: bool  # is there a twin?
     labelled: bool  # is the node labelled eco?
+    closed: bool  # to class standard
 
 
 Rule = Callable[[Case, str], Verdict]
 _EITHER = (False, True)
-_CASES = [Case(*each) for each in product(NodeClass, _EITHER, _EITHER, _EITHER)]
+_CASES = [Case(*each) for each in product(NodeClass, _EITHER, _EITHER, _EITHER, _EITHER)]
 
 
 def filter_nodes(
     pod: PodAsk, context: DecisionContext, rows: Ints, weights: Weights, eco_labels: bytes = b""
 ) -> Filtered:
     """`eco_labels` are those of the nodes in the request; without them the stored labels apply."""
-    if not can_refuse(pod):
+    if not can_refuse(pod, context.twin_columns):
         return Filtered(np.zeros(len(rows), np.uint8), "")
     twin_columns = context.twin_columns
     node_terms = node_terms_of(twin_columns, context.now, context.view_age_ms, weights)
@@ -71,22 +75,40 @@ def filter_nodes(
         node_terms.fresh.take(rows),
         rows > 0,
         np.frombuffer(eco_labels, np.bool_) if eco_labels else labels.take(rows),
+        twin_columns.columns["closed"].take(rows),
     )
     if pod.workload == "performance":
         reason = WANTS_FRESH if weights.filter_stale == "closed" else WANTS_PERFORMANCE
         return Filtered(_verdicts(refuses_saving, weights.filter_stale).take(cases), reason)
-    return Filtered(_verdicts(refuses_draining, weights.filter_stale).take(cases), WANTS_ECO)
+    rule, reason = refuses_closed, WANTS_POWER
+    if depends_on_class(pod):
+        rule = refuses_draining
+        reason = f"{WANTS_ECO}, or {WANTS_POWER}" if _has_closed(twin_columns) else WANTS_ECO
+    return Filtered(_verdicts(rule, weights.filter_stale).take(cases), reason)
 
 
-def can_refuse(pod: PodAsk) -> bool:
+def can_refuse(pod: PodAsk, twin_columns: TwinColumns) -> bool:
     """Whether there is any node that this pod might be refused."""
+    return depends_on_class(pod) or (not pod.exempt and _has_closed(twin_columns))
+
+
+def depends_on_class(pod: PodAsk) -> bool:
+    """Whether the pod is refused nodes because of their class or their label."""
     return not pod.exempt and (pod.workload == "performance" or pod.placement == "eco-only")
 
 
-def _cases(classes: Codes, fresh: Bools, known: Bools, labelled: Bools) -> Codes:
+def _has_closed(twin_columns: TwinColumns) -> bool:
+    """Computed once for a set of columns."""
+    known = twin_columns.memo.get(_has_closed)
+    if known is None:
+        known = twin_columns.memo[_has_closed] = bool(twin_columns.columns["closed"].any())
+    return bool(known)
+
+
+def _cases(classes: Codes, *each: Bools) -> Codes:
     """The index in `_CASES` of each candidate."""
     cases = classes.astype(np.uint8)
-    for says in (fresh, known, labelled):
+    for says in each:
         cases <<= 1
         cases |= says
     return cases
@@ -115,7 +137,13 @@ def refuses_saving(case: Case, filter_stale: str) -> Verdict:
 def refuses_draining(case: Case, filter_stale: str) -> Verdict:
     if _is_trusted(case, filter_stale) and case.node_class == NodeClass.DRAINING:
         return Verdict.DRAINING
-    return _if_stale(case, filter_stale)
+    return refuses_closed(case, filter_stale) or _if_stale(case, filter_stale)
+
+
+def refuses_closed(case: Case, filter_stale: str) -> Verdict:
+    """A stale twin closes no node: the target may have ended."""
+    is_closed = case.closed and _is_trusted(case, filter_stale)
+    return Verdict.CLOSED if is_closed else Verdict.PASSED
 
 
 def _is_trusted(case: Case, filter_stale: str) -> bool:

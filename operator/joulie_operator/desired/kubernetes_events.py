@@ -43,7 +43,9 @@ def event_of(
     }
 
 
-def node_event(name: str, uid: str, reason: str, note: str, now_ns: int) -> dict[str, Any]:
+def node_event(
+    name: str, uid: str, reason: str, note: str, now_ns: int, action: str = "Wake"
+) -> dict[str, Any]:
     """A warning about a node itself."""
     return {
         "apiVersion": "events.k8s.io/v1",
@@ -52,7 +54,7 @@ def node_event(name: str, uid: str, reason: str, note: str, now_ns: int) -> dict
         "eventTime": rfc3339_micro(now_ns),
         "reportingController": CONTROLLER,
         "reportingInstance": CONTROLLER,
-        "action": "Wake",
+        "action": action,
         "reason": reason,
         "regarding": {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid},
         "note": note,

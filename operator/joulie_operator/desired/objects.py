@@ -33,6 +33,7 @@ from joulie_projections.twin.twin import PROFILE_LABEL, NodeClass, hardware_of, 
 
 DRAINING_LABEL = "joulie.io/draining"
 POWER_LABEL = "joulie.io/power-state"
+PLACEMENT_LABEL = "joulie.io/placement"
 CLASSES: Mapping[NodeClass, str] = {
     NodeClass.UNKNOWN: "unknown",
     NodeClass.PERFORMANCE: "performance",
@@ -105,10 +106,15 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def labels_of(node: NodeState) -> dict[str, str]:
-    """The current profile, which a draining node keeps until it is empty, and `asleep` while the
-    node is to sleep. The component that switches nodes off and on follows this label."""
-    profile = {PROFILE_LABEL: node.profile} if node.profile else {}
-    return profile | ({POWER_LABEL: "asleep"} if node.power_state == "asleep" else {})
+    """The current profile, which a draining node keeps until it is empty; `asleep` while the node
+    is to sleep, which the component that switches nodes follows; and `closed` for a power target.
+    When a label goes, kube-scheduler tries pods again that it could not place."""
+    labels = {PROFILE_LABEL: node.profile} if node.profile else {}
+    if node.power_state == "asleep":
+        labels[POWER_LABEL] = "asleep"
+    if node.closed_at:
+        labels[PLACEMENT_LABEL] = "closed"
+    return labels
 
 
 def status_of(

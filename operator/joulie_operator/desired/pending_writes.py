@@ -13,6 +13,7 @@ from joulie_bus.core.backoff import Backoff
 from joulie_bus.events import PlanMade
 from joulie_operator.desired.objects import (
     DRAINING_LABEL,
+    PLACEMENT_LABEL,
     POWER_LABEL,
     NodeContext,
     StatusTimes,
@@ -39,7 +40,7 @@ from joulie_projections.twin.totals import RACK_CAPACITY_W, RunningTotals, psu_s
 from joulie_projections.twin.twin import PROFILE_LABEL
 
 # DRAINING_LABEL is removed: older versions set it.
-OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL)
+OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL, PLACEMENT_LABEL)
 OVERWRITTEN = Backoff(2.0, 60.0)
 STATUS_UPDATES_PER_S = 10  # of measured numbers, over all nodes: each costs the server 5 ms
 COMPLETIONS_PER_S = 50  # first statuses that become whole, over all nodes

@@ -3,13 +3,15 @@
 One level of caps holds for the eco nodes of a feed: the highest at which the nodes are expected to
 draw less than the target. What a node will draw follows from its reading and its present caps, so a
 plan depends on no earlier plan. Nodes differ by at most one percent, which makes the level finer.
+If the lowest level does not suffice, the nodes of the feed are closed to class standard.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 from joulie_operator.planning.caps import Caps, current_caps
+from joulie_operator.planning.eligible import is_covered, selector
 from joulie_operator.planning.rules import Rules, numbers
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.twin.power import load_w
@@ -23,11 +25,17 @@ LOWEST_PERMILLE = 300  # of the maximum: a lower cap slows work more than it sav
 _FULL = 1000
 # Parts per thousand of a target. Caps change while the power is outside the band, and aim within.
 _AIM, _BAND = 985, (960, 995)
+_OPENS = 900  # nodes are opened when the lowest caps are expected to leave this room
 _FRESH_S = 300.0
 _SETTLED_NS = 3_000_000_000  # from caps to a reading that shows them
 _LONGEST_SETTLING_NS = 30_000_000_000
 _FALLING_NS = 60_000_000_000  # from the order to sleep to a reading that shows it
 _IDLE_CPU, _IDLE_CARDS = 500, 100  # idle power in parts per thousand, until a reading shows it
+
+
+CLOSES = "caps alone do not meet the power target"
+ROOM = "the power target leaves room for pods"
+NO_TARGET = "no power target is in force"
 
 
 class TargetInForce(NamedTuple):
@@ -45,6 +53,8 @@ class PowerLimits(NamedTuple):
     drawn_mw: Mapping[str, int]  # by node
     inputs: Mapping[str, float]
     because: tuple[str, ...]
+    closes: Mapping[str, str]  # nodes that get no more pods of class standard, and why
+    opens: Mapping[str, str]
 
     def applied(self, name: str, caps: Caps, node: NodeState) -> Caps:
         """The caps of the node's class, or lower ones."""
@@ -55,7 +65,7 @@ class PowerLimits(NamedTuple):
 
 
 NO_CAPS = Caps()
-NO_LIMITS = PowerLimits({}, frozenset(), {}, {}, {}, ())
+NO_LIMITS = PowerLimits({}, frozenset(), {}, {}, {}, (), {}, {})
 
 
 def targets_in_force(cluster_state: ClusterState, rules: Rules, now: int) -> list[TargetInForce]:
@@ -96,36 +106,71 @@ def power_limits(
     nodes whose caps this plan lifts."""
     targets = targets_in_force(cluster_state, rules, now)
     if not targets:
-        return NO_LIMITS
+        nodes = cluster_state.nodes.items()
+        opens = {name: NO_TARGET for name, node in nodes if node.closed_at}
+        return NO_LIMITS._replace(opens=opens) if opens else NO_LIMITS
     drawn = {name: _drawn_mw(node, now) for name, node in cluster_state.nodes.items()}
     capped, lifted = class_caps(), rising()
     percent, kept, headroom = dict[str, int](), set[str](), dict[str, int]()
-    inputs, because = dict[str, float](), list[str]()
+    inputs, because, closed = dict[str, float](), list[str](), set[str]()
     for target in targets:
         feed = _feed_of(target, cluster_state.nodes, drawn, capped, lifted, now)
         inputs |= feed.named({"target_w": target.power_mw / 1000, "drawn_w": feed.total_mw / 1000})
+        is_closed = rules.target_rules > 1 and _is_closed(feed, cluster_state.nodes, target)
+        closed.update(feed.members if is_closed else ())
         if feed.stays:
             kept.update(each.name for each in feed.eco)
             headroom[target.feed] = max(0, target.power_mw - feed.total_mw - feed.more_mw)
             continue
-        level, expected = _level(feed.eco, feed.total_mw + feed.more_mw, target.power_mw)
+        level, expected = _level(feed, target.power_mw)
         headroom[target.feed] = target.power_mw - expected
         inputs |= feed.named({"eco_cap_permille": level})
         for each in feed.eco:
             percent[each.name] = min(percent.get(each.name, 100), each.percent(level))
-        because.append(_sentence(target, feed.total_mw, level))
+        because.append(_sentence(target, feed.total_mw, level, is_closed=is_closed))
     kept_nodes = frozenset(kept - percent.keys())
-    return PowerLimits(percent, kept_nodes, headroom, drawn, inputs, tuple(because))
+    closes, opens = _placement(cluster_state.nodes, closed, selector(rules.selector))
+    reasons = tuple(because)
+    return PowerLimits(percent, kept_nodes, headroom, drawn, inputs, reasons, closes, opens)
+
+
+def _placement(
+    nodes: Mapping[str, NodeState], closed: Collection[str], selector: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The nodes to close and to open."""
+    ours = {n: node for n, node in nodes.items() if is_covered(node, selector)}
+    closing = [n for n, node in ours.items() if n in closed and not node.closed_at]
+    closing = [n for n in closing if not ours[n].power_state]
+    opening = [n for n, node in nodes.items() if node.closed_at and n not in closed]
+    return dict.fromkeys(closing, CLOSES), dict.fromkeys(opening, ROOM)
+
+
+def _is_closed(feed: "_Feed", nodes: Mapping[str, NodeState], target: TargetInForce) -> bool:
+    """Whether the feed gets no more pods of class standard: what the lowest caps are expected to
+    save decides. Between two limits, and while the last caps do not show yet, it stays as it is."""
+    least_mw = feed.expected_mw(LOWEST_PERMILLE)
+    if least_mw > target.power_mw and not feed.settles:
+        return True
+    was_closed = any(nodes[name].closed_at for name in feed.members)
+    has_room = least_mw * _FULL <= target.power_mw * _OPENS
+    return was_closed and (feed.settles or not has_room)
 
 
 class _Feed(NamedTuple):
     """The power of a target's nodes at present."""
 
     name: str
+    members: Sequence[str]
     total_mw: int
     more_mw: int  # of nodes whose caps this plan lifts
     eco: "Sequence[Limitable]"
     stays: bool  # whether the caps need no change, or the last one does not show yet
+    settles: bool  # the latter
+
+    def expected_mw(self, level: int) -> int:
+        """The power of the nodes with these caps."""
+        others = self.total_mw + self.more_mw - sum(each.now_mw() for each in self.eco)
+        return others + sum(each.expected_mw(level) for each in self.eco)
 
     def named(self, inputs: Mapping[str, float]) -> dict[str, float]:
         suffix = f"_{self.name}" if self.name else ""
@@ -146,7 +191,7 @@ def _feed_of(
     more = sum(_limitable(n, nodes[n], NO_CAPS, drawn[n]).rise_mw() for n in members if n in lifted)
     is_settling = not more and _is_settling(nodes, members, now)
     stays = is_settling or _is_within(total + more, target.power_mw)
-    return _Feed(target.feed, total, more, eco, stays)
+    return _Feed(target.feed, members, total, more, eco, stays, is_settling)
 
 
 def _is_settling(nodes: Mapping[str, NodeState], members: Sequence[str], now: int) -> bool:
@@ -161,12 +206,13 @@ def _is_within(total_mw: int, target_mw: int) -> bool:
     return target_mw * low <= total_mw * _FULL <= target_mw * high
 
 
-def _sentence(target: TargetInForce, total_mw: int, level: int) -> str:
+def _sentence(target: TargetInForce, total_mw: int, level: int, *, is_closed: bool) -> str:
     of = f"feed {target.feed}" if target.feed else "the cluster"
     why = f" ({target.because})" if target.because else ""
     caps = "no caps below those of the class" if level == _FULL else f"eco caps {level / 10:g} %"
     most, drawn = target.power_mw / 1_000_000, total_mw / 1_000_000
-    return f"{of} may draw {most:.3f} kW{why} and draws {drawn:.3f} kW: {caps}"
+    closed = ", and no more pods of class standard" if is_closed else ""
+    return f"{of} may draw {most:.3f} kW{why} and draws {drawn:.3f} kW: {caps}{closed}"
 
 
 def is_fed(node: NodeState, feed: str) -> bool:
@@ -221,6 +267,9 @@ class Limitable(NamedTuple):
     def expected_mw(self, level: int) -> int:
         return sum(part.expected_mw(self.percent(level)) for part in self.parts)
 
+    def now_mw(self) -> int:
+        return sum(part.now_mw for part in self.parts)
+
     def rise_mw(self) -> int:
         """What the node may draw more once its caps are those of its class."""
         return sum(part.expected_mw(100) - part.now_mw for part in self.parts)
@@ -268,22 +317,16 @@ def _pct(percent: int | None) -> int:
     return 100 if percent is None else percent
 
 
-def _level(eco: Iterable[Limitable], total_mw: int, target_mw: int) -> tuple[int, int]:
+def _level(feed: _Feed, target_mw: int) -> tuple[int, int]:
     """The highest level that meets the target, and the power that is expected with it."""
-    nodes = list(eco)
-    others = total_mw - sum(part.now_mw for node in nodes for part in node.parts)
-
-    def expected(level: int) -> int:
-        return others + sum(node.expected_mw(level) for node in nodes)
-
     low, high = LOWEST_PERMILLE, _FULL
     while low < high:
         middle = (low + high + 1) // 2
-        if expected(middle) * _FULL <= target_mw * _AIM:
+        if feed.expected_mw(middle) * _FULL <= target_mw * _AIM:
             low = middle
         else:
             high = middle - 1
-    return low, expected(low)
+    return low, feed.expected_mw(low)
 
 
 # --- caps -------------------------------------------------------------------------------------

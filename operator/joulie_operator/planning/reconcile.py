@@ -13,7 +13,10 @@ from joulie_bus.errors import PolicyFailed
 from joulie_bus.events import (
     CapsSet,
     DrainingBegun,
+    EvictionOrdered,
     NodePlan,
+    PlacementClosed,
+    PlacementOpened,
     PlanMade,
     Profile,
     ProfileAssigned,
@@ -36,6 +39,7 @@ from joulie_operator.planning.guard import (
     guard_input,
     next_transition,
 )
+from joulie_operator.planning.measured_caps import CapChoice, cap_choice
 from joulie_operator.planning.policies import (
     Assignment,
     DesiredProfiles,
@@ -95,6 +99,7 @@ def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis:
     steps = _Transitions(cluster_state.nodes, rules, basis)
     steps.limit_power(cluster_state, desired.assignments)
     steps.add(desired.assignments)
+    steps.add_placement()
     if rules.policy == SLEEPING_POLICY:
         power = power_changes(cluster_state, nodes, rules, basis.now, steps.limits)
         steps.add_power(power, pods_known=basis.pods_known)
@@ -137,6 +142,7 @@ class _Transitions:
         self._plan = f"p{basis.view}"
         self._changing = self._recently_changed()
         self.limits = NO_LIMITS
+        self.cap_choice = CapChoice()
 
     def add(self, assignments: Mapping[str, Assignment]) -> None:
         """Performance nodes come first: pods wait for them, and no running pod is at risk."""
@@ -153,11 +159,22 @@ class _Transitions:
         self.held.update(power.held)
         for name, because in power.wake.items():
             self.changes.append([WakeOrdered(plan=self._plan, node=name, because=because)])
+        for name, because in power.evict.items() if pods_known else ():
+            self.power["evict"] += 1
+            self.changes.append([EvictionOrdered(plan=self._plan, node=name, because=because)])
         changing = {events[0].node for events in self.changes}
         for name, because in power.sleep.items():
             if pods_known and name not in changing:
                 self.power["sleep"] += 1
                 self.changes.append([SleepOrdered(plan=self._plan, node=name, because=because)])
+
+    def add_placement(self) -> None:
+        """Closes and opens nodes for power targets."""
+        for name, because in self.limits.closes.items():
+            event = PlacementClosed(plan=self._plan, node=name, because=because)
+            self.changes.append([event])
+        for name, because in self.limits.opens.items():
+            self.changes.append([PlacementOpened(plan=self._plan, node=name, because=because)])
 
     def _step(self, name: str, assignment: Assignment) -> None:
         node = self._nodes[name]
@@ -209,7 +226,7 @@ class _Transitions:
     def _caps(self, name: str, node: NodeState, profile: Profile | None) -> Iterator[CapsSet]:
         if profile is None:
             return
-        caps = caps_for(profile, node, self._rules)
+        caps = self._class_caps(profile, name, node)
         if profile == "eco":
             caps = self.limits.applied(name, caps, node)
         if caps != current_caps(node):
@@ -225,7 +242,8 @@ class _Transitions:
     def limit_power(
         self, cluster_state: ClusterState, assignments: Mapping[str, Assignment]
     ) -> None:
-        """Finds the caps that power targets demand of these nodes."""
+        """Finds the caps of these nodes, and those that power targets demand."""
+        self.cap_choice = cap_choice(cluster_state, self._rules, self._basis.now)
 
         def class_caps() -> dict[str, Caps]:
             eco = (name for name, each in assignments.items() if each.profile == "eco")
@@ -245,7 +263,12 @@ class _Transitions:
             pods_known=self._basis.pods_known,
             settle_s=self._rules.caps_settle_s,
         )
-        return caps_for("eco", node, self._rules) if settled == "eco" else None
+        return self._class_caps("eco", name, node) if settled == "eco" else None
+
+    def _class_caps(self, profile: Profile, name: str, node: NodeState) -> Caps:
+        """Those of the settings; for eco nodes without a measured saving, those of performance."""
+        is_capped = profile == "performance" or self.cap_choice.caps(name)
+        return caps_for(profile if is_capped else "performance", node, self._rules)
 
     # --- the limit of changes -----------------------------------------------------------------
 
@@ -310,11 +333,18 @@ def _plan_made(
 
 def _because(desired: DesiredProfiles, steps: _Transitions) -> Iterator[str]:
     yield desired.because
+    if steps.cap_choice.because:
+        yield steps.cap_choice.because
     yield from steps.limits.because
+    if steps.limits.opens:
+        why = next(iter(steps.limits.opens.values()))
+        yield f"{len(steps.limits.opens)} get pods of class standard again: {why}"
     if steps.power["sleep"]:
         yield f"{steps.power['sleep']} fall asleep"
     if steps.power["wake"]:
         yield f"{steps.power['wake']} wake up"
+    if steps.power["evict"]:
+        yield f"the pods of {steps.power['evict']} are evicted"
     yield from _hold_counts(steps.held.values())
 
 
@@ -328,6 +358,7 @@ def _counts(steps: _Transitions) -> dict[str, float]:
         **power,
         **steps.power_inputs,
         **steps.limits.inputs,
+        **steps.cap_choice.inputs,
         "nodes_changed": len(steps.changes),
         "nodes_held": len(steps.held),
     }

@@ -94,10 +94,15 @@ NOTHING_TAKEN = Taken()
 
 
 class FreeNodes:
-    """The free resources of the nodes that kube-scheduler may use, by the rule that applies."""
+    """The free resources of the nodes that kube-scheduler may use, by the rule that applies.
 
-    def __init__(self, nodes: Mapping[str, NodeState]) -> None:
+    `closed_too` counts nodes that are closed for a power target: they wait for the target, and no
+    other node would help.
+    """
+
+    def __init__(self, nodes: Mapping[str, NodeState], *, closed_too: bool = False) -> None:
         self._nodes = nodes
+        self._closed_too = closed_too
         self._heaps: dict[tuple[str, bool], list[tuple[int, str]]] = {}
         self._taken: dict[str, Taken] = {}
 
@@ -140,11 +145,15 @@ class FreeNodes:
         rule, by_gpu = "performance" if pod.workload == "performance" else "eco", pod.gpu_milli > 0
         heap = self._heaps.get((rule, by_gpu))
         if heap is None:
-            usable = (name for name, node in self._nodes.items() if _passes(node, rule))
+            usable = (name for name, node in self._nodes.items() if self._passes(node, rule))
             heap = [(-self._free(name)[by_gpu], name) for name in usable]
             heapify(heap)
             self._heaps[rule, by_gpu] = heap
         return heap
+
+    def _passes(self, node: NodeState, rule: str) -> bool:
+        is_closed = rule == "eco" and node.closed_at > 0 and not self._closed_too
+        return _passes(node, rule) and not is_closed
 
     def _free(self, name: str) -> Taken:
         node, taken = self._nodes[name], self._taken.get(name, NOTHING_TAKEN)

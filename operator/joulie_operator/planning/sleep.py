@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_bus.events import PodAsk
+from joulie_operator.planning import measured_caps
 from joulie_operator.planning.density import families
 from joulie_operator.planning.eligible import is_covered, selector
 from joulie_operator.planning.forecast import Forecast, forecast
@@ -38,6 +39,7 @@ RESERVE = "it belongs to the reserve"
 TARGET = "the power target is not met by caps"
 EMPTIES = "it is nearly empty and sleeps once its pods have ended"
 OVERDUE = "its pods have not ended in time"
+UNENDED = "its pods have not ended by themselves and fit on other nodes"
 COVERS = "no other node of its hardware family or zone is awake"
 LOST = "it has not woken up in time"
 
@@ -59,6 +61,8 @@ class SleepNumbers(NamedTuple):
     min_asleep_s: float = 600.0  # before the reserve wakes a node; as sleep_after_s
     empty_below: float = 0.0  # used share of a node that gets no more pods, to sleep later; 0: off
     empty_timeout_s: float = 3600.0  # after which such a node is given back
+    evict_per_min: float = 0.0  # pods of such nodes that are evicted in a minute; 0: none
+    evict_after_s: float = 300.0  # that these pods have to end by themselves
 
 
 # The rules of plans before the forecast, zones and steps.
@@ -80,24 +84,40 @@ def sleep_numbers(rules: Rules) -> SleepNumbers:
 def wrong_numbers(given: Mapping[str, float]) -> list[str]:
     """What is wrong with these numbers, for the error at the start."""
     known = ", ".join(SleepNumbers._fields)
-    ours = [name for name in given if not is_target_number(name)]
-    unknown = [name for name in ours if name not in SleepNumbers._fields]
+    ours = {name for name in given if not is_target_number(name)} - {*measured_caps.NAMES}
+    unknown = sorted(ours - {*SleepNumbers._fields})
     shares = [name for name in _SHARES if not 0 <= given.get(name, 0) <= 1]
     times = [name for name in given if name.endswith("_s") and given[name] < 0]
     return [
         *(f"{SLEEPING_POLICY} has no {name}; it has {known}" for name in unknown),
         *(f"{name}={given[name]:g} is not a share from 0 to 1" for name in shares),
         *(f"{name}={given[name]:g} is not a time" for name in times),
+        *_wrong_evictions(given),
     ]
 
 
+def evictions_allowed(rules: Rules) -> bool:
+    return rules.policy == SLEEPING_POLICY and sleep_numbers(rules).evict_per_min > 0
+
+
+def _wrong_evictions(given: Mapping[str, float]) -> list[str]:
+    rate = given.get("evict_per_min", 0)
+    if rate < 0:
+        return [f"evict_per_min={rate:g} is not a rate"]
+    if rate and not given.get("empty_below", 0):
+        return ["evict_per_min evicts only from nearly empty nodes: it needs empty_below above 0"]
+    return []
+
+
 class PowerChanges(NamedTuple):
-    """Nodes to put to sleep and to wake, and nodes that are held; each with the reason."""
+    """Nodes to put to sleep, to wake and to empty, and nodes that are held; each with the
+    reason."""
 
     sleep: dict[str, str]
     wake: dict[str, str]
     held: dict[str, str]
     inputs: dict[str, float]  # what the reserve follows from
+    evict: dict[str, str]
 
 
 class Need(NamedTuple):
@@ -139,7 +159,7 @@ def power_changes(
     power: PowerLimits = NO_LIMITS,
 ) -> PowerChanges:
     """`candidates` are the nodes that are awake and that plans cover."""
-    changes, given = PowerChanges({}, {}, {}, {}), sleep_numbers(rules)
+    changes, given = PowerChanges({}, {}, {}, {}, {}), sleep_numbers(rules)
     nodes = {
         name: node
         for name, node in cluster_state.nodes.items()
@@ -165,6 +185,7 @@ def power_changes(
         changes.inputs["forecast_cards"] = expected.gpu_milli / 1000
     _keep_unsettled(nodes, limits, changes)
     _wake_those_in_use(nodes, cluster_state.pods, limits, changes)
+    _evict(nodes, cluster_state, limits, changes)
     for feed, headroom_mw in power.headroom_mw.items():
         _meet_target(nodes, feed, headroom_mw, power.drawn_mw, limits, changes)
     return changes
@@ -179,15 +200,9 @@ def _meet_target(
     changes: PowerChanges,
 ) -> None:
     """While a power target is in force, the reserve wakes no node, and pods only as many as the
-    target allows. If caps do not suffice, empty nodes sleep whatever the reserve is."""
-    for name in [name for name in changes.wake if is_fed(nodes[name], feed)]:
-        idle_mw = idle_mw_of(nodes[name])
-        if changes.wake[name] == IN_USE:
-            continue
-        if changes.wake[name] != DEMAND or idle_mw > headroom_mw:
-            del changes.wake[name]
-            continue
-        headroom_mw -= idle_mw
+    target allows. If caps do not suffice, empty nodes sleep whatever the reserve is: not in the
+    plan that closes them, because a node that changes does not fall asleep."""
+    headroom_mw = _wake_within(nodes, feed, headroom_mw, changes)
     awake = [name for name, node in nodes.items() if node.ready and node.schedulable]
     left = Counter(group for name in awake for group in limits.groups.get(name, ()))
     left.subtract(group for name in changes.sleep for group in limits.groups.get(name, ()))
@@ -203,6 +218,21 @@ def _meet_target(
         changes.sleep[name] = TARGET
         left.subtract(groups)
         headroom_mw += drawn_mw[name]
+
+
+def _wake_within(
+    nodes: Mapping[str, NodeState], feed: str, headroom_mw: int, changes: PowerChanges
+) -> int:
+    """Takes back the orders to wake that the target does not allow. Returns what is left of it."""
+    for name in [name for name in changes.wake if is_fed(nodes[name], feed)]:
+        idle_mw = idle_mw_of(nodes[name])
+        if changes.wake[name] == IN_USE:
+            continue
+        if changes.wake[name] != DEMAND or idle_mw > headroom_mw:
+            del changes.wake[name]
+            continue
+        headroom_mw -= idle_mw
+    return headroom_mw
 
 
 def _groups(
@@ -257,7 +287,7 @@ def needed_nodes(nodes: Mapping[str, NodeState], pods: Mapping[str, PodState]) -
 
     The largest pods come first, so that small ones do not take the only nodes that fit them.
     """
-    free = FreeNodes(nodes)
+    free = FreeNodes(nodes, closed_too=True)
     waiting = (each.pod for each in pods.values() if not each.node and not each.finished)
     ordered = sorted(waiting, key=lambda pod: (-pod.gpu_milli, -load_of(pod).cpu_milli, pod.uid))
     left = [pod for pod in ordered[:MOST_WAITING] if free.take(pod) is None]
@@ -438,3 +468,35 @@ def _wake_those_in_use(
             changes.wake[name] = OVERDUE
         else:
             del changes.wake[name]
+
+
+def _evict(
+    nodes: Mapping[str, NodeState],
+    cluster_state: ClusterState,
+    limits: Limits,
+    changes: PowerChanges,
+) -> None:
+    """Orders to evict the pods of one node that was to empty itself, if all fit elsewhere."""
+    if not limits.numbers.evict_per_min:
+        return
+    ordered = {n: node for n, node in nodes.items() if node.power_state == "asleep"}
+    ordered = {n: node for n, node in ordered.items() if node.pods > node.daemon_pods}
+    if any(node.evict_at for node in ordered.values()):
+        return  # one node after the other
+    since = limits.before(limits.numbers.evict_after_s)
+    for name in sorted(ordered, key=lambda name: (ordered[name].power_at, name)):
+        is_due = ordered[name].power_at <= since and name not in changes.wake
+        if is_due and _fits_elsewhere(name, ordered[name], cluster_state):
+            changes.evict[name] = UNENDED
+            return
+
+
+def _fits_elsewhere(name: str, node: NodeState, cluster_state: ClusterState) -> bool:
+    """No pod of the node is of class performance or critical, and others have room for all."""
+    pods = [each.pod for each in cluster_state.pods.values() if each.node == name]
+    pods = [pod for pod in pods if not cluster_state.pods[pod.uid].finished]
+    movable = [pod for pod in pods if not pod.exempt]
+    if node.performance_pods or len(movable) != node.pods - node.daemon_pods:
+        return False
+    free = FreeNodes(cluster_state.nodes)
+    return all(free.take(pod) is not None for pod in movable)

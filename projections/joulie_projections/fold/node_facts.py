@@ -65,7 +65,8 @@ def wake_node(draft: Draft, name: str, at: int) -> None:
     """A node that is still in use has not fallen asleep: it is awake at once."""
     node = draft.nodes.get(name)
     is_awake = node is not None and node.ready and node.schedulable
-    change_node(draft, name, at, power_state="" if is_awake else "waking", power_at=at)
+    power_state = "" if is_awake else "waking"
+    change_node(draft, name, at, power_state=power_state, power_at=at, evict_at=0)
 
 
 def cluster_of(draft: Draft) -> ClusterRow:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
+    CapsMeasured,
     Fact,
     GpuGone,
     GpuSeen,
@@ -50,6 +51,7 @@ _ABOUT: dict[type, str] = {
     GpuGone: "gpu",
     NamespaceSeen: "namespace",
     TargetSet: "target",
+    CapsMeasured: "caps",
     PodPending: "pod",
     PodBound: "pod",
     PodFinished: "pod",

@@ -9,11 +9,13 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from joulie_bus.events import (
+    CapsMeasured,
     CapsSet,
     CardClaimed,
     ClaimConfirmed,
     ClaimReleased,
     DrainingBegun,
+    EvictionOrdered,
     FacilityPolled,
     Fact,
     GpuGone,
@@ -25,6 +27,9 @@ from joulie_bus.events import (
     NamespaceSeen,
     NodeGone,
     NodeSeen,
+    NodeUse,
+    PlacementClosed,
+    PlacementOpened,
     PlanEvent,
     PlanMade,
     PodBound,
@@ -50,6 +55,7 @@ from joulie_projections.state.cards import CardState, after_claim, after_sightin
 from joulie_projections.state.state import (
     CLUSTER,
     MOST_TARGETS,
+    CapEffect,
     FacilityReading,
     FacilityState,
     Target,
@@ -67,7 +73,9 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             evolve_node(draft, fact, at)
         case PodPending() | PodBound() | PodFinished() | PodGone():
             evolve_pod(draft, fact, at)
-        case FacilityPolled() | GridPriced() | GridIntensity() | NamespaceSeen() | TargetSet():
+        case FacilityPolled() | GridPriced() | GridIntensity():
+            _polled(draft, fact, at)
+        case NamespaceSeen() | TargetSet() | CapsMeasured():
             _evolve_cluster(draft, fact, at)
         case GpuSeen() | GpuGone():
             _change_card(draft, fact.uuid, after_sighting(draft.gpus.get(fact.uuid), fact, at))
@@ -77,16 +85,16 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             _evolve_plan(draft, fact, at)
 
 
-def _evolve_cluster(
-    draft: Draft, fact: FacilityPolled | GridFact | NamespaceSeen | TargetSet, at: int
-) -> None:
+def _evolve_cluster(draft: Draft, fact: NamespaceSeen | TargetSet | CapsMeasured, at: int) -> None:
     match fact:
-        case FacilityPolled() | GridPriced() | GridIntensity():
-            _polled(draft, fact, at)
         case NamespaceSeen():
             _namespace_seen(draft, fact)
         case TargetSet():
             _target_set(draft, fact, at)
+        case CapsMeasured():
+            cluster = cluster_of(draft)
+            effects = cluster.cap_effects | {fact.workload: CapEffect(at, fact)}
+            draft.cluster.put(CLUSTER, replace(cluster, cap_effects=effects))
         case _:
             assert_never(fact)
 
@@ -110,10 +118,22 @@ def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
                 gpu_cap_mw=fact.gpu_cap_mw,
                 caps_at=at,
             )
+        case _:
+            _evolve_use(draft, fact, at)
+
+
+def _evolve_use(draft: Draft, fact: NodeUse, at: int) -> None:
+    match fact:
         case SleepOrdered():
-            change_node(draft, fact.node, at, power_state="asleep", power_at=at)
+            change_node(draft, fact.node, at, power_state="asleep", power_at=at, evict_at=0)
         case WakeOrdered():
             wake_node(draft, fact.node, at)
+        case EvictionOrdered():
+            change_node(draft, fact.node, at, evict_at=at)
+        case PlacementClosed():
+            change_node(draft, fact.node, at, closed_at=at)
+        case PlacementOpened():
+            change_node(draft, fact.node, at, closed_at=0)
         case _:
             assert_never(fact)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from joulie_bus.events import HardwareDiscovered, PlanMade, PodAsk, WorkloadClass
+from joulie_bus.events import CapsMeasured, HardwareDiscovered, PlanMade, PodAsk, WorkloadClass
 from joulie_projections.pods.load import NO_LOAD, Load
 from joulie_projections.state.arrivals import ArrivalHistory
 from joulie_projections.state.cards import CardState
@@ -65,6 +65,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     daemon_pods: int = 0  # of `pods`: those that belong to the node and do not keep it awake
     emptied_at: int = 0  # when the last other pod ended; 0: none has run here
     power_at: int = 0  # when a plan last put the node to sleep or woke it
+    evict_at: int = 0  # when a plan ordered to evict its pods; 0: they may end by themselves
+    closed_at: int = 0  # when a plan closed it to pods of class standard; 0: it is open
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -101,6 +103,13 @@ class Target(msgspec.Struct, frozen=True, array_like=True):
     because: str = ""
 
 
+class CapEffect(msgspec.Struct, frozen=True, array_like=True):
+    """What caps were measured to save."""
+
+    at: int
+    measured: CapsMeasured
+
+
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The row of the cluster; or the arrivals in one hour of the week, which has a row of its own,
     so that an arrival changes a small row."""
@@ -115,6 +124,7 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespaces: dict[str, WorkloadClass] = {}  # namespaces that set a class for their pods
     targets: dict[str, Target] = {}  # by their names; those that have ended may still be here
     arrivals: ArrivalHistory | None = None  # only in the row of an hour
+    cap_effects: dict[str, CapEffect] = {}  # the newest measurement of each class
 
 
 def hour_key(hour: int) -> str:
@@ -177,6 +187,10 @@ class ClusterState:
     @property
     def targets(self) -> Mapping[str, Target]:
         return self._row.targets
+
+    @property
+    def cap_effects(self) -> Mapping[str, CapEffect]:
+        return self._row.cap_effects
 
     def arrivals(self, hour: int) -> ArrivalHistory | None:
         row = self.cluster.get(hour_key(hour))

@@ -27,6 +27,7 @@ _COLUMNS: dict[str, type] = {
     "present": np.bool_,
     "node_class": np.int8,
     "eco_label": np.bool_,
+    "closed": np.bool_,
     "at": np.int64,
     "sampled_at": np.int64,
     "measured_w": np.float64,

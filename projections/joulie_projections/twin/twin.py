@@ -39,6 +39,7 @@ class TwinRow(msgspec.Struct, frozen=True, kw_only=True):
     present: bool  # exists in Kubernetes
     node_class: NodeClass
     eco_label: bool
+    closed: bool  # to pods of class standard, for a power target
     at: int
     sampled_at: int
     measured_w: float
@@ -174,6 +175,7 @@ def row_of(node: NodeState, halls: Halls) -> TwinRow:
         present=node.present,
         node_class=class_of(node),
         eco_label=node.labels.get(PROFILE_LABEL) == "eco",
+        closed=node.closed_at > 0,
         cpu_cap_pct=cpu_cap,
         gpu_cap_pct=gpu_cap if hardware.gpus else cpu_cap,
         capped_w=hardware.cpu_max_w * cpu_cap / 100 + gpus_w * gpu_cap / 100,

@@ -10,7 +10,7 @@ from joulie_bus.events import Placement, PodAsk
 from joulie_bus.testing import NOON, SECOND, ask
 from joulie_extender.decide.decide import DecisionContext as Look
 from joulie_extender.decide.decide import DecisionOptions, decide_filter, filter_decision, passed
-from joulie_extender.decide.filter import WANTS_ECO, WANTS_FRESH, WANTS_PERFORMANCE
+from joulie_extender.decide.filter import WANTS_ECO, WANTS_FRESH, WANTS_PERFORMANCE, WANTS_POWER
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.protocol.candidates import Names, candidates_of, rows_by_name
 from joulie_extender.protocol.kube_scheduler import ExtenderArgs, names_reply
@@ -46,8 +46,9 @@ def refused(
     stale: str = "label",
 ) -> set[str]:
     weights = Weights(filter_stale=stale)
-    decision = decide_filter(pod, NAMES, Look(twin_columns, 7, age_ms, now), weights)
-    return {name for name, fits in zip(NAMES, passed(decision), strict=True) if not fits}
+    names = [*twin_columns.rows, "stranger"]
+    decision = decide_filter(pod, names, Look(twin_columns, 7, age_ms, now), weights)
+    return {name for name, fits in zip(names, passed(decision), strict=True) if not fits}
 
 
 SAVING = {"eco", "eco+label", "draining", "draining+label"}
@@ -234,3 +235,44 @@ def test_a_reply_without_refusals_needs_no_reason() -> None:
 @pytest.mark.parametrize("text", [WANTS_PERFORMANCE, WANTS_ECO, WANTS_FRESH, NOT_NOW])
 def test_a_reason_holds_no_number_and_nothing_that_formats(text: str) -> None:
     assert re.fullmatch(r"[a-z ]+", text)
+
+
+CLOSED_BOARD = TwinColumns.of(
+    {**CLASSES, "closed": NodeState(ordinal=4, at=NOON, profile="eco", closed_at=NOON)}, 0
+)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (STANDARD, {"closed"}),
+        (placed(STANDARD, "eco-only"), {"closed", "draining"}),
+        (PERFORMANCE, {"closed", "eco", "draining"}),  # because it is eco
+        (replace(STANDARD, exempt="daemonset"), set[str]()),
+    ],
+    ids=["standard", "eco-only", "performance", "daemonset"],
+)
+def test_a_closed_node_refuses_class_standard(pod: PodAsk, expected: set[str]) -> None:
+    assert refused(pod, CLOSED_BOARD) == expected
+
+
+def test_a_closed_performance_node_takes_performance_pods() -> None:
+    nodes = {"p": NodeState(ordinal=0, at=NOON, profile="performance", closed_at=NOON)}
+    columns = TwinColumns.of(nodes, 0)
+
+    assert "p" not in refused(PERFORMANCE, columns)
+    assert "p" in refused(STANDARD, columns)
+
+
+def test_a_stale_twin_closes_no_node() -> None:
+    assert refused(STANDARD, CLOSED_BOARD, now=LATER) == set()
+    assert refused(STANDARD, CLOSED_BOARD, now=LATER, stale="twin") == {"closed"}
+
+
+def test_a_refusal_by_a_closed_node_names_the_target() -> None:
+    for pod, reason in (
+        (STANDARD, WANTS_POWER),
+        (placed(STANDARD, "eco-only"), f"{WANTS_ECO}, or {WANTS_POWER}"),
+    ):
+        look = Look(CLOSED_BOARD, 7, 0, NOON)
+        assert decide_filter(pod, ["closed"], look, Weights()).reason == reason

@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_bus.events import NodePlan, SleepOrdered, WakeOrdered
+from joulie_bus.events import EvictionOrdered, NodePlan, SleepOrdered, WakeOrdered
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning import sleep
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
+from joulie_projections.pods.load import Load
 from joulie_projections.state.arrivals import (
     HOURS,
     ArrivalHistory,
@@ -275,7 +276,7 @@ def test_the_time_before_sleep_is_a_number_of_the_policy() -> None:
             "consolidate_and_sleep has no spare; "
             "it has sleep_after_s, reserve, max_share, wake_timeout_s, forecast_quantile, "
             "forecast_s, hysteresis, max_step, min_awake_s, min_asleep_s, empty_below, "
-            "empty_timeout_s",
+            "empty_timeout_s, evict_per_min, evict_after_s",
         ),
         ({"reserve": 3.0}, "reserve=3 is not a share from 0 to 1"),
         ({"max_share": -0.1}, "max_share=-0.1 is not a share from 0 to 1"),
@@ -482,3 +483,106 @@ def test_a_node_that_empties_is_given_back_for_a_new_pod_or_after_a_time(
     made = planned({"a": using(40), "z": emptying}, pods, rules=EMPTYING)
 
     assert woken(made) == expected
+
+
+# --- evictions --------------------------------------------------------------------------------
+
+EVICTS = RULES._replace(
+    policy_numbers="reserve=0,max_share=1,max_step=1,empty_below=0.2,evict_per_min=6"
+)
+HALF_FULL = Load(cpu_milli=48_000)
+
+
+def emptied(**fields: Any) -> NodeState:
+    """A node with one pod that was ordered to sleep ten minutes ago."""
+    used = {"pods": 1, "load": Load(cpu_milli=1000), "schedulable": False, "ready": True}
+    return asleep(**{**used, "power_at": NOON - 600 * SECOND, **fields})
+
+
+def on(node_name: str, uid: str = "p", **fields: Any) -> PodState:
+    running = PodState(pod=ask(uid, cores=1), node=node_name, bound_at=LONG_AGO)
+    return replace(running, **fields)
+
+
+def evicted(made: Plan) -> dict[str, str]:
+    return {e.node: e.because for e in made.events if isinstance(e, EvictionOrdered)}
+
+
+def others(**fields: Any) -> dict[str, NodeState]:
+    return {name: node(pods=1, load=HALF_FULL, **fields) for name in "bc"}
+
+
+def test_pods_that_do_not_end_are_evicted_if_they_fit_elsewhere() -> None:
+    made = planned({"a": emptied(), **others()}, on("a"), rules=EVICTS)
+
+    assert evicted(made) == {"a": "its pods have not ended by themselves and fit on other nodes"}
+    assert "the pods of 1 are evicted" in made.made.because
+    assert made.made.inputs["nodes_to_evict"] == 1
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pods", "numbers"),
+    [
+        pytest.param({"a": emptied()}, [on("a")], "empty_below=0.2", id="off by default"),
+        pytest.param(
+            {"a": emptied(power_at=NOON - 299 * SECOND)}, [on("a")], "", id="they may still end"
+        ),
+        pytest.param({"a": emptied(performance_pods=1)}, [on("a")], "", id="class performance"),
+        pytest.param(
+            {"a": emptied()},
+            [on("a", pod=replace(ask("p", cores=1), exempt="critical"))],
+            "",
+            id="critical",
+        ),
+        pytest.param({"a": emptied(pods=2)}, [on("a")], "", id="a pod that is not known"),
+        pytest.param({"a": emptied(evict_at=NOON)}, [on("a")], "", id="ordered already"),
+        pytest.param(
+            {"a": emptied(), "z": emptied(evict_at=NOON)},
+            [on("a"), on("z", "q")],
+            "",
+            id="another node is emptied",
+        ),
+        pytest.param(
+            {"a": emptied(), **others(closed_at=NOON)}, [on("a")], "", id="the others are closed"
+        ),
+        pytest.param(
+            {"a": emptied()}, [on("a", pod=ask("p", cores=90))], "", id="no room elsewhere"
+        ),
+        pytest.param({"a": emptied(power_at=LONG_AGO - SECOND)}, [on("a")], "", id="given back"),
+        pytest.param(
+            {"a": emptied(pods=1, daemon_pods=1)}, [on("a")], "", id="only pods of DaemonSets"
+        ),
+    ],
+)
+def test_no_pod_is_evicted(nodes: dict[str, NodeState], pods: list[PodState], numbers: str) -> None:
+    rules = EVICTS._replace(policy_numbers=numbers) if numbers else EVICTS
+
+    assert evicted(planned({**others(), **nodes}, *pods, rules=rules)) == {}
+
+
+def test_no_pod_is_evicted_while_the_pods_of_nodes_are_unknown() -> None:
+    nodes = {"a": emptied(), **others()}
+
+    assert evicted(planned(nodes, on("a"), rules=EVICTS, pods_known=False)) == {}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "error"),
+    [
+        ({"evict_per_min": -1.0, "empty_below": 0.1}, "evict_per_min=-1 is not a rate"),
+        (
+            {"evict_per_min": 6.0},
+            "evict_per_min evicts only from nearly empty nodes: it needs empty_below above 0",
+        ),
+    ],
+)
+def test_wrong_numbers_of_evictions_are_named(numbers: dict[str, float], error: str) -> None:
+    assert sleep.wrong_numbers(numbers) == [error]
+
+
+def test_pods_that_wait_for_closed_nodes_wake_no_other_node() -> None:
+    nodes = {"a": asleep(), "b": node(pods=1, closed_at=NOON), "c": node(pods=1)}
+    full = Load(cpu_milli=96_000)
+
+    assert woken(planned({**nodes, "c": node(pods=1, load=full)}, pod())) == {}
+    assert "a" in woken(planned({**nodes, "b": asleep(), "c": node(pods=1, load=full)}, pod()))
