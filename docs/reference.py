@@ -28,7 +28,11 @@ from joulie_extender.verbs.openapi import DOCUMENT
 from joulie_operator.resources.crds import DEFINITIONS, definition
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
-RIGHTS = {"operator": "rbac.yaml", "extender that binds": "rbac-extender.yaml"}
+RIGHTS = {
+    "operator": "rbac.yaml",
+    "operator that evicts": "rbac-evictions.yaml",
+    "extender that binds": "rbac-extender.yaml",
+}
 PARTS = ("projector", "operator", "extender", "console", "simulator", "archive", "admission")
 LIKELY = (
     "NATS_URL",

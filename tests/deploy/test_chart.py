@@ -321,3 +321,14 @@ def test_namespaces_of_pods_are_chosen_by_a_label_where_the_server_can(home: Pat
     assert made(*served, "--set", "scheduler.admission=webhook") == ([], ["joulie-scheduler"])
     assert made(*served, "--set", "scheduler.admission=never") == ([], [])
     assert made(*served, "--set", "scheduler.mode=none") == ([], [])
+
+
+def test_the_operator_may_evict_only_if_the_chart_says_so(home: Path) -> None:
+    assert "joulie-evictions" not in of_kind(rendered(home), "ClusterRole")
+
+    trees = rendered(home, "--set", "operator.evictions=true")
+    [rule] = of_kind(trees, "ClusterRole")["joulie-evictions"]["rules"]
+    [subject] = of_kind(trees, "ClusterRoleBinding")["joulie-evictions"]["subjects"]
+
+    assert (rule["resources"], rule["verbs"]) == (["pods/eviction"], ["create"])
+    assert (subject["name"], subject["namespace"]) == ("joulie-operator", NAMESPACE)

@@ -27,6 +27,7 @@ from joulie_operator.observe.cluster_visibility import (
     full_visibility,
 )
 from joulie_operator.planning.eligible import selector
+from joulie_operator.planning.sleep import evictions_allowed
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
@@ -147,6 +148,10 @@ def _optional(
 
         place = wires.data.database
         yield PodEventWriter(api, view, lambda: History.readable(place), settings).run()
+    if evictions_allowed(wires.source.load(OperatorSettings).rules()):
+        from joulie_operator.power.evictions import Evictor
+
+        yield Evictor(api, view).run()
     if entries:
         from joulie_operator.power.switching import PowerSwitch
 

@@ -45,4 +45,6 @@ BINDING_EXTENDER = (
     *_rights("create", "", "pods/binding"),
     *_rights("get", "", "pods"),
 )
-RIGHTS = {"operator": OPERATOR, "extender": BINDING_EXTENDER}
+# For the operator, if a number of the policy allows evictions.
+EVICTIONS = (*_rights("create", "", "pods/eviction"),)
+RIGHTS = {"operator": OPERATOR, "extender": BINDING_EXTENDER, "evictions": EVICTIONS}

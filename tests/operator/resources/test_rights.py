@@ -10,7 +10,11 @@ import yaml  # type: ignore[import-untyped]
 from joulie_operator.resources.rights import OWN_NAMESPACE, RIGHTS, Right
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-FILES = {"operator": "rbac.yaml", "extender": "rbac-extender.yaml"}
+FILES = {
+    "operator": "rbac.yaml",
+    "extender": "rbac-extender.yaml",
+    "evictions": "rbac-evictions.yaml",
+}
 
 
 def granted(file: str) -> Iterator[Right]:
