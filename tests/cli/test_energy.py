@@ -1,4 +1,4 @@
-"""`joulie energy` and `joulie report` over the data of a demo."""
+"""`joulie energy`, `joulie caps` and `joulie report` over the data of a demo."""
 
 import csv
 import io
@@ -191,3 +191,14 @@ def test_what_is_no_report_is_named(data: Path) -> None:
 
     assert done.returncode == 2
     assert "is not a report" in done.stderr
+
+
+def test_what_caps_save_is_measured_for_each_class_or_it_says_why_not(data: Path) -> None:
+    told = json.loads(joulie("caps", "--json", "--data", data).stdout)
+
+    assert [each["workload"] for each in told] == ["performance", "standard"]
+    assert all((each["change"] is None) == (each["change_low"] is None) for each in told)
+    compared = [each for each in told if each["change"] is not None]
+    assert all(min(each["capped_pods"], each["other_pods"]) >= 30 for each in compared)
+    shown = joulie("caps", "--data", data).stdout
+    assert ("not measured: too few comparable pods" in shown) == (len(compared) < len(told))

@@ -1,7 +1,7 @@
 """The life of each pod of a log: when it was asked for, where and how long it ran."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from joulie_audit.archive.fact_source import FactSource
 from joulie_bus.events import Fact, PodAsk, PodBound, PodFinished, PodGone, PodPending, SleepOrdered
@@ -13,6 +13,7 @@ from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
 NS_PER_MS = 1_000_000
+L = TypeVar("L", bound="Lives")
 READ = frozenset((Stream.PLAN, Stream.OBS))
 
 
@@ -58,8 +59,13 @@ class Lives:
 
 
 async def lives_of(history: History, facts: FactSource, last: int) -> Lives:
-    """Up to this position. Reads the streams of plans and observations only."""
-    lives, counters, set_aside = Lives(), ClusterState(), history.set_aside()
+    """Up to this position."""
+    return await folded(Lives(), history, facts, last)
+
+
+async def folded(lives: L, history: History, facts: FactSource, last: int) -> L:
+    """Reads the streams of plans and observations only."""
+    counters, set_aside = ClusterState(), history.set_aside()
     for manifest in history.manifests(1, last):
         places = list(_places(manifest))
         if not places:
