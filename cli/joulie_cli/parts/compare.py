@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.child_process import die_with_parent
 from joulie_cli.display import comparison
@@ -81,10 +82,10 @@ class _Run(NamedTuple):
         energy = self._joulie("energy", "--json")
         _say("Recomputing its decisions ...")
         replayed = self._joulie("replay", "--json")
-        if demo["simulated"] is None or demo["restarts"]:
+        if demo["simulated"] is None or "simulator" in demo["restarts"]:
             raise NotCompared(
-                f"A part was restarted during the run in {self.data}, so its work is not known. "
-                f"Nothing was compared. {self.data}/logs holds the reason; run it again."
+                f"The simulator was restarted during the run in {self.data}, so its work is not "
+                f"known. Nothing was compared. {self.data}/logs holds the reason; run it again."
             )
         return Measured(str(self.data), self.settings, demo["simulated"], energy, replayed)
 
@@ -96,7 +97,7 @@ class _Run(NamedTuple):
                 *(sys.executable, "-m", "joulie_cli.main", *words),
                 *("--data", str(self.data), *config),
             ],
-            env={**os.environ, **ITS_OWN, **self.settings},
+            env={**os.environ, **ITS_OWN, **_addresses(), **self.settings},
             capture_output=True,
             check=False,
             preexec_fn=die_with_parent,
@@ -108,6 +109,12 @@ class _Run(NamedTuple):
             )
         answer: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}
         return answer
+
+
+def _addresses() -> dict[str, str]:
+    """Free ones: a demo beside it has the usual addresses."""
+    names = ("EXTENDER_ADDR", "CONSOLE_ADDR", "METRICS_ADDR")
+    return {name: f"127.0.0.1:{free_port()}" for name in names}
 
 
 def _as_text(settings: Mapping[str, str]) -> str:

@@ -293,7 +293,7 @@ def _summary(view: View, start: int, supervisor: Supervisor) -> dict[str, Any]:
         "lag_ms": beat.lag_ms if beat else None,
         "nodes": sum(node.present for node in view.cluster_state.nodes.values()),
         "endpoints": supervisor.endpoints,
-        "restarts": sum(supervisor.restarts.values()),
+        "restarts": {part: count for part, count in supervisor.restarts.items() if count},
     }
 
 

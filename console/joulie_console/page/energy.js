@@ -160,7 +160,9 @@ function Saved({ saved, currency }) {
     `${saved.policy} against ${saved.baseline}, kube-scheduler’s default score:`,
     `the same ${count(saved.pods)} pods on the same ${count(saved.nodes)} nodes, both simulated,`,
     `${period}. Smallest to largest of all variants, computed by joulie report`,
-    `${ago(saved.computed_ms)}.${isOpen ? " The interval includes 0: no saving is shown." : ""}`,
+    `${ago(saved.computed_ms)}.${
+      isOpen ? " The interval includes 0, so no saving is certain." : ""
+    }`,
   ];
   return html`
     <p class="muted" id="saved-against">${against.join(" ")}</p>
