@@ -66,9 +66,17 @@ class Authority(NamedTuple):
             .not_valid_after(now + YEAR)
             .add_extension(x509.BasicConstraints(addresses is None, None), critical=True)
             .add_extension(x509.SubjectAlternativeName(here), critical=False)
+            .add_extension(_ski(key), critical=False)  # both are required since Python 3.13
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), False
+            )
             .sign(self.key, hashes.SHA256())
             .public_bytes(serialization.Encoding.PEM)
         )
+
+
+def _ski(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _named(name: str) -> x509.Name:

@@ -1,5 +1,6 @@
 """Rows can be deleted only before a cut, and a cut must match the log."""
 
+import contextlib
 import sqlite3
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -231,7 +232,10 @@ async def test_another_connection_to_the_file_cannot_change_a_cut(
     engine.dispose()
     names = list(Cut._fields)
     assert isinstance(recorded.database, Path)
-    with sqlite3.connect(recorded.database) as db, pytest.raises(sqlite3.DatabaseError):
+    with (
+        contextlib.closing(sqlite3.connect(recorded.database)) as db,
+        pytest.raises(sqlite3.DatabaseError),
+    ):
         db.execute(statement.format(all=", ".join(names), rest=", ".join(names[1:])))
 
 

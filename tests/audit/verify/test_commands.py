@@ -1,6 +1,7 @@
 """The audit commands on the golden log, with valid and invalid arguments."""
 
 import argparse
+import contextlib
 import json
 import re
 import shutil
@@ -142,7 +143,7 @@ def without_an_outcome(data: Path, copy: Path) -> tuple[Path, str]:
     shutil.copytree(data, copy)
     with History.of(copy / "joulie.db") as history:
         entry = next(history.find(EntryQuery(kinds=("decision.prioritize",)), 1))
-    with sqlite3.connect(copy / "joulie.db") as db:
+    with contextlib.closing(sqlite3.connect(copy / "joulie.db")) as db, db:
         db.execute("DROP TRIGGER decision_no_delete")
         db.execute("DELETE FROM decision WHERE pos > ?", (entry.pos,))
     return copy, entry.pod
