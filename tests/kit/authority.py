@@ -66,13 +66,22 @@ class Authority(NamedTuple):
             .not_valid_after(now + YEAR)
             .add_extension(x509.BasicConstraints(addresses is None, None), critical=True)
             .add_extension(x509.SubjectAlternativeName(here), critical=False)
-            .add_extension(_ski(key), critical=False)  # both are required since Python 3.13
+            .add_extension(_usage(is_ca=addresses is None), critical=True)  # for Python 3.13
+            .add_extension(_ski(key), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), False
             )
             .sign(self.key, hashes.SHA256())
             .public_bytes(serialization.Encoding.PEM)
         )
+
+
+def _usage(*, is_ca: bool) -> x509.KeyUsage:
+    signs = {"key_cert_sign": is_ca, "crl_sign": is_ca, "digital_signature": True}
+    others = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+    return x509.KeyUsage(
+        **signs, **dict.fromkeys(others, False), encipher_only=False, decipher_only=False
+    )
 
 
 def _ski(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
