@@ -6,8 +6,8 @@ import multiprocessing
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
-from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from joulie_bus.events import Fact
 from joulie_projections.fold.registry import evolve
@@ -19,7 +19,7 @@ Writes = Counter[tuple[str, str]]  # by verb and resource
 
 
 class ServedCluster:
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Any) -> None:  # its type has another name on each system
         self._pipe = pipe
         self.kubeconfig = Path(pipe.recv())
 
@@ -44,7 +44,7 @@ def served(made: Callable[[], ApiServer]) -> Generator[ServedCluster, None, None
         process.join()
 
 
-def _serve(made: Callable[[], ApiServer], pipe: Connection) -> None:
+def _serve(made: Callable[[], ApiServer], pipe: Any) -> None:
     server = made()
 
     async def run() -> None:
