@@ -83,8 +83,12 @@ def test_an_extender_on_every_interface_needs_a_name(
     assert "set EXTENDER_HOSTS, or give --url" in capsys.readouterr().err
 
 
-def test_a_scheduler_beside_the_extender_is_not_given_an_encrypted_address(
+def test_a_scheduler_of_its_own_name_elects_a_leader_and_calls_the_same_extender(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["scheduler-config", "--mode", "own", "--url", "https://e:1"]) == 2
-    assert "over loopback" in capsys.readouterr().err
+    own = configuration(capsys, "--mode", "own", "--namespace", "system")
+    patch = configuration(capsys)
+
+    assert own["leaderElection"]["resourceNamespace"] == "system"
+    assert own["profiles"] == [{"schedulerName": "joulie"}]
+    assert own["extenders"] == patch["extenders"]

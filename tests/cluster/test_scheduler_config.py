@@ -83,3 +83,5 @@ async def test_the_address_is_that_of_the_service_in_the_cluster(
 
     assert block["urlPrefix"] == f"https://{CLUSTER_IP}:9876"
     assert block["tlsConfig"]["certFile"] == str(tmp_path / "scheduler.crt")
+    [block] = yaml.safe_load(await printed(*admin, "--mode", "own"))["extenders"]
+    assert block["urlPrefix"] == "https://joulie-extender.joulie-system.svc:9876"

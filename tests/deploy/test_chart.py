@@ -29,6 +29,7 @@ from kube_real import DEPLOY
 
 pytestmark = pytest.mark.slow  # each test waits for helm
 FROM_CODE = generator()
+SERVICE = f"joulie-extender.{NAMESPACE}.svc"
 PATCH, EXTERNAL = CHART / "values-patch.yaml", CHART / "values-external.yaml"
 
 
@@ -138,9 +139,13 @@ def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> No
 
 def test_every_volume_and_account_of_a_pod_exists(trees: list[dict[str, Any]]) -> None:
     made = {f"{tree['kind']}/{tree['metadata']['name']}" for tree in trees}
-    made |= {
-        f"Secret/{name}-tls" for name in ("joulie-nats", "joulie-extender", "joulie-admission")
-    }
+    issued = (
+        "nats",
+        "extender",
+        "admission",
+        "scheduler-client",
+    )  # by cert-manager, if it is there
+    made |= {f"Secret/joulie-{name}-tls" for name in issued}
     made |= {"Secret/nats-ca", "Secret/joulie-database"}
     for name, spec in pod_specs(trees).items():
         for volume in spec.get("volumes", []):
@@ -198,7 +203,11 @@ def test_the_chart_configures_kube_scheduler_as_the_command_prints_it(
     name: str, home: Path
 ) -> None:
     own = scheduler_config.Options(
-        f"http://{default_of('EXTENDER_ADDR')}", name, name="joulie", lease_namespace=NAMESPACE
+        f"https://{SERVICE}:9876",
+        name,
+        scheduler_config.ClientFiles(),
+        name="joulie",
+        lease_namespace=NAMESPACE,
     )
     patch = scheduler_config.Options(
         "https://10.0.0.76:9876", name, scheduler_config.ClientFiles(), percentage=50
@@ -221,10 +230,6 @@ def configured(home: Path, name: str, *words: str) -> Any:
     return yaml.safe_load(of_kind(trees, "ConfigMap")["joulie-scheduler"]["data"]["config.yaml"])
 
 
-def default_of(name: str) -> str:
-    return {row.name: row.default for row in declared(ServerSettings)}[name]
-
-
 def test_the_files_for_kube_scheduler_name_a_service_that_the_chart_makes(home: Path) -> None:
     services = of_kind(rendered(home, "-f", str(PATCH)), "Service")
     hosts = {
@@ -237,21 +242,61 @@ def test_the_files_for_kube_scheduler_name_a_service_that_the_chart_makes(home: 
     assert hosts == {f"joulie-extender.{NAMESPACE}.svc.cluster.local:{port['port']}"}
 
 
-def test_an_extender_that_binds_has_the_rights_to_bind_and_no_more(home: Path) -> None:
-    trees = rendered(home, "-f", str(PATCH), "--set", "scheduler.configuration=split")
+@pytest.mark.parametrize("options", [[], ["-f", str(PATCH)]], ids=["own", "patch"])
+def test_an_extender_that_binds_has_the_rights_to_bind_and_no_more(
+    options: list[str], home: Path
+) -> None:
+    trees = rendered(home, *options, "--set", "scheduler.configuration=split")
     rules = of_kind(trees, "ClusterRole")["joulie-extender"]["rules"]
 
     assert [rule["resources"] for rule in rules] == [["pods/binding"], ["pods"]]
     binding = of_kind(trees, "ClusterRoleBinding")["joulie-extender"]
     assert binding["subjects"][0]["name"] == "joulie-extender"
+    pod = pod_specs(trees)["Deployment/joulie-extender"]
+    assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == (
+        "joulie-extender",
+        True,
+    )
 
 
-def test_an_extender_beside_its_scheduler_binds_with_the_account_of_the_pod(home: Path) -> None:
-    trees = rendered(home, "--set", "scheduler.configuration=split")
-    [subject] = of_kind(trees, "ClusterRoleBinding")["joulie-extender"]["subjects"]
+def test_kube_scheduler_runs_in_a_deployment_of_its_own_that_needs_no_component(
+    home: Path,
+) -> None:
+    """With all components at zero replicas it still places pods: it has no volume, no broker and
+    no database of theirs, and it runs on any node.
+    """
+    pods = pod_specs(rendered(home))
+    scheduler = pods["Deployment/joulie-scheduler"]
+    volumes = {next(iter(set(each) - {"name"})) for each in scheduler["volumes"]}
 
-    assert subject["name"] == "joulie-scheduler"
-    assert "joulie-scheduler" in of_kind(trees, "ServiceAccount")
+    assert [each["name"] for each in scheduler["containers"]] == ["kube-scheduler"]
+    assert volumes == {"configMap", "secret", "emptyDir"}
+    assert "podAffinity" not in scheduler["affinity"]
+    assert "podAffinity" in pods["Deployment/joulie-extender"]["affinity"]
+    for name, spec in pods.items():
+        if name != "Deployment/joulie-scheduler":
+            assert "kube-scheduler" not in str(spec["containers"]), name
+
+
+@pytest.mark.parametrize("name", scheduler_config.CONFIGURATIONS)
+def test_kube_scheduler_has_the_files_of_its_configuration_and_the_name_that_it_calls(
+    name: str, home: Path
+) -> None:
+    trees = rendered(home, "--set", f"scheduler.configuration={name}")
+    pod = pod_specs(trees)["Deployment/joulie-scheduler"]
+    [init], [container] = pod["initContainers"], pod["containers"]
+    [certificates] = [each["secret"] for each in pod["volumes"] if "secret" in each]
+    mounted = {each["mountPath"]: each for each in container["volumeMounts"]}
+    files = {f"/etc/joulie/{item['path']}" for item in certificates["items"]}
+    hosts = of_kind(trees, "NetworkPolicy")["joulie-extender"]["spec"]["ingress"][0]["from"]
+
+    for block in configured(home, name)["extenders"]:
+        assert set(block["tlsConfig"].values()) == files
+        assert urlsplit(block["urlPrefix"]).hostname == SERVICE
+    assert mounted["/etc/hosts"]["subPath"] == "hosts"
+    assert f"%s {SERVICE}" in init["command"][-1]
+    assert pod["enableServiceLinks"] is True
+    assert hosts[0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "scheduler"
 
 
 def test_ports_are_those_of_the_code(home: Path) -> None:

@@ -65,7 +65,8 @@ async def test_the_doctor_examines_the_pods_rights_and_admission_of_the_chart(
     await installed(server, home)
     await start(server, "joulie-operator", 0, READY)
     await start(server, "joulie-operator", 1)
-    await start(server, "joulie-extender", 0, READY)
+    for part in ("extender", "scheduler"):
+        await start(server, f"joulie-{part}", 0, READY)
     before = await examined(server, tmp_path)
     labels = {"joulie.io/schedule": "true"}
     await server.put(PLACES["Namespace"], {"metadata": {"name": "team", "labels": labels}})
@@ -79,7 +80,7 @@ async def test_the_doctor_examines_the_pods_rights_and_admission_of_the_chart(
     assert "rights of the extender" not in before  # kube-scheduler binds
     assert before["pods of operator"]["level"] == "warn"
     assert before["pods of operator"]["seen"].startswith("1 of 2 pods ready")
-    assert before["pods of extender"]["level"] == "ok"
+    assert {before[f"pods of {part}"]["level"] for part in ("extender", "scheduler")} == {"ok"}
     assert before["certificate Secret joulie-nats-tls"]["level"] == "ok"
     assert before["admission"]["seen"].endswith(
         "no namespace has the label joulie.io/schedule=true"

@@ -43,11 +43,7 @@ class Installed(NamedTuple):
 
     @property
     def has_own_scheduler(self) -> bool:
-        return any(
-            container["name"] == "kube-scheduler"
-            for pod in self.pods.get("extender", ())
-            for container in pod["spec"]["containers"]
-        )
+        return "scheduler" in self.pods
 
     @property
     def binds(self) -> bool:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from joulie_bus.core.http_head import is_loopback
 from joulie_bus.errors import SettingsError
 from joulie_cli.wiring import Wiring
 from joulie_extender.protocol.scheduler_config import (
@@ -57,14 +56,11 @@ def options_of(args: argparse.Namespace, wires: Wiring) -> Options:
     server = wires.source.load(ServerSettings)
     namespace = args.namespace or wires.source.load(LeaseSettings).namespace
     is_own = args.mode == "own"
-    url = args.url or (f"http://{_loopback(server)}" if is_own else _url(args, wires, namespace))
-    is_encrypted = url.startswith("https:")
-    if is_own and is_encrypted:
-        raise SettingsError(["--url: in mode own the extender is called over loopback, by http:"])
+    url = args.url or _url(args, wires, namespace)
     return Options(
         url=url.rstrip("/"),
         configuration=args.configuration or ("split" if server.binds else "energy"),
-        files=_files(args.certificates) if is_encrypted else None,
+        files=_files(args.certificates) if url.startswith("https:") else None,
         name=args.name or (OWN_NAME if is_own else DEFAULT_NAME),
         lease_namespace=namespace if is_own else "",
         percentage=args.percentage,
@@ -79,16 +75,11 @@ def _files(directory: Path) -> ClientFiles:
     return ClientFiles(*(str(directory / name) for name in names))
 
 
-def _loopback(server: ServerSettings) -> str:
-    host = server.addr.host if is_loopback(server.addr.host) else "127.0.0.1"
-    return _netloc(host, server.addr.port)
-
-
 def _url(args: argparse.Namespace, wires: Wiring, namespace: str) -> str:
     """The Service in the cluster, if a cluster is named; else what the settings say."""
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if cluster:
-        return asyncio.run(_service_url(cluster, namespace))
+        return asyncio.run(_service_url(cluster, namespace, args.mode == "own"))
     server = wires.source.load(ServerSettings)
     host = server.hosts[0] if server.hosts else server.addr.host
     if host in EVERYWHERE:
@@ -102,7 +93,8 @@ def _url(args: argparse.Namespace, wires: Wiring, namespace: str) -> str:
     return f"{scheme}://{_netloc(host, server.addr.port)}"
 
 
-async def _service_url(cluster: str, namespace: str) -> str:
+async def _service_url(cluster: str, namespace: str, is_pod: bool) -> str:
+    """A kube-scheduler in a pod resolves the name; on the network of its host it may not."""
     from joulie_operator.kube.api_client import ApiServer
 
     path = f"/api/v1/namespaces/{namespace}/services/{SERVICE}"
@@ -112,11 +104,12 @@ async def _service_url(cluster: str, namespace: str) -> str:
         raise SettingsError(
             [
                 f"--kubeconfig: the namespace {namespace} has no Service {SERVICE}; the chart "
-                "makes it with scheduler.mode=patch. Give --namespace, --url, or --mode own"
+                "makes it unless scheduler.mode=none. Give --namespace or --url"
             ]
         )
     spec = msgspec.json.decode(found, type=_Service).spec
-    host = spec.cluster_ip if spec.cluster_ip != "None" else f"{SERVICE}.{namespace}.svc"
+    by_name = is_pod or spec.cluster_ip == "None"
+    host = f"{SERVICE}.{namespace}.svc" if by_name else spec.cluster_ip
     return f"https://{_netloc(host, spec.ports[0].port)}"
 
 

@@ -64,9 +64,9 @@ readOnlyRootFilesystem: true
 capabilities: { drop: [ALL] }
 {{- end }}
 
-{{/* What all pods of the chart share. */}}
+{{/* What all pods of the chart share. "serviceLinks" adds the addresses of Services to the environment. */}}
 {{- define "joulie.podBasics" -}}
-enableServiceLinks: false
+enableServiceLinks: {{ hasKey . "serviceLinks" }}
 securityContext: {{- include "joulie.podSecurity" . | nindent 2 }}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
@@ -249,7 +249,6 @@ readinessProbe:
 {{- $config := .root.Files.Get (printf "files/%s" $file) | fromYaml }}
 {{- range $config.extenders }}
 {{- $_ := set . "urlPrefix" (.urlPrefix | replace "https://joulie-extender.joulie-system.svc.cluster.local:9876" $.url) }}
-{{- if $.plain }}{{ $_ := unset . "enableHTTPS" }}{{ $_ := unset . "tlsConfig" }}{{ end }}
 {{- if and .managedResources $.root.Values.settings.GPU_RESOURCES }}
 {{- $managed := list }}
 {{- range splitList "," $.root.Values.settings.GPU_RESOURCES }}
@@ -261,7 +260,7 @@ readinessProbe:
 {{- with .root.Values.scheduler.percentageOfNodesToScore }}
 {{- $_ := set $config "percentageOfNodesToScore" (int .) }}
 {{- end }}
-{{- if .plain }}
+{{- if .own }}
 {{- $_ := set (first $config.profiles) "schedulerName" .root.Values.scheduler.name }}
 {{- $_ := set $config "leaderElection" (dict "leaderElect" true "resourceNamespace" .root.Release.Namespace "resourceName" "joulie-scheduler") }}
 {{- end }}

@@ -16,7 +16,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--mode",
         choices=("own", "patch"),
         default="patch",
-        help="own: a second kube-scheduler beside the extender; patch: yours (patch)",
+        help="own: a second kube-scheduler, in a pod; patch: yours (patch)",
     )
     parser.add_argument(
         "--configuration",
