@@ -40,8 +40,12 @@ class LiveSpec(Spec, rename="camel"):
 class LivePod(Pod):
     """A pod as the API server has it, with the fields that an eviction depends on."""
 
-    metadata: LiveMetadata = msgspec.field(default_factory=LiveMetadata)
-    spec: LiveSpec = msgspec.field(default_factory=LiveSpec)
+    metadata: LiveMetadata = msgspec.field(  # pyright: ignore[reportIncompatibleVariableOverride]
+        default_factory=LiveMetadata
+    )
+    spec: LiveSpec = msgspec.field(  # pyright: ignore[reportIncompatibleVariableOverride]
+        default_factory=LiveSpec
+    )
 
     @property
     def is_ending(self) -> bool:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from joulie_bus.events import CapsMeasured, CapsSet, WorkloadClass
 from joulie_bus.testing import NOON, SECOND
@@ -40,20 +41,19 @@ def planned(*effects: CapEffect, rules: Rules = RULES, nodes: int = 1) -> Plan:
     return made
 
 
-def eco(**fields: Any) -> NodeState:
-    return NodeState(
-        **{
-            "at": NOON,
-            "present": True,
-            "ready": True,
-            "schedulable": True,
-            "labels": {"joulie.io/managed": "true"},
-            "cpu_milli": 96_000,
-            "profile": "eco",
-            "class_at": 1,
-            **fields,
-        }
+def eco(ordinal: int = 0, **fields: Any) -> NodeState:
+    node = NodeState(
+        ordinal=ordinal,
+        at=NOON,
+        present=True,
+        ready=True,
+        schedulable=True,
+        labels={"joulie.io/managed": "true"},
+        cpu_milli=96_000,
+        profile="eco",
+        class_at=1,
     )
+    return replace(node, **fields)
 
 
 def caps(made: Plan) -> list[int | None]:
