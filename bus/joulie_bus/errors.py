@@ -46,6 +46,7 @@
     ├── BadCatalog               a hardware catalog that cannot be used; all mistakes at once
     ├── DataDirectoryError       a data directory that is missing, taken or not ours
     ├── NotInTheLog              the requested entry does not exist, or no longer
+    ├── NotCompared              a run of a comparison that failed
     ├── NotTrimmed               an archive that does not hold what a trim would delete
     └── ArchiveBroken            a corrupted archive file, or one tampered with
 
@@ -425,6 +426,10 @@ class PurgeDenied(BusError):
             f"streams can be purged; the old directory and its archive stay readable."
         )
         self.stream = stream
+
+
+class NotCompared(JoulieError):
+    """A run of a comparison failed, so there is nothing to compare."""
 
 
 class NotTrimmed(JoulieError):

@@ -52,6 +52,7 @@ EXAMPLES: list[JoulieError] = [
     errors.NotInTheLog("There is no entry 12: the log goes from 1 to 11. Nothing was proved."),
     errors.PurgeDenied("JOULIE_DEC"),
     errors.NotTrimmed("/archive and the database differ at entry 7. Nothing was deleted."),
+    errors.NotCompared("The run failed: the address is in use. Nothing was compared."),
     errors.ArchiveBroken("/archive/facts.seg", "its SHA-256 does not match"),
 ]
 

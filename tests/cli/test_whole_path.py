@@ -69,7 +69,8 @@ def test_the_demo_prints_a_summary(past: Past) -> None:
     _, told, _ = past
 
     assert set(told) == {
-        *("decisions", "events", "position", "lag_ms", "nodes", "pods", "refused", "endpoints")
+        *("decisions", "events", "position", "lag_ms", "nodes", "pods", "refused", "endpoints"),
+        *("restarts", "simulated"),
     }
     assert told["nodes"] == 40
     assert told["decisions"] > 50

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from joulie_bus.broker.embedded import free_port
-from joulie_bus.errors import JoulieError
+from joulie_bus.errors import NotCompared
 from joulie_bus.runtime.child_process import die_with_parent
 from joulie_cli.display import comparison
 from joulie_cli.display.comparison import Measured
@@ -30,10 +30,6 @@ TIMES_S = {"sleep_after_s": 600.0, "forecast_s": 600.0, "wake_timeout_s": 900.0}
 HEADROOM, ENERGY = "headroom", "energy-sleep"
 ITS_OWN = {"DATABASE_URL": "", "ARCHIVE_DIR": ""}  # each run has its own database
 FAILED = 2
-
-
-class NotCompared(JoulieError):
-    """A run failed, so there is nothing to compare."""
 
 
 def run(

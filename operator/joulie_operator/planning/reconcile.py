@@ -170,10 +170,10 @@ class _Transitions:
 
     def add_placement(self) -> None:
         """Closes and opens nodes for power targets."""
-        for name, because in self.limits.closes.items():
+        for name, because in sorted(self.limits.closes.items()):
             event = PlacementClosed(plan=self._plan, node=name, because=because)
             self.changes.append([event])
-        for name, because in self.limits.opens.items():
+        for name, because in sorted(self.limits.opens.items()):
             self.changes.append([PlacementOpened(plan=self._plan, node=name, because=because)])
 
     def _step(self, name: str, assignment: Assignment) -> None:
