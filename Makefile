@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube apiservers golden lock clean
-.PHONY: broker cluster dist krew image sbom wheels chart page
+.PHONY: broker cluster cluster-ha dist krew image sbom wheels chart page
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -12,7 +12,7 @@ PARALLEL := -n $(WORKERS) --dist worksteal
 export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: .venv/.ready ## a virtual environment with everything in it, pinned and hashed
 
@@ -81,7 +81,12 @@ apiservers: .kube/.ready ## kube-apiserver of older Kubernetes versions for test
 
 cluster: setup ## the chart on a real cluster of this machine, from its installation to its end
 	.ci/cluster
-	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_installation.py
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_webhook.py
+
+cluster-ha: setup ## parts die while pods arrive on 1,000 nodes; HA_MINUTES=1 for less than 10
+	.ci/cluster kwok
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_high_availability.py
 
 broker: ## build nats-server from upstream's source, compare it with the sums; needs Go
 	.ci/broker

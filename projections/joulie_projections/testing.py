@@ -48,7 +48,8 @@ class PostgresMissing(Exception):
 class Postgres:
     """A PostgreSQL server in its own directory, with a socket in it."""
 
-    def __init__(self, directory: Path, *, durable: bool = False) -> None:
+    def __init__(self, directory: Path, *, durable: bool = False, address: str = "") -> None:
+        self._address = address
         self._bin = _programs()
         self._directory = directory
         self._user = _unprivileged_user()
@@ -57,13 +58,20 @@ class Postgres:
         self._process: subprocess.Popen[bytes] | None = None
         self._chown(directory)
         self._run("initdb", "-D", "data", "-A", "trust", "-U", "owner", "--no-sync", "-E", "UTF8")
+        if address:
+            with (directory / "data/pg_hba.conf").open("a") as rules:
+                rules.write("host all all all scram-sha-256\n")
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, *, durable: bool = False) -> Generator["Postgres", None, None]:
-        """Runs a server. `durable` enables fsync, as in production; tests are faster without."""
+    def running(
+        cls, *, durable: bool = False, address: str = ""
+    ) -> Generator["Postgres", None, None]:
+        """Runs a server. `durable` enables fsync, as in production; tests are faster without. At an
+        address, other than at the socket, it asks for a password.
+        """
         directory = Path(tempfile.mkdtemp(prefix="joulie-pg-"))
-        server = cls(directory, durable=durable)
+        server = cls(directory, durable=durable, address=address)
         try:
             server.start()
             yield server
@@ -73,9 +81,16 @@ class Postgres:
 
     def start(self) -> None:
         fsync = "on" if self._durable else "off"
-        options = ["-c", "listen_addresses=", "-c", f"fsync={fsync}", "-c", "max_connections=50"]
+        options = [f"--listen_addresses={self._address}", f"--fsync={fsync}"]
         self._process = subprocess.Popen(
-            [self._bin / "postgres", "-D", "data", "-k", self._directory, *options],
+            [
+                self._bin / "postgres",
+                "-D",
+                "data",
+                "-k",
+                self._directory,
+                *options,
+            ],
             cwd=self._directory,
             user=self._user.uid,
             group=self._user.gid,

@@ -2,89 +2,43 @@
 
 import asyncio
 import contextlib
-import os
 import re
-import signal
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-import node_network
 from joulie_operator.resources.custom_resources import MANAGER
 from kube_real import ROOT
 from node_cluster import Cluster, Tree, running_cluster
+from node_drill import (
+    NAMESPACE,
+    PARTS,
+    explanation,
+    is_running,
+    killed,
+    pods,
+    processes_of,
+    ready,
+    recomputed,
+    run,
+    say,
+    scaled,
+    until,
+)
 from node_objects import deployment, everything, settled, volume, waiting_pod
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
-NAMESPACE = "joulie-system"
 SHOP = "shop"
 MANAGED = "joulie.io/managed"  # set by the administrator
 FIRST_DECISION_S = 120  # after `helm install`, on a machine that has the image
-PATIENCE_S = 240.0
-# The process of each part, as it stands in its command line.
-PARTS = {
-    "nats": "nats-server --config",
-    "projector": "joulie projector",
-    "operator": "joulie operator",
-    "extender": "joulie extender",
-    "kube-scheduler": "kube-scheduler --config",
-    "console": "joulie console",
-    "ledger": "joulie ledger",
-}
-
-
-@pytest.fixture
-def place() -> Path:
-    try:
-        return node_network.place()
-    except node_network.NoNetworkOfItsOwn as missing:
-        pytest.skip(str(missing))
-
-
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
-
-
-async def until(condition: Callable[[], Awaitable[bool]], what: str) -> None:
-    started_s = time.monotonic()
-    async with asyncio.timeout(PATIENCE_S):
-        while not await condition():
-            await asyncio.sleep(0.5)
-    say(f"{what}: after {time.monotonic() - started_s:.0f} s")
 
 
 def commands_of_the_readme() -> list[list[str]]:
     text = (ROOT / "README.md").read_text().split("\n## Run it on a cluster\n")[1]
     commands = re.findall(r"^\$ ((?:helm|kubectl) .*)$", text, re.MULTILINE)
     return [line.split() for line in commands]
-
-
-async def run(cluster: Cluster, command: list[str]) -> None:
-    say(f"$ {' '.join(command)}")
-    ask = cluster.helm if command[0] == "helm" else cluster.told
-    said = await ask(*command[1:])
-    if "explain" in command:
-        say(said)
-
-
-async def pods(cluster: Cluster, namespace: str) -> list[Tree]:
-    return list((await cluster.read("pods", "-n", namespace))["items"])
-
-
-def is_running(pod: Tree) -> bool:
-    conditions = pod["status"].get("conditions", [])
-    return "deletionTimestamp" not in pod["metadata"] and any(
-        each["type"] == "Ready" and each["status"] == "True" for each in conditions
-    )
-
-
-async def explanation(cluster: Cluster, pod: str) -> str:
-    """What `joulie explain` says in the pod of the console; empty while it cannot say anything."""
-    words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie", "explain"]
-    said = await cluster.kubectl(*words, f"{SHOP}/{pod}")
-    return said.text if said.code == 0 else ""
 
 
 async def placed(cluster: Cluster, *names: str) -> None:
@@ -102,7 +56,7 @@ async def placed(cluster: Cluster, *names: str) -> None:
 
 async def explained(cluster: Cluster, *names: str) -> None:
     async def all_explained() -> bool:
-        texts = [await explanation(cluster, name) for name in names]
+        texts = [await explanation(cluster, f"{SHOP}/{name}") for name in names]
         return all("n1" in text for text in texts)
 
     await until(all_explained, f"{len(names)} pods are explained")
@@ -136,7 +90,7 @@ async def first_decision(cluster: Cluster) -> None:
     async def one_is_explained() -> bool:
         names.append(f"first-{len(names)}")
         await cluster.apply(waiting_pod(names[-1], SHOP))
-        texts = [await explanation(cluster, name) for name in names[-4:]]
+        texts = [await explanation(cluster, f"{SHOP}/{name}") for name in names[-4:]]
         if text := next(filter(None, texts), ""):
             say(text)
         return bool(text)
@@ -157,37 +111,6 @@ async def has(cluster: Cluster, prefix: str, number: int) -> list[Tree]:
 
     await until(complete, f"{number} pods of {prefix} exist")
     return await owned(cluster, prefix)
-
-
-async def ready(cluster: Cluster) -> None:
-    """Every component of the chart runs."""
-
-    async def all_ready() -> bool:
-        ours = [
-            pod for pod in await pods(cluster, NAMESPACE) if "ownerReferences" in pod["metadata"]
-        ]
-        lasting = [pod for pod in ours if pod["metadata"]["ownerReferences"][0]["kind"] != "Job"]
-        return len(lasting) >= 6 and all(is_running(pod) for pod in lasting)
-
-    await until(all_ready, "all components are ready")
-
-
-def killed(part: str) -> int:
-    """Kills the processes of a part, and returns how many. Only ours are in this place."""
-    begins = re.compile(rf"(python\S* )?{re.escape(PARTS[part])}")
-    found = [process for process in Path("/proc").glob("[0-9]*") if begins.match(line_of(process))]
-    for process in found:
-        os.kill(int(process.name), signal.SIGKILL)
-    return len(found)
-
-
-def line_of(process: Path) -> str:
-    """The command line, with the names of programs instead of their paths."""
-    try:
-        words = (process / "cmdline").read_text().split("\0")
-    except OSError:  # it has just ended
-        return ""
-    return " ".join(word if word.startswith("-") else Path(word).name for word in words)
 
 
 async def each_part_killed(cluster: Cluster) -> None:
@@ -254,15 +177,18 @@ async def upgraded(cluster: Cluster) -> None:
 async def counted(cluster: Cluster, names: list[str]) -> None:
     """How many pods have a decision. Without an extender, kube-scheduler places pods by itself."""
     await explained(cluster, names[-1])
-    texts = [await explanation(cluster, name) for name in names]
+    texts = [await explanation(cluster, f"{SHOP}/{name}") for name in names]
     say(f"{sum(map(bool, texts))} of {len(names)} pods have an explained decision")
 
 
-async def recomputed(cluster: Cluster) -> None:
-    words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie"]
-    for command in ("replay", "verify"):
-        said = await cluster.told(*words, command)
-        say(said)
+async def placed_without_joulie(cluster: Cluster) -> None:
+    """The kube-scheduler of the chart needs no other component."""
+    await scaled(cluster, 0)
+    await cluster.apply(waiting_pod("without-joulie", SHOP))
+    await placed(cluster, "without-joulie")
+    assert not processes_of("extender")
+    await scaled(cluster, 1)
+    await ready(cluster, least=7)
 
 
 async def uninstalled(cluster: Cluster) -> None:
@@ -318,5 +244,6 @@ async def test_an_installation_from_its_first_command_to_its_end(place: Path) ->
         await each_part_killed(cluster)
         await upgraded(cluster)
         await recomputed(cluster)
+        await placed_without_joulie(cluster)
         await uninstalled(cluster)
         await nothing_is_left(cluster, before)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 ADDRESS = "10.89.0.1"  # of the node
 PODS = "10.88.0.0/16"
+FAKE_PODS = "10.90.0.0/16"  # of nodes without a kubelet
 PLUGINS = "/usr/lib/cni"
 PLACE = "NODE_PLACE"
 

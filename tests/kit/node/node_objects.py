@@ -3,7 +3,7 @@
 import asyncio
 
 from node_cluster import PATIENCE_S, Cluster, Tree
-from node_programs import NODE
+from node_programs import FAKE, NODE
 
 DEFAULT = "default"
 PASSING = {"events", "events.events.k8s.io"}  # the API server deletes them after an hour
@@ -73,3 +73,28 @@ async def settled(cluster: Cluster) -> set[str]:
             await asyncio.sleep(3)
             before, found = found, await everything(cluster)
     return found
+
+
+def fake_node(name: str) -> Tree:
+    """A node without a kubelet; only pods that tolerate it go there."""
+    room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    taint = {"key": "type", "value": FAKE["type"], "effect": "NoSchedule"}
+    labels = {"kubernetes.io/hostname": name, "joulie.io/managed": "true", **FAKE}
+    return {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"taints": [taint]},
+        "status": {"allocatable": room, "capacity": room},
+    }
+
+
+def fake_pod(name: str, namespace: str, **annotations: str) -> Tree:
+    """A pod for the nodes without a kubelet."""
+    tree = waiting_pod(name, namespace)
+    tree["metadata"]["annotations"] = annotations
+    toleration = {"key": "type", "operator": "Equal", "value": FAKE["type"]}
+    tree["spec"] |= {
+        "containers": [container("100m")],
+        "nodeSelector": FAKE,
+        "tolerations": [toleration | {"effect": "NoSchedule"}],
+    }
+    return tree

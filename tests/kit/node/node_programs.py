@@ -1,17 +1,20 @@
 """The programs of a node and of a control plane beside kube-apiserver: their configurations."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
 from kube_real import ROOT, Running
-from node_network import ADDRESS, PLUGINS, PODS
+from node_network import ADDRESS, FAKE_PODS, PLUGINS, PODS
 
 BIN = ROOT / ".kube/bin"
 IMAGES = ROOT / ".kube/images"
 NODE = "n1"
 DOMAIN = "cluster.local"
+CGROUP = "NODE_CGROUP"  # the control group, in all hierarchies, that holds those of the pods
+FAKE = {"type": "kwok"}  # the label of nodes without a kubelet
 Tree = dict[str, Any]
 
 _CONTAINERD = """\
@@ -76,6 +79,7 @@ def _kubelet_configuration(server: Running, place: Path) -> Tree:
         "tlsCertFile": str(names / "kubelet.crt"),
         "tlsPrivateKeyFile": str(names / "kubelet.key"),
         "cgroupDriver": "cgroupfs",
+        "cgroupRoot": os.environ.get(CGROUP, "/"),
         "clusterDNS": [ADDRESS],
         "clusterDomain": DOMAIN,
         "containerRuntimeEndpoint": f"unix://{socket_of(place)}",
@@ -102,6 +106,7 @@ def controllers(server: Running) -> list[str]:
         "--controllers=*,-nodeipam,-route",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
+        "--node-monitor-grace-period=5m",  # the machine may be slow
         f"--cert-dir={names / 'controllers-certificates'}",
     ]
 
@@ -114,6 +119,18 @@ def scheduler(server: Running) -> list[str]:
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
         f"--cert-dir={server.directory / 'scheduler-certificates'}",
+    ]
+
+
+def kwok(server: Running) -> list[str]:
+    """Plays the kubelets of the nodes with the label of FAKE."""
+    [label] = (f"{key}={value}" for key, value in FAKE.items())
+    return [
+        str(BIN / "kwok"),
+        f"--kubeconfig={server.kubeconfig('admin')}",
+        f"--manage-nodes-with-label-selector={label}",
+        f"--cidr={FAKE_PODS}",
+        "--node-lease-duration-seconds=200",
     ]
 
 

@@ -1,0 +1,136 @@
+"""What the drills of tests/kubelet share: their steps, and the parts that they end."""
+
+import asyncio
+import os
+import re
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from node_cluster import Cluster, Tree
+
+NAMESPACE = "joulie-system"
+PATIENCE_S = 240.0
+# The process of each part, as it stands in its command line.
+PARTS = {
+    "nats": "nats-server --config",
+    "projector": "joulie projector",
+    "operator": "joulie operator",
+    "extender": "joulie extender",
+    "kube-scheduler": "kube-scheduler --config",
+    "console": "joulie console",
+    "ledger": "joulie ledger",
+}
+WEBHOOK = {"admission": "joulie admission"}
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
+
+
+async def until(
+    condition: Callable[[], Awaitable[bool]], what: str, patience_s: float = PATIENCE_S
+) -> None:
+    started_s = time.monotonic()
+    async with asyncio.timeout(patience_s):
+        while not await condition():
+            await asyncio.sleep(0.5)
+    say(f"{what}: after {time.monotonic() - started_s:.0f} s")
+
+
+async def run(cluster: Cluster, command: list[str]) -> None:
+    say(f"$ {' '.join(command)}")
+    ask = cluster.helm if command[0] == "helm" else cluster.told
+    said = await ask(*command[1:])
+    if "explain" in command:
+        say(said)
+
+
+async def pods(cluster: Cluster, namespace: str) -> list[Tree]:
+    return list((await cluster.read("pods", "-n", namespace))["items"])
+
+
+def is_running(pod: Tree) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    return "deletionTimestamp" not in pod["metadata"] and any(
+        each["type"] == "Ready" and each["status"] == "True" for each in conditions
+    )
+
+
+async def explanation(cluster: Cluster, pod: str) -> str:
+    """What `joulie explain` says in the pod of the console; empty while it cannot say anything."""
+    words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie", "explain"]
+    said = await cluster.kubectl(*words, pod)
+    return said.text if said.code == 0 else ""
+
+
+async def lasting_pods(cluster: Cluster) -> list[Tree]:
+    """The pods of the components, without those of Jobs."""
+    found = [pod for pod in await pods(cluster, NAMESPACE) if "ownerReferences" in pod["metadata"]]
+    return [pod for pod in found if pod["metadata"]["ownerReferences"][0]["kind"] != "Job"]
+
+
+async def ready(cluster: Cluster, least: int = 8, patience_s: float = PATIENCE_S) -> None:
+    """Every component of the chart runs."""
+
+    async def all_ready() -> bool:
+        found = await lasting_pods(cluster)
+        return len(found) >= least and all(map(is_running, found))
+
+    await until(all_ready, "all components are ready", patience_s)
+
+
+COMPONENTS = "app.kubernetes.io/name=joulie,app.kubernetes.io/component!=scheduler"
+
+
+async def scaled(cluster: Cluster, replicas: int) -> None:
+    """All components but kube-scheduler get this number of replicas."""
+    words = ["scale", "deployment,statefulset", "-n", NAMESPACE, "-l", COMPONENTS]
+    await cluster.told(*words, f"--replicas={replicas}")
+    if replicas:
+        return
+
+    async def only_the_scheduler_runs() -> bool:
+        found = await lasting_pods(cluster)
+        return {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in found} == {
+            "scheduler"
+        }
+
+    await until(only_the_scheduler_runs, "all components have zero replicas")
+
+
+def processes_of(part: str) -> list[int]:
+    """The processes of a part. Only ours are in this place."""
+    begins = re.compile(rf"(python\S* )?{re.escape((PARTS | WEBHOOK)[part])}")
+    found = Path("/proc").glob("[0-9]*")
+    return [int(process.name) for process in found if begins.match(line_of(process))]
+
+
+def killed(part: str) -> int:
+    """Kills the processes of a part, and returns how many."""
+    found = processes_of(part)
+    for process in found:
+        os.kill(process, signal.SIGKILL)
+    return len(found)
+
+
+def line_of(process: Path) -> str:
+    """The command line, with the names of programs instead of their paths."""
+    try:
+        words = (process / "cmdline").read_text().split("\0")
+    except OSError:  # it has just ended
+        return ""
+    return " ".join(word if word.startswith("-") else Path(word).name for word in words)
+
+
+async def told_by_joulie(cluster: Cluster, *words: str) -> str:
+    """What a command prints in the pod of the console."""
+    return await cluster.told(
+        *("exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie", *words)
+    )
+
+
+async def recomputed(cluster: Cluster) -> None:
+    for command in ("replay", "verify"):
+        say(await told_by_joulie(cluster, command))
