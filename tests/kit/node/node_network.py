@@ -6,6 +6,8 @@ import socket
 import subprocess
 from pathlib import Path
 
+from kube_real import SERVICES
+
 ADDRESS = "10.89.0.1"  # of the node
 PODS = "10.88.0.0/16"
 FAKE_PODS = "10.90.0.0/16"  # of nodes without a kubelet
@@ -33,6 +35,7 @@ def make(directory: Path) -> Path:
         f"address add {ADDRESS}/24 dev node0",
         "link set node0 up",
         "link set node1 up",
+        f"route add {SERVICES} dev node0",  # kube-proxy changes the address of what takes a route
     ):
         subprocess.run(["ip", *words.split()], check=True)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
