@@ -15,7 +15,7 @@ from node_objects import volume, waiting_pod
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
 LAB = "lab"
-INSTALL = (
+INSTALL: str = (
     f"helm install joulie deploy/chart --namespace {NAMESPACE} --create-namespace "
     "--set scheduler.admission=webhook --set console.enabled=false --set ledger.enabled=false"
 )
