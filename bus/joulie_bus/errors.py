@@ -18,6 +18,7 @@
     │   └── BrokerStartFailed    the embedded broker did not come up
     ├── StoreError
     │   ├── SchemaMismatch       the schema of the database is another version
+    │   ├── MigrationDenied      the role of the database may not migrate it
     │   ├── DatabaseUnreachable  no database to talk to
     │   ├── StateDamaged         rows differ from what was committed
     │   ├── KeyMismatch          a key file of another kind than the settings require
@@ -210,6 +211,14 @@ class SchemaMismatch(StoreError):
         super().__init__(
             f"The database is at schema {found}, this code wants {wanted}. Nothing was touched. "
             + (what_to_do or "Run `joulie migrate`, or use the joulie that made the database.")
+        )
+
+
+class MigrationDenied(StoreError):
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"The database refused the migration: {why.strip()}. Nothing was changed. Migrate as "
+            f"the owner of the database, with CREATEROLE the first time: docs/security.md."
         )
 
 

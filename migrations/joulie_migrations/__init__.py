@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import ProgrammingError
 
-from joulie_bus.errors import SchemaMismatch
+from joulie_bus.errors import MigrationDenied, SchemaMismatch
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -24,6 +25,7 @@ NEWEST = "0006"  # the newest schema that it knows
 PHASES = ("pre", "post")
 _HERE = Path(str(files(__name__)))
 _VERSIONS = "alembic_version"
+_NO_RIGHT = "42501"  # PostgreSQL's insufficient_privilege
 
 
 class Steps(NamedTuple):
@@ -54,7 +56,10 @@ def require(engine: Engine, steps: Steps = RELEASED) -> None:
 
 
 def upgrade(engine: Engine, phase: str = "", steps: Steps = RELEASED) -> str:
-    """Runs the steps of a phase, or all, and returns the schema that the database has then."""
+    """Runs the steps of a phase, or all, and returns the schema that the database has then.
+
+    Raises MigrationDenied, without a change, if the role of the database lacks a right.
+    """
     # Importing Alembic takes most of a second, and only a migration needs it.
     from alembic import command
 
@@ -67,10 +72,15 @@ def upgrade(engine: Engine, phase: str = "", steps: Steps = RELEASED) -> str:
     wanted = _goal(scripts, found, phase, steps)
     if wanted == found:
         return found
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, wanted)
-        _raise_floor(connection, scripts, wanted)
+    try:
+        with engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, wanted)
+            _raise_floor(connection, scripts, wanted)
+    except ProgrammingError as error:
+        if getattr(error.orig, "sqlstate", "") != _NO_RIGHT:
+            raise
+        raise MigrationDenied(str(error.orig).splitlines()[0]) from error
     return wanted
 
 

@@ -21,6 +21,7 @@ EXAMPLES: list[JoulieError] = [
     errors.StreamReplaced("JOULIE_OBS", "sequence 7", "sequence 3"),
     errors.BrokerStartFailed("nats://127.0.0.1:4222", "address already in use", "nats.log"),
     errors.SchemaMismatch("0001", "0002"),
+    errors.MigrationDenied("permission denied to create role"),
     errors.DatabaseUnreachable("postgresql://extender@db/joulie", "connection refused"),
     errors.StateDamaged("The snapshot", 700),
     errors.KeyMismatch("head.key", "ed25519", "hmac"),

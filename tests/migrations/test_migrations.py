@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, insert, inspect, text
 
 import joulie_migrations
-from joulie_bus.errors import SchemaMismatch
+from joulie_bus.errors import MigrationDenied, SchemaMismatch
 from joulie_bus.testing import node_seen, noon, one_of_each, power, records
 from joulie_migrations import RELEASED, Steps
 from joulie_projections.chain.entry import (
@@ -294,3 +294,18 @@ def test_an_upgrade_that_skips_a_version_needs_a_stop(
         joulie_migrations.upgrade(current_schema, "pre", after_next)
 
     assert joulie_migrations.upgrade(current_schema, "", after_next) == "0096"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("postgres")  # which skips without PostgreSQL
+def test_an_owner_without_a_right_gets_one_clear_error() -> None:
+    with Postgres.running() as fresh:  # roles belong to the server, and others have made them
+        fresh.execute("postgres", "CREATE ROLE plain LOGIN")
+        fresh.execute("postgres", "CREATE DATABASE plain OWNER plain")
+        engine = database.migrator(fresh.url("plain", "plain"))
+
+        with pytest.raises(MigrationDenied, match="permission denied"):
+            joulie_migrations.upgrade(engine)
+
+        assert inspect(engine).get_table_names() == []
+        engine.dispose()
