@@ -15,6 +15,8 @@ from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import ProgrammingError
 
 from joulie_bus.errors import MigrationDenied, SchemaMismatch
+from joulie_migrations.cuts import TRIMMER
+from joulie_migrations.guards import READER, WRITER
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -77,11 +79,24 @@ def upgrade(engine: Engine, phase: str = "", steps: Steps = RELEASED) -> str:
             config.attributes["connection"] = connection
             command.upgrade(config, wanted)
             _raise_floor(connection, scripts, wanted)
+            if connection.dialect.name == "postgresql":
+                _let_the_owner_take_roles(connection)
     except ProgrammingError as error:
         if getattr(error.orig, "sqlstate", "") != _NO_RIGHT:
             raise
         raise MigrationDenied(str(error.orig).splitlines()[0]) from error
     return wanted
+
+
+def _let_the_owner_take_roles(connection: Connection) -> None:
+    """A single user for all processes takes their roles. The creator of a role may grant it, and
+    is no member of it until then, except as a superuser.
+    """
+    may_grant = "SELECT rolcreaterole FROM pg_roles WHERE rolname = CURRENT_USER"
+    if not connection.scalar(text(may_grant)):
+        return  # each process has a user of its own
+    for role in (WRITER, READER, TRIMMER):
+        connection.execute(text(f"GRANT {role} TO CURRENT_USER"))
 
 
 def _goal(scripts: "ScriptDirectory", found: str, phase: str, steps: Steps) -> str:

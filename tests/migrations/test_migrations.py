@@ -1,5 +1,6 @@
 """The migrations give the schema of the code, and old and new versions work side by side."""
 
+import contextlib
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -296,16 +297,36 @@ def test_an_upgrade_that_skips_a_version_needs_a_stop(
     assert joulie_migrations.upgrade(current_schema, "", after_next) == "0096"
 
 
+@contextlib.contextmanager
+def owned_by(rights: str) -> Generator[str, None, None]:
+    """The URL of an empty database of a new server; roles belong to the server."""
+    with Postgres.running() as fresh:
+        fresh.execute("postgres", f"CREATE ROLE plain LOGIN {rights}")
+        fresh.execute("postgres", "CREATE DATABASE plain OWNER plain")
+        yield fresh.url("plain", "plain")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("postgres")  # which skips without PostgreSQL
 def test_an_owner_without_a_right_gets_one_clear_error() -> None:
-    with Postgres.running() as fresh:  # roles belong to the server, and others have made them
-        fresh.execute("postgres", "CREATE ROLE plain LOGIN")
-        fresh.execute("postgres", "CREATE DATABASE plain OWNER plain")
-        engine = database.migrator(fresh.url("plain", "plain"))
-
+    with owned_by("NOCREATEROLE") as url:
+        engine = database.migrator(url)
         with pytest.raises(MigrationDenied, match="permission denied"):
             joulie_migrations.upgrade(engine)
 
         assert inspect(engine).get_table_names() == []
         engine.dispose()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("postgres")
+def test_all_processes_may_use_the_owner_that_migrated() -> None:
+    with owned_by("CREATEROLE") as url:
+        engine = database.migrator(url)
+        joulie_migrations.upgrade(engine)
+        engine.dispose()
+
+        for opened in (database.writer(url), database.reader(url)):
+            with opened.connect() as connection:
+                assert connection.scalar(text("SELECT count(*) FROM decision")) == 0
+            opened.dispose()
