@@ -341,10 +341,6 @@ def _plan_text(plan: dict[str, Any]) -> str:
         f"  looked at  position {plan['view']}: {plan['nodes']} nodes",
         "  inputs     " + ", ".join(f"{k} {v:g}" for k, v in plan.get("inputs", {}).items()),
         f"  changes    {len(plan['events'])}",
+        *plans.change_lines(plan["events"]),
     ]
-    hidden = ("type", "plan", "node", "because")
-    for event in plan["events"]:
-        what = ", ".join(f"{k} {v}" for k, v in event.items() if k not in hidden)
-        kind = event["type"].removeprefix("plan.")
-        lines.append(f"    {event['node']:<24} {kind} {what}  {event.get('because', '')}".rstrip())
     return "\n".join(lines)

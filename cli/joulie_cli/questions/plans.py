@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,12 +13,18 @@ from joulie_bus.events import PlanMade
 from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
+from joulie_cli.questions import next_plan
 from joulie_cli.wiring import Wiring
 
 SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    if args.next is not None:
+        report = asyncio.run(next_plan.report_of(args, wires))
+        lines = change_lines(report["events"])
+        show(args, report, next_plan.as_text(report, args.limit, lines))
+        return 0
     plans = asyncio.run(_plans(args, wires))
     newest = plans[-args.limit :]
     show(args, newest, as_text(newest, len(plans)))
@@ -57,3 +64,12 @@ def as_text(plans: list[dict[str, Any]], of: int) -> str:
             f"{plan['because']}: {what or 'no change'}"
         )
     return "\n".join(lines)
+
+
+def change_lines(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """One line for each change of a plan: the node, what changes, and why."""
+    hidden = ("type", "plan", "node", "because")
+    for event in events:
+        what = ", ".join(f"{key} {value}" for key, value in event.items() if key not in hidden)
+        kind = event["type"].removeprefix("plan.")
+        yield f"    {event['node']:<24} {kind} {what}  {event.get('because', '')}".rstrip()

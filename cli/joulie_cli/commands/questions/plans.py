@@ -10,6 +10,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
     shared.newest(parser)
     parser.add_argument("--all", action="store_true", help="include plans without changes")
+    parser.add_argument(
+        "--next",
+        nargs="?",
+        const=0.0,
+        type=shared.seconds,
+        metavar="TIME",
+        help="what the operator would plan next, or after TIME (15m) if nothing else happens",
+    )
     shared.archive(parser)
 
 

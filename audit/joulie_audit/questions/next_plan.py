@@ -1,0 +1,63 @@
+"""What the operator would plan next, from the newest facts and the settings of its newest plan."""
+
+from typing import NamedTuple
+
+from joulie_bus.events import PlanMade
+from joulie_operator.planning.eligible import candidates, is_eligible, selector
+from joulie_operator.planning.policies import by_density, one_per_family
+from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan
+from joulie_operator.planning.rules import Rules, rules_of
+from joulie_operator.planning.sleep import SLEEPING_POLICY, idle_since, is_empty
+from joulie_projections.state.state import ClusterState, NodeState
+
+
+class NextPlan(NamedTuple):
+    """The plan, and the nodes in the order in which later plans turn to them."""
+
+    plan: Plan
+    draining: dict[str, int]  # performance pods that delay the eco class of a node
+    least_dense_first: list[str]  # performance nodes, as they become eco when fewer are needed
+    longest_empty_first: dict[str, int]  # empty nodes, and the time since when; if nodes sleep
+
+
+def next_plan(
+    newest: PlanMade, cluster_state: ClusterState, policy: LoadedPolicy, view: int, now: int
+) -> NextPlan:
+    rules = rules_of(newest.settings)
+    basis = PlanBasis(view, now, newest.pods_known)
+    nodes = cluster_state.nodes
+    return NextPlan(
+        plan(cluster_state, policy, rules, basis),
+        {name: node.performance_pods for name, node in nodes.items() if node.draining},
+        _least_dense_first(cluster_state, rules),
+        _longest_empty_first(cluster_state, rules),
+    )
+
+
+def _least_dense_first(cluster_state: ClusterState, rules: Rules) -> list[str]:
+    """The densest node of each hardware family is the last to go, as it is the first to come."""
+    spread = rules.equal_nodes == "spread"
+    ordered = by_density(candidates(cluster_state.nodes, selector(rules.selector), spread=spread))
+    densest = one_per_family(ordered)
+    others = [each for each in ordered if each not in densest]
+    return [
+        each.name
+        for each in reversed([*densest, *others])
+        if _is_performance(cluster_state.nodes[each.name])
+    ]
+
+
+def _is_performance(node: NodeState) -> bool:
+    return node.profile == "performance" and not node.draining
+
+
+def _longest_empty_first(cluster_state: ClusterState, rules: Rules) -> dict[str, int]:
+    if rules.policy != SLEEPING_POLICY:
+        return {}
+    ours = selector(rules.selector)
+    empty = {
+        name: idle_since(node)
+        for name, node in cluster_state.nodes.items()
+        if is_eligible(node, ours) and node.profile and is_empty(node)
+    }
+    return dict(sorted(empty.items(), key=lambda each: (each[1], each[0])))
