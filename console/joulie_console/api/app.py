@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import msgspec
@@ -225,7 +226,10 @@ def _not_ready() -> Response:
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
+    """The router explains an unknown path with the phrase of the status alone."""
     status = getattr(error, "status_code", 500)
+    if status == HTTPStatus.NOT_FOUND:
+        return problem(status, "Nothing has this path. /openapi.json lists the paths.")
     return problem(status, str(getattr(error, "detail", error)))
 
 

@@ -9,7 +9,7 @@ root path.
 
 import hmac
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 
 import msgspec
@@ -76,8 +76,21 @@ class AccessControl:
             return None
         if self._has_token(request) or self._is_from_trusted_proxy(request):
             return None
-        ways = {"WWW-Authenticate": 'Bearer realm="joulie"'} if self._token else None
-        return problem(401, "Send the token as `Authorization: Bearer ...`.", ways)
+        challenge = {"WWW-Authenticate": 'Bearer realm="joulie"'} if self._token else None
+        return problem(401, " Or: ".join(self._ways()), challenge)
+
+    def _ways(self) -> Iterator[str]:
+        """What a client can do to be answered."""
+        if self._token:
+            yield (
+                "Send the header `Authorization: Bearer TOKEN`, with the line in the file of "
+                "CONSOLE_TOKEN_FILE."
+            )
+        if self._proxies:
+            yield (
+                "Send the request through a proxy of CONSOLE_PROXIES, which sets the header "
+                f"{self._proxies.header}."
+            )
 
     def _refuse_unknown_host(self, request: Request) -> Response | None:
         scope = request.scope

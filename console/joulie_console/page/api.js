@@ -2,6 +2,7 @@
 // Requests to the console. The token, if required, is stored per tab and sent in a header only.
 
 const KEY = "joulie-token";
+const WHICH_TOKEN = "Enter the line in the file that the console's CONSOLE_TOKEN_FILE names.";
 const SILENCE_MS = 40_000;
 /** @type {(why: string) => Promise<void>} */
 let askForToken = async () => {};
@@ -21,10 +22,15 @@ const tokenNow = () => sessionStorage.getItem(KEY);
 /**
  * Asks for a token, unless a new one was entered since the refused request.
  * @param {string | null} token
- * @param {string} why
  */
-async function refusedWith(token, why) {
-  if (token === tokenNow()) await askForToken(why);
+async function refusedWith(token) {
+  if (token !== tokenNow()) return;
+  await askForToken(`${token ? "This token is wrong. " : ""}${WHICH_TOKEN}`);
+}
+
+/** Whether a token gives access: a console behind a proxy may have none. @param {Response} answer */
+function takesToken(answer) {
+  return answer.status === 401 && answer.headers.has("WWW-Authenticate");
 }
 
 /** @param {Record<string, string>} [more] */
@@ -68,9 +74,8 @@ export async function ask(path, query = {}) {
     const token = tokenNow();
     const answer = await fetch(`/v1/${path}${asked ? `?${asked}` : ""}`, { headers: headers() });
     if (answer.ok) return answer.json();
-    const problem = await problemOf(answer);
-    if (problem.status !== 401) throw problem;
-    await refusedWith(token, problem.message);
+    if (!takesToken(answer)) throw await problemOf(answer);
+    await refusedWith(token);
   }
 }
 
@@ -135,9 +140,8 @@ export class Stream {
    * @param {string | null} token
    */
   async #refused(answer, token) {
-    const problem = await problemOf(answer);
-    if (problem.status === 401) await refusedWith(token, problem.message);
-    return problem.message;
+    if (takesToken(answer)) await refusedWith(token);
+    return (await problemOf(answer)).message;
   }
 
   /**

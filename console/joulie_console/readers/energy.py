@@ -62,26 +62,38 @@ class EnergyReader:
             fine = intervals
             if period.to_ms - period.from_ms <= FINE_MS and kinds != ("node",):
                 fine, _ = table.between(*period, ("node",))
+            began_ms = _began_ms(table, fine)
         report = report_of(intervals, query.by)
         if not intervals:
             report = report._replace(by={})
-        report = report._replace(to_ms=min(report.to_ms, period.to_ms))
+        known = Period(max(report.from_ms, began_ms), min(report.to_ms, period.to_ms))
+        report = report._replace(from_ms=known.from_ms, to_ms=known.to_ms)
         shares = [
             _share(name, share, has_model=query.by == "card")
             for name, share in list(report.by.items())[: query.limit]
         ]
-        return _answer(
-            stamp, report, position, shares, series_of(fine, period.to_ms), _savings(savings)
-        )
+        return _answer(stamp, report, position, shares, series_of(fine, known), _savings(savings))
 
 
-def series_of(intervals: Sequence[Interval], to_ms: int) -> list[responses.EnergyPoint]:
-    """The sums of each interval, oldest first. The running one ends with the period."""
+def _began_ms(table: EnergyTable, intervals: Sequence[Interval]) -> int:
+    """Where the readings of the first hour begin, to five minutes: over the whole hour, the average
+    power of a ledger that began within it is too low."""
+    first = min(intervals, key=lambda interval: interval.start_ms, default=None)
+    if first is None or first.grain != "hour":
+        return 0
+    part_of_hour = (first.start_ms + 1, first.end_ms)  # of a whole one, only the hour is read
+    minutes, _ = table.between(*part_of_hour, ("node",))
+    return min((each.start_ms for each in minutes if each.nodes), default=0)
+
+
+def series_of(intervals: Sequence[Interval], known: Period) -> list[responses.EnergyPoint]:
+    """The sums of each interval, oldest first. The first one begins and the running one ends with
+    the known period."""
     ordered = sorted(intervals, key=lambda interval: interval.start_ms)
     return [
         responses.EnergyPoint(
-            start_ms=each.start_ms,
-            end_ms=max(each.start_ms + 1, min(each.end_ms, to_ms)),
+            start_ms=max(each.start_ms, known.from_ms),
+            end_ms=max(each.start_ms + 1, min(each.end_ms, known.to_ms)),
             pods_kwh=kwh(sum(row.pods_uj for row in each.nodes)),
             idle_kwh=kwh(sum(row.idle_uj for row in each.nodes)),
             modelled_kwh=kwh(sum(row.modelled_uj for row in each.nodes)),

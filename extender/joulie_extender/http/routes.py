@@ -15,12 +15,12 @@ PROBES = frozenset({"/healthz", "/readyz"})
 PREFIXES: tuple[tuple[str, Duty], ...] = (("", "all"), ("/energy", "energy"), ("/gpu", "gpu"))
 _NO_BIND = (
     "Pods are bound under /gpu/bind, or without a prefix. Take bindVerb out of this block of "
-    "kube-scheduler's extenders: it binds by itself then."
+    "kube-scheduler's extenders, and kube-scheduler binds by itself."
 )
 _NOTHING = (
-    "There is nothing here. kube-scheduler posts to /filter, /prioritize and /preempt, by "
-    "themselves or under /energy or /gpu, and to /gpu/bind; people look "
-    "at /explain/POD-UID, /debug/scoring, /healthz, /readyz and /openapi.json."
+    "Nothing has this path. kube-scheduler posts to /filter, /prioritize and /preempt, without a "
+    "prefix or under /energy or /gpu, and to /gpu/bind. GET answers /explain/POD-UID, "
+    "/debug/scoring, /healthz, /readyz and /openapi.json."
 )
 _TEXT = b"text/plain; charset=utf-8"
 Verb = Callable[[Request], Reply | Awaitable[Reply]]
@@ -79,8 +79,9 @@ def _explained(extender: Extender, path: str) -> Reply:
     found = extender.explain(path.removeprefix(EXPLAIN))
     if found is None:
         why = (
-            "This replica remembers no answer about a pod of that UID. It keeps the newest ones "
-            "only, and another replica may have answered; the decision log has them all."
+            "This replica has no answer about a pod of that UID in memory. It keeps only the "
+            "newest ones, and another replica may have answered. `joulie explain UID` reads the "
+            "decision log, which has all of them."
         )
         return refusal(404, why)
     return Reply(200, found)

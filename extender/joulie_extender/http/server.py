@@ -180,7 +180,7 @@ class HttpServer:
 
 def _internal_error(request: Request) -> Reply:
     log.exception("not_answered", path=request.path)
-    return refusal(500, "This should not have happened; the extender's log says more.")
+    return refusal(500, "The extender failed; its log has the details.")
 
 
 @contextlib.asynccontextmanager

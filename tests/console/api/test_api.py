@@ -9,6 +9,7 @@ from joulie_console.testing import ConsoleHarness
 
 pytestmark = pytest.mark.anyio
 Client = httpx2.AsyncClient
+TITLES = {400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 410: "Gone"}
 
 
 async def get(browser: Client, path: str, **query: str | int) -> Any:
@@ -23,6 +24,8 @@ async def get_problem(browser: Client, path: str, **query: str | int) -> tuple[i
     problem = answer.json()
     assert set(problem) == {"type", "title", "status", "detail"}
     assert problem["status"] == answer.status_code
+    assert problem["title"] == TITLES[answer.status_code]
+    assert len(problem["detail"].split()) > 2, "the title again explains nothing"
     return answer.status_code, problem["detail"]
 
 
@@ -106,7 +109,7 @@ async def test_a_draining_node_shows_what_it_waits_for(browser: Client) -> None:
         ({"class": "performance"}, ["heavy"]),
         ({"node": "n1"}, ["runs"]),
         ({"q": "team/ru"}, ["runs"]),
-        ({"q": "nobody"}, []),
+        ({"q": "absent"}, []),
     ],
     ids=str,
 )
@@ -266,8 +269,8 @@ def _utc(seconds: int) -> str:
         ("cluster", {"at": 8, "time": "2030-01-01T00:00:00Z"}, 400),
         ("cluster", {"at": 10**9}, 404),
         ("cluster", {"time": "1970-01-01T00:00:01Z"}, 410),
-        ("nodes/nobody", {}, 404),
-        ("pods/nobody", {}, 404),
+        ("nodes/absent", {}, 404),
+        ("pods/absent", {}, 404),
         ("decisions/99", {}, 404),
         ("decisions/none", {}, 404),
         ("nothing", {}, 404),

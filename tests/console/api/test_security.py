@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
 import pytest
 from starlette._utils import get_route_path
 from starlette.applications import Starlette
@@ -21,6 +22,7 @@ from joulie_bus.runtime.settings import HostPort, Source
 from joulie_console.api import http_limits
 from joulie_console.api.security import AccessControl, SecurityMiddleware, route_path
 from joulie_console.schema.requests import TOKEN_HEADER
+from joulie_console.schema.responses import Problem
 from joulie_console.service import listening
 from joulie_console.settings import ConsoleSettings
 
@@ -135,6 +137,31 @@ def test_a_token_in_the_url_gives_no_access(token: dict[str, str]) -> None:
         401,
         'Bearer realm="joulie"',
     )
+
+
+@pytest.mark.anyio
+async def test_a_refusal_over_http_says_unauthorized_and_what_to_send(
+    token: dict[str, str],
+) -> None:
+    async with serving(token) as port:
+        head, _, body = (await exchange(port, request_bytes("/v1/cluster"))).partition(b"\r\n\r\n")
+
+    problem = msgspec.json.decode(body, type=Problem)
+    assert head.startswith(b"HTTP/1.1 401 Unauthorized")
+    assert (problem.title, problem.status) == ("Unauthorized", 401)
+    assert "Send the header `Authorization: Bearer TOKEN`" in problem.detail
+    assert TOKEN not in problem.detail
+
+
+def test_a_refusal_names_the_proxy_where_only_a_proxy_gives_access() -> None:
+    answer = client(**PROXY).get("/v1/cluster")
+
+    assert answer.json()["title"] == "Unauthorized"
+    assert answer.json()["detail"] == (
+        "Send the request through a proxy of CONSOLE_PROXIES, which sets the header "
+        "x-forwarded-user."
+    )
+    assert "www-authenticate" not in answer.headers
 
 
 def test_the_page_is_served_without_a_token(token: dict[str, str]) -> None:

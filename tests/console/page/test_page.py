@@ -313,6 +313,10 @@ async def test_the_token_is_requested_once_and_is_in_no_url(
     async with new_harness(CONSOLE_TOKEN_FILE=str(secret)) as harness:
         await harness.publish(node_seen("n1"), hardware("n1"), power("n1", 100))
         await page.goto(harness.url)
+        await expect(page.locator("#token-dialog")).to_contain_text("CONSOLE_TOKEN_FILE names")
+        await page.get_by_label("Token", exact=True).fill("another-token-of-a-length")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#token-dialog")).to_contain_text("This token is wrong.")
         await page.get_by_label("Token", exact=True).fill("a-token-of-some-length")
         await page.keyboard.press("Enter")
         await expect(page.locator("#totals")).to_contain_text("100 W")
