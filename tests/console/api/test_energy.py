@@ -80,7 +80,8 @@ async def test_the_shares_of_namespaces_and_the_rest_are_the_whole(
 async def test_an_hour_that_the_ledger_began_within_has_the_power_of_its_readings(
     new_harness: NewHarness,
 ) -> None:
-    """The readings of 400 W begin 46 minutes after an hour has begun."""
+    """The readings of 400 W begin 46 minutes after an hour has begun, and between two minutes that
+    are kept. Over the whole hour they are 68 W."""
     async with new_harness() as harness:
         harness.fill_ledger(steady())
         async with httpx2.AsyncClient(base_url=harness.url) as client:
@@ -88,7 +89,7 @@ async def test_an_hour_that_the_ledger_began_within_has_the_power_of_its_reading
 
     start, end, pods, idle, *_ = found["series"][0]
     assert found["from_ms"] == start > NOON // 1_000_000 - 300_000
-    assert (pods + idle) * 3_600_000 / (end - start) == pytest.approx(0.4, rel=0.3)
+    assert 0.25 < (pods + idle) * 3_600_000 / (end - start) <= 0.4
 
 
 async def test_cards_and_what_is_on_no_card_are_the_whole(new_harness: NewHarness) -> None:

@@ -513,10 +513,10 @@ async def test_a_pod_is_explained_with_every_answer_about_it() -> None:
 
 async def test_a_pod_without_a_request_cannot_be_explained() -> None:
     async with served(look) as extender:
-        reply = await get(extender.port, "/explain/nobody")
+        reply = await get(extender.port, "/explain/absent")
 
     assert reply.status == 404
-    assert "decision log has them all" in json.loads(reply.body)["error"]
+    assert "`joulie explain UID` reads the decision log" in json.loads(reply.body)["error"]
 
 
 @pytest.mark.parametrize(
@@ -525,7 +525,7 @@ async def test_a_pod_without_a_request_cannot_be_explained() -> None:
         ("/gpu/", "and to /gpu/bind"),
         ("/energy/bind", "Take bindVerb out"),
         ("/filter/", "kube-scheduler posts to /filter"),
-        ("/", "people look at /explain/POD-UID"),
+        ("/", "GET answers /explain/POD-UID"),
     ],
 )
 async def test_the_error_of_an_unknown_path_says_what_to_do(path: str, told: str) -> None:
