@@ -259,10 +259,13 @@ class _LiveScreen(NamedTuple):
 
 async def _show(shown: _LiveScreen, ending: Ending) -> None:
     """Draw once a second; after a minute, replay all decisions so far."""
-    with Live(console=Console(stderr=True), auto_refresh=False) as live:
+    terminal = Console(stderr=True)
+    with Live(console=terminal, auto_refresh=False) as live:
         async with background(replay_in_background(shown.wires, shown.screen, PROOF_S), "proof"):
             while not await ending.wait(SCREEN_S):
                 shown.draw(live)
+    if not terminal.is_terminal:
+        terminal.line()  # Live ends the last frame itself on a terminal only
 
 
 async def replay_in_background(wires: Wiring, screen: Screen, after_s: float) -> None:

@@ -26,7 +26,8 @@ log = get_logger("ledger")
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     archive = archive_of(args, wires)
     if args.once or args.rebuild:
-        asyncio.run(_once(wires, archive, rebuild=args.rebuild))
+        position = asyncio.run(_once(wires, archive, rebuild=args.rebuild))
+        print(f"The ledger holds the energy of the facts up to position {position}.")
         return 0
     return serve_part(wires, "ledger", _follow(wires, archive))
 
@@ -38,7 +39,8 @@ def fold_once(wires: Wiring) -> None:
     asyncio.run(_once(wires, place, rebuild=False))
 
 
-async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> None:
+async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:
+    """The position up to which the ledger is folded then."""
     with _table(wires) as table:
         if rebuild:
             table.clear()
@@ -46,6 +48,8 @@ async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> None:
         async with broker_of(wires) as bus, _log(wires, bus, archive) as (history, facts):
             while not await follower.catch_up(history, facts):
                 pass
+        state = table.load()
+        return state.position if state else 0
 
 
 async def _follow(wires: Wiring, archive: Path | None) -> None:

@@ -287,8 +287,10 @@ function DecisionDetail({ found }) {
     <${Facts} rows=${decisionFacts(found)} />
     ${scored.length > 0 && html`<${Duel} winner=${scored[0]} other=${scored[1]} />`}
     ${candidates.length > 0 && html`<${Candidates} found=${found} explained=${scored.length} />`}
-    <h3>Settings in force</h3>
-    <${Facts} rows=${[["Id", html`<${Name} text=${found.settings || "none"} />`], ...values]} />
+    ${found.settings && html`
+      <h3>Settings in force</h3>
+      <${Facts} rows=${[["Id", html`<${Name} text=${found.settings} />`], ...values]} />
+    `}
     <h3>Place in the chain</h3>
     <${Facts} rows=${[
       ["Hash", html`<code>${found.hash}</code>`],

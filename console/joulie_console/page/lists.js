@@ -48,7 +48,7 @@ export function PlanLine({ entry, isHere }) {
     return html`<li class="line plan"><span class="row">
       <span class="when">${clock(entry.at_ms)}</span><span class="verb">plan</span>
       <span class="text"><${Name} text=${plan} kind="strong" />
-        ${` ${changes} change(s): `}<${Name} text=${because} /></span>
+        ${` ${changes} ${changes === 1 ? "change" : "changes"}: `}<${Name} text=${because} /></span>
     </span></li>`;
   }
   const { node, to, because } = entry.transition;
