@@ -201,6 +201,7 @@ def _not_there(history: History, pod: str) -> str:
         )
     return (
         f"No decision about {pod!r} is in the log. Write namespace/name or the pod's uid; "
-        f"the newest are {', '.join(newest)}. `joulie decisions` lists more."
+        f"the newest are {', '.join(newest)}. `joulie decisions` lists more. kube-scheduler asks "
+        "only about pods that a node can run by its own rules: `kubectl describe pod` shows those."
         + (f" For earlier ones: {trimmed_hint(cut)}" if (cut := history.cut()) else "")
     )

@@ -252,7 +252,7 @@ DECISIONS_DROPPED = Counter(
 )
 UNKNOWN_CLASS = Counter(
     "joulie_unknown_workload_class_total",
-    "Pods whose workload-class annotation is neither performance nor standard",
+    "Requests about pods whose workload-class annotation is neither performance nor standard",
     registry=EXTENDER,
 )
 BINDINGS = Counter(

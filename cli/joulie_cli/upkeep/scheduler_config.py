@@ -104,7 +104,8 @@ async def _service_url(cluster: str, namespace: str, is_pod: bool) -> str:
         raise SettingsError(
             [
                 f"--kubeconfig: the namespace {namespace} has no Service {SERVICE}; the chart "
-                "makes it unless scheduler.mode=none. Give --namespace or --url"
+                "makes it unless scheduler.mode=none. Give the --namespace of the installation, "
+                "or for an extender outside of the cluster its --url, as http://127.0.0.1:9876"
             ]
         )
     spec = msgspec.json.decode(found, type=_Service).spec
