@@ -84,7 +84,9 @@ class Placement(NamedTuple):
 async def large_cluster(place: Path) -> AsyncGenerator[Cluster, None]:
     async with running_cluster(place) as cluster, started(kwok(cluster.server), place):
         with Postgres.running(durable=True, address=ADDRESS) as database:
-            database.execute("postgres", f"CREATE ROLE joulie LOGIN CREATEROLE PASSWORD '{PASSWORD}'")
+            database.execute(
+                "postgres", f"CREATE ROLE joulie LOGIN CREATEROLE PASSWORD '{PASSWORD}'"
+            )
             database.execute("postgres", "CREATE DATABASE joulie OWNER joulie")
             await has_nodes(cluster)
             await installed(cluster)
