@@ -123,6 +123,21 @@ def test_every_decision_is_recomputed_to_the_last_bit(past: Past) -> None:
     assert found["events"] >= told["position"]
 
 
+def test_the_next_plan_is_computed_from_the_log_and_names_the_nodes_that_save_next(
+    past: Past,
+) -> None:
+    data, told, _ = past
+
+    code, found = told_by("plans", "--next", "10m", "--data", data)
+
+    assert (code, found["performance"]) == (0, 20)
+    assert found["view"] >= told["position"]
+    assert found["now"] - found["at"] == 600 * 10**9
+    assert len(set(found["least_dense_first"]) | set(found["draining"])) == 20
+    shown = joulie("plans", "--next", "--limit", "1", "--data", data).stdout
+    assert f"{found['least_dense_first'][0]}, ...\n" in shown
+
+
 def test_the_demo_replays_its_own_decisions(past: Past, tmp_path: Path) -> None:
     data = tmp_path / "data"
     subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
