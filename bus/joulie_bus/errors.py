@@ -453,7 +453,8 @@ class ArchiveBroken(JoulieError):
     def __init__(self, file: str, why: str) -> None:
         super().__init__(
             f"{file} is not what was archived: {why}. Nothing of it was used. "
-            f"Take it from a copy, or leave out --archive if the streams still hold the facts."
+            "Name the directory that `joulie archive --to` wrote, or a copy of it; without "
+            "--archive, other commands than `joulie archive restore` read the streams."
         )
         self.file = file
         self.why = why

@@ -58,5 +58,17 @@ def test_a_table_names_the_pods_of_a_card_and_its_faults() -> None:
     assert lines[4].startswith("n1 (gone)")
 
 
+def test_a_uuid_of_a_real_card_does_not_touch_the_next_column() -> None:
+    uuid = "GPU-5a4e7c3d-91b2-4f0e-8d6a-2f1c0b9e8d7c"
+    found = ClusterState()
+    found.nodes["n0"] = node(0)
+    found.gpus = {uuid: a_card()}
+
+    lines = as_text(report(found, CardFilter())).splitlines()
+
+    assert uuid in lines[1].split()
+    assert lines[0].index("model") == lines[1].index(A100)
+
+
 def test_without_cards_there_is_one_line() -> None:
     assert as_text(report(ClusterState(), CardFilter())).startswith("0 card(s) on 0 node(s)")

@@ -120,10 +120,7 @@ def _sum(cards: Iterable[dict[str, Any]], what: str) -> int:
 
 def as_text(found: dict[str, Any]) -> str:
     total = found["total"]
-    lines = [_line(card) for card in found["cards"]]
-    if lines:
-        head = ("node", "card", "model", "MB used", "of", "link", "used by")
-        lines.insert(0, _FORM.format(*head))
+    lines = _table([_HEAD, *map(_cells, found["cards"])]) if found["cards"] else []
     lines.append(
         f"{total['cards']} card(s) on {total['nodes']} node(s): {total['whole']} whole, "
         f"{total['holes']} shared with room, {total['unhealthy']} unhealthy; "
@@ -133,14 +130,27 @@ def as_text(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-_FORM = "{:<24}{:<18}{:<26}{:>8}{:>8}  {:<6}{}"
+_HEAD = ("node", "card", "model", "MB used", "of", "link", "used by")
+_NUMBERS = {"MB used", "of"}
 
 
-def _line(card: dict[str, Any]) -> str:
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Columns as wide as their widest cell: the UUIDs of real cards have 40 characters."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = [">" if name in _NUMBERS else "<" for name in _HEAD]
+    return [
+        "  ".join(
+            f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _cells(card: dict[str, Any]) -> tuple[str, ...]:
     node = card["node"] or "gone"
     where = node if card["is_node_there"] or not card["node"] else f"{node} (gone)"
-    sizes = (card["used_mb"], card["total_mb"])
-    return _FORM.format(where, card["uuid"], card["model"], *sizes, card["link"], _users(card))
+    sizes = (str(card["used_mb"]), str(card["total_mb"]))
+    return (where, card["uuid"], card["model"], *sizes, str(card["link"]), _users(card))
 
 
 def _users(card: dict[str, Any]) -> str:

@@ -68,14 +68,14 @@ class GridPoller:
     async def fresh(self, session: aiohttp.ClientSession, now: int) -> list[GridFact]:
         """The rates in force and those that start later, unless they were published."""
         facts: list[GridFact] = []
-        for source in self._settings.sources:
+        for number, source in enumerate(self._settings.sources, 1):
             try:
                 points = read_document(await _read(session, source.address))
                 facts += current(_placed(points, source.zones), now)
             except GridUnreadable as error:
                 log.warning(
                     "grid_unreadable",
-                    source=masked(source.address),
+                    source=f"number {number} of GRID_SOURCE, {_public_name(source.address)}",
                     why=masked(str(error)),
                     what="nothing of it is published; energy without a rate counts as unpriced",
                 )
@@ -83,6 +83,11 @@ class GridPoller:
 
     def published(self, facts: Iterable[GridFact]) -> None:
         self._published |= {_place(fact): fact for fact in facts}
+
+
+def _public_name(address: str) -> str:
+    """The host of a URL, or the name of a file: the whole setting is hidden in log lines."""
+    return urlsplit(address).hostname or Path(address).name
 
 
 async def _read(session: aiohttp.ClientSession, address: str) -> str:

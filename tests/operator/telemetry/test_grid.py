@@ -321,6 +321,10 @@ async def test_a_source_that_fails_is_named_and_the_others_are_read(tmp_path: Pa
 
     assert len(found) == 2
     assert [line["event"] for line in lines] == ["grid_unreadable"] * 2
+    assert [line["source"] for line in lines] == [
+        "number 1 of GRID_SOURCE, none.csv",
+        "number 2 of GRID_SOURCE, 127.0.0.1",
+    ]
     assert "No such file" in lines[0]["why"]
     assert "answered 404" in lines[1]["why"]
 
