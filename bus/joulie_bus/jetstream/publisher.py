@@ -5,10 +5,15 @@ once; this also covers restarts of the broker.
 
 If every message costs the broker a disk sync, many messages of one stream are sent as batches,
 which cost one. Otherwise, or if batches do not work, each message is sent singly.
+
+Messages of one stream are sent in the order of the calls, and none overtakes a batch. Only after a
+failure of the broker can a message be stored after later ones: at most WINDOW of them, because
+readers remember that many missing numbers of a producer and drop older ones as duplicates.
 """
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
@@ -26,7 +31,7 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import kind_of
 
-WINDOW = 1000  # most unacknowledged messages; the broker refuses above 10,000
+WINDOW = 250  # most unacknowledged messages that were sent singly
 ACK_DEADLINE_S = 2.0  # an fsync of a slow disk takes 0.1 s, an election up to 5 s
 TICK_S = 0.25
 MANY = 20  # a batch costs as much as this many single messages with a sync
@@ -97,6 +102,7 @@ class Publisher:
         self._inbox = connection.new_inbox()
         self._flights: dict[str, _Flight] = {}
         self._room = asyncio.Semaphore(WINDOW)
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by kind
         self._next = 0
         self._decode = msgspec.json.Decoder(_Ack).decode
 
@@ -121,15 +127,25 @@ class Publisher:
             return
         for message in messages:
             self._check_size(message)
-        kinds = {kind_of(message.subject) for message in messages}
-        if len(messages) < MANY or len(kinds) > 1:
-            await self._publish_singly(messages)
-            return
-        messages = await self._after_a_look(messages, *kinds)
+        kinds = sorted({kind_of(message.subject) for message in messages})
+        async with contextlib.AsyncExitStack() as turns:
+            for kind in kinds:
+                await turns.enter_async_context(self._turns[kind])
+            if len(messages) < MANY or len(kinds) > 1:
+                waiters = [await self._send_singly(messages)]
+            else:
+                waiters = await self._send_many(messages, *kinds)
+        await asyncio.gather(*(waiter.done for waiter in waiters))
+
+    async def _send_many(self, messages: Sequence[Message], kind: str) -> list["_Waiter"]:
+        """Stores batches, and sends singly what cannot be stored so."""
+        messages = await self._after_a_look(messages, kind)
+        waiters = []
         for at in range(0, len(messages), MAX_BATCH):
             some = messages[at : at + MAX_BATCH]
-            if not await self._publish_together(some, *kinds):
-                await self._publish_singly(some)
+            if not await self._publish_together(some, kind):
+                waiters.append(await self._send_singly(some))
+        return waiters
 
     async def _after_a_look(self, messages: Sequence[Message], kind: str) -> Sequence[Message]:
         """Sends some messages singly if their cost is unknown, measures it, returns the others."""
@@ -137,7 +153,7 @@ class Publisher:
         if not self._prices.are_unknown(kind, clock()):
             return messages
         started, others = clock(), len(self._flights)
-        await self._publish_singly(messages[:MANY])
+        await (await self._send_singly(messages[:MANY])).done
         self._prices.saw(kind, (clock() - started) / (others + MANY), clock())
         return messages[MANY:]
 
@@ -149,7 +165,8 @@ class Publisher:
         self._prices.batches_failed(kind, asyncio.get_running_loop().time())
         return False
 
-    async def _publish_singly(self, messages: Sequence[Message]) -> None:
+    async def _send_singly(self, messages: Sequence[Message]) -> "_Waiter":
+        """Returns what waits for the acknowledgements."""
         waiter = _Waiter(len(messages))
         for message in messages:
             await self._room.acquire()
@@ -158,7 +175,7 @@ class Publisher:
             deadline = asyncio.get_running_loop().time() + ACK_DEADLINE_S
             self._flights[token] = _Flight(message, waiter, deadline)
             await self._send(token, message)
-        await waiter.done
+        return waiter
 
     def _check_size(self, message: Message) -> None:
         """Refuses too large messages: the broker would close the connection at each resend."""

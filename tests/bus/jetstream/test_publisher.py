@@ -99,6 +99,20 @@ async def test_where_a_message_is_dear_many_share_a_sync_of_the_disk(
     assert await batches(connection, 20 + count) == [1] * 20 + expected
 
 
+async def test_no_message_overtakes_a_batch_that_was_published_before_it(
+    connection: Connection,
+) -> None:
+    messages = samples(1220)
+    parts = [messages[20:520], messages[520:521], messages[521:1021], messages[1021:]]
+    async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(30):
+        await asyncio.gather(
+            publisher.publish(messages[:20]), *(publisher.publish(part) for part in parts)
+        )
+    records = await stored(connection, Stream.TEL)
+
+    assert [record.data for record in records] == [message.data for message in messages]
+
+
 async def test_where_a_message_is_cheap_each_goes_at_once(connection: Connection) -> None:
     messages = samples(60)
     async with Publisher.on(connection, Prices(dear_s=60)) as publisher, asyncio.timeout(30):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from joulie_bus.events import Fact, NodeGone, SettingsDeclared, codec
 from joulie_bus.events.bounds import EVENT_ID
 from joulie_bus.events.codec import Envelope, seal
+from joulie_bus.jetstream.publisher import WINDOW
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import (
@@ -26,6 +27,7 @@ from joulie_bus.testing import (
 from joulie_projections.fold import sequence as sequence_module
 from joulie_projections.fold.commit import FirstBinding, Input, Inputs
 from joulie_projections.fold.manifest import Range, chained, merkle_root
+from joulie_projections.fold.producers import MISSING_LIMIT
 from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT, all_positions
 from joulie_projections.fold.registry import evolve
 from joulie_projections.fold.sequence import (
@@ -416,3 +418,8 @@ def test_only_the_first_sighting_of_a_binding_is_reported() -> None:
         FirstBinding(2, noon(1), "p", "team", "p", "a", 0),
         FirstBinding(4, noon(3), "q", "team", "q", "nowhere", 1),
     ]
+
+
+def test_as_many_messages_may_be_late_as_a_publisher_sends_without_an_answer() -> None:
+    """Beyond the limit, a late message counts as a duplicate, and its fact is lost."""
+    assert WINDOW <= MISSING_LIMIT
