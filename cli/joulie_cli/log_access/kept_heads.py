@@ -81,7 +81,10 @@ def anchors_in(file: Path) -> Anchors:
     except msgspec.DecodeError as error:
         raise NotInTheLog(f"{file} holds no heads: {error}.") from error
     if not found.heads:
-        raise NotInTheLog(f"{file} holds no heads, or does not exist.")
+        raise NotInTheLog(
+            f"{file} holds no heads, or does not exist. Name a file with heads, one JSON object on "
+            "a line; `joulie diff` also takes the entry at which a head was signed."
+        )
     return found
 
 
