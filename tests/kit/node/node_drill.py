@@ -124,13 +124,12 @@ def line_of(process: Path) -> str:
     return " ".join(word if word.startswith("-") else Path(word).name for word in words)
 
 
-async def told_by_joulie(cluster: Cluster, *words: str) -> str:
-    """What a command prints in the pod of the console."""
-    return await cluster.told(
-        *("exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie", *words)
-    )
+async def told_by_joulie(cluster: Cluster, *words: str, pod: str = "deploy/joulie-console") -> str:
+    """What a command prints in a pod."""
+    return await cluster.told("exec", "-n", NAMESPACE, pod, "--", "joulie", *words)
 
 
 async def recomputed(cluster: Cluster) -> None:
-    for command in ("replay", "verify"):
-        say(await told_by_joulie(cluster, command))
+    """Replays, and verifies in a pod that has the public key."""
+    say(await told_by_joulie(cluster, "replay"))
+    say(await told_by_joulie(cluster, "verify", pod="joulie-projector-0"))
