@@ -318,7 +318,7 @@ def tamper(place: Place, statement: str, *values: object) -> None:
     if (file := database.sqlite_file(place)) is None:
         _tamper_as_superuser(str(place), statement, values)
         return
-    with sqlite3.connect(file) as db:
+    with contextlib.closing(sqlite3.connect(file)) as db, db:
         for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
             db.execute(f"DROP TRIGGER {trigger}")
         db.execute(statement, values)
