@@ -114,6 +114,21 @@ def test_no_function_is_longer_than_forty_lines(folder: str) -> None:
     assert long == []
 
 
+# Its block ends a transaction and leaves the connection to the garbage collector.
+@pytest.mark.parametrize("folder", [*FOLDERS, "tests", "benchmarks", "docs"])
+def test_no_block_leaves_a_connection_of_sqlite_open(folder: str) -> None:
+    left = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.With)
+        for item in node.items
+        if ast.unparse(item.context_expr).startswith("sqlite3.connect(")
+    ]
+
+    assert left == []
+
+
 def test_every_fixture_and_kit_that_marks_a_test_as_slow_exists() -> None:
     conftest = (ROOT / "tests/conftest.py").read_text()
     names = {
