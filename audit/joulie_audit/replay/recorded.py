@@ -71,7 +71,8 @@ def answers_of(
 
 
 def _settings(history: History) -> dict[str, Weights]:
-    return {declared.settings: weights_of(declared) for declared in declared_in(history)}
+    declared = ((each.settings, weights_of(each)) for each in declared_in(history))
+    return {settings: weights for settings, weights in declared if weights is not None}
 
 
 def declared_in(history: History) -> Iterator[SettingsDeclared]:

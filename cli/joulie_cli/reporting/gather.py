@@ -77,5 +77,5 @@ def answers_in(history: History, entries: int) -> dict[str, Answer]:
 
 def _scoring(history: History) -> str:
     """That of the newest settings which a replica declared."""
-    declared = [weights_of(settings).scoring for settings in declared_in(history)]
-    return declared[-1] if declared else "headroom"
+    declared = [weights for each in declared_in(history) if (weights := weights_of(each))]
+    return declared[-1].scoring if declared else "headroom"

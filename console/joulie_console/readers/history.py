@@ -91,7 +91,8 @@ class HistoryReader:
             return  # the entry itself is shown as unreadable
         if isinstance(event, SettingsDeclared):
             self._declared[event.settings] = event
-            self.weights[event.settings] = weights_of(event)
+            if weights := weights_of(event):
+                self.weights[event.settings] = weights
 
     async def newest_after(self, pos: int) -> StoredEntry | None:
         """The newest entry, if after `pos`. Caches the settings declared in between."""

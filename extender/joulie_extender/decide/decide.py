@@ -279,15 +279,20 @@ def values_of(weights: Weights) -> dict[str, float | str | bool]:
     return {name: value for name, value in whole.items() if _ADDED_LATER.get(name) != value}
 
 
-def weights_of(declared: SettingsDeclared) -> Weights:
-    """The inverse of `values_of`: the weights that a replica declared in the log."""
+def weights_of(declared: SettingsDeclared) -> Weights | None:
+    """The inverse of `values_of`: the weights that a replica declared in the log. None if newer
+    code declared values that this code does not know, as after a rollback.
+    """
     values = {**_ADDED_LATER, **declared.values}
     aliases = read(str(values.pop("gpu_aliases", "")))
     preferred = preferences.read(str(values.pop("preferences", "")))
-    cards = GpuWeights(**_taken(values, "gpu_"), aliases=aliases)
-    coefficients = Coefficients(**_taken(values, "coefficient_"))
-    nested = {"coefficients": coefficients, "gpu": cards, "preferences": preferred}
-    return Weights(**values, **nested)  # type: ignore[arg-type]
+    try:
+        cards = GpuWeights(**_taken(values, "gpu_"), aliases=aliases)
+        coefficients = Coefficients(**_taken(values, "coefficient_"))
+        nested = {"coefficients": coefficients, "gpu": cards, "preferences": preferred}
+        return Weights(**values, **nested)  # type: ignore[arg-type]
+    except TypeError:  # an argument without a parameter
+        return None
 
 
 def _taken(values: dict[str, Any], prefix: str) -> dict[str, Any]:

@@ -174,6 +174,7 @@ def test_a_decision_is_recomputed_bit_for_bit(asked: tuple[Question, TwinColumns
     read = codec.read(codec.open_envelope(sent.data, "here"), "here")
     weights = weights_of(declaration(question.weights))
 
+    assert weights is not None
     assert isinstance(read, PrioritizeDecided)
     assert again(read, twin_columns, weights) == decision
 
@@ -191,3 +192,11 @@ def test_free_cards_never_raise_the_score_of_a_pod_without_cards(
     found = scored(POD, weights, node(cores, used, gpus=8), node(cores, 8, gpus=8), node(cores))
 
     assert found.score[0] <= found.score[1]
+
+
+def test_a_declaration_of_newer_code_has_no_weights() -> None:
+    declared = declaration(ENERGY)
+
+    for name in ("later", "gpu_later", "coefficient_later"):
+        newer = replace(declared, values={**declared.values, name: 1})
+        assert weights_of(newer) is None
