@@ -87,6 +87,7 @@ cluster: setup ## the chart on a real cluster of this machine, from its installa
 cluster-ha: setup ## parts die while pods arrive on 1,000 nodes; HA_MINUTES=1 for less than 10
 	.ci/cluster kwok
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_high_availability.py
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_pod_events.py
 
 broker: ## build nats-server from upstream's source, compare it with the sums; needs Go
 	.ci/broker
