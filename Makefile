@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills
 .PHONY: kube apiservers golden lock clean
-.PHONY: broker cluster cluster-ha dist krew image sbom wheels chart page
+.PHONY: broker cluster cluster-ha upgrade dist krew image sbom wheels chart page
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -88,6 +88,10 @@ cluster-ha: setup ## parts die while pods arrive on 1,000 nodes; HA_MINUTES=1 fo
 	.ci/cluster kwok
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_high_availability.py
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_pod_events.py
+
+upgrade: setup ## the chart on a real cluster, from an older version to this one and back
+	.ci/cluster older
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_upgrade.py
 
 broker: ## build nats-server from upstream's source, compare it with the sums; needs Go
 	.ci/broker
