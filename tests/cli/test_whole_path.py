@@ -143,10 +143,12 @@ def test_the_demo_replays_its_own_decisions(past: Past, tmp_path: Path) -> None:
     subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
     place = DemoLocation({}, "joulie", f" --data {data}", 60)
     wires = Wiring(Source.of(), BusSettings(), DataDirectory(data), Subjects("local"))
-    screen = Screen(View(database.reader(data / "joulie.db"), wires.subjects), place)
+    engine = database.reader(data / "joulie.db")
+    screen = Screen(View(engine, wires.subjects), place)
 
     asyncio.run(replay_in_background(wires, screen, after_s=0))
 
+    engine.dispose()
     assert screen.proof.endswith("s: no mismatches.")
     assert f" {past[1]['decisions']} decisions and " in screen.proof
 

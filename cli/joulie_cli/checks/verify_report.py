@@ -53,9 +53,9 @@ async def _flaw(args: argparse.Namespace, wires: Wiring, document: Document) -> 
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         if flaw := _flaw_of_head(document, history, wires):
             return flaw
-        table = await refolded(history, facts, int(document["position"]))
         period = Period(**{f"{end}_ms": document["asked"][end] for end in ("from", "to")})
-        got = await gathered(table, history, facts, period, int(document["entries"]))
+        async with refolded(history, facts, int(document["position"])) as table:
+            got = await gathered(table, history, facts, period, int(document["entries"]))
     again = document_of(got, str(document["cluster"]))
     return _difference(document, again)
 

@@ -64,10 +64,14 @@ class EnergyTable:
         )
 
     @classmethod
-    def in_memory(cls) -> "EnergyTable":
+    @contextlib.contextmanager
+    def in_memory(cls) -> Generator["EnergyTable", None, None]:
         engine = create_engine("sqlite://", poolclass=StaticPool)
-        metadata.create_all(engine, tables=[energy, energy_state])
-        return cls(engine)
+        try:
+            metadata.create_all(engine, tables=[energy, energy_state])
+            yield cls(engine)
+        finally:
+            engine.dispose()
 
     @classmethod
     @contextlib.contextmanager
