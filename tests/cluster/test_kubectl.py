@@ -230,6 +230,28 @@ async def test_a_placed_pod_gets_one_event_that_names_the_entry(
     assert re.search(r"with \d+.* \(entry \d+\)", event["note"])
 
 
+async def test_a_pod_that_fits_one_node_gets_an_event_from_the_filter(
+    server: Running, tmp_path: Path
+) -> None:
+    """kube-scheduler asks for no scores then."""
+    one = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [one]}}
+    spec: Tree = {
+        "containers": [{"name": "c", "image": "none"}],
+        "affinity": {"nodeAffinity": required},
+    }
+    async with scheduled(server, tmp_path):
+        await server.put(PODS, {"metadata": {"name": "lone"}, "spec": spec})
+
+        async def has_an_event() -> bool:
+            return bool(await events_about(server, "lone"))
+
+        await wait_until(has_an_event)
+        [event] = await events_about(server, "lone")
+
+    assert re.match(r"Placed on n1, the only node for .* \(entry \d+\)", event["note"])
+
+
 async def examined(server: Running, user: str, *words: str) -> dict[str, dict[str, Any]]:
     """The findings by check."""
     config = ["--kubeconfig", str(server.kubeconfig(user))]

@@ -4,21 +4,24 @@ Events are a convenience: what is lost in a fault stays lost, because the log is
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from joulie_bus.errors import BadName, KubernetesRefused, StoreError, Undecodable
-from joulie_bus.events import OutcomeSeen, codec
+from joulie_bus.events import FilterDecided, OutcomeSeen, codec
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.desired.pod_events import (
     Announcement,
     EventBudget,
+    Filtered,
     Placed,
     WaitingEvents,
     event_of,
+    filtered_by,
 )
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, object_path
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
@@ -26,7 +29,9 @@ from joulie_projections.view.view import View
 
 PASS_S = 5.0
 MOST_READ = 2000  # outcomes of one pass; more are skipped
+MOST_WITHOUT_SCORES = 50  # of them, whose filter decision is read
 OUTCOMES = EntryQuery(kinds=(OutcomeSeen.TYPE,))
+FILTERS = EntryQuery(kinds=(FilterDecided.TYPE,))
 EVENTS = "/apis/events.k8s.io/v1/namespaces"
 OpenHistory = Callable[[], AbstractContextManager[History]]
 log = get_logger("pod_events")
@@ -72,7 +77,8 @@ class PodEventWriter:
             if first < 0 or first == tip:
                 return []
             found = list(history.find(OUTCOMES._replace(after=first), MOST_READ))
-            return [each for entry in reversed(found) if (each := _placed(entry)) is not None]
+            placed = [each for entry in reversed(found) if (each := _placed(entry)) is not None]
+            return _with_filters(history, placed)
 
     async def _write(self, announced: Announcement) -> bool:
         """False if the server does not answer: the others wait for the next pass."""
@@ -106,3 +112,21 @@ def _placed(entry: StoredEntry) -> Placed | None:
     except Undecodable:
         return None
     return Placed(entry.pos, envelope.ts, event) if isinstance(event, OutcomeSeen) else None
+
+
+def _with_filters(history: History, placed: Sequence[Placed]) -> list[Placed]:
+    """Adds the filter decisions of the newest pods without scores."""
+    without = [each.outcome.pod_uid for each in placed if not each.outcome.decision]
+    filters = {uid: _filtered(history, uid) for uid in without[-MOST_WITHOUT_SCORES:]}
+    return [each._replace(filtered=filters.get(each.outcome.pod_uid)) for each in placed]
+
+
+def _filtered(history: History, pod_uid: str) -> Filtered | None:
+    """None if the extender was not asked about the pod."""
+    for entry in history.find(FILTERS._replace(pod_uid=pod_uid), 1):
+        where = f"entry {entry.pos}"
+        with contextlib.suppress(Undecodable):
+            event = codec.read(codec.open_envelope(entry.message, where), where)
+            if isinstance(event, FilterDecided):
+                return filtered_by(entry.pos, event)
+    return None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from joulie_bus.events import OutcomeSeen
+from joulie_bus.events import FilterDecided, OutcomeSeen
 from joulie_operator.desired.kubernetes_events import CONTROLLER
 from joulie_operator.resources.timestamps import rfc3339_micro
 
@@ -24,6 +24,16 @@ class Placed(NamedTuple):
     entry: int
     at_ns: int
     outcome: OutcomeSeen
+    filtered: "Filtered | None" = None  # of a pod without scores
+
+
+class Filtered(NamedTuple):
+    """The filter decision of a pod for which kube-scheduler asked for no scores."""
+
+    entry: int
+    passed: int
+    nodes: int
+    without_view: bool
 
 
 class Announcement(NamedTuple):
@@ -67,9 +77,9 @@ class WaitingEvents:
         return len(self._by_workload)
 
     def add(self, placed: Iterable[Placed]) -> None:
-        """The pods that the extender did not score are left out."""
+        """The pods that the extender did not answer for are left out."""
         for each in placed:
-            if not each.outcome.decision:
+            if not each.outcome.decision and each.filtered is None:
                 continue
             key = each.outcome.namespace, workload_of(each.outcome.name)
             known = self._by_workload.pop(key, None)
@@ -119,15 +129,32 @@ def event_of(announced: Announcement) -> dict[str, Any]:
     }
 
 
+def filtered_by(entry: int, decided: FilterDecided) -> Filtered:
+    passed = decided.verdicts.count(0)
+    return Filtered(entry, passed, len(decided.verdicts), decided.basis.view == 0)
+
+
 def note_of(announced: Announcement) -> str:
-    entry, outcome = announced.placed.entry, announced.placed.outcome
-    others = announced.others
+    placed, others = announced.placed, announced.others
+    outcome, filtered = placed.outcome, placed.filtered
     more = f" {others} more pods of this workload were placed with it." if others else ""
-    blind = " Joulie had no view of the cluster yet." if outcome.without_view else ""
+    is_blind = filtered.without_view if filtered else outcome.without_view
+    blind = " Joulie had no view of the cluster yet." if is_blind else ""
+    how = _alone(filtered) if filtered else _rank(outcome)
+    entry = filtered.entry if filtered else placed.entry
     return (
-        f"Placed on {outcome.node}, {_rank(outcome)} (entry {entry}).{blind}{more} "
+        f"Placed on {outcome.node}, {how} (entry {entry}).{blind}{more} "
         f"`kubectl joulie explain {outcome.name} -n {outcome.namespace}` shows why."
     )
+
+
+def _alone(filtered: Filtered) -> str:
+    """kube-scheduler asks for no scores if one node is left."""
+    if filtered.nodes == 1:
+        return "the only node for which kube-scheduler asked; it passed Joulie's filter"
+    if filtered.passed == 1:
+        return f"the only one of {filtered.nodes} nodes that passed Joulie's filter"
+    return f"one of {filtered.passed} nodes that passed Joulie's filter, without scores"
 
 
 def _rank(outcome: OutcomeSeen) -> str:

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from joulie_bus.errors import SettingsError
-from joulie_bus.events import OutcomeSeen
+from joulie_bus.events import FilterDecided, OutcomeSeen
 from joulie_bus.runtime.settings import Source
+from joulie_bus.testing import decided
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.desired.pod_events import (
     BURST,
@@ -21,6 +23,7 @@ from joulie_operator.desired.pod_events import (
     Placed,
     WaitingEvents,
     event_of,
+    filtered_by,
     note_of,
     workload_of,
 )
@@ -34,6 +37,11 @@ def placed(name: str, entry: int = 7, **more: Any) -> Placed:
     values: dict[str, Any] = {"decision": "d", "rank": 1, "score": 42, "regret": 0, **more}
     outcome = OutcomeSeen(pod_uid=f"u-{name}", namespace="a", name=name, node="n1", **values)
     return Placed(entry, 10**18, outcome)
+
+
+def answer(verdicts: bytes, view: int) -> FilterDecided:
+    given = decided("web-5f-a")
+    return replace(given, verdicts=verdicts, basis=replace(given.basis, view=view))
 
 
 def waiting(*pods: Placed) -> WaitingEvents:
@@ -80,8 +88,31 @@ def test_pods_of_one_workload_share_an_event_on_the_newest() -> None:
     assert event_of(web)["regarding"]["uid"] == "u-web-5f-b"
 
 
-def test_a_pod_that_was_not_scored_gets_no_event() -> None:
+def test_a_pod_that_the_extender_did_not_see_gets_no_event() -> None:
     assert len(waiting(placed("web-5f-a", decision=""))) == 0
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (b"\0", "the only node for which kube-scheduler asked; it passed Joulie's filter"),
+        (b"\1\0\1", "the only one of 3 nodes that passed Joulie's filter"),
+        (b"\0\0\1", "one of 2 nodes that passed Joulie's filter, without scores"),
+    ],
+)
+def test_the_note_of_a_pod_without_scores_tells_the_filter(verdicts: bytes, said: str) -> None:
+    unscored = placed("web-5f-a", decision="", rank=None, score=None)
+    filtered = filtered_by(3, answer(verdicts, view=5))
+    text = note_of(waiting(unscored._replace(filtered=filtered)).take())
+
+    assert text.startswith(f"Placed on n1, {said} (entry 3). `kubectl")
+
+
+def test_the_note_says_that_the_filter_rests_on_no_view() -> None:
+    filtered = filtered_by(3, answer(b"\0", view=0))
+    text = note_of(waiting(placed("web-5f-a", decision="")._replace(filtered=filtered)).take())
+
+    assert "(entry 3). Joulie had no view of the cluster yet. `kubectl" in text
 
 
 def test_pods_that_wait_for_the_budget_still_share_an_event() -> None:
