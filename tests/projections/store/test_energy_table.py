@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event
+from sqlalchemy.pool import StaticPool
 
 from joulie_bus.errors import Fenced, StateDamaged
 from joulie_bus.testing import power, records
@@ -37,6 +38,23 @@ def steady(hours: float, step_s: float = 30) -> LedgerState:
     count = int(hours * 3600 / step_s) + 1
     state.fold(records(*[power("n1", 100)] * count, step_s=step_s), ())
     return state
+
+
+def test_a_table_in_memory_is_closed_with_its_block() -> None:
+    closed: list[object] = []
+
+    def close(connection: object, *_: object) -> None:
+        closed.append(connection)
+
+    event.listen(StaticPool, "close", close)
+    try:
+        with EnergyTable.in_memory() as table:
+            assert table.load() is None
+            assert closed == []
+    finally:
+        event.remove(StaticPool, "close", close)
+
+    assert len(closed) == 1
 
 
 def test_a_state_that_was_saved_is_loaded_again(table: EnergyTable) -> None:
