@@ -26,6 +26,14 @@ from joulie_projections.testing import Postgres, PostgresMissing
 SLOW_FIXTURES = {"broker", "server", "spare_broker", "postgres", "chromium"}
 SLOW_KITS = {"joulie_demo", "joulie_forked", "joulie_process", "kube_real", "nats_trust"}
 
+# A law fails by what it finds, never by the time that a loaded machine takes.
+hypothesis.settings.register_profile(
+    "untimed",
+    parent=hypothesis.settings.default,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("untimed")
 QUICK, QUICK_EXAMPLES = "quick", 10  # a profile of hypothesis, for `make quick`
 hypothesis.settings.register_profile(QUICK, max_examples=QUICK_EXAMPLES)
 

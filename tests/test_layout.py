@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -127,6 +128,25 @@ def test_no_block_leaves_a_connection_of_sqlite_open(folder: str) -> None:
     ]
 
     assert left == []
+
+
+def test_no_law_fails_by_the_time_that_it_takes(request: pytest.FixtureRequest) -> None:
+    laws = {
+        item.name: getattr(item.obj, "_hypothesis_internal_use_settings", None)
+        for item in request.session.items
+        if isinstance(item, pytest.Function)
+    }
+    timed = [
+        name
+        for name, law in laws.items()
+        if isinstance(law, hypothesis.settings)
+        and (
+            law.deadline is not None
+            or hypothesis.HealthCheck.too_slow not in law.suppress_health_check
+        )
+    ]
+
+    assert timed == []
 
 
 def test_every_fixture_and_kit_that_marks_a_test_as_slow_exists() -> None:

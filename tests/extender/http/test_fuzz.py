@@ -95,10 +95,9 @@ bodies = st.fixed_dictionaries(
         "NodeNameToMetaVictims": st.none() | victims | anything,
     },
 )
-SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much]
-calm = settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+CALM = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+SLOW = [*CALM, HealthCheck.filter_too_much]
+calm = settings(deadline=None, max_examples=50, suppress_health_check=CALM)
 
 
 def check(reply: Received) -> Any:
