@@ -21,6 +21,7 @@ Two minutes are the default, for a first look.
 
 import argparse
 import asyncio
+import contextlib
 import random
 import sys
 import time
@@ -44,7 +45,7 @@ from extenders_beside import (
     require_programs,
 )
 
-from joulie_operator.kube.api_client import ApiServer
+from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
 from kube_builders import pod
 from kube_conditions import PODS
 from kube_real import ProgramMissing, Running, all_of
@@ -52,6 +53,7 @@ from kube_scheduled import scheduling
 
 PODS_PER_S = 40
 LIFETIME_S = 40.0  # of a pod, after which it is deleted
+TRIES = 5
 LAST_PATIENCE_S = 30.0  # for the pods that are pending at the end
 POOL = 10  # one in so many nodes is filled by a pod of low priority
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -200,7 +202,16 @@ async def life_of(api: ApiServer, bindings: Bindings, pods: list[Tree]) -> None:
     await asyncio.sleep(LIFETIME_S)
     for name in (made["metadata"]["name"] for made in pods):
         if bindings.is_bound(name):
+            await deleted(api, name)
+
+
+async def deleted(api: ApiServer, name: str) -> None:
+    """Also if the API server has not answered in time."""
+    for _ in range(TRIES):
+        with contextlib.suppress(*ApiUnreachable):
             await api.delete(f"{PODS}/{name}")
+            return
+    raise TimeoutError(f"the API server has not deleted the pod {name} in {TRIES} tries")
 
 
 def line(setting: str, kind: str, waits: Waits, pods: int) -> str:
