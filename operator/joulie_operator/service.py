@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from joulie_bus.errors import BusError, ExpectationFailed, PolicyFailed, Undecodable
-from joulie_bus.events import AnyEvent, NodePlan, PlanEvent, codec
+from joulie_bus.events import AnyEvent, NodePlan, PlanEvent, PlanMade, codec
 from joulie_bus.log.producer import Clock, Producer
 from joulie_bus.log.protocol import MAX_BATCH, Log
 from joulie_bus.log.refusals import Refusals
@@ -109,12 +109,14 @@ class Operator:
         stopped = self._stop_reason()
         if stopped is not None or not self._view.cluster_state.nodes:
             return stopped
+        # The view may move on while the broker answers; the plan is made from this one.
+        known = self._view.cluster_state.plan
         made = self.decide()
         due = time.monotonic() - self._looked >= self._settings.interval_s
         if not due and (not made.changes or self._rules.dry_run):
             return None
         stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
-        if not self._includes_plan(stored) and not await self._plans_are_gone():
+        if not _is_newest(known, stored) and not await self._plans_are_gone():
             return None  # the view does not contain the newest plan yet
         await self._publish(made, stored.sequence if stored else 0)
         self._looked = time.monotonic()
@@ -148,18 +150,6 @@ class Operator:
         """Whether the stream continues a lost one, and holds no plan yet."""
         state = await self._bus.state(Stream.PLAN)
         return state.first > 1 and not state.holds_messages
-
-    def _includes_plan(self, stored: Stored | None) -> bool:
-        known = self._view.cluster_state.plan
-        if stored is None:
-            return known is None
-        newest = _decode_plan(stored)
-        if newest is None:
-            log.warning(
-                "plan_unreadable", sequence=stored.sequence, what="planning from the view alone"
-            )
-            return True
-        return newest == known
 
     async def _publish(self, made: Plan, expected: int) -> None:
         """Publishes in batches, each under compare-and-set on the one before."""
@@ -195,7 +185,8 @@ class Operator:
         async with asyncio.timeout(SETTLED_S):
             while True:
                 stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
-                if stored is None or stored.sequence != sequence or self._includes_plan(stored):
+                known = self._view.cluster_state.plan
+                if stored is None or stored.sequence != sequence or _is_newest(known, stored):
                     return
                 await asyncio.sleep(0.02)
 
@@ -220,6 +211,19 @@ def _parts(changes: Sequence[Sequence[NodePlan]]) -> Iterator[list[NodePlan]]:
         part.extend(group)
     if part:
         yield part
+
+
+def _is_newest(known: PlanMade | None, stored: Stored | None) -> bool:
+    """Whether a view that knows this plan contains the newest one."""
+    if stored is None:
+        return known is None
+    newest = _decode_plan(stored)
+    if newest is None:
+        log.warning(
+            "plan_unreadable", sequence=stored.sequence, what="planning from the view alone"
+        )
+        return True
+    return newest == known
 
 
 def _decode_plan(stored: Stored) -> AnyEvent | None:

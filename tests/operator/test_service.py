@@ -15,6 +15,7 @@ from joulie_bus.log.protocol import MAX_BATCH
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.streams.records import Stored
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
@@ -167,6 +168,25 @@ async def test_an_operator_plans_on_after_the_stream_of_plans_was_lost(
 
     assert newest(view).plan != before
     assert set(profiles(view).values()) == {"performance"}
+
+
+async def test_a_plan_is_dropped_if_the_view_takes_in_a_newer_one_while_the_broker_answers(
+    bus: JetStreamLog, view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await tell(bus, view, *nodes(2))
+    foreign = PlanMade(plan="p9", policy="x", view=2, nodes=2, performance=0, changes=0)
+    ask = bus.last
+
+    async def last(stream: Stream, subject: str) -> Stored | None:
+        if view.cluster_state.plan is None:
+            await bus.publish([producer(boot="b2").stamp(foreign)])
+            await until(lambda: view.cluster_state.plan == foreign)
+        return await ask(stream, subject)
+
+    monkeypatch.setattr(bus, "last", last)
+    await operator_of(bus, view).reconcile_once()
+
+    assert await plans(bus) == [foreign]
 
 
 async def test_an_operator_whose_view_lacks_the_newest_plan_waits(
