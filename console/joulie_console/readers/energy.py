@@ -76,11 +76,19 @@ class EnergyReader:
 
 
 def _began_ms(table: EnergyTable, intervals: Sequence[Interval]) -> int:
-    """Where the readings of the first hour begin, to five minutes: over the whole hour, the average
-    power of a ledger that began within it is too low."""
+    """When the readings of the first interval begin: over the whole interval, the average power of
+    a ledger that began within it is too low."""
     first = min(intervals, key=lambda interval: interval.start_ms, default=None)
-    if first is None or first.grain != "hour":
+    if first is None:
         return 0
+    began_ms = table.log_began_ms()
+    if first.start_ms <= began_ms < first.end_ms:
+        return began_ms
+    return _first_minutes(table, first) if first.grain == "hour" else 0
+
+
+def _first_minutes(table: EnergyTable, first: Interval) -> int:
+    """Of an hour, to five minutes."""
     part_of_hour = (first.start_ms + 1, first.end_ms)  # of a whole one, only the hour is read
     minutes, _ = table.between(*part_of_hour, ("node",))
     return min((each.start_ms for each in minutes if each.nodes), default=0)

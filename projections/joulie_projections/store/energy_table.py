@@ -32,7 +32,7 @@ from joulie_projections.energy.savings import Savings
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import insert_new
-from joulie_projections.store.tables import energy, energy_state, metadata
+from joulie_projections.store.tables import batch, energy, energy_state, metadata
 
 NAME, SAVINGS = "energy", "savings"
 EVERY_KIND = ("node", "group", "pod", "grid", "card")
@@ -125,6 +125,13 @@ class EnergyTable:
         with self._engine.connect() as db:
             body = db.scalar(select(energy_state.c.body).where(energy_state.c.name == SAVINGS))
         return savings.unpacked(body) if body else None
+
+    def log_began_ms(self) -> int:
+        """When the first fact was committed; 0 if that is trimmed."""
+        first = select(batch.c.p_from, batch.c.committed_at).order_by(batch.c.p_to).limit(1)
+        with self._engine.connect() as db:
+            row = db.execute(first).first()
+        return row.committed_at // 1_000_000 if row and row.p_from == 1 else 0
 
     def clear(self) -> None:
         """Deletes everything, so that the ledger is folded again from the first fact."""

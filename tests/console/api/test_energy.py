@@ -92,6 +92,20 @@ async def test_an_hour_that_the_ledger_began_within_has_the_power_of_its_reading
     assert 0.25 < (pods + idle) * 3_600_000 / (end - start) <= 0.4
 
 
+async def test_the_first_interval_begins_with_the_log(new_harness: NewHarness) -> None:
+    async with new_harness() as harness:
+        await harness.publish(node_seen("n1"))
+        began_ns = harness.commits()[0].committed_at
+        state = LedgerState()
+        facts = [node_seen("n1"), *[power("n1", 100)] * 3]
+        state.fold(records(*facts, start_s=(began_ns - NOON) / 1e9), ())
+        harness.fill_ledger(state)
+        async with httpx2.AsyncClient(base_url=harness.url) as client:
+            found = (await client.get("/v1/energy", params={"by": "node", **PERIOD})).json()
+
+    assert found["from_ms"] == found["series"][0][0] == began_ns // 1_000_000
+
+
 async def test_cards_and_what_is_on_no_card_are_the_whole(new_harness: NewHarness) -> None:
     async with new_harness() as harness:
         harness.fill_ledger(steady())
