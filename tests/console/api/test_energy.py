@@ -97,7 +97,7 @@ async def test_the_first_interval_begins_with_the_log(new_harness: NewHarness) -
         await harness.publish(node_seen("n1"))
         began_ns = harness.commits()[0].committed_at
         state = LedgerState()
-        facts = [node_seen("n1"), *[power("n1", 100)] * 3]
+        facts: list[AnyEvent] = [node_seen("n1"), *[power("n1", 100)] * 3]
         state.fold(records(*facts, start_s=(began_ns - NOON) / 1e9), ())
         harness.fill_ledger(state)
         async with httpx2.AsyncClient(base_url=harness.url) as client:
