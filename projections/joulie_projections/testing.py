@@ -83,14 +83,7 @@ class Postgres:
         fsync = "on" if self._durable else "off"
         options = [f"--listen_addresses={self._address}", f"--fsync={fsync}"]
         self._process = subprocess.Popen(
-            [
-                self._bin / "postgres",
-                "-D",
-                "data",
-                "-k",
-                self._directory,
-                *options,
-            ],
+            [self._bin / "postgres", "-D", "data", "-k", self._directory, *options],
             cwd=self._directory,
             user=self._user.uid,
             group=self._user.gid,

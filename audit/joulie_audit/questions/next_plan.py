@@ -38,11 +38,10 @@ def _least_dense_first(cluster_state: ClusterState, rules: Rules) -> list[str]:
     """The densest node of each hardware family is the last to go, as it is the first to come."""
     spread = rules.equal_nodes == "spread"
     ordered = by_density(candidates(cluster_state.nodes, selector(rules.selector), spread=spread))
-    densest = one_per_family(ordered)
-    others = [each for each in ordered if each not in densest]
+    as_they_come = dict.fromkeys([*one_per_family(ordered), *ordered])
     return [
         each.name
-        for each in reversed([*densest, *others])
+        for each in reversed(as_they_come)
         if _is_performance(cluster_state.nodes[each.name])
     ]
 

@@ -28,6 +28,7 @@ from joulie_audit.questions.time_travel import (
 )
 from joulie_bus.errors import BusError, DataDirectoryError, NotInTheLog
 from joulie_bus.events import Terms
+from joulie_cli.display import plan_changes
 from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
@@ -341,6 +342,6 @@ def _plan_text(plan: dict[str, Any]) -> str:
         f"  looked at  position {plan['view']}: {plan['nodes']} nodes",
         "  inputs     " + ", ".join(f"{k} {v:g}" for k, v in plan.get("inputs", {}).items()),
         f"  changes    {len(plan['events'])}",
-        *plans.change_lines(plan["events"]),
+        *plan_changes.as_lines(plan["events"]),
     ]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ from joulie_audit.questions.next_plan import NextPlan, next_plan
 from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import PlanMade
+from joulie_cli.display import plan_changes
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
@@ -41,7 +42,7 @@ def as_json(planned: NextPlan) -> dict[str, Any]:
     made, events = planned.plan.made, planned.plan.events
     return {
         **msgspec.to_builtins(made),
-        "events": [{"type": each.TYPE, **msgspec.to_builtins(each)} for each in events],
+        "events": list(map(plan_changes.as_json, events)),
         "held": planned.plan.held,
         "draining": planned.draining,
         "least_dense_first": planned.least_dense_first,
@@ -49,7 +50,7 @@ def as_json(planned: NextPlan) -> dict[str, Any]:
     }
 
 
-def as_text(report: dict[str, Any], most: int, changes: Iterator[str]) -> str:
+def as_text(report: dict[str, Any], most: int) -> str:
     later = (report["now"] - report["at"]) / _SECOND
     until = f"; as if nothing else happened for {later:g} s" if later else ""
     lines = [
@@ -57,7 +58,7 @@ def as_text(report: dict[str, Any], most: int, changes: Iterator[str]) -> str:
         f"and the settings of {report['settings_of']}{until}",
         f"  because    {report['because']}",
         f"  changes    {len(report['events'])}",
-        *changes,
+        *plan_changes.as_lines(report["events"]),
     ]
     draining = [f"{node} ({pods} left)" for node, pods in report["draining"].items()]
     held = [f"{node} ({why})" for node, why in report["held"].items()]

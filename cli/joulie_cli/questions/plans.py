@@ -3,13 +3,13 @@
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from joulie_audit.archive.fact_source import PlanFact, plan_facts
 from joulie_bus.events import PlanMade
+from joulie_cli.display import plan_changes
 from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
@@ -22,8 +22,7 @@ SETTINGS = (ArchivePlace,)
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.next is not None:
         report = asyncio.run(next_plan.report_of(args, wires))
-        lines = change_lines(report["events"])
-        show(args, report, next_plan.as_text(report, args.limit, lines))
+        show(args, report, next_plan.as_text(report, args.limit))
         return 0
     plans = asyncio.run(_plans(args, wires))
     newest = plans[-args.limit :]
@@ -47,8 +46,7 @@ def grouped(found: list[PlanFact]) -> list[dict[str, Any]]:
             head = {"position": fact.position, "at": fact.at, **msgspec.to_builtins(event)}
             plans.setdefault(event.plan, {**head, "changes": event.changes, "events": []})
         elif event.plan in plans:
-            written = {"type": event.TYPE, **msgspec.to_builtins(event)}
-            plans[event.plan]["events"].append(written)
+            plans[event.plan]["events"].append(plan_changes.as_json(event))
     return list(plans.values())
 
 
@@ -64,12 +62,3 @@ def as_text(plans: list[dict[str, Any]], of: int) -> str:
             f"{plan['because']}: {what or 'no change'}"
         )
     return "\n".join(lines)
-
-
-def change_lines(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """One line for each change of a plan: the node, what changes, and why."""
-    hidden = ("type", "plan", "node", "because")
-    for event in events:
-        what = ", ".join(f"{key} {value}" for key, value in event.items() if key not in hidden)
-        kind = event["type"].removeprefix("plan.")
-        yield f"    {event['node']:<24} {kind} {what}  {event.get('because', '')}".rstrip()
