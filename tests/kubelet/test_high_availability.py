@@ -30,6 +30,7 @@ from node_cluster import Cluster, Tree, running_cluster
 from node_drill import (
     NAMESPACE,
     PARTS,
+    component_of,
     lasting_pods,
     processes_of,
     ready,
@@ -37,6 +38,7 @@ from node_drill import (
     run,
     say,
     scaled,
+    scheduled_namespace,
     told_by_joulie,
     until,
 )
@@ -119,9 +121,8 @@ async def installed(cluster: Cluster) -> None:
     for number in range(3):
         await cluster.apply(volume(f"nats-{number}", "32Gi", cluster))
     namespace = {"apiVersion": "v1", "kind": "Namespace"}
-    labels = {"joulie.io/schedule": "true"}
     await cluster.apply(namespace | {"metadata": {"name": NAMESPACE}})
-    await cluster.apply(namespace | {"metadata": {"name": MANY, "labels": labels}})
+    await scheduled_namespace(cluster, MANY)
     url = f"postgresql://joulie:{PASSWORD}@{ADDRESS}:5432/joulie"
     words = ["create", "secret", "generic", "joulie-database", "-n", NAMESPACE]
     await cluster.told(*words, f"--from-literal=url={url}")
@@ -188,8 +189,7 @@ async def a_pod_ends(cluster: Cluster, part: str, draw: random.Random) -> bool:
     found = [
         pod["metadata"]["name"]
         for pod in await lasting_pods(cluster)
-        if pod["metadata"]["labels"]["app.kubernetes.io/component"] == component
-        and "deletionTimestamp" not in pod["metadata"]
+        if component_of(pod) == component and "deletionTimestamp" not in pod["metadata"]
     ]
     for name in draw.sample(found, min(1, len(found))):
         await cluster.told("delete", "pod", "-n", NAMESPACE, name, "--wait=false")

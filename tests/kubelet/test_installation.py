@@ -1,10 +1,8 @@
 """The chart on a real cluster with a kubelet and containers: `make cluster`."""
 
-import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from node_cluster import Cluster, Tree, running_cluster
 from node_drill import (
     NAMESPACE,
     PARTS,
+    arriving,
     explanation,
     is_running,
     killed,
@@ -25,7 +24,9 @@ from node_drill import (
     run,
     say,
     scaled,
+    scheduled_namespace,
     until,
+    until_running,
 )
 from node_objects import deployment, everything, settled, volume, waiting_pod
 
@@ -43,12 +44,7 @@ def commands_of_the_readme() -> list[list[str]]:
 
 async def placed(cluster: Cluster, *names: str) -> None:
     """The pods run, and our scheduler bound them."""
-
-    async def all_run() -> bool:
-        found = {pod["metadata"]["name"]: pod for pod in await pods(cluster, SHOP)}
-        return all(name in found and is_running(found[name]) for name in names)
-
-    await until(all_run, f"{len(names)} pods run")
+    await until_running(cluster, names, SHOP)
     for pod in await pods(cluster, SHOP):
         if pod["metadata"]["name"] in names:
             assert pod["spec"]["schedulerName"] == "joulie"
@@ -69,9 +65,7 @@ async def installed(cluster: Cluster) -> None:
     began_s = time.monotonic()
     await run(cluster, install)
     await run(cluster, label)
-    namespace = {"apiVersion": "v1", "kind": "Namespace"}
-    labels = {"joulie.io/schedule": "true"}
-    await cluster.apply(namespace | {"metadata": {"name": SHOP, "labels": labels}})
+    await scheduled_namespace(cluster, SHOP)
     await first_decision(cluster)
     took_s = time.monotonic() - began_s
     say(f"the first decision is explained {took_s:.0f} s after the installation began")
@@ -127,27 +121,10 @@ async def each_part_killed(cluster: Cluster) -> None:
         await ready(cluster)  # the next one dies alone
 
 
-@contextlib.asynccontextmanager
-async def arriving(cluster: Cluster, name: str) -> AsyncGenerator[list[str], None]:
-    """Pods arrive all the while."""
-    names: list[str] = []
-
-    async def arrive() -> None:
-        while True:
-            names.append(f"{name}-{len(names)}")
-            await cluster.apply(waiting_pod(names[-1], SHOP))
-            await asyncio.sleep(1)
-
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(arrive())
-        yield names
-        task.cancel()
-
-
 async def upgraded(cluster: Cluster) -> None:
     """The same chart with another setting: every component is replaced."""
     words = ["upgrade", "joulie", "deploy/chart", "--namespace", NAMESPACE]
-    async with arriving(cluster, "during-upgrade") as names:
+    async with arriving(cluster, "during-upgrade", SHOP) as names:
         await run(
             cluster,
             [
@@ -163,7 +140,7 @@ async def upgraded(cluster: Cluster) -> None:
     say(f"upgraded while {len(names)} pods arrived")
     await placed(cluster, *names)
     await counted(cluster, names)
-    async with arriving(cluster, "during-rollback") as names:
+    async with arriving(cluster, "during-rollback", SHOP) as names:
         await run(
             cluster,
             ["helm", "rollback", "joulie", "1", "--namespace", NAMESPACE, "--wait", "--timeout=6m"],

@@ -15,16 +15,15 @@ import pytest
 from joulie_operator.cluster_settings import POD_EVENTS_PCT
 from kube_real import started
 from node_cluster import Cluster, Tree, running_cluster
-from node_drill import NAMESPACE, is_running, pods, ready, run, say, until
-from node_objects import fake_node, volume, waiting_pod
-from node_programs import FAKE, NODE, kwok
+from node_drill import NAMESPACE, is_running, pods, ready, run, say, scheduled_namespace, until
+from node_objects import TOLERATION, fake_node, volume, waiting_pod
+from node_programs import NODE, kwok
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
 SHOP = "shop"
 PODS = 60  # at one per second; all of them fit on the node
 PATH = f"/api/v1/namespaces/{SHOP}/pods"
 # The node of the kubelet is preferred, and the other one is possible.
-TOLERATION = {"key": "type", "operator": "Equal", "value": FAKE["type"], "effect": "NoSchedule"}
 HERE = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}
 PREFERRED = [{"weight": 100, "preference": {"matchExpressions": [HERE]}}]
 AFFINITY = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": PREFERRED}}
@@ -61,9 +60,7 @@ async def installed(cluster: Cluster) -> None:
     await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
     await run(cluster, ["helm", "install", *CHART, "--create-namespace"])
     await cluster.told("label", "node", NODE, "joulie.io/managed=true")
-    labels = {"joulie.io/schedule": "true"}
-    namespace = {"apiVersion": "v1", "kind": "Namespace"}
-    await cluster.apply(namespace | {"metadata": {"name": SHOP, "labels": labels}})
+    await scheduled_namespace(cluster, SHOP)
     await ready(cluster)
 
 

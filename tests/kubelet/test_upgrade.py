@@ -17,14 +17,27 @@ import older_version
 from helm_chart import CHART, helm
 from kube_real import ROOT
 from node_cluster import Cluster, running_cluster
-from node_drill import NAMESPACE, is_running, lasting_pods, pods, ready, recomputed, run, say, until
-from node_objects import volume, waiting_pod
+from node_drill import (
+    NAMESPACE,
+    PROJECTOR,
+    arriving,
+    component_of,
+    is_running,
+    lasting_pods,
+    ready,
+    recomputed,
+    run,
+    say,
+    scheduled_namespace,
+    until,
+    until_running,
+)
+from node_objects import volume
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
 OLDER = ROOT / ".kube/older" / older_version.CHART
 NEWER = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 SHOP = "shop"
-PROJECTOR = "joulie-projector-0"
 BINDING = "mutatingadmissionpolicybinding/joulie-scheduler"
 # The older chart has no hook for it. Code 1: the projector committed meanwhile.
 REBUILD = ["sh", "-c", "joulie rebuild || test $? -eq 1"]
@@ -36,9 +49,7 @@ async def installed(cluster: Cluster) -> None:
     words = ["helm", "install", "joulie", str(OLDER), "--namespace", NAMESPACE]
     await run(cluster, [*words, "--create-namespace"])
     await cluster.told("label", "node", "--all", "joulie.io/managed=true")
-    labels = {"joulie.io/schedule": "true"}
-    namespace = {"apiVersion": "v1", "kind": "Namespace"}
-    await cluster.apply(namespace | {"metadata": {"name": SHOP, "labels": labels}})
+    await scheduled_namespace(cluster, SHOP)
     await ready(cluster, least=6)
 
 
@@ -52,28 +63,15 @@ async def decided(cluster: Cluster) -> set[str]:
 
 
 @contextlib.asynccontextmanager
-async def arriving(cluster: Cluster, name: str) -> AsyncGenerator[list[str], None]:
-    """A pod arrives each second. At the end of the block all run, and one is explained."""
-    names: list[str] = []
-
-    async def arrive() -> None:
-        while True:
-            names.append(f"{name}-{len(names)}")
-            await cluster.apply(waiting_pod(names[-1], SHOP))
-            await asyncio.sleep(1)
-
-    async def all_run() -> bool:
-        found = {pod["metadata"]["name"]: pod for pod in await pods(cluster, SHOP)}
-        return all(name in found and is_running(found[name]) for name in names)
+async def decided_later(cluster: Cluster, name: str) -> AsyncGenerator[list[str], None]:
+    """Pods arrive. At the end of the block all run, and the last one is decided."""
+    async with arriving(cluster, name, SHOP) as names:
+        yield names
 
     async def the_last_is_decided() -> bool:
         return names[-1] in await decided(cluster)
 
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(arrive())
-        yield names
-        task.cancel()
-    await until(all_run, f"{len(names)} pods of {name} run")
+    await until_running(cluster, names, SHOP)
     await until(the_last_is_decided, f"the last pod of {name} has a decision")
     say(f"{len((await decided(cluster)).intersection(names))} of {len(names)} pods have a decision")
     # A kubelet takes 110 pods at most.
@@ -104,11 +102,7 @@ async def rolled_back(cluster: Cluster) -> None:
     await run(cluster, ["helm", "rollback", "joulie", "1", "--namespace", NAMESPACE])
 
     async def the_others_run() -> bool:
-        found = [
-            pod
-            for pod in await lasting_pods(cluster)
-            if pod["metadata"]["labels"]["app.kubernetes.io/component"] != "console"
-        ]
+        found = [pod for pod in await lasting_pods(cluster) if component_of(pod) != "console"]
         used = {each["image"] for pod in found for each in pod["spec"]["containers"]}
         is_older = not any(image.endswith(f"joulie:{NEWER}") for image in used)
         return is_older and len(found) >= 5 and all(map(is_running, found))
@@ -150,17 +144,17 @@ async def test_an_older_version_is_upgraded_and_rolled_back_while_pods_arrive(
     async with running_cluster(place) as cluster:
         say(f"a node is ready; the older chart is {chart}")
         await installed(cluster)
-        async with arriving(cluster, "older") as names:
+        async with decided_later(cluster, "older") as names:
             await until_arrived(names, 5)
         upgrade = ["helm", "upgrade", "joulie", str(CHART), *AT, "--reset-then-reuse-values"]
-        async with arriving(cluster, "during-upgrade"):
+        async with decided_later(cluster, "during-upgrade"):
             await run(cluster, upgrade)
         await recomputed(cluster)
         await helm_test_finds_a_fault(cluster)
-        async with arriving(cluster, "during-rollback"):
+        async with decided_later(cluster, "during-rollback"):
             await rolled_back(cluster)
         before = await decided(cluster)
-        async with arriving(cluster, "during-second-upgrade"):
+        async with decided_later(cluster, "during-second-upgrade"):
             await run(cluster, upgrade)
         assert before <= await decided(cluster)
         await recomputed(cluster)  # also what the older code decided after the rollback

@@ -10,7 +10,7 @@ import pytest
 
 from joulie_operator.desired.pod_patch import NOT_ECO
 from node_cluster import Cluster, Tree, running_cluster
-from node_drill import NAMESPACE, is_running, killed, pods, ready, run, say, until
+from node_drill import NAMESPACE, component_of, is_running, killed, pods, ready, run, say, until
 from node_objects import volume, waiting_pod
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
@@ -78,8 +78,7 @@ async def has_replicas(cluster: Cluster, replicas: int) -> None:
 
     async def settled() -> bool:
         found = await pods(cluster, NAMESPACE)
-        of = "app.kubernetes.io/component"
-        ours = [pod for pod in found if pod["metadata"]["labels"].get(of) == "admission"]
+        ours = [pod for pod in found if component_of(pod) == "admission"]
         return len(ours) == replicas and all(map(is_running, ours))
 
     await until(settled, f"the webhook has {replicas} replicas")

@@ -1,14 +1,16 @@
 """What the drills of tests/kubelet share: their steps, and the parts that they end."""
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from pathlib import Path
 
 from node_cluster import Cluster, Tree
+from node_objects import waiting_pod
 
 NAMESPACE = "joulie-system"
 PATIENCE_S = 240.0
@@ -58,6 +60,42 @@ def is_running(pod: Tree) -> bool:
     )
 
 
+def component_of(pod: Tree) -> str:
+    """Empty for the pod of a Job."""
+    return str(pod["metadata"]["labels"].get("app.kubernetes.io/component", ""))
+
+
+async def scheduled_namespace(cluster: Cluster, name: str) -> None:
+    """A namespace whose pods our kube-scheduler places."""
+    metadata = {"name": name, "labels": {"joulie.io/schedule": "true"}}
+    await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+
+@contextlib.asynccontextmanager
+async def arriving(cluster: Cluster, name: str, namespace: str) -> AsyncGenerator[list[str], None]:
+    """A pod arrives each second, all the while; yields their names."""
+    names: list[str] = []
+
+    async def arrive() -> None:
+        while True:
+            names.append(f"{name}-{len(names)}")
+            await cluster.apply(waiting_pod(names[-1], namespace))
+            await asyncio.sleep(1)
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(arrive())
+        yield names
+        task.cancel()
+
+
+async def until_running(cluster: Cluster, names: Collection[str], namespace: str) -> None:
+    async def all_run() -> bool:
+        found = {pod["metadata"]["name"]: pod for pod in await pods(cluster, namespace)}
+        return all(name in found and is_running(found[name]) for name in names)
+
+    await until(all_run, f"{len(names)} pods run")
+
+
 async def explanation(cluster: Cluster, pod: str) -> str:
     """What `joulie explain` says in the pod of the console; empty while it cannot say anything."""
     words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie", "explain"]
@@ -93,9 +131,7 @@ async def scaled(cluster: Cluster, replicas: int) -> None:
 
     async def only_the_scheduler_runs() -> bool:
         found = await lasting_pods(cluster)
-        return {pod["metadata"]["labels"]["app.kubernetes.io/component"] for pod in found} == {
-            "scheduler"
-        }
+        return set(map(component_of, found)) == {"scheduler"}
 
     await until(only_the_scheduler_runs, "all components have zero replicas")
 
@@ -129,7 +165,10 @@ async def told_by_joulie(cluster: Cluster, *words: str, pod: str = "deploy/jouli
     return await cluster.told("exec", "-n", NAMESPACE, pod, "--", "joulie", *words)
 
 
+PROJECTOR = "joulie-projector-0"
+
+
 async def recomputed(cluster: Cluster) -> None:
     """Replays, and verifies in a pod that has the public key."""
     say(await told_by_joulie(cluster, "replay"))
-    say(await told_by_joulie(cluster, "verify", pod="joulie-projector-0"))
+    say(await told_by_joulie(cluster, "verify", pod=PROJECTOR))

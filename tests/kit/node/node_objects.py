@@ -75,6 +75,10 @@ async def settled(cluster: Cluster) -> set[str]:
     return found
 
 
+# Of the taint of nodes without a kubelet.
+TOLERATION = {"key": "type", "operator": "Equal", "value": FAKE["type"], "effect": "NoSchedule"}
+
+
 def fake_node(name: str) -> Tree:
     """A node without a kubelet; only pods that tolerate it go there."""
     room = {"cpu": "64", "memory": "256Gi", "pods": "110"}
@@ -91,10 +95,9 @@ def fake_pod(name: str, namespace: str, **annotations: str) -> Tree:
     """A pod for the nodes without a kubelet."""
     tree = waiting_pod(name, namespace)
     tree["metadata"]["annotations"] = annotations
-    toleration = {"key": "type", "operator": "Equal", "value": FAKE["type"]}
     tree["spec"] |= {
         "containers": [container("100m")],
         "nodeSelector": FAKE,
-        "tolerations": [toleration | {"effect": "NoSchedule"}],
+        "tolerations": [TOLERATION],
     }
     return tree
