@@ -25,12 +25,12 @@ from node_drill import (
     is_running,
     lasting_pods,
     ready,
-    recomputed,
     run,
     say,
     scheduled_namespace,
     until,
     until_running,
+    verified,
 )
 from node_objects import volume
 
@@ -122,6 +122,20 @@ async def until_arrived(names: list[str], number: int) -> None:
         await asyncio.sleep(0.5)
 
 
+async def recomputed_of_both(cluster: Cluster) -> None:
+    """All decisions and plans of both versions are recomputed, and the log is valid."""
+    # Without standard error, which says what other code made.
+    line = "joulie replay --json 2>/dev/null || test $? -eq 1"
+    words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "sh", "-c", line]
+    replayed = json.loads(await cluster.told(*words))
+    older_version.assert_recomputed(replayed)
+    say(
+        f"{replayed['decisions']} decisions and {replayed['plans']} plans are recomputed; "
+        f"{replayed['mismatches']} states of other folds differ"
+    )
+    await verified(cluster)
+
+
 async def uninstalled(cluster: Cluster) -> None:
     await run(cluster, ["helm", "uninstall", "joulie", *AT])
 
@@ -149,7 +163,7 @@ async def test_an_older_version_is_upgraded_and_rolled_back_while_pods_arrive(
         upgrade = ["helm", "upgrade", "joulie", str(CHART), *AT, "--reset-then-reuse-values"]
         async with decided_later(cluster, "during-upgrade"):
             await run(cluster, upgrade)
-        await recomputed(cluster)
+        await recomputed_of_both(cluster)
         await helm_test_finds_a_fault(cluster)
         async with decided_later(cluster, "during-rollback"):
             await rolled_back(cluster)
@@ -157,5 +171,5 @@ async def test_an_older_version_is_upgraded_and_rolled_back_while_pods_arrive(
         async with decided_later(cluster, "during-second-upgrade"):
             await run(cluster, upgrade)
         assert before <= await decided(cluster)
-        await recomputed(cluster)  # also what the older code decided after the rollback
+        await recomputed_of_both(cluster)  # also what the older code decided after the rollback
         await uninstalled(cluster)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[3]
 # The first chart that was tested, 0.1.0, and the last one with this schema.
@@ -40,6 +41,15 @@ def import_path(place: Path) -> str:
     """For PYTHONPATH: its packages, before those of the environment."""
     rooms = sorted(path.parents[1] for path in place.glob("*/joulie_*/__init__.py"))
     return os.pathsep.join(map(str, rooms))
+
+
+def assert_recomputed(replayed: dict[str, Any]) -> None:
+    """What `joulie replay --json` says of a log of both versions: every decision and plan is
+    recomputed. Only states that the folds of the other version made differ.
+    """
+    assert replayed["other_code"]["folds"]
+    assert {each["kind"] for each in replayed["told"]} <= {"state-differs"}
+    assert len(replayed["told"]) == replayed["mismatches"]
 
 
 if __name__ == "__main__":

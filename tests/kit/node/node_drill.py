@@ -171,4 +171,8 @@ PROJECTOR = "joulie-projector-0"
 async def recomputed(cluster: Cluster) -> None:
     """Replays, and verifies in a pod that has the public key."""
     say(await told_by_joulie(cluster, "replay"))
+    await verified(cluster)
+
+
+async def verified(cluster: Cluster) -> None:
     say(await told_by_joulie(cluster, "verify", pod=PROJECTOR))
