@@ -99,8 +99,8 @@ broker: ## build nats-server from upstream's source, compare it with the sums; n
 golden: setup ## record the golden log anew, when scores or folds change on purpose
 	$(BIN)/python tests/audit/renew.py
 
-lock: ## pin every dependency again; no index address ends up in the file
-	uv pip compile --quiet --universal --generate-hashes --all-extras --no-header \
+lock: setup ## pin every dependency again; no index address ends up in the file
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --no-header \
 	  --no-emit-index-url --no-emit-find-links --python-version 3.11 \
 	  pyproject.toml -o requirements.lock
 
