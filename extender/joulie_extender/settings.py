@@ -28,6 +28,7 @@ from joulie_extender.http.certificates import Certificates
 from joulie_extender.protocol.exchange import Limits
 from joulie_projections.hardware.catalog import EMPTY, Catalog
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.twin.capacity_reserve import CapacityReserve, capacity_reserve
 from joulie_projections.twin.cooling import model_names
 from joulie_projections.twin.power import Coefficients
 
@@ -222,12 +223,6 @@ class ScoringSettings:
         "0.85",
         "Share of the requested GPU power that a performance pod is assumed to draw",
     )
-    memory_factor: bool = setting(
-        boolean,
-        "MARGINAL_MEMORY_FACTOR",
-        "true",
-        "Raise the CPU estimate by 1 % per requested GiB of memory, up to 30 %",
-    )
     headroom: float = setting(
         number(0, 10), "SCORE_HEADROOM_WEIGHT", "0.7", "Weight of the headroom"
     )
@@ -273,6 +268,13 @@ class ScoringSettings:
         "label",
         "Filter rule for a stale twin: use the label of the node (label), refuse the node "
         "(closed), or use the stale twin (twin)",
+    )
+    reserve: CapacityReserve = setting(
+        capacity_reserve,
+        "CAPACITY_RESERVE",
+        "",
+        "Capacity that the filter keeps free: cards (share) and cores-per-card for class "
+        "performance, cores-beside-card and cores (share) for pods without cards",
     )
     cooling_model: str = setting(
         a_cooling_model,
@@ -354,9 +356,8 @@ class ScoringSettings:
             cpu_pods_on_gpu_nodes=self.cpu_pods_on_gpu_nodes,
             scoring=self.scoring,
             filter_stale=self.filter_stale,
-            coefficients=Coefficients(
-                self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor
-            ),
+            reserve=self.reserve,
+            coefficients=Coefficients(self.cpu, self.gpu_standard, self.gpu_performance),
             preferences=Preferences(self.label_scores, self.teams),
             gpu=GpuWeights(
                 self.gpu_binpack,

@@ -21,6 +21,7 @@ from joulie_extender.gpu.fit import GpuWeights, asks
 from joulie_projections.pods.load import DEFAULT_CPU_MILLI, Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import Arrival, NodeState, Sample
+from joulie_projections.twin.capacity_reserve import NO_RESERVE
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.facility import Hall, Halls
@@ -361,6 +362,7 @@ any_weights = st.builds(
     cooling_model=st.sampled_from(["linear", "tdp-ratio"]),
     cooling_power=st.sampled_from(["cap", "measured"]),
     facility=st.booleans(),
+    reserve=st.just(NO_RESERVE),
     filter_stale=st.sampled_from(["label", "closed", "twin"]),
     cpu_pods_on_gpu_nodes=st.sampled_from(["avoid", "allow"]),
     scoring=st.just("headroom"),

@@ -1,5 +1,10 @@
-"""The figures of docs/simulation.md are those of the program."""
+"""The figures of docs/simulation.md are those of the program.
 
+OPENB_TRACE=openb_pod_list_default.csv, a file of Alibaba's cluster-trace-gpu-v2023, repeats the
+figures of this trace as well.
+"""
+
+import os
 import re
 import shlex
 from collections import defaultdict
@@ -19,6 +24,7 @@ from joulie_simulator.energy.suites import (
     fair,
     trace,
 )
+from joulie_simulator.trace_file import Trace
 
 PAGE = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
 TRANSCRIPTS = re.findall(r"^\$ joulie (simulate energy[^\n]*)\n(load .*?)```", PAGE, re.M | re.S)
@@ -26,10 +32,20 @@ ROWS = [
     tuple(cell.strip().strip("`") for cell in line.split("|")[1:-1])
     for line in re.findall(r"^\| (?:low|mid|high) \|.*$", PAGE, re.MULTILINE)
 ]
-TRACE_ROWS = [
-    tuple(cell.strip().strip("`") for cell in line.split("|")[2:-1])
-    for line in re.findall(r"^\| quantiles \|.*$", PAGE, re.MULTILINE)
-]
+TRACE_ROWS = {
+    sizes: [
+        tuple(cell.strip().strip("`") for cell in line.split("|")[2:-1])
+        for line in re.findall(rf"^\| {sizes} \|.*$", PAGE, re.MULTILINE)
+    ]
+    for sizes in ("quantiles", "openb")
+}
+LESS = r"([\d.]+ \+- [\d.]+ %) less"
+THAN_PACKED = re.search(
+    rf"takes {LESS} energy per work than `most-allocated` at low load, {LESS} at mid load and "
+    rf"{LESS} at high load",
+    PAGE,
+)
+OPENB = os.environ.get("OPENB_TRACE", "")
 
 
 @pytest.mark.slow
@@ -43,7 +59,7 @@ def test_the_page_shows_what_the_command_prints(
 
 def test_the_page_has_a_transcript_and_a_table() -> None:
     assert len(TRANSCRIPTS) == 1
-    assert (len(ROWS), len(TRACE_ROWS)) == (15, 5)
+    assert (len(ROWS), *map(len, TRACE_ROWS.values())) == (15, 5, 5)
 
 
 @pytest.mark.drill
@@ -57,16 +73,25 @@ def test_the_table_of_eight_seeds_is_that_of_a_run() -> None:
 
     for case, shown in zip(cases, ROWS, strict=True):
         assert shown[3:] == figures(found[case], found[Case(case.load, "kube-default", False)])
+    assert THAN_PACKED is not None
+    for load, shown_less in zip(("low", "mid", "high"), THAN_PACKED.groups(), strict=True):
+        packed = found[Case(load, "most-allocated", True)]
+        assert compared(found[Case(load, "joulie-energy", True)], packed) == f"-{shown_less}"
 
 
 @pytest.mark.drill
 @pytest.mark.timeout(3600)
-def test_the_table_of_the_trace_is_that_of_a_run() -> None:
-    cases = [Case(TRACE_LOAD, policy, sleep == "on") for policy, sleep, *_ in TRACE_ROWS]
-    found = [trace(Size(nodes=QUEUE_NODES), seed, cases) for seed in SEEDS[:3]]
+@pytest.mark.parametrize("sizes", TRACE_ROWS)
+def test_the_table_of_the_trace_is_that_of_a_run(sizes: str) -> None:
+    if sizes == "openb" and not OPENB:
+        pytest.skip("requires OPENB_TRACE")
+    of_openb = Trace.of(Path(OPENB)) if sizes == "openb" else None
+    shown_rows = TRACE_ROWS[sizes]
+    cases = [Case(TRACE_LOAD, policy, sleep == "on") for policy, sleep, *_ in shown_rows]
+    found = [trace(Size(nodes=QUEUE_NODES), seed, cases, sizes=of_openb) for seed in SEEDS[:3]]
     base = [rows[0] for rows in found]  # kube-default without sleep
 
-    for at, shown in enumerate(TRACE_ROWS):
+    for at, shown in enumerate(shown_rows):
         group = [rows[at] for rows in found]
         stuck = sum(row.stuck for row in group) / len(group)
         *energy, _ = figures(group, base)

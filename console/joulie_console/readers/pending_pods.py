@@ -11,7 +11,7 @@ from joulie_console.views.cluster_view import MS, phase_of, pod_brief
 from joulie_extender.decide.filter import Verdict
 from joulie_extender.gpu.fit import GpuVerdict
 from joulie_operator.planning.resting import FreeNodes, resting_pods
-from joulie_projections.pods.refusal import Refusal
+from joulie_projections.pods.refusal import Refusal, refused_nodes
 from joulie_projections.state.state import ClusterState, PodState
 
 _NEVER = 2**63
@@ -21,6 +21,8 @@ _PERFORMANCE = (
 )
 _STALE = "The state of the nodes is old: check the operator and the projector."
 _TARGET = "It passes when the power target ends or is met: see joulie target list."
+_RESERVE = "It passes when pods end or nodes are added. CAPACITY_RESERVE says what is kept free."
+_CORES_PER_CARD = "Lower the pod's CPU request, or raise cores-per-card of CAPACITY_RESERVE."
 _CARDS = "The command joulie gpus shows the cards and their holders."
 _REFUSED: dict[int, str] = {
     Verdict.ECO: _PERFORMANCE,
@@ -28,6 +30,8 @@ _REFUSED: dict[int, str] = {
     Verdict.DRAINING: "It passes when a drain ends; DRAIN_DEADLINE bounds it. " + _PERFORMANCE,
     Verdict.STALE: _STALE,
     Verdict.CLOSED: _TARGET,
+    Verdict.RESERVED: _RESERVE,
+    Verdict.CORES_PER_CARD: _CORES_PER_CARD,
     GpuVerdict.NO_CARDS: _CARDS,
     GpuVerdict.NOT_LINKED: _CARDS,
     GpuVerdict.UNREADABLE: "Correct the annotation of the pod.",
@@ -107,11 +111,8 @@ def _resting(cluster_state: ClusterState, answers: Mapping[str, PodAnswer]) -> s
 
 
 def _refused_all(answer: PodAnswer) -> int:
-    """The number of candidates if all of them were refused, otherwise 0."""
     event = answer.described.event
-    if isinstance(event, FilterDecided) and all(event.verdicts):
-        return len(event.verdicts)
-    return 0
+    return refused_nodes(event.verdicts) if isinstance(event, FilterDecided) else 0
 
 
 def _why(

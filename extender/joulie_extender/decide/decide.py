@@ -40,6 +40,7 @@ from joulie_extender.gpu.models import read, written
 from joulie_extender.protocol.candidates import candidates_of
 from joulie_extender.protocol.candidates import rows_by_name as rows_by_name
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.twin import capacity_reserve
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
@@ -106,7 +107,9 @@ def filter_decision(
     options: DecisionOptions = ENERGY_ONLY,
 ) -> FilterDecided:
     basis = basis_of(context, weights)
-    is_free = _is_of_energy_alone(pod, options) and not can_refuse(pod, context.twin_columns)
+    is_free = _is_of_energy_alone(pod, options) and not can_refuse(
+        pod, context.twin_columns, weights
+    )
     if is_free:  # the common case
         all_passing = bytes(len(rows))
         return FilterDecided(
@@ -259,6 +262,7 @@ _ADDED_LATER: dict[str, float | str | bool] = {
     "gpu_packing": "share",
     "gpu_balance": 0.4,
     "gpu_resources": ",".join(GPU_RESOURCES),
+    "capacity_reserve": "",
 }
 
 
@@ -274,7 +278,11 @@ def values_of(weights: Weights) -> dict[str, float | str | bool]:
     preferred = preferences.written(values.pop("preferences"))
     named = {f"coefficient_{name}": value for name, value in coefficients._asdict().items()}
     cards = {f"gpu_{name}": value for name, value in gpu._asdict().items()}
-    texts = {"gpu_aliases": written(gpu.aliases), "preferences": preferred}
+    texts = {
+        "gpu_aliases": written(gpu.aliases),
+        "preferences": preferred,
+        "capacity_reserve": capacity_reserve.written(values.pop("reserve")),
+    }
     whole = {**values, **named, **cards, **texts}
     return {name: value for name, value in whole.items() if _ADDED_LATER.get(name) != value}
 
@@ -286,12 +294,14 @@ def weights_of(declared: SettingsDeclared) -> Weights | None:
     values = {**_ADDED_LATER, **declared.values}
     aliases = read(str(values.pop("gpu_aliases", "")))
     preferred = preferences.read(str(values.pop("preferences", "")))
+    kept = str(values.pop("capacity_reserve"))
     try:
         cards = GpuWeights(**_taken(values, "gpu_"), aliases=aliases)
         coefficients = Coefficients(**_taken(values, "coefficient_"))
         nested = {"coefficients": coefficients, "gpu": cards, "preferences": preferred}
+        nested["reserve"] = capacity_reserve.capacity_reserve(kept)
         return Weights(**values, **nested)  # type: ignore[arg-type]
-    except TypeError:  # an argument without a parameter
+    except (TypeError, ValueError):  # an argument without a parameter, or an unknown reserve
         return None
 
 

@@ -42,7 +42,7 @@ def cards_kept(
     """
     if weights.cpu_pods_on_gpu_nodes != "avoid" or not asks_no_card(pod):
         return None
-    with_cards = _free_cards(twin_columns, rows) > CLOSE
+    with_cards = free_cards(twin_columns, rows) > CLOSE
     kept, others = with_cards & known, known & ~with_cards
     if not kept.any() or not others.any():
         return None
@@ -63,11 +63,10 @@ def _nodes(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights)
     rates = weights.coefficients
     is_performance = pod.workload == "performance"
     card_rate = rates.gpu_performance if is_performance else rates.gpu_standard
-    used = np.divide(pods_w, cpu_w, out=np.ones(len(rows)), where=cpu_w > 0)
     is_polled = twin_columns.columns["is_polled"].take(rows)
     return EnergyNodes(
-        free_cores=cores * (1 - used),
-        free_cards=_free_cards(twin_columns, rows),
+        free_cores=free_cores(twin_columns, rows),
+        free_cards=free_cards(twin_columns, rows),
         cores=cores,
         cards=cards,
         idle_w=IDLE_CPU_SHARE * cpu_w + IDLE_CARD_SHARE * (cards * card_w),
@@ -78,7 +77,16 @@ def _nodes(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights)
     )
 
 
-def _free_cards(twin_columns: TwinColumns, rows: Ints) -> Floats:
+def free_cores(twin_columns: TwinColumns, rows: Ints) -> Floats:
+    """By the requests of the bound pods; 0 for unknown hardware."""
+    names = ("cores", "cpu_max_w", "pods_cpu_w")
+    cores, cpu_w, pods_w = (twin_columns.floats(name).take(rows) for name in names)
+    used = np.divide(pods_w, cpu_w, out=np.ones(len(rows)), where=cpu_w > 0)
+    free: Floats = cores * (1 - used)
+    return free
+
+
+def free_cards(twin_columns: TwinColumns, rows: Ints) -> Floats:
     cards = twin_columns.floats("gpus").take(rows)
     if not cards.any():
         return cards

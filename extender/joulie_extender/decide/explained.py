@@ -49,6 +49,11 @@ _REASONS: dict[int, tuple[str, str]] = {  # in a list of nodes; of one node
     Verdict.ECO_LABEL: ("eco by label", "its label is eco, and no newer state is known"),
     Verdict.STALE: ("stale", "its state is too old, and FILTER_STALE is closed"),
     Verdict.CLOSED: ("closed", "it is closed to class standard, for a power target"),
+    Verdict.RESERVED: ("reserve", "the pod would take capacity that CAPACITY_RESERVE keeps free"),
+    Verdict.CORES_PER_CARD: (
+        "cores per card",
+        "the pod asks for more cores per card than CAPACITY_RESERVE allows",
+    ),
     GpuVerdict.NO_CARDS: ("no cards", "it has not the free, healthy cards of one model"),
     GpuVerdict.NOT_LINKED: ("no linked cards", "its free, healthy cards are not linked"),
     GpuVerdict.UNREADABLE: (

@@ -1,7 +1,8 @@
 """Which candidates a pod may use, by the rules about energy.
 
 Performance pods are refused nodes that are eco or draining, and pods that run only on eco nodes
-those that are draining. While a power target needs it, nodes are closed to class standard.
+those that are draining. While a power target needs it, nodes are closed to class standard. With
+`CAPACITY_RESERVE`, pods are refused nodes where they would take capacity that is kept free.
 """
 
 from collections.abc import Callable
@@ -14,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
+from joulie_extender.decide import reserve
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.node_terms import Weights, node_terms_of
+from joulie_projections.pods.refusal import REFUSED_FOR_RESERVE
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.twin import NodeClass
@@ -32,6 +35,8 @@ class Verdict(IntEnum):
     ECO_LABEL = 3  # the class is stale; the label decided
     STALE = 4  # the class is stale, and the settings are `closed`
     CLOSED = 5  # for a power target
+    RESERVED = REFUSED_FOR_RESERVE  # the pod would take capacity that is kept free
+    CORES_PER_CARD = 7  # the pod asks for too many, on any node
 
 
 # Fixed sentences without names, numbers or "%": kube-scheduler compares, counts and formats them.
@@ -39,6 +44,8 @@ WANTS_PERFORMANCE = "the node is reserved for saving energy and the pod asks for
 WANTS_FRESH = "the node is not known to be free for a pod that asks for performance"
 WANTS_ECO = "the node is draining and the pod runs only on eco nodes"
 WANTS_POWER = "the node gets no more pods of class standard until the power target is met"
+WANTS_RESERVE = "the pod would take capacity that is kept free"
+WANTS_FEWER_CORES = "the pod asks for more cores per card than the cluster allows"
 
 
 class Filtered(NamedTuple):
@@ -65,7 +72,21 @@ def filter_nodes(
     pod: PodAsk, context: DecisionContext, rows: Ints, weights: Weights, eco_labels: bytes = b""
 ) -> Filtered:
     """`eco_labels` are those of the nodes in the request; without them the stored labels apply."""
-    if not can_refuse(pod, context.twin_columns):
+    filtered = _by_class(pod, context, rows, weights, eco_labels)
+    if not reserve.applies(pod, weights.reserve):
+        return filtered
+    if reserve.too_many_cores(pod, weights.reserve):
+        return Filtered(np.full(len(rows), Verdict.CORES_PER_CARD, np.uint8), WANTS_FEWER_CORES)
+    kept = reserve.refused(pod, context.twin_columns, rows, weights.reserve)
+    reason = f"{filtered.reason}, or {WANTS_RESERVE}" if filtered.reason else WANTS_RESERVE
+    free = filtered.verdicts == Verdict.PASSED
+    return Filtered(np.where(kept & free, np.uint8(Verdict.RESERVED), filtered.verdicts), reason)
+
+
+def _by_class(
+    pod: PodAsk, context: DecisionContext, rows: Ints, weights: Weights, eco_labels: bytes
+) -> Filtered:
+    if not _has_rule(pod, context.twin_columns):
         return Filtered(np.zeros(len(rows), np.uint8), "")
     twin_columns = context.twin_columns
     node_terms = node_terms_of(twin_columns, context.now, context.view_age_ms, weights)
@@ -87,8 +108,12 @@ def filter_nodes(
     return Filtered(_verdicts(rule, weights.filter_stale).take(cases), reason)
 
 
-def can_refuse(pod: PodAsk, twin_columns: TwinColumns) -> bool:
+def can_refuse(pod: PodAsk, twin_columns: TwinColumns, weights: Weights) -> bool:
     """Whether there is any node that this pod might be refused."""
+    return _has_rule(pod, twin_columns) or reserve.applies(pod, weights.reserve)
+
+
+def _has_rule(pod: PodAsk, twin_columns: TwinColumns) -> bool:
     return depends_on_class(pod) or (not pod.exempt and _has_closed(twin_columns))
 
 

@@ -13,6 +13,7 @@ from joulie_extender.decide.marginal_power import MarginalPower
 from joulie_extender.decide.preferences import Preferences
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_projections.twin.arrays import Bools, Floats, Ints
+from joulie_projections.twin.capacity_reserve import NO_RESERVE, CapacityReserve
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.cooling import Heat, model_named, stress
 from joulie_projections.twin.energy_score import FORMULA
@@ -59,6 +60,7 @@ class Weights(NamedTuple):
     scoring: str = "headroom"  # or "energy"
     energy_formula: float = FORMULA
     filter_stale: str = "label"  # what the filter uses when a twin is stale: label, closed or twin
+    reserve: CapacityReserve = NO_RESERVE  # what the filter keeps free
     coefficients: Coefficients = Coefficients()
     gpu: GpuWeights = GpuWeights()
     preferences: Preferences = Preferences()

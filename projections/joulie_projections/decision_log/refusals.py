@@ -15,7 +15,7 @@ from joulie_bus.events import (
     codec,
 )
 from joulie_projections.chain.entry import message_in
-from joulie_projections.pods.refusal import Refusal
+from joulie_projections.pods.refusal import Refusal, refused_nodes
 from joulie_projections.store.tables import decision
 
 # An entry of one of these kinds replaces a refusal.
@@ -51,7 +51,7 @@ def refusals_in(db: Connection, uids: Sequence[str]) -> list[Refusal]:
         .order_by(decision.c.pos)
     )
     found = [
-        Refusal(uid, pos, since, refused_nodes(body)) for uid, pos, since, body in db.execute(query)
+        Refusal(uid, pos, since, refused_in(body)) for uid, pos, since, body in db.execute(query)
     ]
     return [refusal for refusal in found if refusal.candidates]
 
@@ -70,12 +70,9 @@ def _newest(uids: Sequence[str]) -> Select[Any, Any, Any]:
     )
 
 
-def refused_nodes(body: bytes) -> int:
-    """The number of candidates if all of them were refused, otherwise 0."""
+def refused_in(body: bytes) -> int:
     try:
         answer = codec.read(codec.open_envelope(message_in(body), "a decision"), "a decision")
     except Undecodable:  # an entry of a newer version
         return 0
-    if not isinstance(answer, FilterDecided) or not all(answer.verdicts):
-        return 0
-    return len(answer.verdicts)
+    return refused_nodes(answer.verdicts) if isinstance(answer, FilterDecided) else 0

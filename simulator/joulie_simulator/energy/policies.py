@@ -9,13 +9,22 @@ from typing import Protocol
 
 import numpy as np
 
+from joulie_projections.twin.capacity_reserve import (
+    Capacity,
+    CapacityReserve,
+    Request,
+    asks_too_much,
+    capacity_reserve,
+    takes_cores_of_cards,
+    takes_reserve,
+    totals_of,
+)
 from joulie_projections.twin.energy_score import EnergyNodes, energy_scores
 from joulie_simulator.energy.fleet import CARD_COEFFICIENT, CARD_PEAK_W, Fleet
 from joulie_simulator.energy.jobs import Floats, Job
 from joulie_simulator.energy.trend import Trends
 
-SMALL_CORES, BIG_CORES = 8, 64
-CORES_PER_FREE_CARD, CORES_SHARE = 8, 0.005  # what `Reserving` keeps free
+BIG_CORES = 64
 BURST_W_PER_MIN = 500.0  # of the whole cluster
 
 
@@ -164,36 +173,24 @@ def energy_nodes(fleet: Fleet, job: Job) -> EnergyNodes:
 
 
 class Reserving(JoulieEnergy):
-    """The same behind a filter that refuses jobs, for clusters where not all jobs fit.
-
-    Jobs of class performance leave a share of all cards free and ask for few cores per card, jobs
-    without cards leave cores beside each free card, and those that are not small a share of the
-    cores of nodes without cards. The scores do not keep cards in addition.
+    """The same behind the filter of CAPACITY_RESERVE, for clusters where not all jobs fit. The
+    scores do not keep cards in addition (CPU_PODS_ON_GPU_NODES=allow).
     """
 
     keeps_cards = False
 
-    def __init__(self, cards_share: float, most_cores_per_card: int) -> None:
-        self._cards_share, self._most_cores_per_card = cards_share, most_cores_per_card
+    def __init__(self, reserve: CapacityReserve) -> None:
+        self._reserve = reserve
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
-        if self._would_use_reserve(fleet, job):
+        request = Request(job.cores, job.gpus, job.performance)
+        nodes = Capacity(fleet.free_cores, fleet.free_cards, fleet.cores, fleet.cards)
+        too_much = asks_too_much(self._reserve, request)
+        if too_much or takes_reserve(self._reserve, totals_of(nodes), request):
             return np.full(fleet.size, -np.inf)
-        scores = super().scores(fleet, job)
-        if job.gpus:
-            return scores
-        beside = (fleet.free_cores - job.cores) >= CORES_PER_FREE_CARD * fleet.free_cards
-        return np.where(beside, scores, -np.inf)
-
-    def _would_use_reserve(self, fleet: Fleet, job: Job) -> bool:
-        if job.gpus:
-            kept = self._cards_share * fleet.cards.sum()
-            too_many = job.cores > self._most_cores_per_card * job.gpus
-            takes_reserve = fleet.free_cards.sum() - job.gpus < kept
-            return job.performance and bool(too_many or takes_reserve)
-        without = fleet.cards == 0
-        free, cores = fleet.free_cores[without].sum(), fleet.cores[without].sum()
-        return bool(job.cores > SMALL_CORES and free - job.cores < CORES_SHARE * cores)
+        free = fleet.free_cores, fleet.free_cards
+        refused = takes_cores_of_cards(self._reserve, *free, request)
+        return np.where(refused, -np.inf, super().scores(fleet, job))
 
 
 class Random:
@@ -217,6 +214,7 @@ class RefuseBig(KubeDefault):
 
 Make = Callable[[Trends], Policy]
 BASELINE = "reference-baseline"
+REST = "cores-beside-card=8,cores=0.005"  # of CAPACITY_RESERVE
 POLICIES: Mapping[str, Make] = {
     BASELINE: lambda _: ReferenceBaseline(),
     "reference-legacy": ReferenceLegacy,
@@ -226,8 +224,12 @@ POLICIES: Mapping[str, Make] = {
     "least-allocated": lambda _: LeastAllocated(),
     "most-allocated": lambda _: MostAllocated(),
     "joulie-energy": lambda _: JoulieEnergy(),
-    "joulie-energy-r1": lambda _: Reserving(0.01, 8),
-    "joulie-energy-r7": lambda _: Reserving(0.07, 4),
+    "joulie-energy-r1": lambda _: Reserving(
+        capacity_reserve(f"cards=0.01,cores-per-card=8,{REST}")
+    ),
+    "joulie-energy-r7": lambda _: Reserving(
+        capacity_reserve(f"cards=0.07,cores-per-card=4,{REST}")
+    ),
     "random": lambda _: Random(),
     "refuse-big": lambda _: RefuseBig(),
 }

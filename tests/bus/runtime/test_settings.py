@@ -226,10 +226,10 @@ def test_the_environment_is_stronger_than_the_file_and_the_file_than_the_default
 def test_a_file_may_hold_numbers_and_truths_as_toml_writes_them(
     toml: Callable[[str], Path],
 ) -> None:
-    file = toml("MARGINAL_MEMORY_FACTOR = false\nSCORE_RANGE = 10\nSCORE_ECO_BONUS = 2.5\n")
+    file = toml("ENABLE_FACILITY_METRICS = true\nSCORE_RANGE = 10\nSCORE_ECO_BONUS = 2.5\n")
     loaded = Source({}, file).load(ScoringSettings)
 
-    assert (loaded.memory_factor, loaded.score_range, loaded.eco_bonus) == (False, "10", 2.5)
+    assert (loaded.facility, loaded.score_range, loaded.eco_bonus) == (True, "10", 2.5)
 
 
 def test_a_child_process_gets_the_settings_of_the_file_that_apply(

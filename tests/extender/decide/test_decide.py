@@ -23,6 +23,7 @@ from joulie_extender.decide.preferences import Preference, Preferences, Team
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.capacity_reserve import CapacityReserve
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
 
@@ -133,13 +134,20 @@ def test_the_five_best_are_explained_in_full() -> None:
     assert [terms.node for terms in decision.top] == ["n0", "n1", "n2", "n3", "n4"]
 
 
-RATES, FIELDS = Coefficients(), set(Weights._fields) - {"coefficients", "gpu", "preferences"}
+RATES, FIELDS = (
+    Coefficients(),
+    set(Weights._fields) - {"coefficients", "gpu", "preferences", "reserve"},
+)
 OTHERS = [
     *(Weights(**{name: 3.25}) for name in sorted(FIELDS)),  # type: ignore[arg-type]
     Weights(coefficients=RATES._replace(cpu=0.5)),
     Weights(coefficients=RATES._replace(gpu_standard=0.5)),
     Weights(coefficients=RATES._replace(gpu_performance=0.5)),
     Weights(coefficients=RATES._replace(memory_factor=False)),
+    Weights(reserve=CapacityReserve(cards=0.5)),
+    Weights(reserve=CapacityReserve(cores_beside_card=8.0)),
+    Weights(reserve=CapacityReserve(cores=0.5)),
+    Weights(reserve=CapacityReserve(cores_per_card=8.0)),
     Weights(gpu=GpuWeights(binpack=0.5)),
     Weights(gpu=GpuWeights(links=0.5)),
     Weights(gpu=GpuWeights(packing="fit")),

@@ -14,7 +14,7 @@ from joulie_bus.events import (
 from joulie_bus.testing import ask, noon, records
 from joulie_projections.chain.entry import entry_of
 from joulie_projections.decision_log.log import DecisionLog
-from joulie_projections.decision_log.refusals import read_refusals, refused_nodes
+from joulie_projections.decision_log.refusals import read_refusals, refused_in
 from joulie_projections.fold.commit import Input
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.store.store import Store
@@ -72,4 +72,4 @@ def test_other_pods_are_not_read(writer: Engine) -> None:
 
 
 def test_an_entry_that_cannot_be_read_is_no_refusal() -> None:
-    assert refused_nodes(b"from a newer version") == 0
+    assert refused_in(b"from a newer version") == 0
