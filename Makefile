@@ -105,7 +105,7 @@ lock: setup ## pin every dependency again; no index address ends up in the file
 	  pyproject.toml -o requirements.lock
 
 dist: setup ## wheel and sdist into dist/, for pip
-	rm -rf dist && $(BIN)/hatchling build -d dist
+	.ci/tag && rm -rf dist && $(BIN)/hatchling build -d dist
 
 # URL=... is where the archive will be, HOMEPAGE=... the page of the project.
 krew: dist ## kubectl joulie for krew into dist/: an archive and its manifest
@@ -121,6 +121,7 @@ krew: dist ## kubectl joulie for krew into dist/: an archive and its manifest
 IMAGE ?= joulie:$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 BUILD_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(shell uname -m)))
 image: ## the image of all components, with buildah or podman
+	@.ci/tag
 	@tool=$$(command -v buildah || command -v podman) || { \
 	  echo "An image is built with buildah or podman, and neither is here." >&2; exit 1; }; \
 	$$tool build --file deploy/Containerfile --ignorefile deploy/Containerfile.dockerignore \

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -175,3 +176,29 @@ def checked(place: Path) -> str:
     command = [sys.executable, "-c", code, str(place)]
     done = subprocess.run(command, capture_output=True, text=True, env=told, check=False)
     return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("tags", "code"),
+    [([], 0), (["v0.9.9"], 1), (["v0.9.9", "VERSION"], 0), (["nightly"], 0)],
+    ids=["none", "another", "both", "no release"],
+)
+def test_nothing_is_built_under_another_version_than_that_of_its_tag(
+    tmp_path: Path, tags: list[str], code: int
+) -> None:
+    version = "v" + metadata.version("joulie")
+    (tmp_path / ".ci").mkdir()
+    for name in ("pyproject.toml", ".ci/tag"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    git = ["git", "-c", "user.name=n", "-c", "user.email=n@example.org", "-C", str(tmp_path)]
+    output(*git, "init", "--quiet")
+    output(*git, "commit", "--quiet", "--allow-empty", "--message", "Begin")
+    for tag in tags:
+        output(*git, "tag", tag.replace("VERSION", version))
+
+    done = subprocess.run([tmp_path / ".ci/tag"], capture_output=True, text=True, check=False)
+
+    assert done.returncode == code
+    assert (f"This commit is tagged v0.9.9, and pyproject.toml says {version}." in done.stderr) == (
+        code == 1
+    )
