@@ -131,7 +131,7 @@ async def measure(kubeconfig: Path, nodes: int, pods: int) -> None:
 
         draft = Draft(cluster_state)
         for record in broker.stream(Stream.OBS).records:
-            fact = codec.read(codec.open_envelope(record.data, ""), "")
+            fact = codec.decoded(record.data, "")
             evolve(draft, cast(Fact, fact), record.at)
         draft.commit()
         meter, cluster = Meter(), ObservedCluster.empty()

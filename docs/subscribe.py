@@ -21,7 +21,7 @@ async def main(url: str, password_file: str, cluster: str = "local") -> None:
     await client.flush()
     print("listening", flush=True)
     async for message in heard.messages:
-        event = codec.read(codec.open_envelope(message.data, message.subject), message.subject)
+        event = codec.decoded(message.data, message.subject)
         if isinstance(event, PrioritizeDecided) and event.top:
             best, pod = event.top[0], event.pod
             print(f"{pod.namespace}/{pod.name} -> {best.node} {best.score:.1f}", flush=True)

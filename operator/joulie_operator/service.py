@@ -232,6 +232,6 @@ def _decode_plan(stored: Stored) -> AnyEvent | None:
     Projectors ignore such a message, so no view will contain it.
     """
     try:
-        return codec.read(codec.open_envelope(stored.data, "plan"), "plan")
+        return codec.decoded(stored.data, "plan")
     except Undecodable:
         return None

@@ -13,7 +13,7 @@ EXAMPLES: list[JoulieError] = [
     errors.ClientIncompatible("3.0.0", ">=2.16,<2.17", ["Client._transport"]),
     errors.BrokerRefused("joulie.tel.test.n1", 10077, "maximum bytes exceeded"),
     errors.ExpectationFailed({"joulie.plan.test._meta": 7}, "wrong last sequence: 9"),
-    errors.Undecodable("JOULIE_OBS 7", "nobody here knows the type 'node.lost'"),
+    errors.Undecodable("JOULIE_OBS 7", "this version of Joulie has no event type 'node.lost'"),
     errors.OutOfBounds("pod.bound", "Expected `int` <= 1000000000 - at `$.pod.cpu_milli`"),
     errors.StreamGap("JOULIE_OBS", 7, 9),
     errors.StreamsMissing("nats://nats:4222", ["JOULIE_OBS"]),

@@ -95,7 +95,7 @@ async def plans(data: Path) -> list[PlanMade | ProfileAssigned]:
         records = await stored(connection, Stream.PLAN)
     finally:
         await connection.close()
-    events = [codec.read(codec.open_envelope(record.data, ""), "") for record in records]
+    events = [codec.decoded(record.data, "") for record in records]
     return [event for event in events if isinstance(event, PlanMade | ProfileAssigned)]
 
 

@@ -80,9 +80,7 @@ async def plans(bus: JetStreamLog) -> list[AnyEvent]:
     ):
         while len(events) < count:
             await rung(bell, 0.5)
-            events += [
-                codec.read(codec.open_envelope(r.data, ""), "") for r in decoder_of.take(9999)
-            ]
+            events += [codec.decoded(r.data, "") for r in decoder_of.take(9999)]
     return events
 
 

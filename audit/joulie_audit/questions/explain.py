@@ -71,7 +71,7 @@ class Explanation(NamedTuple):
 
 def read(entry: StoredEntry) -> AnyEvent | None:
     try:
-        return codec.read(codec.open_envelope(entry.message, "entry"), "entry")
+        return codec.decoded(entry.message, "entry")
     except Undecodable:
         return None
 

@@ -101,6 +101,6 @@ async def _observed(
         if any(part.stream is Stream.OBS for part in manifest.ranges):
             for record in await facts.of(manifest, _OBSERVATIONS):
                 try:
-                    yield manifest.p_to, codec.read(codec.open_envelope(record.data, "obs"), "obs")
+                    yield manifest.p_to, codec.decoded(record.data, "obs")
                 except Undecodable:
                     continue

@@ -138,7 +138,7 @@ def read(envelope: Envelope, where: str) -> AnyEvent:
     """The event in an envelope, upcast to the current version."""
     decoder = _DECODERS.get(envelope.type)
     if decoder is None:
-        raise Undecodable(where, f"nobody here knows the type {envelope.type!r}")
+        raise Undecodable(where, f"this version of Joulie has no event type {envelope.type!r}")
     try:
         if envelope.v == _CURRENT[envelope.type].VERSION:
             event = decoder.decode(envelope.data)
@@ -151,6 +151,11 @@ def read(envelope: Envelope, where: str) -> AnyEvent:
     return event
 
 
+def decoded(data: bytes, where: str) -> AnyEvent:
+    """The event in the bytes of a message."""
+    return read(open_envelope(data, where), where)
+
+
 def _has_control(field: str) -> str:
     return f"{field} has a control character"
 
@@ -160,7 +165,9 @@ def _upcast(envelope: Envelope, where: str) -> dict[str, Any]:
     while version != _CURRENT[envelope.type].VERSION:
         step = UPCASTERS.get((envelope.type, version))
         if step is None:
-            raise Undecodable(where, f"nobody here reads version {version} of {envelope.type}")
+            raise Undecodable(
+                where, f"this version of Joulie reads no version {version} of {envelope.type}"
+            )
         data, version = step(data), version + 1
     return data
 

@@ -314,4 +314,4 @@ def _refusal(entry: StoredEntry) -> str:
 
 def _event(entry: StoredEntry) -> AnyEvent:
     where = f"entry {entry.pos}"
-    return codec.read(codec.open_envelope(entry.message, where), where)
+    return codec.decoded(entry.message, where)

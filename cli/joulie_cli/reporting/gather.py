@@ -67,7 +67,7 @@ def answers_in(history: History, entries: int) -> dict[str, Answer]:
         if entry.pos > entries or entry.pod_uid in found:
             continue
         try:
-            event = codec.read(codec.open_envelope(entry.message, "decision"), "decision")
+            event = codec.decoded(entry.message, "decision")
         except (Undecodable, msgspec.DecodeError):
             continue  # `joulie verify` reports it
         if isinstance(event, PrioritizeDecided) and event.top:

@@ -86,7 +86,7 @@ class HistoryReader:
         if entry.kind != SettingsDeclared.TYPE:
             return
         try:
-            event = codec.read(codec.open_envelope(entry.message, "settings"), "settings")
+            event = codec.decoded(entry.message, "settings")
         except Undecodable:
             return  # the entry itself is shown as unreadable
         if isinstance(event, SettingsDeclared):

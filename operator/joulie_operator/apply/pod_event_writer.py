@@ -126,7 +126,7 @@ def _filtered(history: History, pod_uid: str) -> Filtered | None:
     for entry in history.find(FILTERS._replace(pod_uid=pod_uid), 1):
         where = f"entry {entry.pos}"
         with contextlib.suppress(Undecodable):
-            event = codec.read(codec.open_envelope(entry.message, where), where)
+            event = codec.decoded(entry.message, where)
             if isinstance(event, FilterDecided):
                 return filtered_by(entry.pos, event)
     return None

@@ -72,7 +72,7 @@ def _newest(uids: Sequence[str]) -> Select[Any, Any, Any]:
 
 def refused_in(body: bytes) -> int:
     try:
-        answer = codec.read(codec.open_envelope(message_in(body), "a decision"), "a decision")
+        answer = codec.decoded(message_in(body), "a decision")
     except Undecodable:  # an entry of a newer version
         return 0
     return refused_nodes(answer.verdicts) if isinstance(answer, FilterDecided) else 0

@@ -206,7 +206,7 @@ async def test_a_batch_is_stored_if_its_expected_positions_hold(carrier: Carrier
 
     newest = await carrier.other.last(Stream.PLAN, CLUSTER.plan_meta)
     assert newest is not None
-    made = codec.read(codec.open_envelope(newest.data, ""), "")
+    made = codec.decoded(newest.data, "")
     assert isinstance(made, PlanMade)
     assert (newest.sequence, made.plan) == (1, "p1")
     assert (await carrier.log.state(Stream.PLAN)).last == 3

@@ -45,7 +45,7 @@ asked = st.lists(st.sampled_from([*NODES, "x", "y"]), max_size=12)
 
 def over_the_wire(decision: Decision) -> Decision:
     sent = producer("extender-0").stamp(decision)
-    read = codec.read(codec.open_envelope(sent.data, "here"), "here")
+    read = codec.decoded(sent.data, "here")
     assert isinstance(read, FilterDecided | PrioritizeDecided)
     return read
 
@@ -167,9 +167,7 @@ def test_any_other_weight_is_another_setting() -> None:
 
 @pytest.mark.parametrize("weights", [Weights(), *OTHERS])
 def test_weights_survive_their_declaration(weights: Weights) -> None:
-    told = codec.read(
-        codec.open_envelope(producer().stamp(declaration(weights)).data, "here"), "here"
-    )
+    told = codec.decoded(producer().stamp(declaration(weights)).data, "here")
 
     assert told == declaration(weights)
     assert weights_of(declaration(weights)) == weights

@@ -171,7 +171,7 @@ def test_a_decision_is_recomputed_bit_for_bit(asked: tuple[Question, TwinColumns
     names = [*twin_columns.rows, "a stranger"]
     decision = decide_prioritize(question.pod, names, context, question.weights)
     sent = producer("extender-0").stamp(decision)
-    read = codec.read(codec.open_envelope(sent.data, "here"), "here")
+    read = codec.decoded(sent.data, "here")
     weights = weights_of(declaration(question.weights))
 
     assert weights is not None

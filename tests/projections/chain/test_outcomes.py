@@ -129,7 +129,7 @@ def committed(place: Place) -> int:
 def outcomes(place: Place) -> list[OutcomeSeen]:
     with History.of(place) as history:
         bodies = [entry.message for entry in history.entries() if entry.kind == OutcomeSeen.TYPE]
-    found = [codec.read(codec.open_envelope(body, "it"), "it") for body in bodies]
+    found = [codec.decoded(body, "it") for body in bodies]
     return [event for event in found if isinstance(event, OutcomeSeen)]
 
 
