@@ -40,6 +40,7 @@ def refused(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, reserve: Capacit
 
 
 def _request(pod: PodAsk) -> Request:
+    # An annotation without a number of cards asks for one.
     cards = 0.0 if asks_no_card(pod) else pod.gpu_milli / 1000 or 1.0
     return Request(cores_of(pod), cards, pod.workload == "performance")
 
