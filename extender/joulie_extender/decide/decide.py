@@ -296,10 +296,12 @@ def weights_of(declared: SettingsDeclared) -> Weights | None:
     preferred = preferences.read(str(values.pop("preferences", "")))
     kept = str(values.pop("capacity_reserve"))
     try:
-        cards = GpuWeights(**_taken(values, "gpu_"), aliases=aliases)
-        coefficients = Coefficients(**_taken(values, "coefficient_"))
-        nested = {"coefficients": coefficients, "gpu": cards, "preferences": preferred}
-        nested["reserve"] = capacity_reserve.capacity_reserve(kept)
+        nested: dict[str, Any] = {
+            "coefficients": Coefficients(**_taken(values, "coefficient_")),
+            "gpu": GpuWeights(**_taken(values, "gpu_"), aliases=aliases),
+            "preferences": preferred,
+            "reserve": capacity_reserve.capacity_reserve(kept),
+        }
         return Weights(**values, **nested)  # type: ignore[arg-type]
     except (TypeError, ValueError):  # an argument without a parameter, or an unknown reserve
         return None

@@ -7,7 +7,7 @@ from joulie_bus.events import PodAsk
 from joulie_bus.runtime.settings import Source
 from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.decide import again, decide_filter
+from joulie_extender.decide.decide import again, decide_filter, declaration, weights_of
 from joulie_extender.decide.filter import WANTS_PERFORMANCE, WANTS_RESERVE, Verdict
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.settings import ScoringSettings
@@ -112,3 +112,11 @@ def test_the_setting_becomes_a_weight() -> None:
     loaded = Source.of(CAPACITY_RESERVE="cards=0.25,cores-beside-card=8,cores=0.1")
 
     assert loaded.load(ScoringSettings).weights().reserve == KEEPS.reserve
+
+
+def test_the_rules_of_a_newer_version_are_no_weights_here() -> None:
+    declared = declaration(KEEPS)
+    values = {**declared.values, "capacity_reserve": "cards=0.25,memory=0.1"}
+
+    assert weights_of(declared) == KEEPS
+    assert weights_of(replace(declared, values=values)) is None
