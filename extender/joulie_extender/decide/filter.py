@@ -18,7 +18,7 @@ from joulie_bus.events import PodAsk
 from joulie_extender.decide import reserve
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.node_terms import Weights, node_terms_of
-from joulie_projections.pods.refusal import REFUSED_FOR_RESERVE
+from joulie_projections.pods.refusal import REFUSED_FOR_CORES, REFUSED_FOR_RESERVE
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.twin import NodeClass
@@ -36,7 +36,7 @@ class Verdict(IntEnum):
     STALE = 4  # the class is stale, and the settings are `closed`
     CLOSED = 5  # for a power target
     RESERVED = REFUSED_FOR_RESERVE  # the pod would take capacity that is kept free
-    CORES_PER_CARD = 7  # the pod asks for too many, on any node
+    CORES_PER_CARD = REFUSED_FOR_CORES  # the pod asks for too many, on any node
 
 
 # Fixed sentences without names, numbers or "%": kube-scheduler compares, counts and formats them.

@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
-# The verdict for nodes where the pod would take capacity that is kept free.
-REFUSED_FOR_RESERVE = 6
+# Verdicts for which a node outside of the sample would not help: the pod would take capacity that
+# is kept free, or asks for too many cores per card.
+REFUSED_FOR_RESERVE, REFUSED_FOR_CORES = 6, 7
+_OF_THE_POD = {REFUSED_FOR_RESERVE, REFUSED_FOR_CORES}
 
 
 class Refusal(NamedTuple):
@@ -16,8 +18,5 @@ class Refusal(NamedTuple):
 
 
 def refused_nodes(verdicts: bytes) -> int:
-    """The number of candidates if all of them were refused because of what they are, otherwise 0.
-
-    The reserve concerns the whole cluster: a node outside of the sample would not help.
-    """
-    return len(verdicts) if all(verdicts) and REFUSED_FOR_RESERVE not in verdicts else 0
+    """The number of candidates if all were refused because of what they are, otherwise 0."""
+    return len(verdicts) if all(verdicts) and _OF_THE_POD.isdisjoint(verdicts) else 0

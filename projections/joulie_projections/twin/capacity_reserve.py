@@ -80,13 +80,15 @@ def asks_too_much(reserve: CapacityReserve, request: Request) -> bool:
 
 
 def takes_reserve(reserve: CapacityReserve, totals: Totals, request: Request) -> bool:
-    """Whether the pod would take what the whole cluster keeps free, on any node."""
+    """Whether the pod would take what the whole cluster keeps free, on any node. Of what does not
+    exist, nothing is kept.
+    """
     if request.cards:
-        kept = reserve.cards * totals.cards
+        applies = request.performance and reserve.cards * totals.cards > 0
         left = totals.free_cards - request.cards
-        return request.performance and reserve.cards > 0 and left < kept - CLOSE
-    left = totals.free_cores - request.cores
-    return _needs_many(reserve, request) and left < reserve.cores * totals.cores
+        return applies and left < reserve.cards * totals.cards - CLOSE
+    applies = _needs_many(reserve, request) and totals.cores > 0
+    return applies and totals.free_cores - request.cores < reserve.cores * totals.cores
 
 
 def takes_cores_of_cards(

@@ -105,7 +105,12 @@ def test_a_pod_that_waits_for_the_reserve_gets_no_nominated_node() -> None:
     made = bytes(verdicts(TRAINING, node(cards=5, gpus=8)))
 
     assert (list(made), refused_nodes(made)) == ([Verdict.RESERVED], 0)
+    assert refused_nodes(bytes([Verdict.CORES_PER_CARD] * 2)) == 0
     assert refused_nodes(bytes([Verdict.ECO, Verdict.DRAINING])) == 2
+
+
+def test_nothing_is_kept_of_what_does_not_exist() -> None:
+    assert free(ask(cores=64), node(gpus=8, cards=8)) == [True]
 
 
 def test_the_setting_becomes_a_weight() -> None:

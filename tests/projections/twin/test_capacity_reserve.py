@@ -72,11 +72,12 @@ def test_the_rules_are_those_of_a_loop_over_nodes(
     plain = [one for one in each if not one[3]]
     left_cores = sum(one[0] for one in plain) - request_.cores
     if request_.cards:
-        expected = request_.performance and free_cards - request_.cards < reserve.cards * cards
+        kept = reserve.cards * cards
+        expected = request_.performance and free_cards - request_.cards < kept
     else:
         kept = reserve.cores * sum(one[2] for one in plain)
-        expected = request_.cores > 8 and left_cores < kept and reserve.cores > 0
-    assert everywhere == (expected and (reserve.cards > 0 or not request_.cards))
+        expected = request_.cores > 8 and left_cores < kept
+    assert everywhere == (expected and kept > 0)
     beside = [
         not request_.cards
         and one[1] > 0
