@@ -52,7 +52,7 @@ function Row({ item: { pod, cause, reason, advice, entry, since_ms: since } }) {
       </th>
       <td>${pod.class}</td>
       <td>${`${pod.cores} ${pod.cores === 1 ? "core" : "cores"}${gpus}`}</td>
-      <td>${since ? ago(since) : "not yet"}</td>
+      <td class="when">${since ? ago(since) : "not yet"}</td>
       <td class="prose"><strong>${cause}</strong>: <${Name} text=${reason} />
           ${entry !== null && html`
             ${" ("}<${Link} to=${opening("decision", entry)}>entry ${entry}</${Link}>)
