@@ -50,7 +50,7 @@ def main() -> None:
     options.add_argument("--nodes", type=int, default=5000)
     options.add_argument("--pods", type=int, default=10, help="per node")
     options.add_argument("--hours", type=int, default=3, help="folded from memory")
-    options.add_argument("--parts", type=int, default=3, help="of the archive")
+    options.add_argument("--parts", type=int, default=3, help="of the archive, within one hour")
     options.add_argument("--starts", type=int, default=1000, help="pods that start, in one part")
     print(json.dumps(measured(options.parse_args()), indent=1))
 

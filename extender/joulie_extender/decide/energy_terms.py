@@ -65,7 +65,7 @@ def _nodes(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights)
     card_rate = rates.gpu_performance if is_performance else rates.gpu_standard
     is_polled = twin_columns.columns["is_polled"].take(rows)
     return EnergyNodes(
-        free_cores=free_cores(twin_columns, rows),
+        free_cores=_free_cores(cores, cpu_w, pods_w),
         free_cards=free_cards(twin_columns, rows),
         cores=cores,
         cards=cards,
@@ -81,7 +81,11 @@ def free_cores(twin_columns: TwinColumns, rows: Ints) -> Floats:
     """By the requests of the bound pods; 0 for unknown hardware."""
     names = ("cores", "cpu_max_w", "pods_cpu_w")
     cores, cpu_w, pods_w = (twin_columns.floats(name).take(rows) for name in names)
-    used = np.divide(pods_w, cpu_w, out=np.ones(len(rows)), where=cpu_w > 0)
+    return _free_cores(cores, cpu_w, pods_w)
+
+
+def _free_cores(cores: Floats, cpu_w: Floats, pods_w: Floats) -> Floats:
+    used = np.divide(pods_w, cpu_w, out=np.ones(len(cores)), where=cpu_w > 0)
     free: Floats = cores * (1 - used)
     return free
 

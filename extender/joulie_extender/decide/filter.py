@@ -72,11 +72,12 @@ def filter_nodes(
     pod: PodAsk, context: DecisionContext, rows: Ints, weights: Weights, eco_labels: bytes = b""
 ) -> Filtered:
     """`eco_labels` are those of the nodes in the request; without them the stored labels apply."""
-    filtered = _by_class(pod, context, rows, weights, eco_labels)
-    if not reserve.applies(pod, weights.reserve):
-        return filtered
-    if reserve.too_many_cores(pod, weights.reserve):
+    is_reserved = reserve.applies(pod, weights.reserve)
+    if is_reserved and reserve.too_many_cores(pod, weights.reserve):
         return Filtered(np.full(len(rows), Verdict.CORES_PER_CARD, np.uint8), WANTS_FEWER_CORES)
+    filtered = _by_class(pod, context, rows, weights, eco_labels)
+    if not is_reserved:
+        return filtered
     kept = reserve.refused(pod, context.twin_columns, rows, weights.reserve)
     reason = f"{filtered.reason}, or {WANTS_RESERVE}" if filtered.reason else WANTS_RESERVE
     free = filtered.verdicts == Verdict.PASSED

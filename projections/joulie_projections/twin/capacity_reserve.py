@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_projections.twin.arrays import Bools, Floats, Ints
+from joulie_projections.twin.energy_score import CLOSE
 
 SMALL_CORES = 8.0
-CLOSE = 1e-6  # cards: rounding errors of sums of shares
 
 
 class CapacityReserve(NamedTuple):
