@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_demo import PATIENCE_S, demo, joulie, running, told_by
+from joulie_demo import demo, joulie, told_by
 from joulie_projections.testing import Postgres
 
 SMALL = ("--nodes", "20", "--seed", "3")
@@ -21,10 +21,9 @@ def sqlite_log(tmp_path: Path) -> Path:
 
 
 def continued(data: Path, url: str) -> None:
-    options = ("--headless", "--json", *SMALL, "--for", "5s")
-    with running("demo", data, *options, DATABASE_URL=url) as started:
-        _, err = started.process.communicate(timeout=PATIENCE_S)
-    assert started.process.returncode == 0, err
+    with demo(data, *SMALL, DATABASE_URL=url) as started:
+        started.await_decisions(started.counts().answers + 20)
+        started.end()
 
 
 def test_a_log_continues_in_postgresql_with_the_same_positions_and_signatures(

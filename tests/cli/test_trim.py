@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import joulie_demo
 import joulie_forked
 from joulie_bus.broker.embedded import free_port
 from joulie_cli.main import main
@@ -24,22 +25,18 @@ COMMAND = [sys.executable, "-m", "joulie_cli.main"]
 Asked = Callable[..., Any]
 
 
-def demo(data: Path, seconds: int) -> None:
-    words = ["demo", "--headless", "--json", "--nodes", "40", "--for", f"{seconds}s"]
-    subprocess.run(
-        [*COMMAND, *words, "--data", str(data)],
-        env={**os.environ, "PROJECTOR_SNAPSHOT_EVERY": "300"},
-        capture_output=True,
-        timeout=2 * PATIENCE_S,
-        check=True,
-    )
+def grow(data: Path, decisions: int) -> None:
+    """A demo adds to the log until it has so many decisions."""
+    with joulie_demo.demo(data, "--nodes", "40", PROJECTOR_SNAPSHOT_EVERY="300") as running:
+        running.await_decisions(decisions)
+        running.end()
 
 
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory in which a demo ended, and its archive beside it."""
     path = tmp_path_factory.mktemp("trimmed")
-    demo(path / "data", 8)
+    grow(path / "data", 100)
     assert main(["archive", "--now", "--to", str(path / "a"), "--data", str(path / "data")]) == 0
     return path
 
@@ -118,7 +115,7 @@ def test_a_trimmed_log_with_its_archive_gives_the_same_answers(asked: Asked, pla
     assert everything(asked, place) == before
     is_whole(asked, place)
 
-    demo(place / "data", 4)  # the streams, the chain and the numbers go on
+    grow(place / "data", 200)  # the streams, the chain and the numbers go on
     again = trim(asked, place)
 
     assert again["cut"]["entry"] > done["cut"]["entry"]

@@ -11,9 +11,10 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 
 import joulie_forked
+from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import DatabaseUnreachable
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.history.history import Counts, History
@@ -31,21 +32,28 @@ def told_by(*args: str | Path, **environ: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
+def addresses() -> dict[str, str]:
+    """Free ones: two that start at the same moment would choose the same default port."""
+    names = ("EXTENDER_ADDR", "CONSOLE_ADDR", "METRICS_ADDR")
+    return {name: f"127.0.0.1:{free_port()}" for name in names}
+
+
 class Running:
     """`joulie demo` or `joulie up`, until `end`."""
 
     def __init__(self, data: Path, *words: str, **environ: str) -> None:
         self.data = DataDirectory(data)
+        self._database = environ.get("DATABASE_URL", self.data.database)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "joulie_cli.main", *words, "--data", str(data)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **environ},
+            env={**os.environ, **addresses(), **environ},
         )
 
     def counts(self) -> Counts:
-        with History.of(self.data.database) as history:
+        with History.of(self._database) as history:
             return history.counts()
 
     def await_decisions(self, wanted: int) -> None:
@@ -55,7 +63,7 @@ class Running:
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.communicate()
-            with contextlib.suppress(OperationalError, DatabaseUnreachable):  # not there yet
+            with contextlib.suppress(OperationalError, ProgrammingError, DatabaseUnreachable):
                 if is_so():
                     return
             time.sleep(0.05)

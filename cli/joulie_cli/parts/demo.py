@@ -148,7 +148,6 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
     wires.data.create()
     wires.data.simulated.unlink(missing_ok=True)
     over = wires.data.simulated if options.simulated.hours else None
-    ending = Ending(stop, over, options.seconds)
     if not options.headless:
         print(f"Starting {', '.join(PARTS)} and a broker; the data is in {wires.data.path} ...")
     async with (
@@ -157,6 +156,7 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
     ):
         await view.wait_ready(30)
         start = view.position
+        ending = Ending(stop, over, options.seconds)  # its time starts when all parts run
         if options.headless:
             await ending.wait()
         else:
