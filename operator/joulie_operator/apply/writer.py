@@ -131,8 +131,8 @@ class Applier:
     async def _write_pending(self, pending: Iterable[NodeWrites]) -> bool:
         """Starts writes for one pass. Returns whether some are left for the next pass.
 
-        Statuses of known NodeTwins, labels that may wait, and Kubernetes events come last: they
-        delay no new NodeTwin.
+        NodeTwins without a class come first. Statuses of the others, labels that may wait, and
+        Kubernetes events come last.
         """
         waiting, until = deque(sorted(pending, key=_order)), time.monotonic() + PASS_S
 
@@ -261,7 +261,9 @@ def _node_with(name: str, labels: Mapping[str, str]) -> dict[str, object]:
 
 def _order(node_writes: NodeWrites) -> int:
     kinds = {step.what for step in node_writes.steps}
-    return 2 if kinds == {"label"} else 1 if kinds == {"status"} else 0
+    if node_writes.is_new and kinds != {"label"}:
+        return 0
+    return 3 if kinds == {"label"} else 2 if kinds == {"status"} else 1
 
 
 def _now() -> Now:

@@ -84,6 +84,10 @@ def spec_of(name: str, node: NodeState, policy: str) -> NodeTwinSpec | None:
     )
 
 
+def without_caps(spec: NodeTwinSpec) -> NodeTwinSpec:
+    return replace(spec, cpu=None, gpu=None)
+
+
 def _cpu_cap(node: NodeState) -> CpuCap | None:
     """None without a cap; only watts where the maximum is unknown."""
     cap = CpuCap(

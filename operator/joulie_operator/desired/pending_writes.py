@@ -25,6 +25,7 @@ from joulie_operator.desired.objects import (
     labels_of,
     spec_of,
     status_of,
+    without_caps,
 )
 from joulie_operator.facts.facts_from_objects import Node
 from joulie_operator.resources.custom_resources import (
@@ -68,6 +69,7 @@ class NodeWrites(NamedTuple):
 
     name: str
     steps: Sequence[WriteStep]
+    is_new: bool = False  # the NodeTwin has no class yet
 
 
 class WriteOptions(NamedTuple):
@@ -174,25 +176,29 @@ class WritePlanner:
             return None  # the watch will publish the node shortly
         else:
             steps = self._steps(state, node, spec_of(name, node, policy), now)
-        return NodeWrites(name, steps) if steps else None
+        is_new = twin is None or twin.status is None
+        return NodeWrites(name, steps, is_new) if steps else None
 
     def _steps(
         self, state: NodeWriteState, node: NodeState, spec: NodeTwinSpec | None, now: Now
     ) -> list[WriteStep]:
         steps = []
         known = state.twin.spec if state.twin else None
+        labels = labels_of(node)
+        found = (state.actual.metadata.labels if state.actual else None) or {}
+        is_labelled = labels == {key: found[key] for key in OUR_LABELS if key in found}
+        is_eco = node.profile == "eco"
+        if spec is not None and state.twin is None and is_eco and not is_labelled:
+            # Each new NodeTwin gets its class before the label and the caps of any.
+            return [WriteStep("spec", spec=without_caps(spec)), WriteStep("status")]
         if spec is not None and spec != known:
             if not _is_overwritten(state, spec, now.monotonic_s):
                 steps = [WriteStep("spec", spec=spec), WriteStep("status")]
         elif state.twin is not None and self._is_due(state, state.twin, node, now):
             steps = [WriteStep("status")]
-        labels = labels_of(node)
-        found = (state.actual.metadata.labels if state.actual else None) or {}
-        if labels != {key: found[key] for key in OUR_LABELS if key in found}:
+        if not is_labelled:
             # Towards eco the label goes first (no new pods, then less power), else last.
-            steps.insert(
-                0 if node.profile == "eco" else len(steps), WriteStep("label", labels=labels)
-            )
+            steps.insert(0 if is_eco else len(steps), WriteStep("label", labels=labels))
         return steps
 
     def _is_due(self, state: NodeWriteState, twin: NodeTwin, node: NodeState, now: Now) -> bool:

@@ -37,16 +37,14 @@ def settle(server: ApiServer, cluster_state: ClusterState, now_ns: int) -> Settl
     seen = Settled(Objects(), Objects())
     seen.nodes.update({name: _read(tree, Node) for name, tree in server.all("nodes").items()})
     planner = WritePlanner(seen.nodes, seen.twins, OPTIONS)
-    for node_writes in planner.pending_writes(cluster_state, Now(0.0, now_ns)):
-        for step in node_writes.steps:
-            _apply_step(server, seen, node_writes.name, step)
-            if step.what == "status":
-                for _ in ("the class", "the whole status"):
-                    status = planner.status(
-                        seen.twins[node_writes.name], cluster_state.nodes[node_writes.name], now_ns
-                    )
+    for at_s in (0.0, 1.0, 1000.0):  # the classes, the labels and caps, the whole statuses
+        for name, steps, _ in planner.pending_writes(cluster_state, Now(at_s, now_ns)):
+            for step in steps:
+                _apply_step(server, seen, name, step)
+                if step.what == "status":
+                    status = planner.status(seen.twins[name], cluster_state.nodes[name], now_ns)
                     body = {"status": msgspec.to_builtins(status)}
-                    seen.twins[node_writes.name] = _twin(server, node_writes.name, body, "status")
+                    seen.twins[name] = _twin(server, name, body, "status")
     return seen
 
 

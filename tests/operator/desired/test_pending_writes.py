@@ -241,9 +241,29 @@ def test_five_thousand_idle_nodes_need_no_writes_and_a_hundred_changes_a_hundred
     ids=["eco: label before caps", "performance: caps before label"],
 )
 def test_the_order_protects_the_pods(fact: Fact, steps: list[str]) -> None:
-    place = Place(node_seen("n1"), fact)
+    place = one(draining("n1"), caps("n1", 100))
+    place.tell(fact, caps("n1", 60))
 
     assert place.pending_writes() == {"n1": steps}
+
+
+def test_a_new_twin_gets_its_class_before_its_label_and_its_caps() -> None:
+    place = Place(node_seen("n1"), eco("n1"), caps("n1", 60))
+
+    uncapped = NodeTwinSpec(node_name="n1", profile="eco")
+    [(_, steps)] = place.pending()
+    assert [(step.what, step.spec) for step in steps] == [("spec", uncapped), ("status", None)]
+
+    place.write("n1", uncapped)
+    assert place.pending_writes() == {"n1": ["label", "spec", "status"]}
+
+
+def test_a_new_twin_of_a_labelled_node_gets_its_caps_at_once() -> None:
+    place = Place(node_seen("n1"), eco("n1"), caps("n1", 60))
+    place.show("n1", MANAGED | labels_of(place.cluster_state.nodes["n1"]))
+
+    [(_, [first, _])] = place.pending()
+    assert first.spec == spec_of("n1", place.cluster_state.nodes["n1"], "")
 
 
 def test_a_new_twin_gets_its_class_first_and_a_whole_status_later() -> None:
