@@ -1,7 +1,10 @@
 """Outcomes of answers: the rank of the node that a pod was bound to."""
 
+from typing import Any
+
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from joulie_bus.errors import OutOfBounds, Undecodable
 from joulie_bus.events import OutcomeSeen, PrioritizeDecided, codec
@@ -61,9 +64,10 @@ def _ranked(seen: OutcomeSeen, given: PrioritizeDecided, bound: FirstBinding) ->
     at = _place_of(bound, given)
     if at is None or at >= len(scores):
         return seen  # the node was not among the candidates
-    mine = scores[at]
-    better = sum(score > mine for score in scores)
-    return msgspec.structs.replace(seen, rank=better + 1, score=mine, regret=max(scores) - mine)
+    mine = int(scores[at])
+    better = int(np.count_nonzero(scores > mine))
+    regret = int(scores.max()) - mine
+    return msgspec.structs.replace(seen, rank=better + 1, score=mine, regret=regret)
 
 
 def _place_of(bound: FirstBinding, given: PrioritizeDecided) -> int | None:
@@ -71,13 +75,10 @@ def _place_of(bound: FirstBinding, given: PrioritizeDecided) -> int | None:
     if bound.ordinal == ROW_REASSIGNED:
         return _place_by_name(bound.node, given)
     ordinals = _numbers("<i4", given.candidates.ordinals)
-    if bound.ordinal >= 0 and bound.ordinal in ordinals:
-        return ordinals.index(bound.ordinal)
-    strangers = iter(given.candidates.strangers)
-    for at, ordinal in enumerate(ordinals):
-        if ordinal == -1 and next(strangers, "") == bound.node:
-            return at
-    return None
+    if bound.ordinal >= 0 and len(found := np.flatnonzero(ordinals == bound.ordinal)):
+        return int(found[0])
+    strangers = zip(np.flatnonzero(ordinals == -1), given.candidates.strangers, strict=False)
+    return next((int(at) for at, name in strangers if name == bound.node), None)
 
 
 def _place_by_name(node: str, given: PrioritizeDecided) -> int | None:
@@ -86,11 +87,11 @@ def _place_by_name(node: str, given: PrioritizeDecided) -> int | None:
     if node not in named:
         return None
     scores = _numbers("<i2", given.scores)
-    from_the_best = sorted(range(len(scores)), key=lambda at: -scores[at])
-    return dict(enumerate(from_the_best)).get(named.index(node))
+    from_the_best = np.argsort(-scores.astype(np.int64), kind="stable")
+    at = named.index(node)
+    return int(from_the_best[at]) if at < len(scores) else None
 
 
-def _numbers(kind: str, packed: bytes) -> list[int]:
+def _numbers(kind: str, packed: bytes) -> NDArray[np.signedinteger[Any]]:
     whole = len(packed) - len(packed) % np.dtype(kind).itemsize
-    numbers: list[int] = np.frombuffer(packed[:whole], kind).tolist()
-    return numbers
+    return np.frombuffer(packed[:whole], kind)
