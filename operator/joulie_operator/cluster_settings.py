@@ -84,7 +84,7 @@ class ApplierSettings:
     writes: WriteRates = setting(
         write_rates,
         "APPLY_RATE",
-        "440",
+        "425",
         "Maximum number of writes to the API server per second; fewer while it answers slowly. "
         "Events on placed pods add at most this percentage of requests (2); 0 for none",
     )

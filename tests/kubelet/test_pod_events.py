@@ -27,7 +27,7 @@ PATH = f"/api/v1/namespaces/{SHOP}/pods"
 HERE = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}
 PREFERRED = [{"weight": 100, "preference": {"matchExpressions": [HERE]}}]
 AFFINITY = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": PREFERRED}}
-WITHOUT = ["--reset-then-reuse-values", "--set", r"settings.APPLY_RATE=440\,pod-events=0"]
+WITHOUT = ["--reset-then-reuse-values", "--set", r"settings.APPLY_RATE=425\,pod-events=0"]
 CHART = ["joulie", "deploy/chart", "--namespace", NAMESPACE]
 
 
