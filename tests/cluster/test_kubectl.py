@@ -273,9 +273,9 @@ async def test_the_doctor_examines_a_running_installation(server: Running, tmp_p
         of_operator = await examined(server, "operator", "--data", str(data))
 
     levels = {name: each["level"] for name, each in found.items()}
-    assert {name for name, level in levels.items() if level != "ok"} == {
-        "kube-scheduler"  # it is not a pod here
-    }, found
+    # kube-scheduler is not a pod here, and the machine may have little disk left.
+    reported = {name for name, level in levels.items() if level != "ok"}
+    assert reported - {"disk"} == {"kube-scheduler"}, found
     assert {"clock of the API server", "CRD nodetwins.joulie.io", "broker"} <= levels.keys()
     assert of_operator["rights of the operator"]["level"] == "ok"
     assert of_operator["CRD nodetwins.joulie.io"]["seen"].startswith("not seen: ")
