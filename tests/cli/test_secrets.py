@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.broker.embedded import free_port
 from joulie_cli.command_line.commands import commands
 from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_demo import addresses
 from joulie_forked import Command, joulie
 
 PLANTED = "planted-0f3a9b"  # in every one of them
@@ -64,8 +64,7 @@ READERS = ("status", *(command for command in AUDITS if command != "keys"))  # o
 
 def environment(**planted: str) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
-    doors = ("METRICS_ADDR", "EXTENDER_ADDR", "CONSOLE_ADDR")
-    return {**clean, **{door: f"127.0.0.1:{free_port()}" for door in doors}, **planted}
+    return {**clean, **addresses(), **planted}
 
 
 def begun(command: str, place: Path, **planted: str) -> Command:

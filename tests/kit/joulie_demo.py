@@ -60,10 +60,11 @@ class Running:
         self.wait_until(lambda: self.counts().answers >= wanted)
 
     def wait_until(self, is_so: Callable[[], bool]) -> None:
+        not_there_yet = (OperationalError, ProgrammingError, DatabaseUnreachable)
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.communicate()
-            with contextlib.suppress(OperationalError, ProgrammingError, DatabaseUnreachable):
+            with contextlib.suppress(*not_there_yet):
                 if is_so():
                     return
             time.sleep(0.05)

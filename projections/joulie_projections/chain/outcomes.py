@@ -1,10 +1,7 @@
 """Outcomes of answers: the rank of the node that a pod was bound to."""
 
-from typing import Any
-
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from joulie_bus.errors import OutOfBounds, Undecodable
 from joulie_bus.events import OutcomeSeen, PrioritizeDecided, codec
@@ -12,6 +9,7 @@ from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.fold.commit import FirstBinding
+from joulie_projections.twin.arrays import Ints
 
 ROW_REASSIGNED = -2  # instead of an ordinal: rows may have passed to other nodes since the answer
 REPLICA = "projector"  # the sender of outcomes in the stream of decisions
@@ -87,11 +85,11 @@ def _place_by_name(node: str, given: PrioritizeDecided) -> int | None:
     if node not in named:
         return None
     scores = _numbers("<i2", given.scores)
-    from_the_best = np.argsort(-scores.astype(np.int64), kind="stable")
+    from_the_best = np.argsort(-scores, kind="stable")
     at = named.index(node)
     return int(from_the_best[at]) if at < len(scores) else None
 
 
-def _numbers(kind: str, packed: bytes) -> NDArray[np.signedinteger[Any]]:
+def _numbers(kind: str, packed: bytes) -> Ints:
     whole = len(packed) - len(packed) % np.dtype(kind).itemsize
-    return np.frombuffer(packed[:whole], kind)
+    return np.frombuffer(packed[:whole], kind).astype(np.int64)
