@@ -27,6 +27,7 @@ API_TIMEOUT_S = 5.0  # a cluster without a leader answers after its election, ab
 ROUND_TRIP_S = 2
 FORBIDDEN = 403
 CLOSE_TIMEOUT_S = 2.0
+CANCEL_AGAIN_S = 0.1
 log = get_logger("bus")
 
 
@@ -86,8 +87,7 @@ class Connection:
         state = _State()
         client = JoulieClient(state.on_error)
         try:
-            async with asyncio.timeout(patience_s):
-                await client.connect(**_options(address, name, state))
+            await _within(patience_s, client.connect(**_options(address, name, state)))
         except (TimeoutError, OSError, NatsError) as error:
             state.closing = True
             await _close_client(client)
@@ -276,6 +276,25 @@ def _raise_cancellation_since(before: int) -> None:
     """
     if _cancellations() > before:
         raise asyncio.CancelledError
+
+
+async def _within(patience_s: float, connecting: Coroutine[Any, Any, None]) -> None:
+    """Raises TimeoutError after `patience_s`.
+
+    nats-py tries forever, and swallows a cancellation that meets it while it closes the socket of a
+    failed attempt. The cancellation is therefore repeated.
+    """
+    attempts = asyncio.create_task(connecting)
+    try:
+        await asyncio.wait({attempts}, timeout=patience_s)
+        is_late = not attempts.done()
+    finally:
+        while not attempts.done():
+            attempts.cancel()
+            await asyncio.wait({attempts}, timeout=CANCEL_AGAIN_S)
+    if is_late:
+        raise TimeoutError from (None if attempts.cancelled() else attempts.exception())
+    attempts.result()
 
 
 @contextlib.asynccontextmanager

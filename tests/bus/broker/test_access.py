@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import time
+from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import NamedTuple
@@ -249,6 +250,41 @@ async def test_invalid_credentials_are_named_in_the_error(wrong: str, tmp_path: 
         told = await complaint(Address(url=url, creds_file=creds))
 
     assert "authorization violation" in told.lower()
+
+
+# --- an end in time -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def refused(tmp_path: Path) -> Iterator[Address]:
+    """A broker that refuses this address."""
+    operator = Operator()
+    creds = written(tmp_path / "user.creds", operator.credentials(Key.user(), Key.user().seed))
+    with serving(tmp_path, operator.config()) as url:
+        yield Address(url=url, creds_file=creds)
+
+
+async def test_opening_a_connection_fails_in_time_whenever_its_patience_ends(
+    refused: Address,
+) -> None:
+    patience = [0.05 + 0.003 * number for number in range(200)]
+    async with asyncio.timeout(30):
+        ends = await asyncio.gather(
+            *(Connection.open(refused, "test", seconds) for seconds in patience),
+            return_exceptions=True,
+        )
+    assert {type(end) for end in ends} == {Unreachable}
+
+
+async def test_opening_a_connection_ends_whenever_it_is_cancelled(refused: Address) -> None:
+    opening = [asyncio.create_task(Connection.open(refused, "test", 60)) for _ in range(200)]
+    await asyncio.sleep(0.05)
+    for one in opening:
+        one.cancel()
+        await asyncio.sleep(0.003)
+    done, pending = await asyncio.wait(opening, timeout=10)
+    assert not pending
+    assert all(one.cancelled() for one in done)
 
 
 # --- what the settings say ------------------------------------------------------------------------
