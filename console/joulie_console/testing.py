@@ -63,6 +63,15 @@ class ConsoleHarness:
         await self.bus.publish([self._producers.stamp(event) for event in events])
         await self.view.wait_for(goal, 10)
 
+    async def commit(self, *events: AnyEvent) -> None:
+        """Publishes events. Returns when the projector has committed them."""
+        goal = self._committed() + len(events)
+        await self.bus.publish([self._producers.stamp(event) for event in events])
+        await until(lambda: self._committed() >= goal)
+
+    def _committed(self) -> int:
+        return max((manifest.p_to for manifest in self.commits()), default=0)
+
     async def decide(self, pod: PodAsk) -> None:
         """Logs one filter and one prioritize decision over all nodes."""
         names, moment = self._candidates(), self._moment()

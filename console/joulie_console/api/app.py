@@ -108,6 +108,7 @@ class StreamEndpoint:
         start = cursor_of(named) if named else None
         if named and start is None:
             raise ApiError(400, f"{named[:80]!r} is not a stream id of the form POSITION.ENTRY.")
+        await console.poller.attend()
         client = StreamClient(console.tail, console.poller, query, start)
         return EventStream(client, self._options, self._count)
 
@@ -172,6 +173,7 @@ def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awa
             return _not_ready()
         started = time.perf_counter()
         query = read(request, spec.query_type)
+        await console.poller.attend()
         answer = await operation.answer(query, *_path_arguments(request, spec))
         metrics.CONSOLE_SECONDS.labels(route=spec.name).observe(time.perf_counter() - started)
         tag = f'W/"{answer.position}-{console.tail.entry}{answer.revision}"'

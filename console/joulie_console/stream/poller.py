@@ -1,16 +1,19 @@
 """Polls the view twice a second while the stream has clients.
 
 All queries between two polls share one snapshot. Without clients, a query takes a snapshot if the
-last one is older than half a second, and only the points of the power chart are polled.
+last one is older than half a second, and only the points of the power chart are polled. Half a
+minute after the last query the view is paused, and resumed for a point each minute.
 """
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from typing import NamedTuple
 
 import msgspec
 
+from joulie_bus.errors import ViewBehind
 from joulie_console.schema.responses import Cluster, PowerPoint
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.views.cluster_view import (
@@ -35,6 +38,9 @@ SUMMARY_S = 1.0
 POWER_S = 2.0
 REFRESH_S = 5.0  # readings become stale even if nothing changes
 POINTS = 1800  # an hour of the chart
+IDLE_S = 30.0  # without clients and queries, then the view is paused
+IDLE_POWER_S = 60.0  # between two points while it is
+RESUME_S = 2.0  # then a query is answered with old rows; its age tells
 _json = msgspec.json.Encoder().encode
 
 
@@ -52,6 +58,7 @@ class ClusterPoller:
         self._cluster = cluster
         self._staleness_s = staleness_s
         self._summary_at = self._power_at = self._updated_at = self._looked_at = 0.0
+        self._queried_at = time.monotonic()
         self._columns: Columns | None = None
         self._overview = Overview(self._take_snapshot(), staleness_s)
         self.delta = MapDelta(0, b"{}")
@@ -72,20 +79,31 @@ class ClusterPoller:
         if not self._tail.has_clients and now - self._looked_at >= POLL_S:
             self._look(now)
 
+    async def attend(self) -> None:
+        """Brings the view up to date for a query, and keeps it so for half a minute."""
+        self._queried_at = time.monotonic()
+        with contextlib.suppress(ViewBehind):
+            await self._live_view.resume(RESUME_S)
+
     async def run(self) -> None:
         """Runs until it is cancelled."""
         while True:
-            self.poll(time.monotonic())
+            await self.poll(time.monotonic())
             await asyncio.sleep(POLL_S if self.delta.number else FIRST_POLL_S)
 
-    def poll(self, now: float) -> None:
+    async def poll(self, now: float) -> None:
         if not self._live_view.is_ready:
             return
         if self._tail.has_clients or not self.delta.number:
+            self._queried_at = now
             self._look(now)
-        if now - self._power_at >= POWER_S:
-            self._power_at = now
-            self.power.append(self._power_point())
+        if now - self._power_at >= (IDLE_POWER_S if self._is_idle(now) else POWER_S):
+            await self._add_power_point(now)
+        if self._is_idle(now):  # still: no query came meanwhile
+            self._live_view.pause()
+
+    def _is_idle(self, now: float) -> bool:
+        return now - self._queried_at >= IDLE_S
 
     def _look(self, now: float) -> None:
         if not self._live_view.is_ready:
@@ -113,6 +131,12 @@ class ClusterPoller:
         return ClusterSnapshot(
             seen.position, time.time_ns(), seen.age_ms, cluster_state, seen.twin_columns
         )
+
+    async def _add_power_point(self, now: float) -> None:
+        self._power_at = now
+        with contextlib.suppress(ViewBehind):
+            await self._live_view.resume(RESUME_S)
+            self.power.append(self._power_point())
 
     def _power_point(self) -> PowerPoint:
         overview = Overview(self._take_snapshot(), self._staleness_s)

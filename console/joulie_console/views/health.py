@@ -42,8 +42,8 @@ def _projector(inputs: HealthInputs) -> Warning | None:
     if inputs.age_ms < SILENT_MS:
         return None
     level = "serious" if inputs.age_ms >= GONE_MS else "warning"
-    text = f"No message from the projector for {inputs.age_ms / 1000:.0f} s: "
-    text += "this page is that old. The projector or the broker may be down."
+    text = f"This page is {inputs.age_ms / 1000:.0f} s old: "
+    text += "the projector, the broker or the database may be down."
     return Warning(part="projector", level=level, text=text)  # type: ignore[arg-type]
 
 

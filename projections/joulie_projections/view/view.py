@@ -2,7 +2,8 @@
 
 A view loads all rows at one position and then applies the changes of each commit. It reads missed
 changes from the database, and reloads all rows after a digest mismatch. With the bus down it polls
-the database; with both down it serves its last rows, and its age grows.
+the database; with both down it serves its last rows, and its age grows. A paused view drops the
+changes, and reads them from the database when it is resumed.
 """
 
 import asyncio
@@ -61,6 +62,8 @@ class View:
         self._waiting: list[Delta] = []  # received while the database is read
         self._reading = asyncio.Lock()
         self._last_contact = 0.0
+        self._paused = False
+        self._unread_since = 0.0  # 0: the rows have not been paused since they were read
         self._needs_read = asyncio.Event()
         self._moved = asyncio.Event()  # replaced at each move
         self._moves = 0
@@ -100,8 +103,13 @@ class View:
 
     @property
     def age_s(self) -> float:
-        """Seconds since the last sign of the projector, on the bus or in the database."""
-        return time.monotonic() - self._last_contact if self._last_contact else float("inf")
+        """Seconds since the last sign of the projector, on the bus or in the database; of a paused
+        view, since it was paused."""
+        return max(self._silence_s, _seconds_since(self._unread_since) if self._unread_since else 0)
+
+    @property
+    def _silence_s(self) -> float:
+        return _seconds_since(self._last_contact) if self._last_contact else float("inf")
 
     @property
     def age_ms(self) -> int:
@@ -128,6 +136,26 @@ class View:
             await self._moved.wait()
         return self._moves
 
+    def pause(self) -> None:
+        """Drops changes until `resume`: the rows stay as they are, and grow old."""
+        self._paused = True
+        self._unread_since = self._unread_since or time.monotonic()
+
+    async def resume(self, timeout_s: float) -> None:
+        """Returns when the rows are current again. Raises ViewBehind after the timeout; the view
+        continues to try."""
+        self._paused = False
+        if not self._unread_since:
+            return
+        self._needs_read.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._unread_since:
+                    await self._moved.wait()
+        except TimeoutError as error:
+            newest = self.last_beat.position if self.last_beat else self.position
+            raise ViewBehind(self.position, newest, timeout_s) from error
+
     async def refusals(self, uids: Sequence[str]) -> list[Refusal]:
         """Those of these pods that the newest answer in the decision log refused every node.
 
@@ -144,6 +172,8 @@ class View:
         await self.wait_for(0, timeout_s)
 
     def _on_delta(self, data: bytes) -> None:
+        if self._paused:
+            return
         delta = decode_delta(data)
         self._last_contact = time.monotonic()
         if self._reading.locked() or not self.is_ready:
@@ -167,6 +197,9 @@ class View:
         beat = decode_heartbeat(data)  # raises before the contact time is updated
         self._last_contact = time.monotonic()
         self.last_beat = beat
+        if self._paused:
+            metrics.POSITION.set(beat.position)  # a resumed view is at least there
+            return
         if not self.is_ready:
             return
         # Deltas and database reads can overtake a heartbeat, so one older heartbeat is normal.
@@ -187,10 +220,12 @@ class View:
         self._request_reload("boot")
         while True:
             is_woken = await rung(self._needs_read, POLL_S)
-            metrics.VIEW_AGE_SECONDS.set(min(self.age_s, metrics.VIEW_NEVER_S))
+            metrics.VIEW_AGE_SECONDS.set(min(self._silence_s, metrics.VIEW_NEVER_S))
             if not self.is_ready:
                 self._reload = "boot"
-            if is_woken or not self.is_ready or self.age_s > SILENCE_S:
+            elif self._paused:
+                continue
+            if is_woken or not self.is_ready or self._silence_s > SILENCE_S:
                 await self._catch_up()
 
     async def _catch_up(self) -> None:
@@ -204,6 +239,7 @@ class View:
     async def _read_database(self) -> None:
         loop = asyncio.get_running_loop()
         async with self._reading:
+            reads_all = not self._paused  # no change is dropped after this read began
             reason, self._reload = self._reload, ""
             if reason:
                 loaded = await loop.run_in_executor(self._thread, self._load)
@@ -213,6 +249,8 @@ class View:
                     self._thread, self._store.changes_since, self._held.position, VIEWED
                 )
                 self._catch_up_with(*changes)
+        if reads_all and not self._paused and not self._reload:
+            self._unread_since = 0.0
         waiting, self._waiting = self._waiting, []
         for delta in waiting:
             if self.is_ready:
@@ -262,6 +300,10 @@ class View:
         self._moves += 1
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
+
+
+def _seconds_since(moment: float) -> float:
+    return time.monotonic() - moment
 
 
 class _Loaded(NamedTuple):

@@ -12,7 +12,7 @@ from joulie_bus.testing import node_seen
 from joulie_console.readers.history import HistoryReader
 from joulie_console.schema.requests import Stream
 from joulie_console.stream.event_tail import EventTail
-from joulie_console.stream.poller import POLL_S, POWER_S, ClusterPoller
+from joulie_console.stream.poller import IDLE_POWER_S, IDLE_S, POLL_S, POWER_S, ClusterPoller
 from joulie_console.stream.server_sent_events import StreamClient, StreamOptions
 from joulie_console.testing import STALENESS_S, ConsoleHarness
 from joulie_projections.history.history import History
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 
 
-def poller_of(harness: ConsoleHarness, directory: Path) -> tuple[ClusterPoller, EventTail]:
+async def poller_of(harness: ConsoleHarness, directory: Path) -> tuple[ClusterPoller, EventTail]:
     """A poller that has polled an empty cluster some time ago, and its tail."""
     history = HistoryReader(lambda: History.readable(directory / "joulie.db"))
     tail = EventTail(harness.bus, history, dict)
     poller = ClusterPoller(harness.view, tail, "local", STALENESS_S)
-    poller.poll(time.monotonic() - 10 * POWER_S)
+    await poller.poll(time.monotonic() - 10 * POWER_S)
     return poller, tail
 
 
@@ -39,16 +39,16 @@ async def test_without_clients_only_points_of_the_power_chart_are_polled(
     new_harness: NewHarness, tmp_path: Path
 ) -> None:
     async with new_harness() as harness:
-        poller, tail = poller_of(harness, tmp_path)
+        poller, tail = await poller_of(harness, tmp_path)
         before = poller.delta, poller.summary, len(poller.power)
         await harness.publish(node_seen("n1"))
-        poller.poll(time.monotonic())
+        await poller.poll(time.monotonic())
 
         assert (poller.delta, poller.summary, len(poller.power) - 1) == before
         assert poller.power[-1].position == harness.view.position
 
         with tail.subscribed():
-            poller.poll(time.monotonic() + POWER_S)
+            await poller.poll(time.monotonic() + POWER_S)
 
             assert poller.delta.number == before[0].number + 1
             assert nodes_of(poller.summary) == 1
@@ -58,7 +58,7 @@ async def test_the_first_client_of_the_stream_gets_the_state_of_now(
     new_harness: NewHarness, tmp_path: Path
 ) -> None:
     async with new_harness() as harness:
-        poller, tail = poller_of(harness, tmp_path)
+        poller, tail = await poller_of(harness, tmp_path)
         await harness.publish(node_seen("n1"))
         client = StreamClient(tail, poller, Stream(topics="cluster,map"), None)
         chunks = client.chunks(StreamOptions())
@@ -73,7 +73,7 @@ async def test_a_query_without_clients_of_the_stream_sees_the_state_of_now(
     new_harness: NewHarness, tmp_path: Path
 ) -> None:
     async with new_harness() as harness:
-        poller, _ = poller_of(harness, tmp_path)
+        poller, _ = await poller_of(harness, tmp_path)
         await harness.publish(node_seen("n1"), node_seen("n2"))
         taken = poller.overview
 
@@ -82,3 +82,51 @@ async def test_a_query_without_clients_of_the_stream_sees_the_state_of_now(
 
         poller.refresh(time.monotonic() + POLL_S)
         assert poller.overview.snapshot.position == harness.view.position
+
+
+async def test_half_a_minute_after_the_last_query_changes_are_read_for_a_query_only(
+    new_harness: NewHarness, tmp_path: Path
+) -> None:
+    async with new_harness() as harness:
+        poller, _ = await poller_of(harness, tmp_path)
+        await poller.attend()
+        await poller.poll(time.monotonic() + IDLE_S - 1)
+        await harness.publish(node_seen("n1"))  # returns when the view has it
+        await poller.poll(time.monotonic() + IDLE_S)
+        await harness.commit(node_seen("n2"))
+        before, points = harness.view.position, len(poller.power)
+        await poller.attend()
+
+        assert (before, harness.view.position) == (1, 2)
+        assert poller.overview.totals().nodes == 2
+        assert len(poller.power) == points
+
+
+async def test_a_paused_console_continues_its_power_chart_each_minute(
+    new_harness: NewHarness, tmp_path: Path
+) -> None:
+    async with new_harness() as harness:
+        poller, _ = await poller_of(harness, tmp_path)
+        start = time.monotonic()
+        await poller.poll(start)
+        await poller.poll(start + IDLE_S)
+        await harness.commit(node_seen("n1"))
+        points = len(poller.power)
+        await poller.poll(start + IDLE_POWER_S - 1)
+        none_early = len(poller.power) == points
+        await poller.poll(start + IDLE_POWER_S)
+
+        assert none_early
+        assert [point.position for point in list(poller.power)[points:]] == [1]
+
+
+async def test_clients_of_the_stream_keep_the_view_going(
+    new_harness: NewHarness, tmp_path: Path
+) -> None:
+    async with new_harness() as harness:
+        poller, tail = await poller_of(harness, tmp_path)
+        with tail.subscribed():
+            await poller.poll(time.monotonic() + IDLE_S)
+            await harness.publish(node_seen("n1"))
+
+        assert harness.view.position == 1

@@ -249,9 +249,7 @@ async def test_a_restored_database_replaces_all_rows(
     async with viewing() as view:
         await view.wait_for(2, 5)
         moves = await view.moved_since(0)
-        with writer.begin() as db:
-            db.execute(text("DELETE FROM node_twin WHERE key = 'b'"))
-            db.execute(text("UPDATE checkpoint SET position = 1, incarnation = 'restored'"))
+        restore_without_b(writer)
         hand.restored(earlier)
         async with asyncio.timeout(5):
             while view.position == 2:
@@ -259,6 +257,12 @@ async def test_a_restored_database_replaces_all_rows(
 
         assert view.position == 1, "followers are notified of a move back"
         assert list(view.snapshot().twin_columns.rows) == ["a"]
+
+
+def restore_without_b(writer: Engine) -> None:
+    with writer.begin() as db:
+        db.execute(text("DELETE FROM node_twin WHERE key = 'b'"))
+        db.execute(text("UPDATE checkpoint SET position = 1, incarnation = 'restored'"))
 
 
 async def test_a_heartbeat_overtaken_by_a_delta_causes_no_reload(
@@ -333,6 +337,78 @@ async def test_a_view_opened_late_has_all_earlier_changes(
             await late.wait_for(3, 5)
 
             assert watts(late) == watts(early) == {"a": 3, "b": 2}
+
+
+# --- paused -----------------------------------------------------------------------------------
+
+
+async def test_a_paused_view_drops_changes_and_reads_them_when_it_is_resumed(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        view.pause()
+        await hand.publish(hand.commit(power("a", 2)))
+        await hand.beat()
+        await until(lambda: view.last_beat is not None and view.age_s > 3 * POLL_S)
+        while_paused = (view.position, watts(view))
+        reported = metrics.shown_by("extender").get_sample_value("joulie_position")
+        await view.resume(5)
+
+        assert while_paused == (1, {"a": 1})
+        assert reported == 2, "a query gets this position"
+        assert (view.position, watts(view)) == (2, {"a": 2})
+        assert view.age_s < 3 * POLL_S
+
+        await hand.publish(hand.commit(power("a", 3)))
+        await view.wait_for(3, 5)
+
+
+async def test_a_view_that_missed_nothing_is_resumed_at_its_position(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        view.pause()
+        await view.resume(5)
+
+        assert (view.position, watts(view)) == (1, {"a": 1})
+
+
+async def test_a_view_that_was_paused_while_the_database_was_restored_reloads_all_rows(
+    hand: ManualProjector, writer: Engine, viewing: Viewing
+) -> None:
+    hand.commit(node_seen("a"))
+    hand.commit(node_seen("b"))
+    async with viewing() as view:
+        await view.wait_for(2, 5)
+        view.pause()
+        restore_without_b(writer)
+        await view.resume(5)
+
+        assert (view.position, list(view.snapshot().twin_columns.rows)) == (1, ["a"])
+
+
+async def test_a_view_that_cannot_read_what_it_missed_says_so_and_keeps_its_rows(
+    hand: ManualProjector, bus: JetStreamLog, place: Place
+) -> None:
+    hand.commit(power("a", 1))
+    engine = database.reader(place)
+    async with View.open(bus, engine, CLUSTER) as view:
+        await view.wait_ready(5)
+        view.pause()
+        paused_at = time.monotonic()
+        fail_every_read(engine)
+        hand.commit(power("a", 2))
+        with pytest.raises(ViewBehind):
+            await view.resume(0.5)
+
+        await hand.beat()  # a sign of the projector, and still no new rows
+        assert (view.position, watts(view)) == (1, {"a": 1})
+        assert view.age_s >= time.monotonic() - paused_at - 0.1
+    engine.dispose()
 
 
 # --- without projector, bus or database -------------------------------------------------------
