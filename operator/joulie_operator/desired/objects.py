@@ -178,6 +178,26 @@ def differs(known: NodeTwinStatus | None, wanted: NodeTwinStatus) -> bool:
     return known is None or _plain(known) != _plain(wanted)
 
 
+def differs_only_in_numbers(before: NodeState | None, after: NodeState | None) -> bool:
+    """Whether the statuses of two states of a node can differ in measured numbers only."""
+    if before is None or after is None:
+        return False
+    with_numbers = replace(
+        before,
+        at=after.at,
+        samples=after.samples,
+        arrivals=after.arrivals,
+        load=after.load,
+        pods=after.pods,
+        performance_pods=after.performance_pods,
+        daemon_pods=after.daemon_pods,
+        emptied_at=after.emptied_at,
+    )
+    is_first_reading = bool(before.samples) != bool(after.samples)
+    was_silent = after.at - before.at >= FRESH_S * 1_000_000_000
+    return with_numbers == after and not is_first_reading and not was_silent
+
+
 def has_moved(known: NodeTwinStatus, wanted: NodeTwinStatus) -> bool:
     """Whether a measured number differs by more than its step."""
     scores = (

@@ -1,7 +1,8 @@
 """The writes that the cluster needs: the view compared with the API server's objects.
 
 A node whose state, NodeTwin and Node are the same objects as at the last check is skipped, so that
-idle nodes cost next to nothing.
+idle nodes cost next to nothing. So is one of which only numbers changed, until its numbers may be
+written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from joulie_operator.desired.objects import (
     NodeContext,
     StatusTimes,
     differs,
+    differs_only_in_numbers,
     first_status,
     has_moved,
     is_first,
@@ -164,6 +166,9 @@ class WritePlanner:
     ) -> NodeWrites | None:
         state, at = self.state(name), now.monotonic_s
         twin, actual = self._twins.get(name), self._nodes.get(name)
+        if state.node is not node and differs_only_in_numbers(state.node, node):
+            state.node = node
+            state.next_check_at = min(state.next_check_at, self._due(state, name, now))
         is_same = state.node is node and state.twin is twin and state.actual is actual
         if at < state.not_before or (is_same and at < state.next_check_at):
             return None

@@ -34,7 +34,7 @@ from joulie_operator.resources.custom_resources import (
     ObjectMeta,
 )
 from joulie_projections.fold.registry import evolve
-from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.state.state_changes import Draft
 
 OPTIONS = WriteOptions(selector={"joulie.io/managed": "true"}, status_s=60)
@@ -459,3 +459,41 @@ def test_a_condition_says_that_a_node_sleeps_or_wakes_up() -> None:
     [awake] = [it for it in place.status("n1").conditions or [] if it.type == "Awake"]
 
     assert (awake.status, awake.reason) == ("False", "Asleep")
+
+
+def test_a_node_of_which_only_numbers_changed_is_checked_when_they_may_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = one(eco("n1"), reads("n1", 500))
+    checked = list[float]()
+    status = place.planner.status
+
+    def counted(twin: NodeTwin, node: NodeState, now_ns: int) -> NodeTwinStatus:
+        checked.append(place.now_s)
+        return status(twin, node, now_ns)
+
+    monkeypatch.setattr(place.planner, "status", counted)
+    for place.now_s in range(5, 60, 5):
+        place.tell(reads("n1", 500 + place.now_s))
+        place.pending_writes()
+    before = list(checked)
+    place.now_s = 61.0
+
+    assert len(before) <= 1
+    assert place.pending_writes() == {"n1": ["status"]}
+
+
+def test_a_reading_after_a_long_silence_is_reported_at_once() -> None:
+    place = one(eco("n1"), reads("n1", 500))
+    place.now_s = 400.0
+    place.settle()
+    place.tell(reads("n1", 500))
+
+    assert place.pending_writes() == {"n1": ["status"]}
+
+
+def test_a_changed_class_is_written_at_once_beside_changed_numbers() -> None:
+    place = one(eco("n1"), reads("n1", 500))
+    place.tell(reads("n1", 510), performance("n1"))
+
+    assert place.pending_writes() == {"n1": ["spec", "status", "label"]}
