@@ -295,16 +295,21 @@ def explain(pod: PodAsk | None, node: str, newest_first: Sequence[DescribedEntry
         lines.append(_filter_sentence(filtered))
     if scored is not None:
         lines.append(_score_sentence(scored))
-    winner = scored.brief.winner if scored else ""
-    if node and winner and winner != node:
-        lines.append(f"kube-scheduler put it on {node}: it combines this score with other scores.")
-    elif node:
-        lines.append(f"It runs on {node}.")
+    if node:
+        lines.append(_place_sentence(node, scored.brief if scored else None))
     elif pod:
         lines.append("It is not bound to a node.")
     if not newest_first:
         lines.append("No decision about it is in the log.")
     return lines
+
+
+def _place_sentence(node: str, scored: DecisionBrief | None) -> str:
+    if scored is None or scored.winner in ("", node):
+        return f"It runs on {node}."
+    if node == scored.runner_up and scored.loss and scored.loss.behind < EQUAL_BELOW:
+        return f"It runs on {node}: kube-scheduler chooses among level nodes."
+    return f"kube-scheduler put it on {node}: it combines this score with other scores."
 
 
 def _class_sentence(pod: PodAsk) -> str:

@@ -1,5 +1,7 @@
 """Entries of the decision log as sentences."""
 
+import pytest
+
 from joulie_bus.events import DecisionEntry
 from joulie_bus.testing import NOON, ask, producer
 from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe, explain
@@ -27,3 +29,19 @@ def test_decisions_without_a_view_say_so() -> None:
     lines = explain(pod, "n1", [scored, filtered])
     assert lines[1] == "All 2 nodes pass the filter (entry 1, without a view of the cluster)."
     assert lines[2].endswith(", without a view of the cluster (entry 2).")
+
+
+@pytest.mark.parametrize(
+    ("node", "sentence"),
+    [
+        ("n1", "It runs on n1."),
+        ("n2", "It runs on n2: kube-scheduler chooses among level nodes."),
+        ("n9", "kube-scheduler put it on n9: it combines this score with other scores."),
+    ],
+)
+def test_an_explanation_says_why_a_pod_is_not_on_the_best_node(node: str, sentence: str) -> None:
+    empty = DecisionContext(TwinColumns.empty(), 0, NO_AGE_MS, NOON)
+    scored = described(2, decide_prioritize(ask("web"), ["n1", "n2"], empty, Weights()))
+
+    assert scored.brief.winner == "n1"
+    assert explain(None, node, [scored])[-1] == sentence
