@@ -61,10 +61,10 @@ def environment() -> Mapping[str, str]:
     """The environment of nats-server. Variables of this process take precedence.
 
     The server gets half of the cores, its clients the rest: on two cores a message then takes a
-    fifth less CPU. Its garbage collector may use more memory, up to a limit, to use less CPU.
+    fifth less CPU.
     """
     cores = max(1, (os.cpu_count() or 1) // 2)
-    frugal = {"GOMAXPROCS": str(cores), "GOGC": "400", "GOMEMLIMIT": "512MiB"}
+    frugal = {"GOMAXPROCS": str(cores), "GOMEMLIMIT": "512MiB"}
     return {**frugal, **os.environ}
 
 
