@@ -4,7 +4,6 @@ import argparse
 
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
-from joulie_console.service import StoredData, serve
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ScoringSettings
 
@@ -16,6 +15,9 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _show(wires: Wiring) -> None:
+    # Imported here: `joulie up` reads the settings only.
+    from joulie_console.service import StoredData, serve
+
     settings = wires.source.load(ConsoleSettings)
     staleness_s = wires.source.load(ScoringSettings).staleness_s
     async with viewing(wires, Role.CONSOLE) as (bus, view):

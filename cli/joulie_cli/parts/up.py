@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from joulie_bus.runtime.logging import get_logger
 from joulie_cli.parts import archive, console, extender, ledger, operator, projector
-from joulie_cli.reporting.write import report_now, write
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_signalled
 from joulie_console.settings import ConsoleSettings
@@ -48,6 +47,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     options = UpOptions(cluster, args.shadow, args.seconds)
     run_until_signalled(lambda stop: _up(wires, options, stop))
     if args.report is not None:
+        # Imported here: 10 MB in a process that otherwise only watches over others.
+        from joulie_cli.reporting.write import report_now, write
+
         ledger.fold_once(wires)
         write(args.report, asyncio.run(report_now(wires, signs=True)))
         print(f"Wrote {args.report}.")
