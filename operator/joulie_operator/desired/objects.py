@@ -193,9 +193,13 @@ def differs_only_in_numbers(before: NodeState | None, after: NodeState | None) -
         daemon_pods=after.daemon_pods,
         emptied_at=after.emptied_at,
     )
-    is_first_reading = bool(before.samples) != bool(after.samples)
-    was_silent = after.at - before.at >= FRESH_S * 1_000_000_000
-    return with_numbers == after and not is_first_reading and not was_silent
+    # A first reading, or one after a silence, changes what the conditions say.
+    is_continued = abs(_read_at(after) - _read_at(before)) < FRESH_S * 1_000_000_000
+    return with_numbers == after and is_continued
+
+
+def _read_at(node: NodeState) -> int:
+    return node.samples[-1].at if node.samples else 0
 
 
 def has_moved(known: NodeTwinStatus, wanted: NodeTwinStatus) -> bool:

@@ -492,6 +492,18 @@ def test_a_reading_after_a_long_silence_is_reported_at_once() -> None:
     assert place.pending_writes() == {"n1": ["status"]}
 
 
+def test_other_facts_do_not_hide_the_end_of_a_silence() -> None:
+    place = one(eco("n1"), reads("n1", 500))
+    place.now_s = 400.0
+    place.settle()
+    place.tell(node_seen("n1"))
+    place.pending_writes()
+    place.now_s = 401.0
+    place.tell(reads("n1", 500))
+
+    assert place.pending_writes() == {"n1": ["status"]}
+
+
 def test_a_changed_class_is_written_at_once_beside_changed_numbers() -> None:
     place = one(eco("n1"), reads("n1", 500))
     place.tell(reads("n1", 510), performance("n1"))
