@@ -60,14 +60,17 @@ class ConsoleHarness:
     async def publish(self, *events: AnyEvent) -> None:
         """Publishes events as their producers do. Returns when the view has them."""
         goal = self.view.position + len(events)
-        await self.bus.publish([self._producers.stamp(event) for event in events])
+        await self._send(events)
         await self.view.wait_for(goal, 10)
 
     async def commit(self, *events: AnyEvent) -> None:
         """Publishes events. Returns when the projector has committed them."""
         goal = self._committed() + len(events)
-        await self.bus.publish([self._producers.stamp(event) for event in events])
+        await self._send(events)
         await until(lambda: self._committed() >= goal)
+
+    async def _send(self, events: Sequence[AnyEvent]) -> None:
+        await self.bus.publish([self._producers.stamp(event) for event in events])
 
     def _committed(self) -> int:
         return max((manifest.p_to for manifest in self.commits()), default=0)

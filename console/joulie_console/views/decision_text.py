@@ -132,8 +132,12 @@ def _runner_up(top: Sequence[Terms], weights: Weights) -> dict[str, object]:
     }
 
 
+def _is_level(loss: Loss) -> bool:
+    return loss.behind < EQUAL_BELOW
+
+
 def _behind(loss: Loss) -> str:
-    if loss.behind < EQUAL_BELOW:
+    if _is_level(loss):
         return "level with it"
     return f"{loss.behind:.1f} behind, most of it {loss.term}"
 
@@ -307,7 +311,7 @@ def explain(pod: PodAsk | None, node: str, newest_first: Sequence[DescribedEntry
 def _place_sentence(node: str, scored: DecisionBrief | None) -> str:
     if scored is None or scored.winner in ("", node):
         return f"It runs on {node}."
-    if node == scored.runner_up and scored.loss and scored.loss.behind < EQUAL_BELOW:
+    if node == scored.runner_up and scored.loss and _is_level(scored.loss):
         return f"It runs on {node}: kube-scheduler chooses among level nodes."
     return f"kube-scheduler put it on {node}: it combines this score with other scores."
 
