@@ -29,9 +29,9 @@ from playwright.async_api import Page
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
 
 from browser import new_context, running_chromium
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects

@@ -33,12 +33,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from joulie_bus.broker.embedded import address_within, free_port
+from joulie_bus.broker.embedded import address_within
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.child_process import START_S
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects

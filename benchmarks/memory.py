@@ -24,10 +24,10 @@ from typing import NamedTuple
 import msgspec
 
 import joulie_migrations
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import CardClaimed, Fact, GpuAsk, GpuSeen, PodAsk, PodBound
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.protocol import Log
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role

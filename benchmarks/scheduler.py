@@ -52,7 +52,7 @@ from extenders_beside import (
 )
 from process_usage import cpu_s, memory_mib, pin
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from kube_builders import pod
 from kube_real import ProgramMissing, Running, all_of
 from kube_scheduled import scheduling

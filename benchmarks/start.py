@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent / "kit"))
 from extenders_beside import ENVIRON, LOOK_S, PATIENCE_S, a_node, at_rest, data_of
 from process_usage import Process, cpu_s, descendants
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.tasks import background
 from joulie_operator.kube.api_client import ApiServer
 from joulie_process import joulie

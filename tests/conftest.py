@@ -1,8 +1,5 @@
 """What many tests share: a real broker, a migrated database, both gone afterwards."""
 
-import itertools
-import os
-import random
 import shutil
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -12,7 +9,6 @@ import pytest
 from sqlalchemy import Engine
 
 import joulie_migrations
-from joulie_bus.broker import embedded
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -36,15 +32,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("untimed")
 QUICK, QUICK_EXAMPLES = "quick", 10  # a profile of hypothesis, for `make quick`
 hypothesis.settings.register_profile(QUICK, max_examples=QUICK_EXAMPLES)
-
-
-def pytest_configure() -> None:
-    """A worker of pytest-xdist takes ports that no other worker takes."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if workers > 1:
-        own = list(embedded._PORTS)[int(worker) :: workers]
-        embedded._numbers = itertools.cycle(random.sample(own, len(own)))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

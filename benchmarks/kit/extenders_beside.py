@@ -10,9 +10,10 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from joulie_bus.broker.embedded import address_within, free_port
+from joulie_bus.broker.embedded import address_within
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import power

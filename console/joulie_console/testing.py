@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 import joulie_migrations
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, DecisionEntry, PodAsk
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role

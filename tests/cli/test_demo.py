@@ -60,6 +60,12 @@ def test_an_address_from_the_settings_is_used_unchanged() -> None:
     assert free.port != port
 
 
+def test_demos_that_start_at_the_same_moment_get_different_ports() -> None:
+    ports = [at.port for _ in range(2) for at in addresses_of(Source.of()).values()]
+
+    assert len({*ports}) == len(ports)
+
+
 def test_log_lines_go_to_a_file_while_the_screen_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import joulie_forked
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.streams import require
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import bare_broker, connected

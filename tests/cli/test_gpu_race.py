@@ -21,10 +21,11 @@ import pytest
 from sqlalchemy import Engine
 
 from go_http import Client
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import GpuSeen
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, producer, until

@@ -53,6 +53,10 @@ def resident_mib(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def last_lines(data: DataDirectory) -> dict[str, list[str]]:
+    return {log.name: log.read_text().splitlines()[-3:] for log in data.logs.glob("*.log")}
+
+
 @contextlib.asynccontextmanager
 async def attacked(running: Running) -> AsyncGenerator[list[Attacker], None]:
     found = running.data.running()
@@ -126,7 +130,8 @@ def test_a_demo_continues_despite_hostile_agents_and_clients_and_folds_none_of_t
         told = running.end()
 
     assert all(attempts), attempts
-    assert whole.restarts == half.restarts == dict.fromkeys(whole.restarts, 0)
+    expected = dict.fromkeys(whole.restarts, 0)
+    assert whole.restarts == half.restarts == expected, last_lines(DataDirectory(tmp_path))
     for part, mib in whole.resident_mib.items():
         assert mib - half.resident_mib[part] < GROWTH_MIB, (part, half, whole)
     with History.of(DataDirectory(tmp_path).database) as history:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import joulie_forked
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 
 
 def joulie(command: str, data: Path, **environ: str) -> subprocess.CompletedProcess[str]:

@@ -20,8 +20,9 @@ import pytest
 
 import joulie_migrations
 import older_version
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import bare_broker, until
 from joulie_cli.supervisor.data_directory import DataDirectory

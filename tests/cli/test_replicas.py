@@ -18,9 +18,9 @@ import pytest
 from extender_kit import PATIENCE_S, get
 from go_http import CallFailed, Client
 from go_json import decode, int64, list_of, string, struct
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import AnyEvent, codec
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects

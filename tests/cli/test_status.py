@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import joulie_migrations
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.runtime import metrics
+from joulie_bus.runtime.ports import free_port
 from joulie_cli.questions.status import StalenessLimits, _part_warnings, as_text, status_of
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
 from joulie_cli.supervisor.gauges import gauges_of

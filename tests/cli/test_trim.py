@@ -17,7 +17,7 @@ import pytest
 
 import joulie_demo
 import joulie_forked
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_cli.main import main
 
 PATIENCE_S = 60.0

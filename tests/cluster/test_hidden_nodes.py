@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_process import joulie
 from kube_builders import asking, schedulable
 from kube_conditions import NODES, PODS, TIMEOUT_S, profiles

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_cli.doctor.judgement.limits import DISK_WARN
 from joulie_operator.desired.pod_events import REASON
 from joulie_process import joulie

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_extender.decide.filter import WANTS_PERFORMANCE
 from joulie_process import joulie
 from kube_builders import pod, schedulable

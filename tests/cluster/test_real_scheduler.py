@@ -13,7 +13,7 @@ from urllib.request import urlopen
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_extender.decide.filter import WANTS_PERFORMANCE
 from joulie_extender.gpu.fit import WANTS_CARDS
 from joulie_operator.resources.custom_resources import GPUS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_extender.protocol.scheduler_config import CONFIGURATIONS
 from kube_conditions import wait_until
 from kube_real import PLACES, SCHEDULER, Running, program_or_skip

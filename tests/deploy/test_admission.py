@@ -14,7 +14,7 @@ import pytest
 
 from authority import Authority
 from helm_chart import of_kind, rendered
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_operator.desired.pod_patch import pod_patch
 from joulie_operator.kube.api_client import JSON
 from joulie_projections.pods.classify import CLASS_ANNOTATION, CRITICAL_CLASSES, PROFILE_LABEL

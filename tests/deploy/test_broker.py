@@ -15,7 +15,7 @@ import pytest
 
 from helm_chart import of_kind, pod_specs, rendered
 from joulie_bus.broker.checksum import server_binary
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.decision_log.heads import Signer
 from kube_real import started

@@ -11,7 +11,7 @@ import pytest
 
 import go_http
 from go_http import CallFailed, Client
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from kube_scheduler import (
     Block,
     ExtenderFailed,

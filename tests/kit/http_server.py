@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from aiohttp import web
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -14,8 +14,8 @@ from typing import Any
 from sqlalchemy.exc import OperationalError, ProgrammingError
 
 import joulie_forked
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import DatabaseUnreachable
+from joulie_bus.runtime.ports import free_port
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.history.history import Counts, History
 

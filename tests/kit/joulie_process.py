@@ -9,7 +9,7 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 
 DOORS = ("METRICS_ADDR", "EXTENDER_ADDR", "CONSOLE_ADDR")
 ENVIRONMENT = {

@@ -14,7 +14,7 @@ from typing import Any
 import nkeys  # type: ignore[import-untyped]
 
 from joulie_bus.broker.checksum import server_binary
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 
 
 @contextlib.contextmanager

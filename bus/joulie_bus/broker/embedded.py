@@ -5,7 +5,6 @@ For laptops, edges and tests. With `sync_interval: always` an acknowledged messa
 
 import asyncio
 import contextlib
-import errno
 import fcntl
 import os
 import secrets
@@ -13,7 +12,6 @@ import signal
 import socket
 from asyncio.subprocess import Process
 from collections.abc import Generator, Mapping, Sequence
-from itertools import cycle, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,15 +21,13 @@ from joulie_bus.broker.checksum import server_binary
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.secret_files import keep_private, private, write_private
 from joulie_bus.streams.roles import GRANTS, Role, inbox, permissions
 
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 START_PATIENCE_S = 15.0
 STOP_PATIENCE_S = 10.0
-
-_PORTS = range(20_000, 30_000)
-_numbers = cycle(secrets.SystemRandom().sample(_PORTS, len(_PORTS)))
 
 _CONFIG = """\
 # Written by joulie at every start; changes here are lost.
@@ -213,18 +209,6 @@ async def _ask(address: Address) -> None:
         await connection.api("INFO")
     finally:
         await connection.close()
-
-
-def free_port() -> int:
-    """A port that is free now and that no outgoing connection takes before the server listens.
-
-    Systems assign outgoing ports above 32,767. The same port is not returned twice in a row.
-    """
-    for port in islice(_numbers, len(_PORTS)):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise OSError(errno.EADDRINUSE, f"every port from {_PORTS[0]} to {_PORTS[-1]} is in use")
 
 
 def _passwords(directory: Path) -> dict[Role, str]:

@@ -7,11 +7,12 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
 from joulie_bus.broker.checksum import server_binary
-from joulie_bus.broker.embedded import Embedded, Peer, environment, free_port
+from joulie_bus.broker.embedded import Embedded, Peer, environment
 from joulie_bus.errors import Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.streams import declaration, ensure
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing.clock import VirtualClock

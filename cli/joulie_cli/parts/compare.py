@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import NotCompared
 from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.ports import free_port
 from joulie_cli.display import comparison
 from joulie_cli.display.comparison import Measured
 from joulie_cli.display.output import show

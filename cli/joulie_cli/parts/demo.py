@@ -7,7 +7,6 @@ import json
 import math
 import os
 import shutil
-import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, Generator
@@ -17,11 +16,11 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.live import Live
 
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import AnyEvent, FilterDecided, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.ports import free_port, take
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
@@ -210,13 +209,7 @@ def addresses_of(source: Source) -> dict[str, HostPort]:
 
 
 def free_or(port: int) -> HostPort:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return HostPort("127.0.0.1", free_port())
-    return HostPort("127.0.0.1", port)
+    return HostPort("127.0.0.1", port if take(port) else free_port())
 
 
 class Ending:

@@ -14,7 +14,7 @@ from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import joulie_migrations
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BrokerStartFailed
 from joulie_bus.jetstream.connection import Connection
@@ -22,6 +22,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.runtime.child_process import die_with_parent, giving_way
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.secret_files import private
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role

@@ -6,13 +6,12 @@ import stat
 import subprocess
 import sys
 from collections.abc import Generator
-from itertools import cycle
 from pathlib import Path
 
 import pytest
 
 from joulie_bus.broker import embedded
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerStartFailed
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.streams.roles import Role
@@ -24,7 +23,8 @@ pytestmark = pytest.mark.anyio
 # A supervisor that dies without a word: it starts a broker, prints its pid, and waits to be killed.
 SUPERVISOR = """
 import asyncio, pathlib, sys
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.runtime.ports import free_port
 
 async def main():
     broker = Embedded(pathlib.Path(sys.argv[1]))
@@ -107,24 +107,6 @@ async def test_killed_and_started_again_it_is_where_it_was_with_all_it_had(tmp_p
 
     assert broker.address_of(Role.AGENT) == before
     assert [record.sequence for record in records] == list(range(1, 101))
-
-
-def test_a_free_port_is_unused_and_returned_once() -> None:
-    ports = [free_port() for _ in range(500)]
-
-    assert len(set(ports)) == 500
-    assert max(ports) < 32_768, "from there on systems give them to connections that go out"
-
-
-def test_a_port_that_is_in_use_is_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, free = free_port(), free_port()
-    monkeypatch.setattr(embedded, "_numbers", cycle([taken, free]))
-    with socket.create_server(("127.0.0.1", taken)):
-        assert [free_port(), free_port()] == [free, free]
-
-    monkeypatch.setattr(embedded, "_numbers", cycle([taken]))
-    with socket.create_server(("127.0.0.1", taken)), pytest.raises(OSError, match="is in use"):
-        free_port()
 
 
 async def test_a_port_in_use_is_a_named_error(tmp_path: Path) -> None:

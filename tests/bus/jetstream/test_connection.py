@@ -10,13 +10,14 @@ import pytest
 from nats.errors import Error as NatsError
 
 from joulie_bus.broker.checksum import server_binary
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream import connection as connecting
 from joulie_bus.jetstream import publisher as publishing
 from joulie_bus.jetstream.connection import Address, Connection, _State
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream

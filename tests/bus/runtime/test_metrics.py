@@ -8,9 +8,9 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import PortTaken
 from joulie_bus.runtime import metrics, metrics_server
+from joulie_bus.runtime.ports import free_port
 
 METRICS = [found for found in vars(metrics).values() if isinstance(found, MetricWrapperBase)]
 # What a label may say is one of a few words of our own; nothing that a user can write into.

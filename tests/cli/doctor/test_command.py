@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_cli.main import main
 
 pytestmark = pytest.mark.slow  # a broker that does not answer is tried for seconds

@@ -16,8 +16,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import SettingsError
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort, Source
 from joulie_console.api import http_limits
 from joulie_console.api.security import AccessControl, SecurityMiddleware, route_path

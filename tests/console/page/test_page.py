@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Page, Route, expect
 
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import SettingsDeclared
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.testing import ask, bound, caps, eco, hardware, node_seen, pending, power
 from joulie_console.stream import event_tail
 from joulie_console.testing import ConsoleHarness, console_harness, running_console

@@ -11,8 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from joulie_bus.broker.embedded import Embedded, free_port
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import SettingsDeclared
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.testing import ask, caps, eco, hardware, node_seen, plan_made, power
 from joulie_console.stream import server_sent_events
 from joulie_console.stream.event_tail import DecisionLine, EventTail

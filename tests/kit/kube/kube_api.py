@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from aiohttp import web
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from kube_fields import Kind, Patch, Refused, Tree
 from kube_objects import Objects
 from kube_requests import (

@@ -22,9 +22,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from authority import Authority
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.errors import KubernetesRefused
 from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.ports import free_port
 from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, ApiUnreachable
 from joulie_operator.resources.custom_resources import GPUS, NODEHARDWARES, NODETWINS
 

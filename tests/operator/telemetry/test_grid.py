@@ -12,8 +12,8 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from http_server import serving
-from joulie_bus.broker.embedded import free_port
 from joulie_bus.events import GridFact, GridIntensity, GridPriced, codec
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream

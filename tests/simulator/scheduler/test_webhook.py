@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 import msgspec
 import pytest
 
-from joulie_bus.broker.embedded import free_port
+from joulie_bus.runtime.ports import free_port
 from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.scheduler import webhook as webhook_module
 from joulie_simulator.scheduler.scheduler import Registration, Scheduler
