@@ -2,12 +2,13 @@
 
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import joulie_migrations
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
-from joulie_audit.archive.parts import Archive
+from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.events import AnyEvent, Fact, PodAsk
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
@@ -247,3 +248,13 @@ class NoFacts:
         self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
     ) -> list[Record]:
         raise AssertionError(f"{len(streams)} streams were requested at {manifest.p_from}")
+
+
+@dataclass(frozen=True)
+class ArchiveOpener:
+    """Opens archived facts. Worker processes unpickle it."""
+
+    path: Path
+
+    def __call__(self, history: History) -> contextlib.AbstractAsyncContextManager[FactSource]:
+        return contextlib.nullcontext(ArchivedFacts(Archive.of(self.path), NoFacts()))

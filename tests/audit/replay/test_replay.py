@@ -1,10 +1,7 @@
 """Replay: decisions and plans are identical, or the first difference is named."""
 
-import contextlib
 import re
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,6 @@ from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource, plan_facts
-from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.recompute import fold
 from joulie_audit.recompute.answers import Mismatch, compare
 from joulie_audit.replay.replay import (
@@ -26,7 +22,7 @@ from joulie_audit.replay.replay import (
     other_versions,
     replay,
 )
-from joulie_audit.testing import FactsAfter, NoFacts, RecordedLog, record_small_log
+from joulie_audit.testing import ArchiveOpener, FactsAfter, RecordedLog, record_small_log
 from joulie_bus.errors import NotInTheLog, StreamReplaced
 from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.streams.records import Record
@@ -40,7 +36,6 @@ from joulie_operator.planning import policies
 from joulie_projections.chain.entry import header_of
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.history.history import History
 from joulie_projections.testing import tamper
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import marginal_w
@@ -364,16 +359,6 @@ async def test_after_a_damaged_snapshot_an_earlier_one_is_used(long: RecordedLog
 
 
 BY_TWO = Scope(jobs=2)
-
-
-@dataclass(frozen=True)
-class ArchiveOpener:
-    """Opens archived facts; picklable for a worker process."""
-
-    path: Path
-
-    def __call__(self, history: History) -> AbstractAsyncContextManager[FactSource]:
-        return contextlib.nullcontext(ArchivedFacts(Archive.of(self.path), NoFacts()))
 
 
 async def replayed_by_two(
