@@ -3,6 +3,7 @@
 Decisions and unexpected events are logged, single samples are not. Modules that compute never log.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Mapping, MutableMapping
@@ -16,6 +17,8 @@ with without("rich"):  # 5 MiB, for tracebacks in colours
     import structlog
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+# nats-py upgrades a connection to TLS below asyncio's reader, which then says this at each end.
+_WITHOUT_EFFECT = "returning true from eof_received() has no effect when using ssl"
 
 
 def configure(level: str, style: str, part: str, stream: TextIO | None = None) -> None:
@@ -44,6 +47,7 @@ def configure(level: str, style: str, part: str, stream: TextIO | None = None) -
         cache_logger_on_first_use=False,
     )
     structlog.contextvars.bind_contextvars(part=part)
+    logging.getLogger().addHandler(_OF_LIBRARIES)
 
 
 def has_colours(stream: TextIO) -> bool:
@@ -113,3 +117,18 @@ class _Unfailing:
 def get_logger(room: str) -> Any:
     """A lazily configured logger; `room` names the package."""
     return structlog.get_logger(room=room)
+
+
+class _OfLibraries(logging.Handler):
+    """Warnings and errors of libraries, in the form of all other lines and without secrets."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text == _WITHOUT_EFFECT:
+            return
+        log = get_logger(record.name.partition(".")[0])
+        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write("library_message", text=text, exc_info=record.exc_info)
+
+
+_OF_LIBRARIES = _OfLibraries(logging.WARNING)

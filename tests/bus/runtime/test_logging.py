@@ -1,7 +1,10 @@
+import asyncio
+import gc
 import io
 import json
 import sys
 from io import TextIOWrapper
+from logging import getLogger
 from pathlib import Path
 
 import pytest
@@ -47,6 +50,50 @@ def test_a_logger_made_before_the_settings_were_read_obeys_them(
     early.debug("now")
 
     assert json.loads(capsys.readouterr().err)["part"] == "late"
+
+
+def test_a_warning_of_a_library_is_a_line_like_all_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logging.configure("info", "json", "extender")
+    library = getLogger("aiohttp.client")
+    library.info("connected")
+    library.warning("no answer of %s", "nats://joulie:hunter2@broker:4222")
+
+    line = capsys.readouterr().err
+    told = json.loads(line)
+    assert {key: told[key] for key in ("event", "level", "part", "room")} == {
+        "event": "library_message",
+        "level": "warning",
+        "part": "extender",
+        "room": "aiohttp",
+    }
+    assert told["text"].startswith("no answer of nats://")
+    assert "hunter2" not in line
+
+
+def test_a_failed_task_that_nothing_awaits_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def lose_a_failure() -> None:
+        failing = asyncio.create_task(asyncio.wait_for(asyncio.Event().wait(), 0))
+        await asyncio.wait([failing])
+
+    logging.configure("info", "json", "operator")
+    asyncio.run(lose_a_failure())
+    gc.collect()
+
+    told = json.loads(capsys.readouterr().err)
+    assert (told["level"], told["room"]) == ("error", "asyncio")
+    assert told["text"].startswith("Task exception was never retrieved")
+    assert "TimeoutError" in told["exception"]
+
+
+def test_a_connection_with_tls_ends_without_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    logging.configure("info", "json", "operator")
+    getLogger("asyncio").warning("returning true from eof_received() has no effect when using ssl")
+
+    assert capsys.readouterr().err == ""
 
 
 def test_a_line_for_people_shows_event_and_fields(capsys: pytest.CaptureFixture[str]) -> None:
