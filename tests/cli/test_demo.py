@@ -1,3 +1,4 @@
+import asyncio
 import socket
 from pathlib import Path
 
@@ -8,7 +9,14 @@ from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.streams.subjects import Subjects
 from joulie_cli.command_line.parser import parsed
 from joulie_cli.main import main
-from joulie_cli.parts.demo import DemoOptions, addresses_of, demo_options, free_or, log_to_file
+from joulie_cli.parts.demo import (
+    DemoOptions,
+    Ending,
+    addresses_of,
+    demo_options,
+    free_or,
+    log_to_file,
+)
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.wiring import Wiring
 
@@ -64,6 +72,17 @@ def test_demos_that_start_at_the_same_moment_get_different_ports() -> None:
     ports = [at.port for _ in range(2) for at in addresses_of(Source.of()).values()]
 
     assert len({*ports}) == len(ports)
+
+
+async def run_to_its_end(begun: list[bool]) -> list[bool]:
+    ending = Ending(asyncio.Event(), None, 0.0, lambda: bool(begun))
+    before = await ending.wait(0.01)
+    begun.append(True)
+    return [before, await ending.wait(0.01)]
+
+
+def test_the_time_of_a_demo_counts_from_its_begin() -> None:
+    assert asyncio.run(run_to_its_end([])) == [False, True]
 
 
 def test_log_lines_go_to_a_file_while_the_screen_is_drawn(

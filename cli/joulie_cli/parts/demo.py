@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +48,7 @@ SETTINGS = (
 )
 PARTS = ("projector", "operator", "extender", "console", "ledger", "simulator")
 SCREEN_S = 1.0
+START_PATIENCE_S = 30.0  # for the view, and then for the nodes
 PROOF_S = 60.0  # when the replay starts: by then the log holds enough decisions
 RECONCILE = {"RECONCILE_INTERVAL": "10s"}  # short, because a demo lasts only minutes
 PODS_PER_S = (8.0, 50.0)  # minimum and maximum; between them one per 15 nodes
@@ -153,9 +154,9 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
         Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor,
         _viewing(wires, supervisor) as view,
     ):
-        await view.wait_ready(30)
+        await view.wait_ready(START_PATIENCE_S)
         start = view.position
-        ending = Ending(stop, over, options.seconds)  # its time starts when all parts run
+        ending = Ending(stop, over, options.seconds, _knows_all(view, options.simulated.nodes))
         if options.headless:
             await ending.wait()
         else:
@@ -169,6 +170,12 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
         wires.data.database
     ) as history:  # after the parts have stopped, so that all entries count
         return {**_counts(history), **summary, "simulated": simulated_in(wires.data)}
+
+
+def _knows_all(view: View, nodes: int) -> Callable[[], bool]:
+    """Whether the view contains all nodes, or had the time for it."""
+    latest = time.monotonic() + START_PATIENCE_S
+    return lambda: len(view.cluster_state.nodes) >= nodes or time.monotonic() >= latest
 
 
 def simulated_in(data: DataDirectory) -> dict[str, Any] | None:
@@ -213,12 +220,20 @@ def free_or(port: int) -> HostPort:
 
 
 class Ending:
-    """A demo ends with Ctrl-C, after its time, or when its simulated time is over."""
+    """A demo ends with Ctrl-C, `seconds` after it has begun, or when its simulated time is over."""
 
-    def __init__(self, stop: asyncio.Event, over: Path | None, seconds: float | None) -> None:
+    def __init__(
+        self,
+        stop: asyncio.Event,
+        over: Path | None,
+        seconds: float | None,
+        has_begun: Callable[[], bool],
+    ) -> None:
         self._stop = stop
         self._over = over  # a file that the simulator writes when its time is over
-        self._at = math.inf if seconds is None else time.monotonic() + seconds
+        self._seconds = math.inf if seconds is None else seconds
+        self._has_begun = has_begun
+        self._at = math.inf
 
     async def wait(self, at_most_s: float = math.inf) -> bool:
         """Returns whether it has come to its end; False after `at_most_s`."""
@@ -232,6 +247,8 @@ class Ending:
         return True
 
     def _is_over(self) -> bool:
+        if self._at == math.inf and self._has_begun():
+            self._at = time.monotonic() + self._seconds
         is_written = self._over is not None and self._over.exists()
         return is_written or self._stop.is_set() or time.monotonic() >= self._at
 

@@ -21,7 +21,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         dest="seconds",
         type=shared.seconds,
         metavar="TIME",
-        help="stop this long after the start of all parts, such as 45s",
+        help="stop this long after all nodes are known, such as 45s",
     )
 
 
