@@ -123,7 +123,10 @@ class _OfLibraries(logging.Handler):
     """Warnings and errors of libraries, in the form of all other lines and without secrets."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError):  # its arguments do not fit, which must not stop the caller
+            text = f"{record.msg} {record.args}"
         if text == _WITHOUT_EFFECT:
             return
         log = get_logger(record.name.partition(".")[0])

@@ -4,7 +4,7 @@ import io
 import json
 import sys
 from io import TextIOWrapper
-from logging import getLogger
+from logging import WARNING, LogRecord, getLogger
 from pathlib import Path
 
 import pytest
@@ -70,6 +70,17 @@ def test_a_warning_of_a_library_is_a_line_like_all_others(
     }
     assert told["text"].startswith("no answer of nats://")
     assert "hunter2" not in line
+
+
+def test_a_library_with_the_wrong_arguments_is_not_stopped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logging.configure("info", "json", "operator")
+    # Directly, as the handlers of pytest raise the error.
+    wrong = LogRecord("aiohttp", WARNING, "client.py", 1, "no answer of %d", ("broker",), None)
+    logging._OF_LIBRARIES.handle(wrong)
+
+    assert json.loads(capsys.readouterr().err)["text"] == "no answer of %d ('broker',)"
 
 
 def test_a_failed_task_that_nothing_awaits_is_one_line(
