@@ -74,15 +74,14 @@ def test_demos_that_start_at_the_same_moment_get_different_ports() -> None:
     assert len({*ports}) == len(ports)
 
 
-async def run_to_its_end(begun: list[bool]) -> list[bool]:
+@pytest.mark.anyio
+async def test_the_time_of_a_demo_counts_from_the_moment_at_which_it_has_begun() -> None:
+    begun: list[bool] = []
     ending = Ending(asyncio.Event(), None, 0.0, lambda: bool(begun))
-    before = await ending.wait(0.01)
+    assert not await ending.wait(0.01)
+
     begun.append(True)
-    return [before, await ending.wait(0.01)]
-
-
-def test_the_time_of_a_demo_counts_from_its_begin() -> None:
-    assert asyncio.run(run_to_its_end([])) == [False, True]
+    assert await ending.wait(0.01)
 
 
 def test_log_lines_go_to_a_file_while_the_screen_is_drawn(

@@ -14,7 +14,7 @@ import pytest
 
 from joulie_cli.command_line.commands import commands
 from joulie_cli.supervisor.data_directory import DataDirectory
-from joulie_demo import addresses
+from joulie_cli.supervisor.supervisor import free_addresses
 from joulie_forked import Command, joulie
 
 PLANTED = "planted-0f3a9b"  # in every one of them
@@ -64,7 +64,7 @@ READERS = ("status", *(command for command in AUDITS if command != "keys"))  # o
 
 def environment(**planted: str) -> dict[str, str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
-    return {**clean, **addresses(), **planted}
+    return {**clean, **free_addresses(), **planted}
 
 
 def begun(command: str, place: Path, **planted: str) -> Command:

@@ -15,8 +15,8 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 
 import joulie_forked
 from joulie_bus.errors import DatabaseUnreachable
-from joulie_bus.runtime.ports import free_port
 from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_cli.supervisor.supervisor import free_addresses
 from joulie_projections.history.history import Counts, History
 
 PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
@@ -32,12 +32,6 @@ def told_by(*args: str | Path, **environ: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def addresses() -> dict[str, str]:
-    """Free ones: two that start at the same moment would choose the same default port."""
-    names = ("EXTENDER_ADDR", "CONSOLE_ADDR", "METRICS_ADDR")
-    return {name: f"127.0.0.1:{free_port()}" for name in names}
-
-
 class Running:
     """`joulie demo` or `joulie up`, until `end`."""
 
@@ -49,7 +43,7 @@ class Running:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **addresses(), **environ},
+            env={**os.environ, **free_addresses(), **environ},
         )
 
     def counts(self) -> Counts:

@@ -9,9 +9,8 @@ from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from joulie_bus.runtime.ports import free_port
+from joulie_cli.supervisor.supervisor import free_addresses
 
-DOORS = ("METRICS_ADDR", "EXTENDER_ADDR", "CONSOLE_ADDR")
 ENVIRONMENT = {
     "LEASE_DURATION": "2s",
     "RECONCILE_INTERVAL": "1s",
@@ -25,10 +24,9 @@ async def joulie(
     command: str, kubeconfig: Path, data: Path, patience_s: float, *options: str, **environ: str
 ) -> AsyncGenerator[Process, None]:
     told = ["--data", str(data), "--kubeconfig", str(kubeconfig), *options]
-    addresses = {name: f"127.0.0.1:{free_port()}" for name in DOORS}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "joulie_cli.main", command, *told),
-        env={**os.environ, **ENVIRONMENT, **addresses, **environ},
+        env={**os.environ, **ENVIRONMENT, **free_addresses(), **environ},
     )
     try:
         yield process

@@ -9,7 +9,7 @@ from collections import deque
 from itertools import cycle, islice
 
 _PORTS = range(20_000, 30_000)
-_KEPT = 256  # more than one command chooses; bounds the descriptors of a process that chooses many
+_KEPT = 256  # claims of one process, so that its descriptors are bounded; a command needs ten
 _numbers = cycle(secrets.SystemRandom().sample(_PORTS, len(_PORTS)))
 _claims: deque[socket.socket] = deque()
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from joulie_bus.errors import NotCompared
 from joulie_bus.runtime.child_process import die_with_parent
-from joulie_bus.runtime.ports import free_port
 from joulie_cli.display import comparison
 from joulie_cli.display.comparison import Measured
 from joulie_cli.display.output import show
+from joulie_cli.supervisor.supervisor import free_addresses
 from joulie_cli.wiring import Wiring
 from joulie_simulator.service import SimulatorOptions
 
@@ -98,7 +98,7 @@ class _Run(NamedTuple):
                 *(sys.executable, "-m", "joulie_cli.main", *words),
                 *("--data", str(self.data), *config),
             ],
-            env={**os.environ, **ITS_OWN, **_addresses(), **self.settings},
+            env={**os.environ, **ITS_OWN, **free_addresses(), **self.settings},
             capture_output=True,
             check=False,
             preexec_fn=die_with_parent,
@@ -109,12 +109,6 @@ class _Run(NamedTuple):
                 f"`joulie {words[0]}` failed in {self.data}: {why} Nothing was compared."
             )
         return done.stdout
-
-
-def _addresses() -> dict[str, str]:
-    """Free ones: a demo beside it has the usual addresses."""
-    names = ("EXTENDER_ADDR", "CONSOLE_ADDR", "METRICS_ADDR")
-    return {name: f"127.0.0.1:{free_port()}" for name in names}
 
 
 def _as_text(settings: Mapping[str, str]) -> str:

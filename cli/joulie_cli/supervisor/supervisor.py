@@ -264,6 +264,11 @@ class Supervisor:
         )
 
 
+def free_addresses() -> dict[str, str]:
+    """The settings of a second supervisor, which would find the default ports in use."""
+    return {name: f"127.0.0.1:{free_port()}" for name in (*LISTEN_SETTINGS, "METRICS_ADDR")}
+
+
 async def prepare_streams(broker: Embedded, subjects: Subjects) -> None:
     """Create the broker's streams, which only its administrator may do."""
     connection = await Connection.open(broker.address_of(Role.ADMIN), "joulie-admin")

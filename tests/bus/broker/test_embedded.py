@@ -24,7 +24,6 @@ pytestmark = pytest.mark.anyio
 SUPERVISOR = """
 import asyncio, pathlib, sys
 from joulie_bus.broker.embedded import Embedded
-from joulie_bus.runtime.ports import free_port
 
 async def main():
     broker = Embedded(pathlib.Path(sys.argv[1]))
