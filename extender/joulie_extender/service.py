@@ -56,7 +56,7 @@ class Service:
             server.fallback_policy(),
         )
         self.extender.defer = asyncio.get_running_loop().call_soon
-        shipper.record(declaration(weights))
+        shipper.spool(declaration(weights))
 
     def is_draining(self) -> bool:
         return self.http_server is not None and self.http_server.is_draining

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,15 @@ from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import SettingsError
 from joulie_bus.events import AnyEvent, FallbackAnswered, SettingsDeclared, codec
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background, rung
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, eco, hardware, performance, power, producer
+from joulie_extender.decide.scoring import Weights
+from joulie_extender.decision_log.shipping import Shipper
+from joulie_extender.decision_log.spool import Spool
+from joulie_extender.protocol.exchange import Reply, Request
 from joulie_extender.service import Service, serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_projections.decision_log.heads import Signer
@@ -338,6 +344,30 @@ async def test_without_a_broker_strict_gives_no_answer_and_logs_it(
         ("filter", "unrecorded", "closed"),
         ("prioritize", "unrecorded", "closed"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("durability", "fails", "passes"),
+    [("ack", "open", True), ("ack", "closed", False), ("strict", "open", False)],
+)
+async def test_a_fallback_waits_for_the_broker_as_an_answer_does(
+    tmp_path: Path, durability: str, fails: str, passes: bool
+) -> None:
+    """Without a broker, until the deadline; then no reply is kept waiting."""
+    settings = Source.of(
+        DECISION_DURABILITY=durability, EXTENDER_FAILS=fails, EXTENDER_DEADLINE="50ms"
+    ).load(ServerSettings)
+    now = time.monotonic()
+    with contextlib.closing(Spool(tmp_path)) as spool:
+        shipper = Shipper(Producer("r", CLUSTER, time.time_ns), spool, settings.durability())
+        extender = Service(shipper, Weights(), settings, CLUSTER).extender
+        asked = [Request("POST", "/filter", BODY, begun) for begun in (now - 10, now) * 100]
+        replies = [extender.filter(request) for request in asked]
+        answers = [each if isinstance(each, Reply) else await each for each in replies]
+        await asyncio.sleep(0)  # done callbacks are called by the loop
+
+        assert shipper.waiting == 0
+    assert {json.loads(reply.body)["Error"] == "" for reply in answers} == {passes}
 
 
 async def test_its_settings_are_in_the_log_before_its_first_answer(

@@ -247,7 +247,7 @@ DECISIONS_UNACKNOWLEDGED = Counter(
 )
 DECISIONS_DROPPED = Counter(
     "joulie_decisions_dropped_total",
-    "Decisions answered but not recorded, because the disk was full",
+    "Decisions answered but not recorded: the disk was full, the spool damaged, or one too large",
     registry=EXTENDER,
 )
 UNKNOWN_CLASS = Counter(

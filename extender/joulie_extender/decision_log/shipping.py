@@ -14,7 +14,7 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.streams.records import Message
-from joulie_extender.decision_log.spool import Spool
+from joulie_extender.decision_log.spool import Loss, Spool
 
 SHIP_AT_ONCE = 500
 RETRY_S = 1.0
@@ -52,8 +52,7 @@ class Shipper:
 
         With a durability above `async`, the result is whether the broker has stored it.
         """
-        message = self._spooled(entry)
-        self._has_work.set()
+        message = self.spool(entry)
         if self._durability is Durability.ASYNC:
             return None
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -64,6 +63,12 @@ class Shipper:
             # A caller that timed out is removed, so that an outage does not collect them.
             stored.add_done_callback(lambda _: self._waiting.pop(message.id, None))
         return stored
+
+    def spool(self, entry: DecisionEntry) -> Message | None:
+        """Records an entry for which no reply waits; None if it could not be spooled."""
+        message = self._spooled(entry)
+        self._has_work.set()
+        return message
 
     @property
     def waiting(self) -> int:
@@ -82,11 +87,11 @@ class Shipper:
             self._record_dropped()
         return message
 
-    def _drop(self, why: str, about: str) -> None:
-        self._dropped += 1
+    def _drop(self, why: str, about: str, records: int = 1) -> None:
+        self._dropped += records
         self._why = why
-        metrics.DECISIONS_DROPPED.inc()
-        log.error("decision_dropped", error=why, about=about)
+        metrics.DECISIONS_DROPPED.inc(records)
+        log.error("decision_dropped", error=why, about=about, records=records)
 
     def _record_dropped(self) -> None:
         """Records the number of dropped decisions; if that fails on a full disk, it is one more."""
@@ -104,33 +109,49 @@ class Shipper:
 
     async def _ship_some(self, bus: Log) -> bool:
         """Publishes a batch; returns whether more may be waiting."""
-        messages, place = self._spool.unshipped(SHIP_AT_ONCE)
-        metrics.SPOOLED.set(len(messages))
         try:
-            await bus.publish(self._fitting(messages, bus.max_payload))
-        except BusError as error:
+            messages, place, losses = self._spool.unshipped(SHIP_AT_ONCE)
+            metrics.SPOOLED.set(len(messages))
+            fitting = [each for each in messages if len(each.data) + HEADROOM <= bus.max_payload]
+            await bus.publish(fitting)
+        except (BusError, OSError) as error:
             self._refused.saw(error)
             await asyncio.sleep(RETRY_S)
             return True
         self._refused.ended()
         self._spool.shipped(place)
-        self._shipped(messages)
+        self._shipped(fitting)
+        if len(fitting) < len(messages):
+            self._refuse(messages, bus.max_payload)
+        self._lost(losses)
         metrics.SPOOLED.set(0)
         return len(messages) == SHIP_AT_ONCE
 
-    def _fitting(self, messages: Sequence[Message], most: int) -> list[Message]:
-        """Drops messages that exceed the broker's limit, so that they do not block all others."""
-        fitting = [each for each in messages if len(each.data) + HEADROOM <= most]
-        for _ in range(len(messages) - len(fitting)):
-            self._drop(f"larger than the broker takes ({most} bytes)", "")
-        return fitting
+    def _lost(self, losses: Sequence[Loss]) -> None:
+        """Records at once how many decisions are missing, and not with the next decision."""
+        for loss in losses:
+            self._drop(loss.why, "", loss.records)
+        if self._dropped:
+            self._record_dropped()
+            if not self._dropped:
+                self._has_work.set()
+
+    def _refuse(self, messages: Sequence[Message], most: int) -> None:
+        """Messages beyond the broker's limit are dropped, so that they do not block all others."""
+        for message in messages:
+            if len(message.data) + HEADROOM > most:
+                self._drop(f"larger than the broker takes ({most} bytes)", message.id)
+                self._end_wait(message, is_stored=False)
 
     def _shipped(self, messages: Sequence[Message]) -> None:
         metrics.DECISIONS_SHIPPED.inc(len(messages))
         for message in messages:
-            stored = self._waiting.pop(message.id, None)
-            if stored is not None and not stored.done():
-                stored.set_result(True)
+            self._end_wait(message, is_stored=True)
+
+    def _end_wait(self, message: Message, *, is_stored: bool) -> None:
+        stored = self._waiting.pop(message.id, None)
+        if stored is not None and not stored.done():
+            stored.set_result(is_stored)
 
     async def drained(self, patience_s: float) -> None:
         """On shutdown: waits a limited time for the spool to empty; the rest stays on disk."""

@@ -1,34 +1,50 @@
 """A spool of decisions on disk, written before the reply is sent.
 
 A process that is killed loses no decision that it replied with: the next start ships what is left.
-A frame is length, checksum, message; a torn last frame belongs to a reply that was never sent.
+What cannot be read is skipped, counted and reported, and never stops what is behind it.
 """
 
+import contextlib
+import errno
 import fcntl
 import os
-import struct
-import zlib
+import stat
 from collections import deque
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from joulie_bus.errors import DataDirectoryError
+from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.secret_files import tighten
 from joulie_bus.streams.records import Message
+from joulie_extender.decision_log.frames import framed, parts, records_between
 
-_FRAME = struct.Struct("<II")
 SEGMENT_BYTES = 4 * 1024 * 1024  # then a new file, so that what is shipped can be deleted
 RECENT_BYTES = 4 * 1024 * 1024  # kept in memory, too, until they are shipped
 SUFFIX = ".spool"
+SET_ASIDE = ".unreadable"  # appended to the name of a segment that cannot be opened
+# Errors of this process or machine that may end; all others are about the segment.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.ESTALE)
+log = get_logger("extender")
 
 
 class Place(NamedTuple):
     segment: Path
     offset: int
+
+
+class Loss(NamedTuple):
+    """Decisions that were spooled and cannot be read any more."""
+
+    records: int  # at least
+    why: str
+
+
+class Unshipped(NamedTuple):
+    messages: list[Message]
+    place: Place  # to pass to `shipped` once the broker has them
+    losses: list[Loss]
 
 
 class Spool:
@@ -38,72 +54,119 @@ class Spool:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = _locked(directory)
+        self._lock: int | None = _locked(directory)
         self._directory = directory
-        self._left_over = sorted(directory.glob(f"*{SUFFIX}"))
+        self._left_over = self._segments()
         tighten(*self._left_over)
         self._number = int(self._left_over[-1].stem) + 1 if self._left_over else 1
-        self._file: BinaryIO = self._open()
+        self._path, self._file = self._create(self._number)
         self._offset = 0
+        self._grows = False  # whether the last attempt to begin a new segment failed
         self._front = Place((self._left_over or [self._path])[0], 0)
         self._recent = _Recent(self._end())
 
     def append(self, message: Message) -> None:
-        """Hands the frame to the kernel before it returns, so that a kill of this process cannot
+        """Hands the record to the kernel before it returns, so that a kill of this process cannot
         lose it.
 
-        Raises OSError, and leaves no torn frame behind, when the disk is full.
+        Raises OSError when the disk is full; the next record overwrites what was written of it.
         """
-        body = msgspec.msgpack.encode(message)
-        frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
+        record = framed(message)
         try:
-            if self._file.write(frame) != len(frame):
-                raise OSError(f"the disk under {self._directory} is full")
+            if os.pwrite(self._file, record, self._offset) != len(record):
+                raise OSError(errno.ENOSPC, f"the disk under {self._directory} is full")
         except OSError:
-            self._file.truncate(self._offset)
-            self._file.seek(self._offset)
+            with contextlib.suppress(OSError):
+                os.truncate(self._file, self._offset)
             raise
-        self._offset += len(frame)
+        self._offset += len(record)
         if self._offset > SEGMENT_BYTES:
-            self._file.close()
-            self._number += 1
-            self._file, self._offset = self._open(), 0
+            self._begin_segment()
         self._recent.append(message, self._end())
 
-    def unshipped(self, limit: int) -> tuple[list[Message], Place]:
-        """The next messages, and the place to pass to `shipped` once the broker has them."""
+    def _begin_segment(self) -> None:
+        """If no new file can be created, the old one grows; the next record tries again."""
+        try:
+            path, file = self._create(self._number + 1)
+        except OSError as error:
+            if not self._grows:
+                why = error.strerror or str(error)
+                log.warning("spool_grows", file=str(self._path), why=why)
+            self._grows = True
+            return
+        os.close(self._file)
+        self._number += 1
+        self._path, self._file, self._offset, self._grows = path, file, 0, False
+
+    def unshipped(self, limit: int) -> Unshipped:
+        """The next messages. Raises OSError if reading may succeed later."""
         if self._front == self._recent.start:
             return self._recent.first(limit)
-        messages: list[Message] = []
-        place = self._front
-        while len(messages) < limit:
-            with open(place.segment, "rb") as file:
-                file.seek(place.offset)
-                for message, end in _frames(file, place.offset):
-                    messages.append(message)
-                    place = Place(place.segment, end)
-                    if len(messages) == limit:
-                        break
-            following = self._after(place.segment)
-            if len(messages) == limit or following is None:
+        found = Unshipped([], self._front, [])
+        while len(found.messages) < limit:
+            found = self._read_on(found, limit)
+            following = self._after(found.place.segment)
+            if len(found.messages) == limit or following is None:
                 break
-            place = Place(following, 0)
-        return messages, place
+            found = found._replace(place=Place(following, 0))
+        return found
+
+    def _read_on(self, found: Unshipped, limit: int) -> Unshipped:
+        """The messages of one segment, appended to those found before."""
+        messages, (segment, end), losses = found
+        try:
+            data = self._content(segment)
+        except OSError as error:
+            return found._replace(losses=[*losses, self._set_aside(segment, error)])
+        known, damage = None, 0
+        for message, following in parts(data, end):
+            if message is None:
+                damage = following - end
+            else:
+                if damage:
+                    losses.append(_loss(segment, damage, records_between(known, message)))
+                    damage = 0
+                messages.append(message)
+                known = message
+            end = following
+            if len(messages) == limit:
+                break
+        if damage:
+            losses.append(_loss(segment, damage, 1))
+        return Unshipped(messages, Place(segment, end), losses)
+
+    def _content(self, segment: Path) -> bytes:
+        """Follows no link and waits for no pipe: only the extender writes here."""
+        file = os.open(segment, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(file, "rb") as opened:
+            found = os.fstat(file)
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file")
+            return opened.read(self._offset if segment == self._path else found.st_size)
+
+    def _set_aside(self, segment: Path, error: OSError) -> Loss:
+        """Leaves the segment for a person, under a name that is not read again."""
+        if error.errno in _PASSING:
+            raise error
+        with contextlib.suppress(OSError):
+            segment.rename(segment.with_name(segment.name + SET_ASIDE))
+        return Loss(1, f"{segment} cannot be read: {error.strerror or error}")
 
     def shipped(self, place: Place) -> None:
         """Deletes everything before `place`: it is stored at the broker."""
         if place.segment != self._front.segment:
             for segment in self._segments():
                 if segment < place.segment:
-                    segment.unlink()
+                    with contextlib.suppress(OSError):  # the next start ships it again
+                        segment.unlink()
         self._front = place
         self._recent.forget(place)
         if place == self._end() and self._offset:
-            self._file.truncate(0)
-            self._file.seek(0)
-            self._offset = 0
-            self._front = self._end()
-            self._recent = _Recent(self._front)
+            with contextlib.suppress(OSError):
+                os.truncate(self._file, 0)
+                self._offset = 0
+                self._front = self._end()
+                self._recent = _Recent(self._front)
 
     @property
     def is_empty(self) -> bool:
@@ -119,20 +182,26 @@ class Spool:
 
     def close(self) -> None:
         """Idempotent."""
-        if not self._file.closed:
-            self._file.close()
+        if self._lock is not None:
+            os.close(self._file)
             os.close(self._lock)
+            self._lock = None
 
-    def _open(self) -> BinaryIO:
-        """Creates a segment; `self._path` is its path."""
-        self._path = self._directory / f"{self._number:012d}{SUFFIX}"
-        return os.fdopen(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600), "r+b", buffering=0)
+    def _create(self, number: int) -> tuple[Path, int]:
+        path = self._directory / f"{number:012d}{SUFFIX}"
+        flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        return path, os.open(path, flags, 0o600)
 
     def _segments(self) -> list[Path]:
-        return sorted(self._directory.glob(f"*{SUFFIX}"))
+        found = self._directory.glob(f"*{SUFFIX}")
+        return sorted(path for path in found if path.stem.isdecimal())
 
     def _after(self, segment: Path) -> Path | None:
         return next((other for other in self._segments() if other > segment), None)
+
+
+def _loss(segment: Path, size: int, records: int) -> Loss:
+    return Loss(records, f"{segment} is damaged: {size} bytes are no decision")
 
 
 def _locked(directory: Path) -> int:
@@ -164,9 +233,10 @@ class _Recent:
         while self.size > RECENT_BYTES:
             self._drop()
 
-    def first(self, limit: int) -> tuple[list[Message], Place]:
+    def first(self, limit: int) -> Unshipped:
         found = list(islice(self._messages, limit))
-        return [message for message, _ in found], found[-1][1] if found else self.start
+        place = found[-1][1] if found else self.start
+        return Unshipped([message for message, _ in found], place, [])
 
     def forget(self, place: Place) -> None:
         while self._messages and self.start < place:
@@ -175,14 +245,3 @@ class _Recent:
     def _drop(self) -> None:
         message, self.start = self._messages.popleft()
         self.size -= len(message.data)
-
-
-def _frames(file: BinaryIO, offset: int) -> Iterator[tuple[Message, int]]:
-    """Complete frames only; a torn frame was never replied to."""
-    while len(head := file.read(_FRAME.size)) == _FRAME.size:
-        length, checksum = _FRAME.unpack(head)
-        body = file.read(length)
-        if len(body) != length or zlib.crc32(body) != checksum:
-            return
-        offset += _FRAME.size + length
-        yield msgspec.msgpack.decode(body, type=Message), offset

@@ -37,7 +37,7 @@ from joulie_projections.view.view import ViewSnapshot
 
 TakeSnapshot = Callable[[], ViewSnapshot]
 # The result is whether the broker has stored it; None if the reply does not wait for that.
-Record = Callable[[DecisionEntry], Awaitable[bool] | None]
+Record = Callable[[DecisionEntry], asyncio.Future[bool] | None]
 Clock = Callable[[], int]
 Defer = Callable[[Callable[[], None]], object]  # runs the callback after the reply has been written
 BINDING_DISABLED = "this extender does not bind: the log is unreachable, or EXTENDER_BINDS is empty"
@@ -178,17 +178,24 @@ class Extender:
         call.verb.answered(answer)
         call.verb.seconds.observe(seconds)
 
-    def _fallback(self, call: "_Call[A]", why: FallbackReason) -> Reply:
+    def _fallback(self, call: "_Call[A]", why: FallbackReason) -> Reply | Awaitable[Reply]:
         """Replies by the fallback policy; metrics and the decision log record that it was a
         fallback.
         """
+        reply, stored = self._fallen_back(call, why)
+        return reply if stored is None else self._when_stored(call, stored, reply)
+
+    def _fallen_back(
+        self, call: "_Call[A]", why: FallbackReason
+    ) -> tuple[Reply, asyncio.Future[bool] | None]:
+        """The reply, and what it waits for."""
         answer: FallbackAnswer = "closed" if why == "unrecorded" else self._fails(call)
         handler, asked = call.verb.handler, call.asked
         basis = decide.basis_of(call.context, self._weights)
         metrics.FALLBACKS.labels(verb=handler.name, reason=why).inc()
         if handler.name == "prioritize":
             metrics.SCORES_SAVED.inc(len(asked.names))
-        self._record(
+        stored = self._record(
             FallbackAnswered(
                 pod_uid=asked.pod.uid,
                 namespace=asked.pod.namespace,
@@ -202,7 +209,7 @@ class Extender:
         )
         call.verb.asked(call.asked)
         call.verb.fallen_back.inc()
-        return _reply(handler.fallback(asked, answer, self._weights), basis)
+        return _reply(handler.fallback(asked, answer, self._weights), basis), stored
 
     def _fails(self, call: "_Call[A]") -> FallbackAnswer:
         return self._fallback_policy.fails_for(call.verb.handler.duty, call.asked.pod)
@@ -215,7 +222,12 @@ class Extender:
         if is_stored:
             return reply
         metrics.DECISIONS_UNACKNOWLEDGED.inc()
-        return self._fallback(call, "unrecorded") if self._fallback_policy.is_strict else reply
+        if not self._fallback_policy.is_strict:
+            return reply
+        closed, unawaited = self._fallen_back(call, "unrecorded")
+        if unawaited is not None:
+            unawaited.cancel()  # the deadline is over
+        return closed
 
 
 class _Call(NamedTuple, Generic[A]):

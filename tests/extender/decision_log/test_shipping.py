@@ -193,7 +193,7 @@ async def test_a_decision_that_no_broker_takes_keeps_no_other_waiting(
             shipper.record(decided(3))
             found = await shipped_envelopes(bus, 3)
 
-    assert [each.key for each in found] == ["pod-2", "pod-3", "_dropped"]
+    assert [each.key for each in found] == ["pod-2", "_dropped", "pod-3"]
 
 
 # --- waiting for the broker -------------------------------------------------------------------
@@ -236,6 +236,52 @@ async def test_a_caller_that_timed_out_does_not_disturb_others(
         impatient.cancel()
         async with shipping(bus, shipper), asyncio.timeout(PATIENCE_S):
             assert await patient
+
+
+@pytest.mark.parametrize("durability", [Durability.ACK, Durability.STRICT])
+async def test_a_decision_that_no_broker_takes_does_not_count_as_stored(
+    bus: JetStreamLog, tmp_path: Path, durability: Durability
+) -> None:
+    shipped = metrics.DECISIONS_SHIPPED._value.get()
+    with shipper_on(tmp_path / "spool", durability) as shipper:
+        large, small = shipper.record(decided(1, bus.max_payload)), shipper.record(decided(2))
+        assert large is not None
+        assert small is not None
+        async with shipping(bus, shipper), asyncio.timeout(PATIENCE_S):
+            assert (await large, await small) == (False, True)
+            await shipper.drained(PATIENCE_S)
+
+    assert metrics.DECISIONS_SHIPPED._value.get() == shipped + 2  # the other, and the record of it
+
+
+async def test_a_damaged_segment_is_counted_recorded_and_shipped_without_what_was_lost(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    dropped = metrics.DECISIONS_DROPPED._value.get()
+    with shipper_on(tmp_path / "spool") as killed:
+        for number in range(3):
+            killed.record(decided(number))
+    [file] = (tmp_path / "spool").iterdir()
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+    with shipper_on(tmp_path / "spool") as shipper:
+        async with shipping(bus, shipper):
+            *found, told = await shipped_envelopes(bus, 3)
+
+    assert [each.key for each in found] == ["pod-0", "pod-2"]
+    assert isinstance(lost := codec.read(told, "here"), DecisionsDropped)
+    assert (lost.count, str(file) in lost.why) == (1, True)
+    assert metrics.DECISIONS_DROPPED._value.get() == dropped + 1
+
+
+async def test_an_entry_for_which_no_reply_waits_is_not_kept_in_an_outage(tmp_path: Path) -> None:
+    with shipper_on(tmp_path / "spool", Durability.STRICT) as shipper:
+        for number in range(100):
+            shipper.spool(decided(number))
+
+        assert shipper.waiting == 0
 
 
 def counted() -> tuple[float, float]:

@@ -1,5 +1,7 @@
 import contextlib
 import itertools
+import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from joulie_bus.runtime.settings import Source
 from joulie_bus.streams.records import Message
+from joulie_extender.decision_log.frames import framed
 from joulie_extender.decision_log.spool import RECENT_BYTES, SEGMENT_BYTES, Spool
 from joulie_extender.settings import ServerSettings
 
@@ -51,7 +54,7 @@ def files(directory: Path) -> list[str]:
 
 def test_what_is_appended_waits_until_it_is_shipped(life: Life) -> None:
     spool = life(1, 2, 3)
-    messages, place = spool.unshipped(100)
+    messages, place, _ = spool.unshipped(100)
 
     assert messages == [message(1), message(2), message(3)] == waiting(spool)
     spool.shipped(place)
@@ -66,7 +69,7 @@ def test_messages_are_taken_in_portions_and_in_order(life: Life) -> None:
     spool = life(1, 2, 3, 4, 5)
     seen: list[Message] = []
     while not spool.is_empty:
-        messages, place = spool.unshipped(2)
+        messages, place, _ = spool.unshipped(2)
         seen += messages
         spool.shipped(place)
 
@@ -75,7 +78,7 @@ def test_messages_are_taken_in_portions_and_in_order(life: Life) -> None:
 
 def test_what_comes_while_others_are_shipped_is_kept(life: Life) -> None:
     spool = life(1)
-    _, place = spool.unshipped(100)
+    place = spool.unshipped(100).place
     spool.append(message(2))
     spool.shipped(place)
 
@@ -105,11 +108,133 @@ def test_lives_and_portions_may_end_together(life: Life, portion: int) -> None:
     spool = life(3, 4)
     seen: list[Message] = []
     while not spool.is_empty:
-        messages, place = spool.unshipped(portion)
+        messages, place, _ = spool.unshipped(portion)
         seen += messages
         spool.shipped(place)
 
     assert seen == [message(number) for number in (1, 2, 3, 4)]
+
+
+@contextlib.contextmanager
+def no_more_files() -> Generator[None, None, None]:
+    """This process can open no other file."""
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_segment_grows_while_no_new_one_can_be_opened(life: Life, tmp_path: Path) -> None:
+    spool = life()
+    with no_more_files():
+        for number in range(4):
+            spool.append(message(number, SEGMENT_BYTES // 2))
+        spool.append(message(4))
+    spool.append(message(5))
+    spool.append(message(6))
+
+    assert files(tmp_path) == ["000000000001.spool", "000000000002.spool"]
+    assert [each.id for each in waiting(spool)] == [f"r:b:{number}" for number in range(7)]
+
+
+def rot(path: Path, *places: int) -> None:
+    content = bytearray(path.read_bytes())
+    for place in places:
+        content[place] ^= 0xFF
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("place", range(len(framed(message(2)))))
+def test_a_rotten_byte_costs_its_record_and_no_other(
+    life: Life, tmp_path: Path, place: int
+) -> None:
+    life(1, 2, 3, 4)
+    [file] = tmp_path.iterdir()
+    rot(file, len(framed(message(1))) + place)
+
+    found = life().unshipped(100)
+
+    assert found.messages == [message(1), message(3), message(4)]
+    [loss] = found.losses
+    assert loss.records == 1
+    assert str(file) in loss.why
+
+
+def test_the_number_of_lost_records_follows_from_the_numbers_of_the_others(
+    life: Life, tmp_path: Path
+) -> None:
+    life(1, 2, 3, 4, 5)
+    [file] = tmp_path.iterdir()
+    rot(file, *range(len(framed(message(1))), 3 * len(framed(message(1)))))
+
+    found = life().unshipped(100)
+
+    assert (found.messages, [loss.records for loss in found.losses]) == (
+        [message(1), message(4), message(5)],
+        [2],
+    )
+
+
+def test_the_search_for_a_record_passes_bytes_that_only_look_like_one(
+    life: Life, tmp_path: Path
+) -> None:
+    first = life()
+    first.append(message(1, 300_000)._replace(data=b"\x10\0\0\0\0\0\0\0\x93" * 30_000))
+    first.append(message(2))
+    [file] = tmp_path.iterdir()
+    rot(file, 0)
+
+    assert life().unshipped(100).messages == [message(2)]
+
+
+def as_link(segment: Path) -> None:
+    segment.rename(segment.with_suffix(".elsewhere"))
+    segment.symlink_to(segment.with_suffix(".elsewhere"))
+
+
+def as_pipe(segment: Path) -> None:
+    segment.unlink()
+    os.mkfifo(segment)
+
+
+def as_endless(segment: Path) -> None:
+    segment.unlink()
+    segment.symlink_to("/dev/zero")
+
+
+def as_directory(segment: Path) -> None:
+    segment.unlink()
+    segment.mkdir()
+
+
+@pytest.mark.parametrize("change", [as_link, as_pipe, as_endless, as_directory, Path.unlink])
+def test_a_segment_that_cannot_be_read_is_set_aside_and_counted(
+    life: Life, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    life(1)
+    spool = life(2)
+    change(tmp_path / "000000000001.spool")
+
+    found = spool.unshipped(100)
+    spool.shipped(found.place)
+
+    assert found.messages == [message(2)]
+    assert [loss.records for loss in found.losses] == [1]
+    assert spool.is_empty
+    assert "000000000001.spool" not in files(tmp_path)
+
+
+def test_a_process_without_free_descriptors_sets_no_segment_aside(life: Life) -> None:
+    life(1)
+    spool = life()
+    with no_more_files(), pytest.raises(OSError, match="Too many open files"):
+        spool.unshipped(100)
+
+    assert waiting(spool) == [message(1)]
 
 
 @pytest.mark.parametrize("lost", range(1, 30))
@@ -136,7 +261,7 @@ def test_segments_roll_and_are_deleted_behind_the_front(life: Life, tmp_path: Pa
         spool.append(each)
     assert len(files(tmp_path)) == 3
 
-    messages, place = spool.unshipped(100)
+    messages, place, _ = spool.unshipped(100)
     spool.shipped(place)
 
     assert messages == large
@@ -182,7 +307,7 @@ def test_what_memory_does_not_hold_is_read_again_in_order(
         for comes, goes in [*steps, (0, 1000)]:
             for _ in range(comes):
                 spool.append(message(next(written), size))
-            found, place = spool.unshipped(goes)
+            found, place, _ = spool.unshipped(goes)
             spool.shipped(place)
             seen += found
         left = spool.is_empty
@@ -212,6 +337,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from joulie_bus.streams.records import Message
+from joulie_extender.decision_log.frames import framed
 from joulie_extender.decision_log.spool import Spool
 
 spool = Spool(Path(sys.argv[1]))
@@ -244,6 +370,7 @@ def test_a_full_disk_leaves_whole_frames_only(life: Life, tmp_path: Path) -> Non
 
 SECOND = """
 import pathlib, sys
+from joulie_extender.decision_log.frames import framed
 from joulie_extender.decision_log.spool import Spool
 Spool(pathlib.Path(sys.argv[1]))
 """
