@@ -14,6 +14,7 @@
     │   ├── PurgeDenied          a stream of an older version, which denies purges
     │   ├── StreamsForeign       a stream stores other subjects than ours
     │   ├── StreamsInUse         streams that hold messages and are to continue other ones
+    │   ├── StreamSilent         the broker stopped sending the messages of a stream
     │   ├── StreamReplaced       another stream than the one of the position
     │   └── BrokerStartFailed    the embedded broker did not come up
     ├── StoreError
@@ -144,6 +145,15 @@ class StreamGap(BusError):
         self.stream = stream
         self.wanted = wanted
         self.first = first
+
+
+class StreamSilent(BusError):
+    def __init__(self, stream: str, received: int, wanted: int, waited_s: float) -> None:
+        super().__init__(
+            f"The broker sent {received} of {wanted} messages of {stream}, and no other for "
+            f"{waited_s:g} s. Nothing was concluded from them. Is the broker reachable, and not "
+            f"overloaded? Try again."
+        )
 
 
 class StreamsMissing(BusError):

@@ -166,6 +166,24 @@ async def test_a_budget_refuses_and_the_pod_is_evicted_when_it_allows(
     assert await left(server) == []
 
 
+async def test_an_eviction_ends_though_the_plan_allows_none_meanwhile(
+    server: Running, operator: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await may_evict(server)
+    await server.put(PODS, web("a"))
+    view, create = Known(), operator.create
+
+    async def create_and_withdraw(path: str, body: Tree) -> Any:
+        answer = await create(path, body)
+        view.cluster_state.cluster.clear()
+        return answer
+
+    monkeypatch.setattr(operator, "create", create_and_withdraw)
+    await evictor(operator, view, Seconds()).evict_once()
+
+    assert await left(server) == []
+
+
 @pytest.mark.parametrize(
     ("pod", "why"),
     [

@@ -72,13 +72,18 @@ class MemoryBroker:
         kept = self._streams[stream]
         if message.id in kept.ids:
             return
-        if kept.limit is not None and len(kept.records) >= kept.limit:
-            raise BrokerRefused(message.subject, FULL, "maximum messages exceeded")
+        self.require_room(stream, [message])
         sequence = kept.last + 1
         kept.records.append(Record(stream, sequence, self._clock(), message.data, message.subject))
         kept.newest[message.subject] = Stored(sequence, message.data)
         kept.ids.add(message.id)
         self.ring()
+
+    def require_room(self, stream: Stream, messages: Sequence[Message]) -> None:
+        kept = self._streams[stream]
+        new = [message for message in messages if message.id not in kept.ids]
+        if kept.limit is not None and new and len(kept.records) + len(new) > kept.limit:
+            raise BrokerRefused(new[0].subject, FULL, "maximum messages exceeded")
 
     def ring(self) -> None:
         for bell in self.bells:
@@ -86,9 +91,9 @@ class MemoryBroker:
 
     # --- faults that tests inject ------------------------------------------------------
 
-    def fill(self, stream: Stream) -> None:
-        """From now on the stream refuses every message."""
-        self._streams[stream].limit = len(self._streams[stream].records)
+    def fill(self, stream: Stream, room: int = 0) -> None:
+        """From now on the stream takes only so many messages."""
+        self._streams[stream].limit = len(self._streams[stream].records) + room
 
     def trim(self, stream: Stream, up_to: int) -> None:
         kept = self._streams[stream]
@@ -179,6 +184,7 @@ class MemoryLog:
             at = newest.sequence if newest else 0
             if at != sequence:
                 raise ExpectationFailed(expected, f"{subject} is at {at}")
+        self._broker.require_room(stream, messages)  # all of them, or none
         for message in messages:
             self._broker.store(stream, message)
 

@@ -2,17 +2,21 @@
 
 import asyncio
 
+from joulie_bus.errors import StreamSilent
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 
-PATIENCE_S = 5.0
+PATIENCE_S = 30.0
 AT_ONCE = 1000
 
 
 async def everything(bus: Log, stream: Stream) -> list[Record]:
-    """All messages of the stream; raises StreamGap if some in between were removed."""
+    """All messages of the stream.
+
+    Raises StreamGap if some in between were removed, and StreamSilent if none arrives for a while.
+    """
     state = await bus.state(stream)
     found: list[Record] = []
     bell = asyncio.Event()
@@ -21,6 +25,6 @@ async def everything(bus: Log, stream: Stream) -> list[Record]:
         while len(found) < wanted:
             records = reader.take(AT_ONCE)
             found.extend(records)
-            if not records:
-                await rung(bell, PATIENCE_S)
+            if not records and not await rung(bell, PATIENCE_S):
+                raise StreamSilent(stream, len(found), wanted, PATIENCE_S)
     return found

@@ -11,6 +11,7 @@ import msgspec
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, BadQuantity, SettingsError
 from joulie_bus.events.kube_names import path_segment
 from joulie_extender.binding.binder import BindRequest, BindResult, LookupFailed, PodLookup
@@ -109,7 +110,7 @@ class KubeBinder:
             raise LookupFailed(_why(reply))
         try:
             return _found(_read_pod(reply.body), uid, self._gpus)
-        except (msgspec.DecodeError, UnicodeDecodeError, BadQuantity) as error:
+        except (*UNDECODABLE, BadQuantity) as error:
             raise LookupFailed(str(error)) from error
 
     async def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> _Reply:
@@ -133,7 +134,7 @@ def _confirms(body: bytes, request: BindRequest) -> bool:
     """Whether this is the API server's reply to this Binding, and not just any 2xx response."""
     try:
         outcome = _read_outcome(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         return False
     if outcome.api_version != "v1":
         return False
@@ -170,7 +171,7 @@ def _result_of(reply: _Reply) -> BindResult:
 def _why(reply: _Reply) -> str:
     try:
         message = _read_status(reply.body).message
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         message = reply.body[:200].decode(errors="replace").strip()
     return f"{message} (code {reply.status})"
 

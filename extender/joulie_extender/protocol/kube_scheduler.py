@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
 from joulie_bus.events.bounds import Name, Uid
@@ -152,7 +153,6 @@ _FIELDS = {
     "node": "Node",
 }
 _NO_POD = "The body has no Pod. kube-scheduler always sends one."
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class Reader:
         raw = body[before + len(BEFORE_NAMES) : end]
         try:
             names = Names.found(raw, self._index) or Names(raw, _valid_names(_decode_names(raw)))
-        except _UNREADABLE:
+        except UNDECODABLE:
             return None
         return ExtenderArgs(pod, names)
 
@@ -204,7 +204,7 @@ def _pod_before(body: bytes, end: int, gpus: tuple[str, ...]) -> PodAsk | None:
     head = body[:end] + b"}"
     try:
         return _cached_pod(head, gpus) if len(head) <= _CACHED_POD_BYTES else _pod_in(head, gpus)
-    except _UNREADABLE:
+    except UNDECODABLE:
         return None
 
 
@@ -225,7 +225,7 @@ def read_args(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Ext
         if args.pod is None:
             raise BadRequest(_NO_POD)
         return _asked(_ask_of(args.pod, gpu_resources), args, body)
-    except _UNREADABLE as error:
+    except UNDECODABLE as error:
         _require_nodes(body)  # names the first wrong item
         raise BadRequest(f"The body is not an ExtenderArgs: {error}.") from error
 
@@ -235,7 +235,7 @@ def read_binding(body: Body) -> Binding:
         binding = _decode_binding(body)
         if not binding.pod_name:
             binding = _decode_binding(_in_pascal_case(body))
-    except _UNREADABLE as error:
+    except UNDECODABLE as error:
         raise BadRequest(f"The body is not an ExtenderBindingArgs: {error}.") from error
     if not (binding.pod_name and binding.pod_uid and binding.node):
         raise BadRequest("PodName, PodUID and Node must be given. kube-scheduler always does.")
@@ -251,7 +251,7 @@ def read_preempt(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> 
         args = _decode_preempt(body)
         if args.pod is None or _victims_of(args) is None:
             args = _decode_preempt(_in_pascal_case(body))
-    except _UNREADABLE as error:
+    except UNDECODABLE as error:
         raise BadRequest(f"The body is not an ExtenderPreemptionArgs: {error}.") from error
     if args.pod is None:
         raise BadRequest(_NO_POD)
@@ -329,12 +329,12 @@ def _require_nodes(body: Body) -> None:
     """Raises BadRequest for the first item that is no Node, if the body can be parsed."""
     try:
         sent = _sent_nodes(body)
-    except _UNREADABLE:
+    except UNDECODABLE:
         return
     for at, item in enumerate(sent):
         try:
             _decode_node(item)
-        except _UNREADABLE as error:
+        except UNDECODABLE as error:
             what = f"$.Nodes.items[{at}] is not a Node with a name: {error}."
             raise BadRequest(what) from error
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from aiohttp import web
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import PortTaken, SettingsError
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -74,7 +75,7 @@ def _patched(namespaces: ObjectCache[Namespace], scheduler: str, request: Reques
     found = namespaces.get(request.namespace)
     try:
         patch = pod_patch(request.object, class_of(found) if found else None, scheduler)
-    except msgspec.ValidationError as error:
+    except UNDECODABLE as error:
         log.warning("pod_unreadable", namespace=request.namespace, error=str(error))
         metrics.ADMITTED.labels(result="unreadable").inc()
         return []
@@ -89,7 +90,7 @@ async def _listening(
     async def mutate(request: web.Request) -> web.Response:
         try:
             asked = _read(await request.read()).request
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise web.HTTPBadRequest(text=f"not an AdmissionReview: {error}\n") from error
         return web.json_response(
             answer(asked.uid, _patched(namespaces, serving.scheduler, asked)),

@@ -5,6 +5,7 @@ import time
 
 import msgspec
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -51,7 +52,7 @@ class GpuStatusWriter:
         try:
             async with asyncio.timeout(self._deadline_s):
                 self._gpus.put(await self._written(write))
-        except (KubernetesRefused, BadName, msgspec.DecodeError, *ApiUnreachable) as error:
+        except (KubernetesRefused, BadName, *UNDECODABLE, *ApiUnreachable) as error:
             metrics.KUBE_WRITES.labels(kind="card", outcome="failed").inc()
             log.warning("not_applied", what="card", card=name, error=str(error))
         else:

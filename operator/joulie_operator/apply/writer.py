@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, assert_never
 import msgspec
 
 from joulie_bus.core.backoff import Backoff
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -168,7 +169,7 @@ class Applier:
             try:
                 async with asyncio.timeout(self._settings.deadline_s):
                     await self._write(node_writes.name, state, step)
-            except (KubernetesRefused, BadName, msgspec.DecodeError, TimeoutError) as error:
+            except (KubernetesRefused, BadName, *UNDECODABLE, TimeoutError) as error:
                 self._failed(step.what, node_writes.name, state, error)
                 return
             except ApiUnreachable as error:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.events import GridFact, GridIntensity, GridPriced
 from joulie_bus.events.grid import EVERY_ZONE, MOST_MG_PER_KWH, MOST_NANO_PER_KWH
 
@@ -55,7 +56,7 @@ def read_document(text: str) -> list[Point]:
         return _from_rows(csv.DictReader(io.StringIO(text)), first=2)
     try:
         tree = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise GridUnreadable(f"not JSON: {error}") from error
     if isinstance(tree, list):
         return _from_rows(tree, first=1)

@@ -18,6 +18,7 @@ import msgspec
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import KubernetesRefused, SettingsError
 from joulie_bus.events.kube_names import path_segment
 from joulie_operator.resources.custom_resources import MANAGER
@@ -314,7 +315,7 @@ def _refused(
     """Not every error body is a Status: for an unknown resource it is plain text."""
     try:
         problem = _read_status(body)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         problem = ApiStatus(message=bytes(body)[:200].decode(errors="replace").strip())
     code = problem.code or status
     retry_after_s = float(retry_after) if retry_after.isdecimal() else 0.0

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -127,7 +128,7 @@ class Lease:
         except KubernetesRefused as error:
             if error.code != CONFLICT:  # a conflict means another operator wrote
                 self._failure = f"refused: {error}"
-        except (*ApiUnreachable, msgspec.DecodeError) as error:
+        except (*ApiUnreachable, *UNDECODABLE) as error:
             self._failure = str(error) or type(error).__name__
         if self._failure not in ("", before):
             log.warning("lease_unknown", error=self._failure)

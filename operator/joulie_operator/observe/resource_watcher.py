@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from joulie_bus.core.backoff import Backoff
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BusError, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -82,7 +83,7 @@ class Watcher(Generic[K]):
             except BusError as error:
                 self._version = ""  # objects whose facts were not published are listed again
                 await self._wait(error)
-            except (*ApiUnreachable, msgspec.DecodeError) as error:
+            except (*ApiUnreachable, *UNDECODABLE) as error:
                 await self._wait(error)
 
     async def _list_and_watch(self) -> None:
@@ -183,7 +184,7 @@ class Watcher(Generic[K]):
         for item in items:
             try:
                 objects.append(self._decode(item))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            except UNDECODABLE as error:
                 report_left_out(self._kind, self._path, str(error))
         return objects
 

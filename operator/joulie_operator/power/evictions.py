@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.core.backoff import Backoff
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -76,14 +77,16 @@ class Evictor:
         self._forget(ordered)
         if not ordered or self._monotonic() < self._next:
             return
+        pause_s = 60.0 / self._rate()  # before any await: a newer plan may allow none
         for name, node in ordered.items():
             try:
                 if self._may_ask(name) and await self._evict_one_of(name, node):
+                    self._next = self._monotonic() + pause_s
                     return
             except ApiUnreachable as error:
                 log.warning("not_evicted", node=name, why=f"{type(error).__name__}: {error}")
                 return
-            except (KubernetesRefused, BadName, msgspec.DecodeError) as error:
+            except (KubernetesRefused, BadName, *UNDECODABLE) as error:
                 self._refused(name)
                 log.warning("not_evicted", node=name, why=str(error))
 
@@ -156,7 +159,6 @@ class Evictor:
             outcome = "refused" if error.code == TOO_MANY else "failed"
             await self._report(name, node, _named(pod), _why(error), outcome)
             return False
-        self._next = self._monotonic() + 60.0 / self._rate()
         self._attempts.pop(uid, None)
         metrics.EVICTIONS.labels(outcome="evicted").inc()
         log.info("evicted", node=name, pod=_named(pod))

@@ -14,6 +14,7 @@ from urllib.parse import urljoin
 import aiohttp
 import msgspec
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import SwitchFailed
 from joulie_operator.kube.api_client import ApiServer, object_path
 from joulie_operator.observe.watch import NODES
@@ -78,12 +79,14 @@ class Redfish:
         members = found.get("Members")
         if not isinstance(members, list) or not members:
             raise SwitchFailed(f"{self._address} names no system")
+        if not isinstance(members[0], dict):
+            raise SwitchFailed(f"{self._address} lists a system that is no object")
         return str(members[0].get("@odata.id"))
 
     async def _read(self, session: aiohttp.ClientSession, path: str) -> dict[str, Any]:
         try:
             return msgspec.json.decode(await self._call(session, "GET", path), type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise SwitchFailed(f"{self._address}{path} returned no JSON object") from error
 
     async def _call(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, KubernetesRefused, SwitchFailed
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -35,6 +36,7 @@ MAX_VIEW_AGE_S = 30.0
 _SECOND = 1_000_000_000
 _FINISHED = ("Succeeded", "Failed")
 _BELONGS = ("daemonset", "mirror")
+_FAILED = (SwitchFailed, KubernetesRefused, BadName, *UNDECODABLE, *ApiUnreachable)
 _read_pod = msgspec.json.Decoder(Pod).decode
 log = get_logger("power")
 
@@ -109,7 +111,7 @@ class PowerSwitch:
                 executor = executor_of(self._entries, name, node, self._api)
                 if executor is not None:
                     await self._switch(executor, name, node)
-            except (SwitchFailed, KubernetesRefused, BadName, *ApiUnreachable) as error:
+            except _FAILED as error:
                 self._failed(name, wanted, error)
             else:
                 self._pause(name, REPEAT_S if executor is not None else LONGEST_PAUSE_S, 0)

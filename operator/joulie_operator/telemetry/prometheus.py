@@ -1,5 +1,6 @@
 """Reads numbers from a Prometheus server or from a JSON endpoint, with a short timeout."""
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_operator.facts.readings import Series
 
 PATIENCE = aiohttp.ClientTimeout(total=10)
@@ -51,7 +53,7 @@ async def query(session: aiohttp.ClientSession, address: str, promql: str) -> li
         if answer.data.result_type == "scalar":
             return [Series({}, _number(_read_scalar(answer.data.result)[1]))]
         found = _read_vector(answer.data.result)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise NoReading(f"{address} on {promql}: {error}") from error
     return [Series(result.metric, _number(result.value[1])) for result in found]
 
@@ -73,7 +75,7 @@ def numbers(body: bytes) -> dict[str, float]:
     """The finite numbers of a JSON object, by dotted path."""
     try:
         tree = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise NoReading(f"not JSON: {error}") from error
     found: dict[str, float] = {}
     _gather(tree, "", found)
@@ -84,8 +86,10 @@ def _gather(tree: Any, at: str, into: dict[str, float]) -> None:
     if isinstance(tree, dict):
         for key, value in tree.items():
             _gather(value, f"{at}.{key}".lstrip("."), into)
-    elif isinstance(tree, int | float) and not isinstance(tree, bool) and math.isfinite(tree):
-        into[at] = float(tree)
+    elif isinstance(tree, int | float) and not isinstance(tree, bool):
+        with contextlib.suppress(OverflowError):  # a whole number beyond what a float holds
+            if math.isfinite(tree):
+                into[at] = float(tree)
 
 
 def _number(text: str) -> float:

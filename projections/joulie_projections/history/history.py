@@ -171,15 +171,23 @@ class History:
     def _check_in_sqlite(self, first: int, last: int, look: EntryCheck) -> None:
         db = self._db.connection.driver_connection
         assert db is not None
-        db.create_function("is_right", len(_LINKS), look)
+        raised: list[BaseException] = []  # SQLite hides it
+
+        def recorded(pos: int, body: bytes, prev: bytes, digest: bytes) -> bool:
+            try:
+                return look(pos, body, prev, digest)
+            except BaseException as error:
+                raised.append(error)
+                raise
+
+        db.create_function("is_right", len(_LINKS), recorded)
         try:
             db.execute(_REFUSED, (first, last)).fetchone()
-        except sqlite3.Error as error:
-            # A detailed verification reports the error again. But SQLite hides the exception that
-            # `look` raised: `look` fails only on a value that is not bytes, so without one it was
-            # an interrupt.
-            if "user-defined function" in str(error) and not self._has_odd_value(first, last):
-                raise KeyboardInterrupt from error
+        except sqlite3.Error:
+            # A detailed verification reports an error of the database again, and a value that is
+            # not bytes, on which `look` fails.
+            if raised and not self._has_odd_value(first, last):
+                raise raised[0] from None
 
     def _has_odd_value(self, first: int, last: int) -> bool:
         kinds = [func.typeof(column) != "blob" for column in _LINKS[1:]]

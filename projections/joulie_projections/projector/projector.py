@@ -375,6 +375,10 @@ class Projector:
         every = self._settings.snapshot_every
         if not every or self._folded.position - self._snapshot_position < every:
             return None
+        if self._keeping is not None:
+            if not self._keeping.done():
+                return None  # one at a time: a later commit makes the next one
+            self._keeping.result()  # an unknown failure ends the projector
         self._snapshot_position = self._folded.position
         return snapshots.frozen_state_of(self._cluster_state, self._folded)
 

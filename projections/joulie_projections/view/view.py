@@ -36,6 +36,7 @@ from joulie_projections.view.rows_held import HeldRows
 
 SILENCE_S = 1.0  # four heartbeats missed: poll the database
 POLL_S = 0.25
+WAITING_BYTES = 16 * 1024 * 1024  # of changes in memory while the database is read
 BACKWARDS = 4  # consecutive heartbeats below the view's position that mean another database
 log = get_logger("view")
 
@@ -60,6 +61,7 @@ class View:
         self._held = HeldRows()
         self._incarnation = ""
         self._waiting: list[Delta] = []  # received while the database is read
+        self._waiting_bytes = 0
         self._reading = asyncio.Lock()
         self._last_contact = 0.0
         self._paused = False
@@ -168,6 +170,11 @@ class View:
             log.warning("answers_not_read", error=str(error))
             return []
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of changes that wait for the end of a read."""
+        return min(self._waiting_bytes, WAITING_BYTES)
+
     async def wait_ready(self, timeout_s: float) -> None:
         await self.wait_for(0, timeout_s)
 
@@ -176,10 +183,19 @@ class View:
             return
         delta = decode_delta(data)
         self._last_contact = time.monotonic()
-        if self._reading.locked() or not self.is_ready:
+        if self._reading.locked():
+            self._keep_waiting(delta, len(data))
+        elif self.is_ready:  # otherwise the first read finds it in the database
+            self._apply(delta)
+
+    def _keep_waiting(self, delta: Delta, size: int) -> None:
+        """Until the read ends. Too many of them are dropped, and read from the database."""
+        self._waiting_bytes += size
+        if self._waiting_bytes > WAITING_BYTES:
+            self._waiting.clear()
+            self._needs_read.set()
+        else:
             self._waiting.append(delta)
-            return
-        self._apply(delta)
 
     def _apply(self, delta: Delta) -> None:
         mine = self._held.position
@@ -239,6 +255,7 @@ class View:
     async def _read_database(self) -> None:
         loop = asyncio.get_running_loop()
         async with self._reading:
+            self._waiting, self._waiting_bytes = [], 0  # their commits are in the database
             reads_all = not self._paused  # no change is dropped after this read began
             reason, self._reload = self._reload, ""
             if reason:

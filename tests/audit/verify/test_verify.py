@@ -368,6 +368,15 @@ async def test_an_interrupt_ends_the_walk(small_log: RecordedLog) -> None:
             history.check_entries(1, 9, look)
 
 
+async def test_an_error_of_a_check_is_that_error_and_no_interrupt(small_log: RecordedLog) -> None:
+    def look(*_: object) -> bool:
+        raise ZeroDivisionError("a mistake in the check")
+
+    async with small_log.reading() as (history, _):
+        with pytest.raises(ZeroDivisionError, match="a mistake in the check"):
+            history.check_entries(1, 9, look)
+
+
 @pytest.mark.parametrize("nonsense", NONSENSE)
 async def test_an_invalid_entry_with_a_matching_hash_differs_from_its_signed_head(
     small_log: RecordedLog, nonsense: str

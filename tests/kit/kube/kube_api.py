@@ -47,13 +47,15 @@ OLD_ETCD = "a watch stream was requested by the client but the required storage 
 
 
 class Fault(NamedTuple):
-    """An error response to requests that `to` selects, for the next `times` of them."""
+    """An error response to requests that `to` selects, for the next `times` of them; with a body,
+    that body as a success."""
 
     to: Callable[[Asked], bool]
     status: int = 500
     reason: str = "InternalError"
     headers: Mapping[str, str] = MappingProxyType({})
     times: int = 1
+    body: bytes = b""
 
 
 class ApiServer:
@@ -182,6 +184,8 @@ users: [{{name: me, user: {{token: {token}}}}}]
         if self.slowness_s:
             await asyncio.sleep(self.slowness_s)
         if (fault := self._fault(asked)) is not None:
+            if fault.body:
+                return web.Response(body=fault.body, content_type="application/json")
             refused = Refused(fault.status, fault.reason, "injected fault")
             return answered(refused.body, fault.status, fault.headers)
         if asked.verb == "watch":

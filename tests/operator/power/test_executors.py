@@ -27,6 +27,7 @@ class Bmc:
 
     def __init__(self) -> None:
         self.power, self.resets, self.port = "On", list[str](), 0
+        self.members: object = [{"@odata.id": "/redfish/v1/Systems/437XR"}]
         self.allows = f"Basic {b64encode(b'joulie:secret').decode()}"
 
     async def respond(self, request: web.Request) -> web.Response:
@@ -34,7 +35,7 @@ class Bmc:
             return web.Response(status=401)
         match request.method, request.path:
             case "GET", "/redfish/v1/Systems":
-                return self._object({"Members": [{"@odata.id": "/redfish/v1/Systems/437XR"}]})
+                return self._object({"Members": self.members})
             case "GET", "/redfish/v1/Systems/437XR":
                 return self._object({"Id": "437XR", "PowerState": self.power})
             case "POST", "/redfish/v1/Systems/437XR/Actions/ComputerSystem.Reset":
@@ -90,6 +91,17 @@ async def test_redfish_shuts_down_gracefully_and_switches_on(bmc: Bmc, tmp_path:
 
     assert await switched(executor(tmp_path, toml)) == [True, False, True]
     assert bmc.resets == ["GracefulShutdown", "On"]
+
+
+@pytest.mark.parametrize("members", [["a"], [7], [], "x", None])
+async def test_a_list_of_systems_of_another_form_is_an_error(
+    bmc: Bmc, tmp_path: Path, members: object
+) -> None:
+    bmc.members = members
+    toml = f'kind = "redfish"\naddress = "http://127.0.0.1:{bmc.port}"\nSECRETS'
+
+    with pytest.raises(SwitchFailed, match="system"):
+        await executor(tmp_path, toml).is_on("n1")
 
 
 async def test_wrong_credentials_and_silence_are_errors_without_the_password(

@@ -15,7 +15,7 @@ from joulie_operator.power.executor_file import ExecutorEntry
 from joulie_operator.power.switching import PowerSwitch
 from joulie_projections.state.state import CLUSTER, ClusterRow, ClusterState, NodeState
 from joulie_projections.view.view import View
-from kube_api import ApiServer
+from kube_api import ApiServer, Fault
 from kube_builders import node, pod
 
 pytestmark = pytest.mark.anyio
@@ -147,6 +147,30 @@ async def test_a_controller_that_does_not_answer_is_asked_again_later(
 
     assert failed._value.get() == before + 1
     assert controllers.orders == []
+
+
+ITEMS = b'{"metadata": {"resourceVersion": "1"}, "items": [%s]}'
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(b"no JSON", id="no JSON"),
+        pytest.param(ITEMS % b'{"metadata": {"name": 7}}', id="another type"),
+        pytest.param(ITEMS % b'{"metadata": {"name": "\xff"}}', id="no UTF-8"),
+        pytest.param(b"[" * 10**5, id="deep"),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_keeps_the_node_on_and_the_others_in_turn(
+    server: ApiServer, api: Api, controllers: Controllers, broken: bytes
+) -> None:
+    server.faults.append(Fault(lambda asked: asked.verb == "list", body=broken))
+    failed = metrics.POWER_SWITCHES.labels(order="off", outcome="failed")._value.get()
+
+    await switch(api, Known(n1=ASLEEP, n2=ASLEEP)).switch_once()
+
+    assert len(controllers.orders) == 1
+    assert metrics.POWER_SWITCHES.labels(order="off", outcome="failed")._value.get() == failed + 1
 
 
 async def test_a_node_that_does_not_come_back_is_reported_once_and_left_alone(

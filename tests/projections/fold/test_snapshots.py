@@ -1,6 +1,7 @@
 """Snapshots of the state: packing, storage, and validation when they are read."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -11,6 +12,7 @@ from sqlalchemy import Engine, event
 
 from joulie_bus.errors import Fenced, StateDamaged
 from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, noon, power, records, until
+from joulie_projections.fold import snapshots
 from joulie_projections.fold.manifest import CODE_VERSION
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
 from joulie_projections.fold.snapshots import Snapshot, frozen_state_of, pack, unpack
@@ -145,6 +147,35 @@ async def kept(projecting: Projecting, viewing: Viewing, publish: Publish, place
             await view.wait_for((watts + 1) * 10, 5)
         await until(lambda: positions(place)[-1:] != [], 5)
     return place
+
+
+@pytest.mark.anyio
+async def test_one_snapshot_is_packed_at_a_time_and_the_next_one_follows(
+    projecting: Projecting,
+    viewing: Viewing,
+    publish: Publish,
+    place: Place,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    packing, may_end, pack = list[int](), threading.Event(), snapshots.pack
+
+    def slowly(frozen: snapshots.FrozenState, now: int) -> snapshots.Snapshot:
+        packing.append(frozen.cursor.position)
+        may_end.wait()
+        return pack(frozen, now)
+
+    monkeypatch.setattr(snapshots, "pack", slowly)
+    async with projecting(snapshot_every=1), viewing() as view:
+        for number in range(1, 8):
+            await publish(power("n", number))
+            await view.wait_for(number, 5)
+        during = len(packing)
+        may_end.set()
+        await until(lambda: positions(place) != [], 5)
+        await publish(power("n", 8))
+        await until(lambda: len(positions(place)) == 2, 5)
+
+    assert during == 1
 
 
 def positions(place: Place) -> list[int]:

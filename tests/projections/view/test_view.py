@@ -1,6 +1,7 @@
 """The view: following commits, recovering missed changes, and reporting its age."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -456,6 +457,45 @@ def fail_every_read(engine: Engine) -> list[str]:
         raise OperationalError("BEGIN", None, OSError("disk I/O error"))
 
     return failures
+
+
+async def test_changes_do_not_collect_while_the_first_read_fails(
+    hand: ManualProjector, bus: JetStreamLog, place: Place
+) -> None:
+    engine = database.reader(place)
+    failures = fail_every_read(engine)
+    async with View.open(bus, engine, CLUSTER) as view:
+        for number in range(200):
+            await hand.publish(hand.commit(power("a", number)))
+        attempts = len(failures)
+        await until(lambda: len(failures) > attempts + 1)
+
+        assert view.waiting_bytes < 10_000  # at most those during one attempt
+    engine.dispose()
+
+
+async def test_more_changes_than_may_wait_for_a_read_are_read_from_the_database(
+    hand: ManualProjector, bus: JetStreamLog, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("joulie_projections.view.view.WAITING_BYTES", 2_000)
+    hand.commit(power("a", 1))
+    engine, ends, begun = database.reader(place), threading.Event(), threading.Event()
+
+    @event.listens_for(engine, "begin")
+    def wait(_: object) -> None:
+        begun.set()
+        ends.wait()
+
+    async with View.open(bus, engine, CLUSTER) as view:
+        await until(begun.is_set)
+        for number in range(50):
+            await hand.publish(hand.commit(power("a", number)))
+        await until(lambda: view.waiting_bytes == 2_000)
+        ends.set()
+        await view.wait_for(51, 5)
+
+        assert watts(view) == {"a": 49}
+    engine.dispose()
 
 
 async def test_a_view_without_checkpoint_polls_the_database_at_an_interval(
