@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from joulie_bus.runtime.vital_tasks import VitalTask
 from joulie_bus.streams.roles import GRANTS, Grant
 from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import parsed
@@ -85,13 +86,25 @@ def test_every_test_that_a_page_of_attacks_or_faults_names_exists(page: str, at_
 
 def test_every_fault_has_a_test_or_needs_none() -> None:
     def faults(page: str) -> set[str]:
-        rows = re.findall(r"^\| (.+?) \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
-        return set(rows) - {"Fault"}
+        rows = re.findall(r"^\| ([^`].*?) \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+        return set(rows) - {"Fault", "Task"}
 
     tested, described = faults("fault-tests.md"), faults("faults.md")
 
     assert tested <= described
     assert len(described - tested) <= 4
+
+
+def test_the_table_of_tasks_is_that_of_the_code() -> None:
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| .+ \| ([\w, ]+) \| (\w+) \|$",
+        (ROOT / "docs" / "faults.md").read_text(),
+        re.MULTILINE,
+    )
+
+    assert rows == [
+        (str(task), ", ".join(task.value.components), str(task.on_failure)) for task in VitalTask
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

@@ -17,6 +17,7 @@ from joulie_bus.jetstream.streams import require
 from joulie_bus.runtime import logging, metrics, nats_keys
 from joulie_bus.runtime.metrics import Probe, well
 from joulie_bus.runtime.settings import BusSettings, Source, setting, text
+from joulie_bus.runtime.vital_tasks import why_not_ready
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
@@ -74,7 +75,7 @@ def serve_part(
     """
     keep_memory()
     try:
-        metrics.serve(*wires.bus.metrics_addr, part, alive, ready)
+        metrics.serve(*wires.bus.metrics_addr, part, alive, lambda: why_not_ready() or ready())
     except PortTaken:
         if asyncio.iscoroutine(work):
             work.close()  # else Python warns that it was never awaited

@@ -14,6 +14,7 @@ from joulie_bus.errors import PortTaken
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
+from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_bus.streams.subjects import Subjects
 from joulie_console.api.app import make_app
 from joulie_console.api.http_limits import BoundedProtocol
@@ -82,8 +83,8 @@ async def serve(
         ):
             shutdown.callback(tail.close)  # streams end with a `cut` before the server stops
             log.info("serving", at=f"http://{settings.addr}")
-            tasks.create_task(tail.follow(), name="event_tail")
-            tasks.create_task(poller.run(), name="poller")
+            tasks.create_task(vital(VitalTask.TAIL, tail.follow), name="tail")
+            tasks.create_task(vital(VitalTask.POLL, poller.run), name="poll")
     finally:
         history.close()
         energy.close()
@@ -117,15 +118,25 @@ async def listening(
     )
     server = _Server(config)
     sock = _listening_socket(at)
-    running = asyncio.create_task(server.serve([sock]), name=f"http {at}")
-    try:
-        while not server.started and not running.done():
-            await asyncio.sleep(0.01)
-        yield
-    finally:
-        server.should_exit = True
-        await running
-        sock.close()
+    has_ended = asyncio.Event()
+
+    async def answer() -> None:
+        try:
+            await server.serve([sock])
+        finally:
+            has_ended.set()
+        if server.should_exit:
+            await asyncio.Event().wait()  # it was told to end
+
+    async with living(VitalTask.HTTP, answer):
+        try:
+            while not server.started:
+                await asyncio.sleep(0.01)
+            yield
+        finally:
+            server.should_exit = True
+            await has_ended.wait()
+            sock.close()
 
 
 def _listening_socket(at: HostPort) -> socket.socket:

@@ -14,7 +14,7 @@ from joulie_bus.core.http_head import HeadRule
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import background
+from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.subjects import Subjects
 from joulie_extender.binding.bind import Bindings
 from joulie_extender.binding.binder import Binder
@@ -67,8 +67,8 @@ class Service:
         The view stays usable when its bus is down; its age shows it.
         """
         async with (
-            background(self._shipper.ship(bus), "ship"),
-            background(self._current_snapshot.follow(view), "boards"),
+            living(VitalTask.SHIP, lambda: self._shipper.ship(bus)),
+            living(VitalTask.SNAPSHOT, lambda: self._current_snapshot.follow(view)),
             self._binding(bus, view, binder),
         ):
             try:
@@ -96,7 +96,7 @@ class Service:
             view, claim_log, binder, time.time_ns, 2 * bind_timeouts.bind_s
         )
         try:
-            async with background(claim_reconciler.run(), "claims"):
+            async with living(VitalTask.CLAIMS, claim_reconciler.run):
                 yield
         finally:
             self.extender.bindings = None

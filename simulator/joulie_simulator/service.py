@@ -22,6 +22,7 @@ from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort, address, integer, number, setting, text
+from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.state.state import NodeState
@@ -135,10 +136,13 @@ class Simulation:
         await self._read_all()
         async with asyncio.TaskGroup() as tasks:
             others = [
-                tasks.create_task(self._outbox.publish_forever(), name="tell"),
-                tasks.create_task(self._measure(), name="measure"),
-                tasks.create_task(self._report_facility(), name="room"),
-                tasks.create_task(self._schedule(), name="schedule"),
+                tasks.create_task(vital(task, work), name=str(task))
+                for task, work in (
+                    (VitalTask.PUBLISH, self._outbox.publish_forever),
+                    (VitalTask.MEASURE, self._measure),
+                    (VitalTask.ROOM, self._report_facility),
+                    (VitalTask.SCHEDULE, self._schedule),
+                )
             ]
             await self._advance_time()
             self._is_over = True  # aiohttp may report a cancelled call as timed out

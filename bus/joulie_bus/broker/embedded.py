@@ -27,7 +27,7 @@ from joulie_bus.streams.roles import GRANTS, Role, inbox, permissions
 
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 START_PATIENCE_S = 15.0
-STOP_PATIENCE_S = 10.0
+STOP_PATIENCE_S = 5.0
 
 _CONFIG = """\
 # Written by joulie at every start; changes here are lost.

@@ -27,7 +27,7 @@ from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
 from joulie_bus.log.protocol import MAX_BATCH, require_speakable
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import background
+from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import kind_of
 
@@ -117,7 +117,7 @@ class Publisher:
                 connection.subscribed(
                     f"{publisher._inbox}.*", publisher._on_status, publisher._on_ack
                 ),
-                background(publisher._resend_for_ever(), "resend"),
+                living(VitalTask.RESEND, publisher._resend_for_ever),
             ):
                 yield publisher
 

@@ -22,7 +22,8 @@ from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced, Unreacha
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import Stream
 
@@ -98,7 +99,7 @@ class Reader:
         reader._inbox = inbox
         async with connection.subscribed(f"{inbox}.*", reader._on_status, reader._on_pulled):
             await reader._open_consumer()
-            async with background(reader._keep_pulling(), f"pull {stream}"):
+            async with living(VitalTask.PULL, reader._keep_pulling, stream):
                 yield reader
 
     def __len__(self) -> int:
@@ -172,6 +173,7 @@ class Reader:
                 await asyncio.sleep(RETRY_S)
             except (StreamGap, StreamReplaced) as error:
                 self._fail(error)
+        await asyncio.Event().wait()  # `take` raises the failure
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error  # later failures follow from the first

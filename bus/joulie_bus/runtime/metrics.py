@@ -55,6 +55,12 @@ LOG_LINES_LOST = Counter(
     "Log lines that could not be written to standard error: a full disk, a closed pipe",
     registry=COMMON,
 )
+TASK_FAILURES = Counter(
+    "joulie_task_failures_total",
+    "Failures of tasks that must run as long as their component, by task (docs/faults.md)",
+    ["task"],
+    registry=COMMON,
+)
 RESENT = Counter(
     "joulie_publish_resent_total",
     "Messages sent again because no acknowledgement came in time",

@@ -10,15 +10,21 @@ from typing import Any
 async def background(
     work: Coroutine[Any, Any, None], name: str
 ) -> AsyncGenerator[asyncio.Task[None], None]:
-    """Runs `work` beside the block, and cancels and awaits it at the end."""
-    task = asyncio.create_task(work, name=name)
+    """Runs `work` beside the block, and cancels and awaits it at the end.
+
+    If `work` fails, the block is cancelled and raises that error at once. A task that must not
+    fail is run by `vital_tasks.living`.
+    """
     try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])  # not `await task`: a CancelledError could be that of this task
-        if not task.cancelled():
-            task.result()
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(work, name=name)
+            yield task
+            task.cancel()
+    except BaseExceptionGroup as group:
+        first, *others = group.exceptions
+        if others:
+            raise
+        raise first from None  # as if the block had raised it itself
 
 
 async def rung(bell: asyncio.Event, patience_s: float | None = None, gather_s: float = 0.0) -> bool:

@@ -15,6 +15,7 @@ from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
 from joulie_bus.runtime.settings import setting, some_time_or_never
+from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_cli.display.output import show
 from joulie_cli.log_access.archiving import PeriodicArchiver
 from joulie_cli.log_access.past import ArchivePlace, facts_of
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.every is not None:
         args.every = args.every or EVERY_S
         keeper = PeriodicArchiver(args, wires, lambda now: _archive(args, wires, now=now), keep_s)
-        return serve_part(wires, "archive", keeper.run())
+        return serve_part(wires, "archive", vital(VitalTask.ARCHIVE, keeper.run))
     kept = asyncio.run(_archive(args, wires, now=args.now))
     result = kept._asdict()
     text = [_archived(kept, args.to, args.now)]

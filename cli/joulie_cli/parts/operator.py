@@ -4,12 +4,13 @@ import argparse
 import asyncio
 import secrets
 import socket
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.log.protocol import Log
+from joulie_bus.runtime.vital_tasks import VitalTask, Work, vital
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, serve_part, viewing
 from joulie_operator.cluster_settings import (
@@ -95,8 +96,9 @@ async def _observe(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
     """Reads the cluster and the meters; plans nothing and writes nothing to the API server."""
     async with asyncio.TaskGroup() as tasks:
         if cluster:
-            tasks.create_task(_watch(wires, bus, view, cluster))
-        _poll(wires, bus, view, tasks)
+            watching = vital(VitalTask.WATCH, lambda: _watch(wires, bus, view, cluster))
+            tasks.create_task(watching)
+        _start(tasks, _polling(wires, bus, view))
         await asyncio.Event().wait()  # until cancelled
 
 
@@ -125,40 +127,61 @@ async def _lead(
     cluster, load = ObservedCluster.empty(), wires.source.load
     nodes = selector(load(OperatorSettings).node_selector)
     applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
+    gpus = GpuNames(load(GpuResourceSettings).resources)
+    inventory = Inventory(load(CatalogSettings).catalog, gpus)
+    nominations = NominationWriter(api, view, load(ApplierSettings))
+    gpu_status = GpuStatusWriter(api, view, cluster, load(ApplierSettings).deadline_s)
+
+    def watch() -> Coroutine[None, None, None]:
+        return watch_cluster(api, bus, wires.subjects, view, cluster, inventory)
+
     async with asyncio.TaskGroup() as tasks:
-        gpus = GpuNames(load(GpuResourceSettings).resources)
-        inventory = Inventory(load(CatalogSettings).catalog, gpus)
-        tasks.create_task(watch_cluster(api, bus, wires.subjects, view, cluster, inventory))
-        tasks.create_task(applier.run())
-        tasks.create_task(NominationWriter(api, view, load(ApplierSettings)).run())
-        deadline_s = load(ApplierSettings).deadline_s
-        tasks.create_task(GpuStatusWriter(api, view, cluster, deadline_s).run())
-        for work in _optional(wires, view, api, entries):
-            tasks.create_task(work)
-        tasks.create_task(_plan(wires, bus, view, cluster.watches))
+        writing = (
+            (VitalTask.WATCH, watch),
+            (VitalTask.APPLY, applier.run),
+            (VitalTask.NOMINATE, nominations.run),
+            (VitalTask.GPU_STATUS, gpu_status.run),
+        )
+        _start(tasks, writing)
+        _start(tasks, _optional(wires, view, api, entries))
+        _start(tasks, _planning(wires, bus, view, cluster.watches))
+
+
+def _start(tasks: asyncio.TaskGroup, named: Iterable[tuple[VitalTask, Work]]) -> None:
+    for task, work in named:
+        tasks.create_task(vital(task, work), name=str(task))
 
 
 def _optional(
     wires: Wiring, view: View, api: "ApiServer", entries: "Sequence[ExecutorEntry]"
-) -> Iterator[Coroutine[None, None, None]]:
+) -> Iterator[tuple[VitalTask, Work]]:
     """The work of the leader that settings and options ask for."""
     settings = wires.source.load(ApplierSettings)
     if settings.pod_events_share:
         from joulie_operator.apply.pod_event_writer import PodEventWriter
 
         place = wires.data.database
-        yield PodEventWriter(api, view, lambda: History.readable(place), settings).run()
+        writer = PodEventWriter(api, view, lambda: History.readable(place), settings)
+        yield VitalTask.POD_EVENTS, writer.run
     if evictions_allowed(wires.source.load(OperatorSettings).rules()):
         from joulie_operator.power.evictions import Evictor
 
-        yield Evictor(api, view).run()
+        yield VitalTask.EVICT, Evictor(api, view).run
     if entries:
         from joulie_operator.power.switching import PowerSwitch
 
-        yield PowerSwitch(api, view, entries).run()
+        yield VitalTask.SWITCH, PowerSwitch(api, view, entries).run
 
 
-async def _plan(wires: Wiring, bus: Log, view: View, watches: WatchStatuses | None = None) -> None:
+async def _plan(wires: Wiring, bus: Log, view: View) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        _start(tasks, _planning(wires, bus, view, None))
+
+
+def _planning(
+    wires: Wiring, bus: Log, view: View, watches: WatchStatuses | None
+) -> Iterator[tuple[VitalTask, Work]]:
+    """Making plans, and what reads meters, the building and the grid for them."""
     load = wires.source.load
     settings = load(OperatorSettings).naming_models_as(load(CatalogSettings).catalog)
 
@@ -169,23 +192,21 @@ async def _plan(wires: Wiring, bus: Log, view: View, watches: WatchStatuses | No
             else full_visibility()
         )
 
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(Operator(bus, wires.subjects, view, settings, visibility).run())
-        _poll(wires, bus, view, tasks)
+    yield VitalTask.PLAN, Operator(bus, wires.subjects, view, settings, visibility).run
+    yield from _polling(wires, bus, view)
 
 
-def _poll(wires: Wiring, bus: Log, view: View, tasks: asyncio.TaskGroup) -> None:
-    """Starts what reads meters, the building and the grid."""
+def _polling(wires: Wiring, bus: Log, view: View) -> Iterator[tuple[VitalTask, Work]]:
     load = wires.source.load
     if (facility := load(FacilitySettings)).enabled:
         from joulie_operator.telemetry.facility import poll_facility
 
-        tasks.create_task(poll_facility(bus, wires.subjects, facility))
+        yield VitalTask.FACILITY, lambda: poll_facility(bus, wires.subjects, facility)
     if (grid := load(GridSettings)).sources:
         from joulie_operator.telemetry.grid import poll_grid
 
-        tasks.create_task(poll_grid(bus, wires.subjects, grid))
+        yield VitalTask.GRID, lambda: poll_grid(bus, wires.subjects, grid)
     if (power := load(PowerSettings)).address:
         from joulie_operator.telemetry.scrape import scrape_power
 
-        tasks.create_task(scrape_power(bus, wires.subjects, view, power))
+        yield VitalTask.POWER, lambda: scrape_power(bus, wires.subjects, view, power)

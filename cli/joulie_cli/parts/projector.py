@@ -3,7 +3,7 @@
 import argparse
 
 import joulie_migrations
-from joulie_bus.runtime.tasks import background
+from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.roles import Role
 from joulie_cli.wiring import Wiring, connected, serve_part
 from joulie_projections.decision_log.heads import Signer
@@ -46,7 +46,7 @@ async def _project(wires: Wiring, health: Health) -> None:
             projector = Projector(bus, wires.subjects, engine, signer, settings)
             health.liveness = projector.liveness
             room = FreeSpaceMonitor(bus, wires.data.database, wires.data.path)
-            async with background(room.run(), "room"):
+            async with living(VitalTask.FREE_SPACE, room.run):
                 await projector.run()
     finally:
         engine.dispose()

@@ -4,12 +4,14 @@ import argparse
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
+from functools import partial
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import FilterDecided
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import background
+from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_bus.streams.roles import Role
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring, serve_part, viewing
@@ -45,18 +47,19 @@ async def _answer(wires: Wiring) -> None:
             try:
                 async with (
                     viewing(wires, Role.EXTENDER) as (bus, view),
-                    background(shipper.ship(bus), "ship"),
+                    living(VitalTask.SHIP, lambda: shipper.ship(bus)),
                 ):
-                    shadow = Shadow(view, shipper, weights, time.time_ns, _answered(wires))
-                    await _until_cancelled(shadow, shipper)
+                    shadow = partial(Shadow, view, shipper, weights, time.time_ns)
+                    follow = partial(_follow, shadow, shipper, wires)
+                    await vital(VitalTask.SHADOW, follow)
             except BusError as error:
                 log.error("no_view", error=str(error), what="retries")
                 await asyncio.sleep(RETRY_S)
 
 
-async def _until_cancelled(shadow: Shadow, shipper: Shipper) -> None:
+async def _follow(shadow: Callable[[set[str]], Shadow], shipper: Shipper, wires: Wiring) -> None:
     try:
-        await shadow.follow()
+        await shadow(_answered(wires)).follow()
     except asyncio.CancelledError:
         await shipper.drained(FLUSH_S)
         raise

@@ -25,6 +25,7 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.secret_files import private
 from joulie_bus.runtime.settings import HostPort
+from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
@@ -33,8 +34,9 @@ from joulie_projections.store import database
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 STABLE_AFTER_S = 30.0  # an uptime after which the restart pause is reset
-STOP_TIMEOUT_S = 10.0
-DRAIN_TIMEOUT_S = 5.0  # for the projector to store the extender's last decisions
+# Together less than the 30 s that Kubernetes and systemd wait before they kill the supervisor.
+STOP_TIMEOUT_S = 7.0  # for all components but the projector, which end together; then for that
+DRAIN_TIMEOUT_S = 4.0  # for the projector to store the extender's last decisions
 ROLES = {
     "archive": Role.ARCHIVIST,
     "ledger": Role.AUDITOR,
@@ -118,6 +120,8 @@ class Child:
         return str(self._data.logs / f"{self.name}.log")
 
     async def _start(self) -> Process:
+        if self._process is not None and self._process.returncode is None:
+            return self._process  # `run` failed and was started again
         with open(self._log_path(), "ab", opener=private) as file:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -190,17 +194,30 @@ class Supervisor:
 
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncGenerator[None, None]:
-        running = [asyncio.create_task(part.run(self._write_run_file)) for part in self._parts]
-        keeper = asyncio.create_task(self._restart_broker())
+        running = [asyncio.create_task(self._keep(part)) for part in self._parts]
+        keeper = asyncio.create_task(vital(VitalTask.BROKER, self._restart_broker))
         try:
             yield
         finally:
-            for part in reversed(self._parts):
-                if part.name == "projector":
-                    await self._drain_decisions()
-                await part.stop()
-            keeper.cancel()
+            await self._stop()
+            for task in (*running, keeper):
+                task.cancel()
             await asyncio.gather(*running, keeper, return_exceptions=True)
+
+    async def _keep(self, part: Child) -> None:
+        async def run() -> None:
+            await part.run(self._write_run_file)
+            await asyncio.Event().wait()  # it was told to stop
+
+        await vital(VitalTask.COMPONENT, run, part.name)
+
+    async def _stop(self) -> None:
+        """The producers end together, and then the projector, which stores their last messages."""
+        projector = [part for part in self._parts if part.name == "projector"]
+        others = [part for part in self._parts if part.name != "projector"]
+        await asyncio.gather(*(part.stop() for part in others))
+        await self._drain_decisions()
+        await asyncio.gather(*(part.stop() for part in projector))
 
     @property
     def broker(self) -> Embedded:

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from joulie_bus.errors import BusError, NotInTheLog, StoreError, TooFarBack
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.vital_tasks import why_not_ready
 from joulie_console.api.queries import ApiError, Console
 from joulie_console.api.security import AccessControl, SecurityMiddleware, etag_matches, problem
 from joulie_console.page_files import PageFile, page_files
@@ -158,9 +159,8 @@ def _probes(console: Console) -> list[Route]:
         return Response("ok\n", media_type="text/plain")
 
     async def readyz(_: Request) -> Response:
-        if console.is_ready:
-            return Response("ok\n", media_type="text/plain")
-        return Response("the projection is not loaded yet\n", 503, media_type="text/plain")
+        why = why_not_ready() if console.is_ready else "the projection is not loaded yet"
+        return Response(f"{why or 'ok'}\n", 503 if why else 200, media_type="text/plain")
 
     return [Route("/healthz", healthz), Route("/readyz", readyz)]
 

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from joulie_bus.events import Duty
+from joulie_bus.runtime.vital_tasks import why_not_ready
 from joulie_extender.http.app import Extender
 from joulie_extender.protocol.exchange import Handler, Reply, Request, refusal
 from joulie_extender.verbs.openapi import DOCUMENT
@@ -44,6 +45,8 @@ def routed(extender: Extender, is_draining: Callable[[], bool]) -> Handler:
             return Reply(503, b"this replica is leaving\n", media=_TEXT)
         if not extender.is_ready():
             return Reply(503, b"the projection is not loaded yet\n", media=_TEXT)
+        if why := why_not_ready():
+            return Reply(503, f"{why}\n".encode(), media=_TEXT)
         return Reply(200, b"ok\n", media=_TEXT)
 
     health: dict[str, Page] = {

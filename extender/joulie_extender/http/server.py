@@ -12,7 +12,7 @@ from joulie_bus.errors import PortTaken
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
-from joulie_bus.runtime.tasks import background
+from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_extender.http.byte_budget import ByteBudget
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.connection import Connection
@@ -196,11 +196,12 @@ async def listening(
         listener = stack.enter_context(_bound(at))
         listener.setblocking(False)
         http_server.port = listener.getsockname()[1]
-        await stack.enter_async_context(background(http_server.sweep(), "sweep"))
+        await stack.enter_async_context(living(VitalTask.SWEEP, http_server.sweep))
         if certificates is not None:
-            watch = http_server.watch_certificates()
-            await stack.enter_async_context(background(watch, "certificates"))
-        await stack.enter_async_context(background(http_server.accept(listener), "accept"))
+            watching = living(VitalTask.CERTIFICATES, http_server.watch_certificates)
+            await stack.enter_async_context(watching)
+        accepting = living(VitalTask.ACCEPT, lambda: http_server.accept(listener))
+        await stack.enter_async_context(accepting)
         try:
             yield http_server
         finally:

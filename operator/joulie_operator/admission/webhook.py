@@ -16,7 +16,7 @@ from joulie_bus.errors import PortTaken, SettingsError
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
-from joulie_bus.runtime.tasks import background
+from joulie_bus.runtime.vital_tasks import VitalTask, living, why_not_ready
 from joulie_operator.desired.pod_patch import Patch, pod_patch
 from joulie_operator.facts.facts_from_objects import Namespace, class_of
 from joulie_operator.kube.api_client import ApiServer
@@ -66,7 +66,7 @@ async def serve(api: ApiServer, serving: Serving) -> None:
     """Runs until cancelled."""
     namespaces = ObjectCache[Namespace](lambda namespace: namespace.metadata)
     watcher = Watcher(api, NAMESPACES, decoder_of(Namespace), namespaces)
-    async with background(watcher.run(), "namespaces"), _listening(namespaces, serving):
+    async with living(VitalTask.WATCH, watcher.run), _listening(namespaces, serving):
         log.info("serving", at=f"https://{serving.at}")
         await asyncio.Event().wait()
 
@@ -97,9 +97,9 @@ async def _listening(
         )
 
     async def ready(_: web.Request) -> web.Response:
-        if namespaces.complete.is_set():
-            return web.Response(text="ok\n")
-        return web.Response(text="the namespaces are not listed yet\n", status=503)
+        is_complete = namespaces.complete.is_set()
+        why = why_not_ready() if is_complete else "the namespaces are not listed yet"
+        return web.Response(text=f"{why or 'ok'}\n", status=503 if why else 200)
 
     app = web.Application(client_max_size=LARGEST_REVIEW)
     app.add_routes([web.post("/mutate", mutate), web.get("/readyz", ready)])
@@ -111,7 +111,7 @@ async def _listening(
             await web.TCPSite(runner, *serving.at, ssl_context=context).start()
         except OSError as error:
             raise PortTaken(str(serving.at), error.strerror or str(error)) from error
-        async with background(_reload(context, serving), "certificates"):
+        async with living(VitalTask.CERTIFICATES, lambda: _reload(context, serving)):
             yield
     finally:
         await runner.cleanup()

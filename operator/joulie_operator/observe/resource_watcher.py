@@ -62,14 +62,14 @@ class Watcher(Generic[K]):
     ) -> None:
         self._api = api
         self._path = path
-        self._kind = path.rpartition("/")[2]
+        self.kind = path.rpartition("/")[2]
         self._decode = read
         self._sink = sink
         self._query = query
         self._version = ""
         self._in_pages = False  # the server does not send initial events
         self._backoff = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
-        self.watch_status = watch_status or WatchStatus(self._kind)
+        self.watch_status = watch_status or WatchStatus(self.kind)
 
     async def run(self) -> None:
         """Runs until cancelled. Retries with exponential backoff."""
@@ -160,7 +160,7 @@ class Watcher(Generic[K]):
         self._version = version
         self.watch_status.listed.set()
         how = "pages" if self._in_pages else "events"
-        metrics.WATCH_LISTS.labels(kind=self._kind, how=how).inc()
+        metrics.WATCH_LISTS.labels(kind=self.kind, how=how).inc()
         took_s = round(time.monotonic() - began, 2)
         log.info("listed", path=self._path, how=how, objects=count, took_s=took_s)
 
@@ -185,7 +185,7 @@ class Watcher(Generic[K]):
             try:
                 objects.append(self._decode(item))
             except UNDECODABLE as error:
-                report_left_out(self._kind, self._path, str(error))
+                report_left_out(self.kind, self._path, str(error))
         return objects
 
     async def _wait(self, error: Exception) -> None:
@@ -196,6 +196,6 @@ class Watcher(Generic[K]):
             if error.code == NOT_FOUND:
                 pause_s = NOT_INSTALLED_PAUSE_S
         pause_s *= random.uniform(0.5, 1)  # spreads reconnects
-        metrics.WATCH_FAILURES.labels(kind=self._kind).inc()
+        metrics.WATCH_FAILURES.labels(kind=self.kind).inc()
         log.warning("watch_failed", path=self._path, error=str(error), retry_in_s=round(pause_s, 1))
         await asyncio.sleep(pause_s)

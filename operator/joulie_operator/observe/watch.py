@@ -14,6 +14,7 @@ from joulie_bus.events import WorkloadClass
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.facts.facts_from_objects import (
     ChangeFilter,
@@ -121,10 +122,10 @@ async def watch_cluster(
     namespaces, pods = _pod_watchers(api, publishing, view.cluster_state, cluster, resources)
     async with asyncio.TaskGroup() as tasks:
         for watcher in machines:
-            tasks.create_task(watcher.run())
-        tasks.create_task(namespaces.run())
+            tasks.create_task(vital(VitalTask.WATCH, watcher.run, watcher.kind))
+        tasks.create_task(vital(VitalTask.WATCH, namespaces.run, namespaces.kind))
         await _wait_for_namespaces(namespaces.watch_status.listed)
-        tasks.create_task(pods.run())
+        tasks.create_task(vital(VitalTask.WATCH, pods.run, pods.kind))
         await cluster.watches.wait_listed()
         await wait_until_current(view)
         cluster.watches.is_view_current = True

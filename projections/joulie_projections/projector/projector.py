@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import choice, integer, setting
 from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.vital_tasks import VitalTask, Work, vital
 from joulie_bus.streams.authority import is_refusal
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
@@ -134,16 +135,8 @@ class Projector:
         try:
             await self._boot(await self._acquire())
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._project(tasks), name="project")
-                tasks.create_task(
-                    self._decision_writer.write(self._leadership, self._settings.batch)
-                )
-                tasks.create_task(self._decision_writer.sign(self._leadership))
-                grace_s = self._settings.outcome_grace_s
-                tasks.create_task(self._decision_writer.publish_outcomes(self._leadership, grace_s))
-                tasks.create_task(self._keep_lease(), name="lease")
-                tasks.create_task(self._beat(), name="beat")
-                tasks.create_task(self._count_missing(), name="lost")
+                for task, work in self._vital_tasks(tasks):
+                    tasks.create_task(vital(task, work), name=str(task))
         except* Fenced:
             metrics.FENCED.inc()
             raise
@@ -152,6 +145,16 @@ class Projector:
             raise
         finally:
             await self._end()
+
+    def _vital_tasks(self, tasks: asyncio.TaskGroup) -> Iterator[tuple[VitalTask, Work]]:
+        writer, leads, settings = self._decision_writer, self._leadership, self._settings
+        yield VitalTask.PROJECT, lambda: self._project(tasks)
+        yield VitalTask.DECISIONS, lambda: writer.write(leads, settings.batch)
+        yield VitalTask.HEADS, lambda: writer.sign(leads)
+        yield VitalTask.OUTCOMES, lambda: writer.publish_outcomes(leads, settings.outcome_grace_s)
+        yield VitalTask.LEASE, self._keep_lease
+        yield VitalTask.BEAT, self._beat
+        yield VitalTask.MISSING, self._count_missing
 
     async def _end(self) -> None:
         if self._keeping is not None:

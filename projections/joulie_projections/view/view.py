@@ -22,7 +22,8 @@ from joulie_bus.events import WorkloadClass
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.decision_log.refusals import read_refusals
 from joulie_projections.fold.commit import Checkpoint
@@ -84,7 +85,7 @@ class View:
             async with (
                 bus.listening(subjects.delta, view._on_delta),
                 bus.listening(subjects.beat, view._on_beat),
-                background(view._follow(), "view"),
+                living(VitalTask.VIEW, view._follow),
             ):
                 yield view
         finally:

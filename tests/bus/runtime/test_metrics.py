@@ -16,7 +16,7 @@ METRICS = [found for found in vars(metrics).values() if isinstance(found, Metric
 # What a label may say is one of a few words of our own; nothing that a user can write into.
 BOUNDED = {
     *("kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how", "stream"),
-    *("order", "result"),
+    *("order", "result", "task"),
 }
 WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission"}
 
