@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from joulie_bus.events import PlanMade
 from joulie_operator.planning.eligible import candidates, is_eligible, selector
-from joulie_operator.planning.policies import by_density, one_per_family
+from joulie_operator.planning.policies import one_per_family
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan
 from joulie_operator.planning.rules import Rules, rules_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, idle_since, is_empty
@@ -36,8 +36,7 @@ def next_plan(
 
 def _least_dense_first(cluster_state: ClusterState, rules: Rules) -> list[str]:
     """The densest node of each hardware family is the last to go, as it is the first to come."""
-    spread = rules.equal_nodes == "spread"
-    ordered = by_density(candidates(cluster_state.nodes, selector(rules.selector), spread=spread))
+    ordered = candidates(cluster_state.nodes, rules)
     as_they_come = dict.fromkeys([*one_per_family(ordered), *ordered])
     return [
         each.name

@@ -12,6 +12,7 @@ from joulie_bus.events import PlanMade, PodBound, codec
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.history.history import NEWEST, History
 from joulie_projections.state.state import ClusterState, NodeState
+from joulie_projections.twin.facility import halls_of
 from joulie_projections.twin.twin import Twin, twin_of
 
 _OBSERVATIONS = frozenset((Stream.OBS,))
@@ -49,7 +50,8 @@ def twin_at(
     state = cluster_state.nodes.get(node)
     if state is None:
         return None
-    return TwinAt(node, position, committed_at, state, twin_of(state))
+    twin = twin_of(state, halls_of(cluster_state.facilities))
+    return TwinAt(node, position, committed_at, state, twin)
 
 
 async def node_changes(

@@ -39,7 +39,7 @@ async def _look(args: argparse.Namespace, wires: Wiring) -> tuple[TwinAt, list[N
         if args.at is not None:
             position = position_at(args.at, history, newest, time.time_ns())
         if position == newest:
-            cluster_state = cluster_state_of(history.states("node"))
+            cluster_state = cluster_state_of(history.states("node", "facility"))
         else:
             cluster_state = await cluster_state_at(history, facts, position)
         found = twin_at(cluster_state, args.node, position, history.committed_at(position) or 0)

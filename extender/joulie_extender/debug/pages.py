@@ -10,25 +10,31 @@ from joulie_extender.debug.recent_answers import VerbDecision
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.explained import VERBS, explained, reason_of
-from joulie_extender.decide.node_terms import node_terms_of
-from joulie_extender.decide.scoring import Weights, score
+from joulie_extender.decide.marginal_power import MarginalPower
+from joulie_extender.decide.node_terms import NodeTerms, TermColumns, node_terms_of
+from joulie_extender.decide.scoring import Weights, score_with
 from joulie_extender.protocol.candidates import rows_by_name
+from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
 from joulie_projections.twin.twin import NodeClass
 
-# The score of a node before any pod: no marginal power, no bonus, no pressure.
+# A pod of class performance: no bonus, no pressure.
 _NO_POD = PodAsk(uid="", namespace="", name="", workload="performance")
 
 
 def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
     twin_columns, names = context.twin_columns, sorted(context.twin_columns.rows)
     rows = rows_by_name(twin_columns, names)
-    nothing = Coefficients(0.0, 0.0, 0.0, False)
-    free = weights._replace(coefficients=nothing, cpu_pods_on_gpu_nodes="allow")
-    scores = score(_NO_POD, twin_columns, rows, context.now, context.view_age_ms, free)
     node_terms = node_terms_of(twin_columns, context.now, context.view_age_ms, weights)
-    stale = ~node_terms.fresh[rows]
+    known = TermColumns(*node_terms.of(rows))
+    columns = {
+        "headroom": known.predicted,
+        "coolingStress": known.cooling,
+        "assumedPowerW": known.assumed_w,
+        "baseScore": _base_scores(node_terms, twin_columns, rows, weights),
+        "stale": ~node_terms.fresh[rows],
+    }
     return {
         "position": context.position,
         "viewAgeMs": context.view_age_ms,
@@ -36,16 +42,22 @@ def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
         "coefficients": _coefficients(weights),
         "weights": decide.values_of(weights),
         "nodes": [
-            {**_row(twin_columns, name), "assumedPowerW": assumed, "baseScore": base, "stale": old}
-            for name, assumed, base, old in zip(
-                names,
-                node_terms.assumed_w[rows].tolist(),
-                scores.score.tolist(),
-                stale.tolist(),
-                strict=True,
-            )
+            {**_row(twin_columns, name), **dict(zip(columns, values, strict=True))}
+            for name, *values in zip(names, *(c.tolist() for c in columns.values()), strict=True)
         ],
     }
+
+
+def _base_scores(
+    node_terms: NodeTerms, twin_columns: TwinColumns, rows: Ints, weights: Weights
+) -> Floats:
+    """The scores for a pod that adds no watts. The pods that count before it still do: their
+    assumed power is part of the node's terms.
+    """
+    no_watts = Coefficients(0.0, 0.0, 0.0, False)
+    terms = node_terms._replace(marginal_power=MarginalPower(twin_columns, no_watts))
+    free = weights._replace(coefficients=no_watts, cpu_pods_on_gpu_nodes="allow")
+    return score_with(terms, _NO_POD, twin_columns, rows, free).score
 
 
 def _coefficients(weights: Weights) -> dict[str, float | bool]:
@@ -66,8 +78,6 @@ def _row(twin_columns: TwinColumns, name: str) -> dict[str, Any]:
     return {
         "nodeName": name,
         "schedulableClass": NodeClass(int(twin_columns.columns["node_class"][at])).name.lower(),
-        "headroom": value("headroom"),
-        "coolingStress": value("cooling"),
         "measuredPowerW": value("measured_w"),
         "cappedPowerW": value("capped_w"),
         "nodeTdpW": value("tdp_w"),

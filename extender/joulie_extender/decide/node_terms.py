@@ -99,7 +99,6 @@ class TermColumns(NamedTuple):
 
 # The columns that are terms of a score without change.
 AS_TERMS = slice(0, TermColumns._fields.index("reserve"))
-_ASSUMED = TermColumns._fields.index("assumed_w")
 
 
 class NodeTerms(NamedTuple):
@@ -110,11 +109,6 @@ class NodeTerms(NamedTuple):
     table: Floats  # of `TermColumns`, for standard pods
     cluster: ClusterTerms
     marginal_power: MarginalPower
-
-    @property
-    def assumed_w(self) -> Floats:
-        """One value per row."""
-        return self.table[:, _ASSUMED]
 
     def of(self, rows: Ints) -> Floats:
         """The columns of `TermColumns` for these rows."""

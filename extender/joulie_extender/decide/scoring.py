@@ -104,6 +104,12 @@ def score(
 ) -> Scores:
     """`rows` are the candidates' rows; row 0 stands for a node that the columns do not have."""
     node_terms = node_terms_of(twin_columns, now, view_age_ms, weights)
+    return score_with(node_terms, pod, twin_columns, rows, weights)
+
+
+def score_with(
+    node_terms: NodeTerms, pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights
+) -> Scores:
     if weights.scoring == "energy":
         return _energy_score(pod, twin_columns, rows, node_terms, weights)
     basis = node_terms.basis.take(rows)

@@ -335,9 +335,9 @@ class History:
         found: int | None = self._db.scalar(holding.order_by(batch.c.p_to).limit(1))
         return found
 
-    def states(self, table: str) -> list[rows.Row]:
-        """The rows of a state table."""
-        return read_rows(self._db, (table,), self._generation())
+    def states(self, *tables: str) -> list[rows.Row]:
+        """The rows of these state tables."""
+        return read_rows(self._db, tables, self._generation())
 
     def refusals(self, uids: Sequence[str]) -> list[Refusal]:
         """Those of these pods that the newest answer refused every node."""

@@ -11,7 +11,7 @@ import numpy as np
 from joulie_projections.pods.load import NO_LOAD, Load, total_of
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.cooling import Heat, linear
-from joulie_projections.twin.facility import NO_HALLS, ZONE_LABEL, Halls
+from joulie_projections.twin.facility import ZONE_LABEL, Halls
 from joulie_projections.twin.power import NodeWatts, guessed_cpu_max_w, guessed_gpu_max_w, load_w
 
 PROFILE_LABEL = "joulie.io/power-profile"
@@ -150,7 +150,7 @@ def class_of(node: NodeState) -> NodeClass:
             return NodeClass.UNKNOWN
 
 
-def twin_of(node: NodeState, halls: Halls = NO_HALLS) -> Twin:
+def twin_of(node: NodeState, halls: Halls) -> Twin:
     row = row_of(node, halls)
     hall = halls.halls[row.hall]
     values = (np.array([value]) for value in (row.capped_w, row.tdp_w, hall.ambient_c))

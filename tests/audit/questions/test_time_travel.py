@@ -10,11 +10,12 @@ from joulie_audit.archive.fact_source import plan_facts
 from joulie_audit.questions.time_travel import NodeChange, cluster_state_at, node_changes, twin_at
 from joulie_audit.recompute.fold import rows_of
 from joulie_audit.testing import FactsAfter, NoFacts, RecordedLog
-from joulie_bus.events import PlanMade
+from joulie_bus.events import FacilityPolled, PlanMade
 from joulie_bus.testing import caps, eco, power
 from joulie_projections.state.rows import digests_of
 from joulie_projections.testing import tamper
-from joulie_projections.twin.twin import NodeClass
+from joulie_projections.twin.facility import halls_of
+from joulie_projections.twin.twin import NodeClass, twin_of
 
 pytestmark = pytest.mark.anyio
 
@@ -46,6 +47,20 @@ async def test_a_twin_has_the_values_of_that_position(
 
     assert found is not None
     assert (found.twin.measured_w, found.twin.node_class) == (watts, node_class)
+
+
+async def test_the_air_of_the_hall_counts(small_log: RecordedLog) -> None:
+    await small_log.builder.facts(FacilityPolled(facility="hall", ambient_mdeg=40_000))
+    position = small_log.builder.position
+
+    async with small_log.reading() as (history, facts):
+        state = await cluster_state_at(history, facts, position)
+        before = twin_at(await cluster_state_at(history, facts, position - 1), "n2", position, 0)
+        found = twin_at(state, "n2", position, 0)
+
+    assert found is not None and before is not None
+    assert found.twin == twin_of(state.nodes["n2"], halls_of(state.facilities))
+    assert found.twin.cooling == before.twin.cooling + 10
 
 
 async def test_an_unknown_node_has_no_twin(small_log: RecordedLog) -> None:

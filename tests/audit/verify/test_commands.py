@@ -27,6 +27,7 @@ from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store import database
 from joulie_projections.testing import tamper
+from joulie_projections.twin.columns import TwinColumns
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -217,6 +218,19 @@ def test_a_twin_is_shown_now_and_at_a_position(joulie: Run, node: str) -> None:
 
     assert now["twin"]["node_class"] in ("performance", "eco")
     assert (then["position"], then["twin"]["node_class"]) == (60, "unknown")
+
+
+def test_a_twin_is_that_of_the_rows_that_everything_else_reads(
+    joulie: Run, node: str, data: Path
+) -> None:
+    twin = joulie("twin", node, "--json").parsed["twin"]
+
+    with History.of(data / "joulie.db") as history:
+        columns = TwinColumns.of_state(history.cluster_state())
+    row = columns.rows[node]
+    assert twin["ambient_c"] == columns.floats("ambient_c")[row]
+    assert twin["cooling"] == columns.floats("cooling")[row]
+    assert twin["headroom"] == columns.floats("headroom")[row]
 
 
 def test_the_history_of_a_twin_lists_changes_by_plans(joulie: Run, node: str) -> None:

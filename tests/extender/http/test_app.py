@@ -35,7 +35,8 @@ from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.http.app import Extender
 from joulie_extender.http.routes import routed
 from joulie_extender.protocol.exchange import Reply, Request
-from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.pods.load import Load
+from joulie_projections.state.state import Arrival, NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot
 
@@ -484,6 +485,32 @@ async def test_the_debug_page_shows_what_a_score_is_made_of() -> None:
         "assumedPowerW": 0.0,
         "stale": False,
     }
+
+
+async def test_the_base_score_counts_the_assumed_power_beside_it() -> None:
+    pods = Load(cpu_milli=64_000, warm_cpu_micro=64_000_000)
+    arrived = replace(N0, load=pods, pods=1, arrivals=(Arrival("a", NOON, pods),))
+    snapshot = snapshot_of(arrived, N1, N2)
+
+    async with served(lambda: snapshot) as extender:
+        shown = (await get(extender.port, "/debug/scoring")).json()
+        body = json.dumps(ARGS | {"NodeNames": ["n0"]}).encode()
+        [scored] = (await post(extender.port, "/prioritize", body)).json()
+
+    node = shown["nodes"][0]
+    assert node["assumedPowerW"] == pytest.approx(0.7 * 700 / 2)
+    left_w = 6300 - 450 - node["assumedPowerW"]
+    assert node["baseScore"] == pytest.approx(0.7 * left_w / 63 + 10.4 / 6)
+    assert node["baseScore"] - scored["Score"] < 1.1  # the pod itself adds 2 W
+
+
+async def test_the_debug_page_shows_the_stress_of_the_model_in_use() -> None:
+    weights = Weights(cooling_power="measured")
+
+    async with served(look, weights=weights) as extender:
+        shown = (await get(extender.port, "/debug/scoring")).json()
+
+    assert shown["nodes"][0]["coolingStress"] == pytest.approx(450 / 4000 * 80)
 
 
 async def test_the_debug_page_lists_nodes_by_name_and_says_which_are_stale() -> None:

@@ -26,7 +26,7 @@ from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState, NodeState, Sample
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.twin.facility import Hall, Halls, halls_of
+from joulie_projections.twin.facility import NO_HALLS, Hall, Halls, halls_of
 from joulie_projections.twin.twin import NodeClass, Source, Twin, trend_w_per_min, twin_of
 
 FACTS = st.lists(st.integers(0, ANY_FACTS - 1).map(any_fact), max_size=40)
@@ -42,7 +42,7 @@ def node_after(*facts: Fact) -> NodeState:
 
 
 def twin_after(*facts: Fact) -> Twin:
-    return twin_of(node_after(*facts))
+    return twin_of(node_after(*facts), NO_HALLS)
 
 
 def found(
