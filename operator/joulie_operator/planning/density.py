@@ -1,9 +1,9 @@
 """The compute density and the hardware family of a node, as policies see them.
 
-Half of the density is cores, half is cards, each from 0 to 1 relative to the densest node on the
-market. Cards count by the square root of their catalog TFLOPS, because generations of cards differ
-by factors and cores do not: eight cards of an older generation still count at least as much as
-cores.
+A third of the density is cores, two thirds are cards, each part from 0 to 1 relative to a reference.
+Half of the part of a card is that it is one, the other half is the square root of its catalog
+TFLOPS: generations of cards differ by factors, and cores do not. Eight cards of any model are
+therefore denser than any node without cards.
 """
 
 import math
@@ -15,16 +15,21 @@ from joulie_projections.state.state import NodeState
 from joulie_projections.twin.twin import hardware_of
 
 MOST_CORES = 192  # 2 x 96
-MOST_TFLOPS = 8 * 2500  # FP16, without sparsity: eight cards of the Blackwell generation
+MOST_CARDS = 8
+MOST_TFLOPS = 2500  # of a card, FP16, without sparsity: the Blackwell generation
 UNKNOWN_TFLOPS = 181  # for cards outside the catalog: the middle of the catalog
 
 
-def density(node: NodeState) -> float:
+def density(node: NodeState, density_rules: int) -> float:
     """From 0 to 1."""
     hardware, figures = hardware_of(node), node.hardware.figures if node.hardware else None
-    tflops = hardware.cards * ((figures.gpu_tflops if figures else 0) or UNKNOWN_TFLOPS)
-    cards = math.sqrt(min(1.0, tflops / MOST_TFLOPS))
-    return (min(1.0, _cores(node.hardware, hardware.cores) / MOST_CORES) + cards) / 2
+    tflops = (figures.gpu_tflops if figures else 0) or UNKNOWN_TFLOPS
+    cores = min(1.0, _cores(node.hardware, hardware.cores) / MOST_CORES)
+    if density_rules == 1:
+        share = hardware.cards * tflops / (MOST_CARDS * MOST_TFLOPS)
+        return (cores + math.sqrt(min(1.0, share))) / 2
+    model = (1 + math.sqrt(min(1.0, tflops / MOST_TFLOPS))) / 2
+    return (cores + 2 * min(1.0, hardware.cards / MOST_CARDS) * model) / 3
 
 
 def _cores(found: HardwareDiscovered | None, counted: float) -> float:

@@ -5,7 +5,8 @@ from zlib import crc32
 
 from joulie_bus.events import PodAsk
 from joulie_operator.planning.density import density, families
-from joulie_operator.planning.policies import Candidate, Demand
+from joulie_operator.planning.policies import Candidate, Demand, by_density
+from joulie_operator.planning.rules import Rules
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 
 RESERVED_LABEL = "joulie.io/reserved"
@@ -19,16 +20,20 @@ def selector(text: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def candidates(
-    nodes: Mapping[str, NodeState], selector: Mapping[str, str], *, spread: bool = False
-) -> list[Candidate]:
-    """Nodes that plans cover. With `spread`, `turn` is a hash of the name instead of 0."""
-    ours = {name: node for name, node in nodes.items() if is_eligible(node, selector)}
-    family = families(ours)
-    return [
-        Candidate(name, family[name], density(node), crc32(name.encode()) if spread else 0)
+def candidates(nodes: Mapping[str, NodeState], rules: Rules) -> list[Candidate]:
+    """The nodes that plans cover, the densest first; equal ones by a hash of their names."""
+    labels = selector(rules.selector)
+    ours = {name: node for name, node in nodes.items() if is_eligible(node, labels)}
+    family, spread = families(ours), rules.equal_nodes == "spread"
+    return by_density(
+        Candidate(
+            name,
+            family[name],
+            density(node, rules.density_rules),
+            crc32(name.encode()) if spread else 0,
+        )
         for name, node in ours.items()
-    ]
+    )
 
 
 def is_eligible(node: NodeState, selector: Mapping[str, str]) -> bool:

@@ -6,7 +6,7 @@ as an entry point of the group `joulie.policies`.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -193,7 +193,7 @@ def _assignment(name: str, chosen: Mapping[str, str], pinned: Mapping[str, Profi
     return Assignment("eco", BY_NAME if pinned.get(name) == "eco" else NO_SLOT)
 
 
-def by_density(nodes: Sequence[Candidate]) -> list[Candidate]:
+def by_density(nodes: Iterable[Candidate]) -> list[Candidate]:
     return sorted(nodes, key=lambda node: (-node.density, node.turn, node.name))
 
 

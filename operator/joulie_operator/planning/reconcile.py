@@ -26,7 +26,7 @@ from joulie_bus.events import (
 )
 from joulie_bus.events.bounds import clipped
 from joulie_operator.planning.caps import Caps, caps_for, current_caps
-from joulie_operator.planning.eligible import candidates, demand_of, selector
+from joulie_operator.planning.eligible import candidates, demand_of
 from joulie_operator.planning.guard import (
     EMPTIED,
     LIMITED,
@@ -46,7 +46,6 @@ from joulie_operator.planning.policies import (
     Policy,
     Share,
     Situation,
-    by_density,
     desired_profiles,
 )
 from joulie_operator.planning.power_target import NO_LIMITS, power_limits
@@ -86,8 +85,7 @@ class LoadedPolicy(NamedTuple):
 
 
 def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis: PlanBasis) -> Plan:
-    spread = rules.equal_nodes == "spread"
-    nodes = by_density(candidates(cluster_state.nodes, selector(rules.selector), spread=spread))
+    nodes = candidates(cluster_state.nodes, rules)
     demand = demand_of(cluster_state)
     situation = Situation(nodes, demand, basis.now / _SECOND, rules.numbers())
     desired = desired_profiles(

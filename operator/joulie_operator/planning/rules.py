@@ -37,6 +37,7 @@ class Rules(NamedTuple):
     gpu_absolute: bool = False
     gpu_models: str = "{}"  # JSON: model to minCapWatts and maxCapWatts
     sleep_rules: int = 2  # of consolidate_and_sleep; 1 in older plans
+    density_rules: int = 2  # 1 in older plans, in which cores could outweigh eight cards
     target_rules: int = 2  # of power targets; 1 in older plans, which close no node
 
     def numbers(self) -> dict[str, float]:
@@ -56,7 +57,12 @@ _TYPES = get_type_hints(Rules)
 _WHOLE = frozenset(name for name, kind in _TYPES.items() if kind in (int, int | None))
 # Settings that were added later, with the former behaviour as default, are left out of plans:
 # recomputed plans of older logs stay equal.
-_LATER: Mapping[str, Any] = {"equal_nodes": "by-name", "sleep_rules": 1, "target_rules": 1}
+_LATER: Mapping[str, Any] = {
+    "equal_nodes": "by-name",
+    "sleep_rules": 1,
+    "density_rules": 1,
+    "target_rules": 1,
+}
 
 
 def values_of(rules: Rules) -> dict[str, float | str | bool]:

@@ -7,12 +7,15 @@ from msgspec.structs import replace
 
 from joulie_bus.events import HardwareDiscovered
 from joulie_bus.testing import NOON
+from joulie_operator.planning.density import density
 from joulie_operator.planning.eligible import candidates
+from joulie_operator.planning.rules import Rules, rules_of
 from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.hardware.catalog import with_catalog_figures
 from joulie_projections.state.state import NodeState
 
 CATALOG = shipped_catalog()
+EVERY = Rules(selector="")
 BARE = HardwareDiscovered(
     node="n", cpu_model="AMD EPYC 9554", cpu_sockets=1, cpu_cores=64, cpu_max_mw_per_socket=0
 )
@@ -29,12 +32,14 @@ def of(found: HardwareDiscovered) -> NodeState:
 
 def densities(*nodes: NodeState) -> list[float]:
     named = {str(number): each for number, each in enumerate(nodes)}
-    return [candidate.density for candidate in candidates(named, {})]
+    found = {candidate.name: candidate.density for candidate in candidates(named, EVERY)}
+    return [found[name] for name in named]
 
 
 def families(*nodes: NodeState) -> list[str]:
     named = {str(number): each for number, each in enumerate(nodes)}
-    return [candidate.family for candidate in candidates(named, {})]
+    found = {candidate.name: candidate.family for candidate in candidates(named, EVERY)}
+    return [found[name] for name in named]
 
 
 def test_cards_count_by_their_tflops() -> None:
@@ -45,11 +50,30 @@ def test_cards_count_by_their_tflops() -> None:
     assert len(set(found)) == len(found)
 
 
-def test_eight_cards_count_at_least_as_much_as_all_cores() -> None:
-    cores = replace(BARE, cpu_model="AMD EPYC 9965", cpu_cores=192)
-    a100 = node("NVIDIA A100-SXM4-40GB", 8, cpu_model="AMD EPYC 7742", cpu_sockets=2, cpu_cores=128)
+MOST_CORES = of(replace(BARE, cpu_model="AMD EPYC 9965", cpu_cores=192))
 
-    assert densities(of(with_catalog_figures(cores, CATALOG)))[0] == 0.5 < densities(a100)[0]
+
+@pytest.mark.parametrize("card", [*(model.model for model in CATALOG.gpus.values()), "Acme One"])
+def test_eight_cards_of_any_model_are_denser_than_any_node_without_cards(card: str) -> None:
+    with_cards = node(card, 8, cpu_model="", cpu_cores=8)
+
+    assert densities(MOST_CORES)[0] < densities(with_cards)[0]
+    assert densities(MOST_CORES)[0] < densities(node(card, 16, cpu_model="", cpu_cores=0))[0]
+
+
+@pytest.mark.parametrize("cards", range(9))
+def test_a_share_of_the_most_cards_counts_at_least_as_much_as_that_of_cores(cards: int) -> None:
+    cores = of(replace(BARE, cpu_model="", cpu_cores=cards * 24))
+    t4 = node("Tesla T4", cards, cpu_model="", cpu_cores=0)
+
+    assert densities(cores)[0] <= densities(t4)[0]
+
+
+def test_plans_of_the_first_rules_keep_their_densities() -> None:
+    h100, bare = node("NVIDIA H100 80GB HBM3", 8), MOST_CORES
+
+    assert [round(density(each, 1), 2) for each in (h100, bare)] == [0.48, 0.5]
+    assert rules_of({"selector": ""}).density_rules == 1
 
 
 def test_unknown_cards_are_neither_the_densest_nor_the_least_dense() -> None:
@@ -61,7 +85,7 @@ def test_unknown_cards_are_neither_the_densest_nor_the_least_dense() -> None:
 def test_threads_do_not_count_as_cores() -> None:
     threads = replace(BARE, cpu_cores=128, source="labels")
 
-    assert densities(node(), of(with_catalog_figures(threads, CATALOG))) == [64 / 192 / 2] * 2
+    assert densities(node(), of(with_catalog_figures(threads, CATALOG))) == [64 / 192 / 3] * 2
 
 
 @given(st.integers(0, 1024), st.integers(0, 64), st.integers(0, 5000))

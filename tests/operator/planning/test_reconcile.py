@@ -43,7 +43,7 @@ from joulie_operator.facts.facts_from_objects import PodKind
 from joulie_operator.planning.density import density
 from joulie_operator.planning.eligible import candidates, demand_of, is_eligible
 from joulie_operator.planning.guard import DWELLS, LIMITED, UNKNOWN, WAITS
-from joulie_operator.planning.policies import BUILT_IN, Candidate, Demand, Policy, Share, by_density
+from joulie_operator.planning.policies import BUILT_IN, Candidate, Demand, Policy, Share
 from joulie_operator.planning.reconcile import (
     CODE_VERSION,
     LoadedPolicy,
@@ -373,10 +373,10 @@ def test_an_eligible_node_has_a_family_and_a_density() -> None:
         "cordoned": node(schedulable=False),
     }
 
-    assert candidates(nodes, MANAGED) == [
-        Candidate("cpu", "AMD EPYC 9654", 0.5),
-        Candidate("gpu", "NVIDIA H100 SXM5", density(nodes["gpu"])),
-        Candidate("guessed", "cpu", 0.25),
+    assert candidates(nodes, USUAL) == [
+        Candidate("gpu", "NVIDIA H100 SXM5", density(nodes["gpu"], USUAL.density_rules)),
+        Candidate("cpu", "AMD EPYC 9654", 1 / 3),
+        Candidate("guessed", "cpu", 1 / 6),
     ]
 
 
@@ -407,7 +407,7 @@ def test_spreading_does_not_override_density() -> None:
     dense = {name: node(hardware=hardware(name, cores=64)) for name in names[:10]}
     sparse = {name: node(hardware=hardware(name, cores=8)) for name in names[10:]}
 
-    ordered = by_density(candidates(dense | sparse, MANAGED, spread=True))
+    ordered = candidates(dense | sparse, USUAL._replace(equal_nodes="spread"))
 
     assert {each.name for each in ordered[:10]} == set(dense)
 
