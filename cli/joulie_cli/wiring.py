@@ -26,6 +26,7 @@ from joulie_projections.store import database
 from joulie_projections.view.view import View
 
 T = TypeVar("T")
+log = logging.get_logger("settings")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,8 @@ def wired(part: str, settings: Sequence[type], data: Path | None, config: Path |
         source.load(cls)
     source.finish()
     logging.configure(bus.log_level, bus.log_format, part)
+    for name, instead in source.without_effect.items():
+        log.warning("setting_without_effect", setting=name, instead=instead)
     directory = DataDirectory(data or Path(place.data), place.database, bus.nats_server_bin)
     return Wiring(source, bus, directory, Subjects(bus.cluster))
 

@@ -1,7 +1,9 @@
 """The extender's settings. Names follow the reference implementations where they have one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from joulie_bus.core.http_head import canonical_names, host_names, is_loopback
 from joulie_bus.runtime.settings import (
@@ -69,6 +71,10 @@ def team_file(path: str) -> tuple[Team, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
+    REPLACED: ClassVar[Mapping[str, str]] = {
+        "CACHE_TTL": "the extender follows the event log and caches no objects; "
+        "TWIN_STALENESS_THRESHOLD bounds the age of a twin"
+    }
     addr: HostPort = setting(
         address, "EXTENDER_ADDR", "127.0.0.1:9876", "Address that the extender listens on"
     )
@@ -223,6 +229,12 @@ class ScoringSettings:
         "0.85",
         "Share of the requested GPU power that a performance pod is assumed to draw",
     )
+    memory_factor: bool = setting(
+        boolean,
+        "MARGINAL_MEMORY_FACTOR",
+        "true",
+        "Raise the CPU estimate by 1 % per requested GiB of memory, up to 30 %",
+    )
     headroom: float = setting(
         number(0, 10), "SCORE_HEADROOM_WEIGHT", "0.7", "Weight of the headroom"
     )
@@ -240,6 +252,9 @@ class ScoringSettings:
         "SCORE_TREND_BURST_SCALE",
         "2",
         "W/min of a node's trend per point, during a burst",
+    )
+    trend_limit: float = setting(
+        number(0, 100), "SCORE_TREND_LIMIT", "25", "Most points of a node's trend, either way"
     )
     burst: float = setting(
         number(0),
@@ -261,6 +276,12 @@ class ScoringSettings:
         "DRAINING_PENALTY",
         "20",
         "Points subtracted for a standard pod on a draining node; 0 is the published formula",
+    )
+    neutral: float = setting(
+        number(0, 100),
+        "SCORE_NEUTRAL",
+        "50",
+        "Score of a node without fresh data; never above the best known candidate",
     )
     filter_stale: str = setting(
         choice("label", "closed", "twin"),
@@ -342,12 +363,14 @@ class ScoringSettings:
         return Weights(
             headroom=self.headroom,
             cooling=self.cooling,
+            trend_limit=self.trend_limit,
             trend_scale=self.trend_scale,
             trend_burst_scale=self.trend_burst_scale,
             burst_w_per_min=self.burst,
             eco_bonus=self.eco_bonus,
             pressure=self.pressure,
             draining_penalty=self.draining_penalty,
+            neutral=self.neutral,
             staleness_s=self.staleness_s,
             score_range=float(self.score_range),
             cooling_model=self.cooling_model,
@@ -357,7 +380,9 @@ class ScoringSettings:
             scoring=self.scoring,
             filter_stale=self.filter_stale,
             reserve=self.reserve,
-            coefficients=Coefficients(self.cpu, self.gpu_standard, self.gpu_performance),
+            coefficients=Coefficients(
+                self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor
+            ),
             preferences=Preferences(self.label_scores, self.teams),
             gpu=GpuWeights(
                 self.gpu_binpack,

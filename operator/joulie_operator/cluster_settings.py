@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from joulie_bus.events.kube_names import is_label
+from joulie_bus.events.kube_names import is_label, is_label_key
 from joulie_bus.runtime.settings import boolean, number, setting, some_time, text
 from joulie_operator.planning.rules import numbers
+from joulie_projections.hardware.catalog import GPU_MODELS
 from joulie_projections.twin.totals import RACK_CAPACITY_W
 
 WRITES_AT_ONCE = 16  # APPLY_RATE bounds the load; concurrency hides latency
@@ -64,6 +65,28 @@ class ClusterSettings:
         "",
         "Kubeconfig: a file; in-cluster for the service account; empty for no cluster",
     )
+
+
+def label_keys(text: str) -> tuple[str, ...]:
+    """names of labels, separated by commas"""
+    keys = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not keys or not all(map(is_label_key, keys)):
+        raise ValueError("not a list of label names")
+    return keys
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuLabelSettings:
+    keys: tuple[str, ...] = setting(
+        label_keys,
+        "GPU_PRODUCT_LABEL_KEYS",
+        ",".join(GPU_MODELS[1:]),
+        f"Labels with the GPU model of a node; the first that is set, after {GPU_MODELS[0]}",
+    )
+
+    @property
+    def model_labels(self) -> tuple[str, ...]:
+        return (GPU_MODELS[0], *self.keys)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,13 @@ def is_label(name: str) -> bool:
     return len(name) <= LONGEST_LABEL and _LABEL.fullmatch(name) is not None
 
 
+def is_label_key(key: str) -> bool:
+    """The key of a label of an object: a name, with the domain of its owner before it or without"""
+    domain, slash, name = key.rpartition("/")
+    is_name = len(name) <= LONGEST_LABEL and _UID.fullmatch(name) is not None
+    return is_name and (is_subdomain(domain) if slash else True)
+
+
 def is_uid(uid: str) -> bool:
     return len(uid) <= LONGEST_UID and _UID.fullmatch(uid) is not None
 

@@ -90,6 +90,7 @@ class Source:
         self._mistakes: list[str] = []
         self._asked: set[str] = set()
         self._in_force: dict[str, InForce] = {}
+        self.without_effect: dict[str, str] = {}  # settings of others, and what replaced them
         self._toml = self._read_file() if file else {}
 
     @classmethod
@@ -111,12 +112,19 @@ class Source:
                 continue
             shown = HIDDEN if field.metadata["secret"] and text else masked(text)
             self._in_force[name] = InForce(name, shown, origin)
+        self._note_replaced(cls)
         if self._mistakes:
             return cls()  # never used: `finish` raises
         made = cls(**values)
         if isinstance(made, Checked):
             self._mistakes.extend(made.contradictions())
         return made
+
+    def _note_replaced(self, cls: type) -> None:
+        """Settings of the published implementation that this class reads in another way."""
+        replaced: Mapping[str, str] = getattr(cls, "REPLACED", {})
+        self._asked.update(replaced)
+        self.without_effect |= {name: why for name, why in replaced.items() if self.names(name)}
 
     def names(self, name: str) -> bool:
         """Whether a setting is given explicitly, possibly with its default value."""

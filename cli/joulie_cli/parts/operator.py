@@ -18,6 +18,7 @@ from joulie_operator.cluster_settings import (
     ApplierSettings,
     ClusterSettings,
     FacilitySettings,
+    GpuLabelSettings,
     GridSettings,
     LeaseSettings,
     PowerSettings,
@@ -36,6 +37,7 @@ from joulie_projections.history.history import History
 from joulie_projections.view.view import View
 
 if TYPE_CHECKING:
+    from joulie_operator.facts.hardware_inventory import Inventory
     from joulie_operator.kube.api_client import ApiServer
     from joulie_operator.power.executor_file import ExecutorEntry
 
@@ -49,6 +51,7 @@ SETTINGS = (
     PowerSettings,
     CatalogSettings,
     GpuResourceSettings,
+    GpuLabelSettings,
 )
 
 
@@ -102,14 +105,19 @@ async def _observe(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
         await asyncio.Event().wait()  # until cancelled
 
 
-async def _watch(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
+def _inventory(wires: Wiring) -> "Inventory":
     from joulie_operator.facts.hardware_inventory import GpuNames, Inventory
+
+    load = wires.source.load
+    gpus = GpuNames(load(GpuResourceSettings).resources, load(GpuLabelSettings).model_labels)
+    return Inventory(load(CatalogSettings).catalog, gpus)
+
+
+async def _watch(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
     from joulie_operator.kube.api_client import ApiServer
     from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 
-    load, observed = wires.source.load, ObservedCluster.empty()
-    gpus = GpuNames(load(GpuResourceSettings).resources)
-    inventory = Inventory(load(CatalogSettings).catalog, gpus)
+    observed, inventory = ObservedCluster.empty(), _inventory(wires)
     async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
         await watch_cluster(api, bus, wires.subjects, view, observed, inventory)
 
@@ -121,14 +129,12 @@ async def _lead(
     from joulie_operator.apply.gpu_status import GpuStatusWriter
     from joulie_operator.apply.nominations import NominationWriter
     from joulie_operator.apply.writer import Applier
-    from joulie_operator.facts.hardware_inventory import GpuNames, Inventory
     from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 
     cluster, load = ObservedCluster.empty(), wires.source.load
     nodes = selector(load(OperatorSettings).node_selector)
     applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
-    gpus = GpuNames(load(GpuResourceSettings).resources)
-    inventory = Inventory(load(CatalogSettings).catalog, gpus)
+    inventory = _inventory(wires)
     nominations = NominationWriter(api, view, load(ApplierSettings))
     gpu_status = GpuStatusWriter(api, view, cluster, load(ApplierSettings).deadline_s)
 

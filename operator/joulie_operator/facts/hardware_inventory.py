@@ -89,7 +89,7 @@ def _described(seen: NodeHardware, catalog: Catalog) -> HardwareDiscovered | Non
     cpu, gpu = seen.status.cpu or HardwareCpu(), seen.status.gpu or HardwareGpu()
     sockets = cpu.sockets or 1
     per_socket = cpu.cap_range or CapRangePerSocket()
-    per_card = gpu.cap_range_per_gpu or CapRangePerGpu()
+    per_card = gpu.cap_range_per_gpu or gpu.cap_range or CapRangePerGpu()
     gpu_model = _known(gpu.model, gpu.raw_model, catalog.gpu)
     return HardwareDiscovered(
         node=seen.spec.node_name,

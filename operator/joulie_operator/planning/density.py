@@ -1,9 +1,9 @@
 """The compute density and the hardware family of a node, as policies see them.
 
-A third of the density is cores, two thirds are cards, each part from 0 to 1 relative to a reference.
-Half of the part of a card is that it is one, the other half is the square root of its catalog
-TFLOPS: generations of cards differ by factors, and cores do not. Eight cards of any model are
-therefore denser than any node without cards.
+A third of the density is cores, two thirds are cards, each part from 0 to 1 relative to a
+reference. Half of the part of a card is that it is one, the other half is the square root of its
+catalog TFLOPS: generations of cards differ by factors, and cores do not. Eight cards of any model
+are therefore denser than any node without cards.
 """
 
 import math

@@ -258,6 +258,7 @@ class HardwareGpu(Part, frozen=True, kw_only=True):
     model: ShortText = ""
     count: Few = 0
     cap_range_per_gpu: CapRangePerGpu | None = None
+    cap_range: CapRangePerGpu | None = None  # the same in the published documents
     current_cap_watts: HardwareWatts = 0
     control_available: bool = False
     telemetry_available: bool = False

@@ -58,7 +58,8 @@ async def test_the_air_of_the_hall_counts(small_log: RecordedLog) -> None:
         before = twin_at(await cluster_state_at(history, facts, position - 1), "n2", position, 0)
         found = twin_at(state, "n2", position, 0)
 
-    assert found is not None and before is not None
+    assert found is not None
+    assert before is not None
     assert found.twin == twin_of(state.nodes["n2"], halls_of(state.facilities))
     assert found.twin.cooling == before.twin.cooling + 10
 

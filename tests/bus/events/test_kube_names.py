@@ -10,6 +10,7 @@ from joulie_bus.errors import BadName
 from joulie_bus.events.kube_names import (
     first_wrong,
     is_label,
+    is_label_key,
     is_subdomain,
     is_uid,
     path_segment,
@@ -67,3 +68,13 @@ def test_a_wrong_name_is_shown_escaped_and_cut() -> None:
 
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("key", ["a", "A_b.c", "joulie.io/hw.gpu-model", "a.example/" + "b" * 63])
+def test_the_key_of_a_label(key: str) -> None:
+    assert is_label_key(key)
+
+
+@pytest.mark.parametrize("key", ["", "a/", "/a", "A.b/c", "a/b/c", "-a", "a b", "b" * 64])
+def test_no_key_of_a_label(key: str) -> None:
+    assert not is_label_key(key)

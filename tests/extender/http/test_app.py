@@ -493,22 +493,22 @@ async def test_the_base_score_counts_the_assumed_power_beside_it() -> None:
     snapshot = snapshot_of(arrived, N1, N2)
 
     async with served(lambda: snapshot) as extender:
-        shown = (await get(extender.port, "/debug/scoring")).json()
+        shown: Any = (await get(extender.port, "/debug/scoring")).json()
         body = json.dumps(ARGS | {"NodeNames": ["n0"]}).encode()
-        [scored] = (await post(extender.port, "/prioritize", body)).json()
+        scored: Any = (await post(extender.port, "/prioritize", body)).json()
 
     node = shown["nodes"][0]
     assert node["assumedPowerW"] == pytest.approx(0.7 * 700 / 2)
     left_w = 6300 - 450 - node["assumedPowerW"]
     assert node["baseScore"] == pytest.approx(0.7 * left_w / 63 + 10.4 / 6)
-    assert node["baseScore"] - scored["Score"] < 1.1  # the pod itself adds 2 W
+    assert node["baseScore"] - scored[0]["Score"] < 1.1  # the pod itself adds 2 W
 
 
 async def test_the_debug_page_shows_the_stress_of_the_model_in_use() -> None:
     weights = Weights(cooling_power="measured")
 
     async with served(look, weights=weights) as extender:
-        shown = (await get(extender.port, "/debug/scoring")).json()
+        shown: Any = (await get(extender.port, "/debug/scoring")).json()
 
     assert shown["nodes"][0]["coolingStress"] == pytest.approx(450 / 4000 * 80)
 

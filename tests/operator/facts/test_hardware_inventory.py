@@ -114,9 +114,10 @@ def test_missing_values_come_from_the_catalog() -> None:
     assert (found.gpu_min_mw, found.gpu_max_mw, found.gpu_by_catalog) == (200_000, 350_000, True)
 
 
-def test_the_cap_range_of_the_agent_wins() -> None:
+@pytest.mark.parametrize("field", ["capRangePerGpu", "capRange"])
+def test_the_cap_range_of_the_agent_wins(field: str) -> None:
     limits = {"minWatts": 100, "maxWatts": 300}
-    found = HardwareKind(CATALOG).fact(described(model="L40S", count=4, capRangePerGpu=limits))
+    found = HardwareKind(CATALOG).fact(described("1", model="L40S", count=4, **{field: limits}))
 
     assert found is not None
     assert (found.gpu_min_mw, found.gpu_max_mw, found.gpu_by_catalog) == (100_000, 300_000, False)
