@@ -5,12 +5,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import chain
 
+import numpy as np
+
 from joulie_bus.errors import BusError, ViewBehind
 from joulie_bus.events import ClaimEvent
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_extender.binding.binder import Binder, LookupFailed
 from joulie_extender.binding.claim_log import ClaimLog
+from joulie_extender.gpu.bound_pods import claims_of_bound, is_bound_to_cards
 from joulie_extender.gpu.claim_proposals import Proposal, proposals, surplus
 from joulie_projections.state.cards import Claim
 from joulie_projections.view.view import View
@@ -18,6 +21,8 @@ from joulie_projections.view.view import View
 INTERVAL_S = 0.5
 SLICE = 500  # holders between two yields to the event loop, which also serves kube-scheduler
 AT_ONCE = 8
+BOUND_PODS_EVERY = 8  # rounds; it reads every pod
+PODS_SLICE = 1_000
 log = get_logger("claims")
 
 
@@ -35,6 +40,7 @@ class ClaimReconciler:
         self._binder = binder
         self._clock = clock
         self._grace_s = grace_s
+        self._rounds = 0
         self._expired_since: dict[Proposal, float] = {}  # since when, by the monotonic clock
 
     async def run(self) -> None:
@@ -46,6 +52,9 @@ class ClaimReconciler:
 
     async def reconcile(self) -> None:
         due = self._past_grace([proposal async for proposal in self._due()])
+        if self._rounds % BOUND_PODS_EVERY == 0:
+            due += [proposal async for proposal in self._without_claim()]
+        self._rounds += 1
         for at in range(0, len(due), AT_ONCE):
             await asyncio.gather(*(self._write(each) for each in due[at : at + AT_ONCE]))
 
@@ -65,6 +74,30 @@ class ClaimReconciler:
                 yield proposal
             if number % SLICE == 0:
                 await asyncio.sleep(0)
+
+    async def _without_claim(self) -> AsyncIterator[Proposal]:
+        """For pods that were bound without a claim."""
+        if not self._view.cluster_state.gpus:
+            return
+        pods, holders = (
+            self._view.cluster_state.pods,
+            self._view.snapshot().twin_columns.cards.holders,
+        )
+        for number, (uid, pod) in enumerate(list(pods.items()), 1):
+            if is_bound_to_cards(pod) and len(holders.get(uid, ())) < max(1, pod.pod.gpu_cards):
+                for proposal in self._of_bound(uid):
+                    yield proposal
+            if number % PODS_SLICE == 0:
+                await asyncio.sleep(0)
+
+    def _of_bound(self, uid: str) -> Iterator[Proposal]:
+        pod = self._view.cluster_state.pods.get(uid)
+        if pod is None:
+            return iter(())
+        twin_columns = self._view.snapshot().twin_columns
+        row = twin_columns.rows.get(pod.node, 0)
+        on_node = twin_columns.cards.on(np.array([row])).uuids if row else []
+        return claims_of_bound(self._view.cluster_state, uid, on_node)
 
     def _proposals(self, uid: str, held: list[str], now: int) -> Iterator[Proposal]:
         cluster_state = self._view.cluster_state
@@ -98,6 +131,7 @@ class ClaimReconciler:
         again = chain(
             proposals(cluster_state, proposal.card, now),
             surplus(cluster_state, proposal.uid, [*self._held(proposal.uid)]),
+            self._of_bound(proposal.uid),
         )
         return proposal.events if proposal in again else ()
 

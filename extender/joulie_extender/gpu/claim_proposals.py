@@ -8,6 +8,8 @@
     any ──────(the pod was deleted)──────────────────────> released: gone
     any ──────(an agent sees another pod on the card)────> released: moved, claimed for that pod
 
+A pod that is bound without a claim gets one too; see `bound_pods`.
+
 A card that is unhealthy, removed or on a removed node keeps its claims until their pods end.
 """
 
@@ -21,7 +23,7 @@ from joulie_bus.events import (
     ClaimReleased,
     ReleaseReason,
 )
-from joulie_extender.gpu.fit import gpu_request_of, wanted_mb
+from joulie_extender.gpu.fit import held_request_of, wanted_mb
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.state import ClusterState, PodState
 
@@ -81,7 +83,7 @@ def _moved(cluster_state: ClusterState, uuid: str, card: CardState) -> Proposal 
     pod = cluster_state.pods.get(card.owner)
     if pod is None or pod.finished or pod.node != card.node:
         return None
-    request = gpu_request_of(pod.pod)
+    request = held_request_of(pod.pod)
     mb = wanted_mb(request, card.total_mb) if request is not None else card.total_mb
     displaced = [uid for uid, claim in sorted(card.claims.items()) if claim.mb >= card.total_mb]
     released = (ClaimReleased(card=uuid, pod_uid=uid, why="moved") for uid in displaced)
@@ -101,7 +103,7 @@ def _moved(cluster_state: ClusterState, uuid: str, card: CardState) -> Proposal 
 def surplus(cluster_state: ClusterState, uid: str, held: list[str]) -> Iterator[Proposal]:
     """Cards claimed for a pod that an agent sees on enough other cards."""
     pod = cluster_state.pods.get(uid)
-    request = gpu_request_of(pod.pod) if pod is not None else None
+    request = held_request_of(pod.pod) if pod is not None else None
     cards = {uuid: cluster_state.gpus[uuid] for uuid in held if uuid in cluster_state.gpus}
     seen = [uuid for uuid, card in cards.items() if _is_seen(card, uid)]
     if request is None or not request.is_alone or len(seen) < request.number:

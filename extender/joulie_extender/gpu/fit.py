@@ -78,9 +78,16 @@ class GpuColumns(NamedTuple):
 
 def gpu_request_of(pod: PodAsk) -> GpuRequest | None:
     """None if the pod requests nothing of its cards: then no rule applies."""
+    return _request_of(pod) if asks(pod) else None
+
+
+def held_request_of(pod: PodAsk) -> GpuRequest | None:
+    """The cards that a running pod holds, whether or not it requests something of them."""
+    return _request_of(pod) if asks(pod) or pod.gpu_milli else None
+
+
+def _request_of(pod: PodAsk) -> GpuRequest:
     asked = pod.gpu
-    if not asks(pod):
-        return None
     milli = asked.share_milli or (0 if pod.gpu_cards else pod.gpu_milli)
     count = pod.gpu_cards or max(1, -(-milli // _CARD_MILLI))
     is_linked = asked.topology == "nvlink" and count > 1

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from joulie_bus import testing
@@ -21,6 +22,7 @@ from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.binding.claim_reconciler import ClaimReconciler
 from joulie_extender.binding.kubernetes_binding import KubeBinder
 from joulie_extender.decide.scoring import Weights
+from joulie_extender.gpu.fit import gpu_verdicts
 from joulie_extender.protocol.kube_scheduler import Binding
 from joulie_operator.apply.gpu_status import GpuStatusWriter
 from joulie_operator.kube.api_client import ApiServer as Api
@@ -135,3 +137,23 @@ async def test_a_claimed_card_is_given_to_no_other_pod_whatever_its_resource_say
 
     assert decided.error == "the node has not the cards any more that the pod asks for"
     await place.says("Allocated", NAME, 81_559)
+
+
+async def test_a_card_belongs_to_the_pod_of_another_scheduler(place: Place) -> None:
+    for name in ("first", "second"):
+        resources = {"limits": {"nvidia.com/gpu": "1"}}
+        spec = {"nodeName": "n1", "containers": [{"name": "c", "resources": resources}]}
+        place.server.put("pods", {"metadata": {"name": name}, "spec": spec}, "default")
+
+    await testing.until(lambda: place.shown[0] == "Allocated", PATIENCE_S)
+    holder = place.status["podUID"]
+    third = place.server.put("pods", articles_pod("third"), "default")["metadata"]["uid"]
+    await testing.until(lambda: third in place.view.cluster_state.pods, PATIENCE_S)
+    pod, columns = place.view.cluster_state.pods[third].pod, place.view.snapshot().twin_columns
+    assert gpu_verdicts(pod, columns, np.array([columns.rows["n1"]]), ()).all()
+
+    [name] = [pod.pod.name for uid, pod in place.view.cluster_state.pods.items() if uid == holder]
+    place.server.delete("pods", name, "default")
+
+    other = {"first": "second", "second": "first"}[name]
+    await testing.until(lambda: place.shown[:2] == ("Allocated", other), PATIENCE_S)
