@@ -1,82 +1,139 @@
 """Folds committed batches into the ledger, in the order of the log, from where it stopped."""
 
 import time
-from typing import NamedTuple
+from collections.abc import AsyncIterator
 
 from joulie_audit.archive.fact_source import ColumnSource
-from joulie_bus.errors import NotInTheLog
+from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_bus.runtime import metrics
+from joulie_bus.streams.records import Record
+from joulie_projections.energy.columns import LogColumns
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.saved import LedgerState
+from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 from joulie_projections.store.energy_table import EnergyTable
+from joulie_projections.store.retrying import ANSWERS, DatabaseExecutor
 
 PASS_S = 5.0  # between two commits while there is a backlog
-REST_S = 30.0  # after a pass without one: a pass has a fixed cost, and no placement waits for it
+LONGEST_PASS_S = 60.0
+WORTHWHILE = 4  # a pass folds for this many times the time that its commit takes
+REST_S = 5.0  # after a pass without a backlog: a pass has a fixed cost, and no placement waits
 UJ_PER_JOULE = 1_000_000
+# What reading the log can fail with. The facts that were read before are folded and committed.
+NOT_READ = (JoulieError, *ANSWERS, OSError)
 
 
 class LedgerFollower:
-    """Owns the state of the fold. After Fenced or any other error, `reload` it."""
+    """Owns the state of the fold. After any error, `reload` it."""
 
-    def __init__(self, table: EnergyTable) -> None:
-        self._table = table
+    def __init__(self, table: EnergyTable, database: DatabaseExecutor) -> None:
+        self._table, self._database = table, database
         self._state: LedgerState | None = None
+        self._commit_s = 0.0  # of the last commit
+        self._complete_at = time.monotonic()  # when the ledger held every committed fact
+        metrics.LEDGER_LAG_SECONDS.set_function(lambda: time.monotonic() - self._complete_at)
 
     def reload(self) -> None:
         self._state = None
 
     async def catch_up(self, history: History, facts: ColumnSource) -> bool:
-        """Folds what the history holds, for about `PASS_S`, and commits; False if more is left."""
-        state = self._state = self._state or self._table.load() or LedgerState()
-        before, until = state.position, time.monotonic() + PASS_S
+        """Folds what the history holds, for about `PASS_S`, and commits; False if more is left.
+
+        What was folded before the facts cannot be read any further is committed, too.
+        """
+        began = time.monotonic()
+        state = self._state = self._state or await self._loaded()
+        before = state.position
         _require_complete(history, before)
         newest = history.checkpoint()
-        work = _Work(state, history, facts, until)
-        while work.fold_parts() and await work.fold_batches():
+        work = _Work(state, history, facts, self._budget_s())
+        while await work.fold_parts() and await work.fold_batches():
             pass
-        closed = list(state.ledger.closed)
         if state.position != before:
-            self._table.save(before, state)
-            count_energy(closed)
+            await self._commit(before, state)
         reached = newest.position if newest is not None else 0
         metrics.POSITION.set(state.position)
         metrics.LEDGER_LAG_EVENTS.set(max(0, reached - state.position))
-        return state.position >= reached
+        if work.failure is not None:
+            raise work.failure
+        if state.position < reached:
+            return False
+        self._complete_at = began
+        return True
+
+    async def _loaded(self) -> LedgerState:
+        return await self._database.until_done(self._table.load) or LedgerState()
+
+    async def _commit(self, before: int, state: LedgerState) -> None:
+        started, closed = time.monotonic(), list(state.ledger.closed)
+        await self._database.until_done(self._table.save, before, state)
+        self._commit_s = time.monotonic() - started
+        count_energy(closed)
+
+    def _budget_s(self) -> float:
+        """On a slow machine a commit takes long: with more to fold before the next one, most of the
+        time goes to the fold all the same."""
+        return min(LONGEST_PASS_S, max(PASS_S, WORTHWHILE * self._commit_s))
 
 
-class _Work(NamedTuple):
+class _Work:
     """One pass. Parts of an archive are folded in columns where they can be."""
 
-    state: LedgerState
-    history: History
-    facts: ColumnSource
-    until: float
+    def __init__(
+        self, state: LedgerState, history: History, facts: ColumnSource, budget_s: float
+    ) -> None:
+        self.failure: Exception | None = None
+        self._state, self._history, self._facts = state, history, facts
+        self._set_aside = history.set_aside()
+        self._budget_s = budget_s
+        self._until: float | None = None  # set by the first facts: opening readers does not count
 
-    def fold_parts(self) -> bool:
-        """Returns False if the time is over."""
-        set_aside = self.history.set_aside()
-        while columns := self.facts.columns_at(self.state.position + 1, self.history):
-            if not self.state.fold_columns(columns, set_aside):
+    async def fold_parts(self) -> bool:
+        """Returns False if the pass is over."""
+        while columns := self._columns():
+            if not self._state.fold_columns(columns, self._set_aside):
                 return True
             if self._is_over():
                 return False
-        return True
+        return self.failure is None
+
+    def _columns(self) -> LogColumns | None:
+        try:
+            return self._facts.columns_at(self._state.position + 1, self._history)
+        except Exception as error:  # only of reading; the caller raises it
+            self.failure = error
+            return None
 
     async def fold_batches(self) -> bool:
         """From the messages. Returns whether the next part begins."""
-        set_aside, state = self.history.set_aside(), self.state
-        for manifest in self.history.manifests(state.position + 1):
-            records = await self.facts.of(manifest)
-            state.fold(records[max(0, state.position + 1 - manifest.p_from) :], set_aside)
+        state, batches = self._state, self._batches()
+        while (found := await self._next(batches)) is not None:
+            manifest, records = found
+            state.fold(records[max(0, state.position + 1 - manifest.p_from) :], self._set_aside)
             if self._is_over():
                 return False
-            if self.facts.begins_at(state.position + 1):
+            if self._facts.begins_at(state.position + 1):
                 return True
         return False
 
+    async def _batches(self) -> AsyncIterator[tuple[Manifest, list[Record]]]:
+        for manifest in self._history.manifests(self._state.position + 1):
+            yield manifest, await self._facts.of(manifest)
+
+    async def _next(
+        self, batches: AsyncIterator[tuple[Manifest, list[Record]]]
+    ) -> tuple[Manifest, list[Record]] | None:
+        try:
+            return await anext(batches, None)
+        except Exception as error:  # only of reading; the caller raises it
+            self.failure = error
+            return None
+
     def _is_over(self) -> bool:
-        return time.monotonic() > self.until
+        if self._until is None:
+            self._until = time.monotonic() + self._budget_s
+        return time.monotonic() > self._until
 
 
 def _require_complete(history: History, position: int) -> None:

@@ -166,6 +166,11 @@ LEDGER_LAG_EVENTS = Gauge(
     "Committed events that the ledger has not folded yet",
     registry=LEDGER,
 )
+LEDGER_LAG_SECONDS = Gauge(
+    "joulie_ledger_lag_seconds",
+    "Time since the ledger was last known to hold every committed fact",
+    registry=LEDGER,
+)
 ARCHIVE_POSITION = Gauge(
     "joulie_archive_position", "Facts up to this position are archived", registry=ARCHIVE
 )

@@ -3,23 +3,24 @@
 import argparse
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import Generator
 from pathlib import Path
 
 import joulie_migrations
 from joulie_audit.archive.fact_source import ColumnSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
-from joulie_audit.ledger.follow import REST_S, LedgerFollower
-from joulie_bus.errors import JoulieError
+from joulie_audit.ledger.follow import NOT_READ, REST_S, LedgerFollower
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.logging import get_logger
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring, serve_part
-from joulie_projections.history.history import History
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
+from joulie_projections.store.retrying import DatabaseExecutor
 
 SETTINGS = (ArchivePlace,)
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # after passes that failed
 log = get_logger("ledger")
 
 
@@ -41,12 +42,13 @@ def fold_once(wires: Wiring) -> None:
 
 async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:
     """The position up to which the ledger is folded then."""
-    with _table(wires) as table:
+    with _table(wires) as table, _executor() as executor:
         if rebuild:
             table.clear()
-        follower = LedgerFollower(table)
-        async with broker_of(wires) as bus, _log(wires, bus, archive) as (history, facts):
-            while not await follower.catch_up(history, facts):
+        follower = LedgerFollower(table, executor)
+        async with broker_of(wires) as bus, contextlib.AsyncExitStack() as stack:
+            passes = _Passes(wires, archive, follower, bus, stack)
+            while not await passes.next():
                 pass
         state = table.load()
         return state.position if state else 0
@@ -54,33 +56,68 @@ async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:
 
 async def _follow(wires: Wiring, archive: Path | None) -> None:
     """Runs until cancelled. A failed pass is logged and repeated."""
-    with _table(wires) as table:
-        follower = LedgerFollower(table)
+    pauses = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+    with _table(wires) as table, _executor() as executor:
+        follower = LedgerFollower(table, executor)
         async with broker_of(wires) as bus:
             while True:
-                is_done = True
                 try:
-                    async with _log(wires, bus, archive) as (history, facts):
-                        is_done = await follower.catch_up(history, facts)
-                except JoulieError as error:
-                    log.error("not_folded", why=str(error))
+                    async with contextlib.AsyncExitStack() as stack:
+                        await _until_one_fails(
+                            _Passes(wires, archive, follower, bus, stack), pauses
+                        )
+                except NOT_READ as error:
+                    pause_s = pauses.failed()
+                    log.error("not_folded", why=str(error), retry_in_s=pause_s)
                     follower.reload()
-                if is_done:
-                    await asyncio.sleep(REST_S)
+                    await asyncio.sleep(pause_s)
 
 
-@contextlib.asynccontextmanager
-async def _log(
-    wires: Wiring, bus: JetStreamLog, archive: Path | None
-) -> AsyncGenerator[tuple[History, ColumnSource], None]:
-    """As it is now."""
-    with history_of(wires, archive) as history:
-        async with StreamFacts.on(bus, history) as streams:
-            yield history, _facts(archive, streams)
+async def _until_one_fails(passes: "_Passes", pauses: Backoff) -> None:
+    while True:
+        is_done = await passes.next()
+        pauses.succeeded()
+        if is_done:
+            await asyncio.sleep(REST_S)
+
+
+class _Passes:
+    """Passes of the fold over the log as it is then. The readers of the streams stay open: to open
+    them takes longer than to read what is new."""
+
+    def __init__(
+        self,
+        wires: Wiring,
+        archive: Path | None,
+        follower: LedgerFollower,
+        bus: JetStreamLog,
+        stack: contextlib.AsyncExitStack,
+    ) -> None:
+        self._wires, self._archive, self._follower = wires, archive, follower
+        self._bus, self._stack = bus, stack
+        self._streams: StreamFacts | None = None
+
+    async def next(self) -> bool:
+        """Returns whether the ledger holds every committed fact."""
+        with history_of(self._wires, self._archive) as history:
+            if self._streams is None:
+                opened = StreamFacts.on(self._bus, history)
+                self._streams = await self._stack.enter_async_context(opened)
+            facts = _facts(self._archive, self._streams)
+            return await self._follower.catch_up(history, facts)
 
 
 def _facts(archive: Path | None, streams: ColumnSource) -> ColumnSource:
     return streams if archive is None else ArchivedFacts(Archive.of(archive), streams)
+
+
+@contextlib.contextmanager
+def _executor() -> Generator[DatabaseExecutor, None, None]:
+    executor = DatabaseExecutor()
+    try:
+        yield executor
+    finally:
+        executor.close()
 
 
 @contextlib.contextmanager

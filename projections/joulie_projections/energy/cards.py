@@ -37,9 +37,10 @@ class CardMeter(msgspec.Struct, array_like=True):
     measured_ms: int = 0
     asked_uj: int = 0  # by the model, above idle
 
-    def read(self, at_ms: int, mw: int) -> None:
+    def read(self, at_ms: int, mw: int, *, is_awake: bool) -> None:
         """As `Meters`: the trapezoid rule, gaps, and the lowest power of two days."""
-        self._lower(at_ms // DAY_MS, mw)
+        if is_awake:
+            self._lower(at_ms // DAY_MS, mw)
         time_ms = at_ms - self.last_ms
         if self.last_ms >= 0 and 0 < time_ms <= GAP_MS:
             energy_uj = (self.last_mw + mw) * time_ms // 2
@@ -129,9 +130,10 @@ class Cards:
             card = self.nodes[node].cards[uuid]
             card.is_seen, card.last_ms = False, -1
 
-    def read(self, node: str, at_ms: int, card_mw: Mapping[str, int]) -> None:
+    def read(self, node: str, at_ms: int, card_mw: Mapping[str, int], *, is_awake: bool) -> None:
+        """Power while the node is not awake does not count as idle power."""
         for uuid, mw in card_mw.items():
-            self._card(node, uuid).read(at_ms, mw)
+            self._card(node, uuid).read(at_ms, mw, is_awake=is_awake)
 
     def _card(self, node: str, uuid: str) -> CardMeter:
         of_node = self.nodes.get(node)

@@ -59,6 +59,10 @@ from joulie_projections.energy.pods import (
 NS_PER_MS = 1_000_000
 ZONE_LABEL = "topology.kubernetes.io/zone"
 MEASURED = "kepler"  # the source of readings that are measured; others are modelled
+# Of the fold. A ledger keeps the rule that it began with. By rule 1 a node is awake from the order
+# to wake up; by rule 2 from when it is ready.
+RULE = 2
+ASLEEP, WAKING = 1, 2  # in the column `asleep`
 CardReading = tuple[int, str, int, Mapping[str, int]]  # its place among readings, node, time, mW
 StoredFact = tuple[Fact, int]  # a fact, and when the broker stored it, in nanoseconds
 
@@ -66,7 +70,9 @@ StoredFact = tuple[Fact, int]  # a fact, and when the broker stored it, in nanos
 class Ledger:
     """The state of the fold. `closed` collects the intervals that have ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, rule: int = RULE) -> None:
+        self.rule = rule
+        self.newest_ms = 0  # time of the newest reading: the energy is complete up to it
         self.meters = Meters()
         self.nodes: dict[str, NodeEntry] = {}
         self.pods: dict[str, PodEntry] = {}
@@ -198,12 +204,13 @@ class Ledger:
         times = np.maximum(np.maximum.accumulate(readings.at_ms), self.minutes_ms)
         starts = times - times % MINUTES_MS
         cuts = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(starts)]
+        self.newest_ms = max(self.newest_ms, int(readings.at_ms.max(initial=0)))
         for first, last in pairwise(cuts):
             self._open_minutes(int(starts[first]))
             for window in self.meters.fold(readings.part(slice(first, last))):
                 self._share_window(window)
             for _, node, at_ms, card_mw in _within(with_cards, first, last):
-                self.cards.read(node, at_ms, card_mw)
+                self.cards.read(node, at_ms, card_mw, is_awake=self._is_awake(node, at_ms))
 
     def _open_minutes(self, start_ms: int) -> None:
         if start_ms == self.minutes_ms:
@@ -339,15 +346,14 @@ class Ledger:
             case PodFinished() | PodGone():
                 self._finished(fact.uid, at_ms, isinstance(fact, PodGone))
             case NodeSeen() | HardwareDiscovered():
-                self._described(fact)
+                self._described(fact, at_ms)
             case NodeGone():
                 self._node_gone(fact.node)
             case ProfileAssigned() | TransitionCompleted() | DrainingBegun() | CapsSet():
                 self._planned(fact.node, fact.plan)
             case SleepOrdered() | WakeOrdered():
                 self._planned(fact.node, fact.plan)
-                is_asleep = isinstance(fact, SleepOrdered)
-                self.meters.columns["asleep"][self.row_of(fact.node)] = is_asleep
+                self._power_ordered(fact, at_ms)
             case _:
                 self.cards.fold(fact)
 
@@ -392,11 +398,12 @@ class Ledger:
         self.meters.columns["pods"][node.row] = len(node.pods)
         self.meters.columns["changed"][node.row] = 1
 
-    def _described(self, fact: NodeSeen | HardwareDiscovered) -> None:
+    def _described(self, fact: NodeSeen | HardwareDiscovered, at_ms: int) -> None:
         node = self._node(fact.node)
         match fact:
             case NodeSeen():
                 capacity, node.present = seen_capacity(node.capacity, fact), True
+                self._seen_usable(node, fact.ready and fact.schedulable, at_ms)
                 if (zone := fact.labels.get(ZONE_LABEL, "")) != node.zone:
                     self.place(node, zone)
             case HardwareDiscovered():
@@ -414,7 +421,9 @@ class Ledger:
             return
         self._settle(node)
         self.meters.columns["last_ms"][node.row] = -1
-        node.present = False
+        node.present = node.usable = False
+        if self.rule > 1 and self.meters.columns["asleep"][node.row]:
+            self.meters.columns["asleep"][node.row] = WAKING  # its order to sleep ends with it
         self._drop_if_unused(node)
 
     def _drop_if_unused(self, node: NodeEntry) -> None:
@@ -433,6 +442,34 @@ class Ledger:
             if any(numbers):
                 rows.append(NodeEnergy(node.name, node.plan, *numbers))
         self.meters.columns["rated_uj"][node.row] = 0
+
+    # --- sleep --------------------------------------------------------------------------------
+
+    def _power_ordered(self, fact: SleepOrdered | WakeOrdered, at_ms: int) -> None:
+        """A node that is still in use when it is woken has not fallen asleep."""
+        node, state = self._node(fact.node), ASLEEP
+        if isinstance(fact, WakeOrdered):
+            state = 0 if self.rule == 1 or node.usable else WAKING
+        self._set_asleep(node, state, at_ms)
+
+    def _seen_usable(self, node: NodeEntry, usable: bool, at_ms: int) -> None:
+        node.usable = usable
+        if usable and self.meters.columns["asleep"][node.row] == WAKING:
+            self._set_asleep(node, 0, at_ms)
+
+    def _set_asleep(self, node: NodeEntry, state: int, at_ms: int) -> None:
+        """Streams are read in turn, so a reading from before may be folded after this."""
+        columns = self.meters.columns
+        if self.rule > 1 and columns["asleep"][node.row] and not state:
+            columns["awake_from_ms"][node.row] = at_ms
+        columns["asleep"][node.row] = state
+
+    def _is_awake(self, name: str, at_ms: int) -> bool:
+        """Whether a reading at this time may be of idle power; by rule 1 every one of a card is."""
+        if self.rule == 1 or name not in self.nodes:
+            return True
+        columns, row = self.meters.columns, self.nodes[name].row
+        return bool(columns["asleep"][row] == 0 and at_ms >= columns["awake_from_ms"][row])
 
     def _planned(self, name: str, plan: str) -> None:
         node = self._node(name)

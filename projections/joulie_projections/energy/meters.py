@@ -36,6 +36,7 @@ COLUMNS = (
     *OPEN_IDLE,
     *HOUR_SUMS,
     "known_ms",  # of the running hour
+    "awake_from_ms",  # earlier readings do not count as idle power
 )
 OWN_OPEN, IDLE_OPEN = ("open_own_uj", *OPEN_OWN), ("open_idle_uj", *OPEN_IDLE)
 _FIRST = {"last_ms": -1, "day": -1, "low_mw": int(NONE), "low_before_mw": int(NONE)}
@@ -144,7 +145,7 @@ class Meters:
     def _lowered(self, new: Readings) -> Ints:
         """The lowest power of this day and the day before, which counts as the idle power."""
         rows, columns = new.node, self.columns
-        awake = columns["asleep"][rows] == 0
+        awake = (columns["asleep"][rows] == 0) & (new.at_ms >= columns["awake_from_ms"][rows])
         day, known = new.at_ms // DAY_MS, columns["day"][rows]
         low, before = columns["low_mw"][rows], columns["low_before_mw"][rows]
         is_later = awake & (day > known)

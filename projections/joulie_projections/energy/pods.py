@@ -80,6 +80,7 @@ class NodeEntry(msgspec.Struct, array_like=True):
     pods: dict[str, PodEntry] = {}
     ended: list[PodEntry] = []  # since its newest reading
     zone: str = ""
+    usable: bool = False  # ready and schedulable, as last seen
 
 
 class AskedPower(NamedTuple):

@@ -16,7 +16,7 @@ from joulie_projections.energy.cards import Cards, NodeCards
 from joulie_projections.energy.columns import LogColumns, fold_columns
 from joulie_projections.energy.grid import Grid, Rate
 from joulie_projections.energy.intervals import LEVEL, Interval, NodeEnergy
-from joulie_projections.energy.ledger import Ledger
+from joulie_projections.energy.ledger import RULE, Ledger
 from joulie_projections.energy.meters import COLUMNS
 from joulie_projections.energy.pods import Capacity, NodeEntry, PodEntry
 from joulie_projections.state.rows import Row, apply_rows, encode, tables_of
@@ -34,6 +34,7 @@ class _Node(msgspec.Struct, array_like=True):
     numbers: list[int]  # one per column of the meters
     ended: list[str]  # uids
     zone: str = ""
+    usable: bool = False
 
 
 class _Saved(msgspec.Struct, array_like=True):
@@ -48,6 +49,8 @@ class _Saved(msgspec.Struct, array_like=True):
     grid: list[Rate] = []
     rates: list[Rate] = []
     cards: list[NodeCards] = []
+    rule: int = 1
+    newest_ms: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -57,9 +60,9 @@ _decode = msgspec.msgpack.Decoder(_Saved).decode
 class LedgerState:
     """The ledger, the counters of its producers, and the position that it has reached."""
 
-    def __init__(self, position: int = 0) -> None:
+    def __init__(self, position: int = 0, rule: int = RULE) -> None:
         self.position = position
-        self.ledger = Ledger()
+        self.ledger = Ledger(rule)
         self.counters = ClusterState()
 
     def fold(self, records: Sequence[Record], set_aside: Container[int]) -> None:
@@ -101,6 +104,8 @@ class LedgerState:
             list(ledger.grid),
             sorted(ledger.rates),
             ledger.cards.packed(),
+            ledger.rule,
+            ledger.newest_ms,
         )
         return zlib.compress(_encode(saved), LEVEL)
 
@@ -114,7 +119,7 @@ def unpacked(body: bytes, digest: bytes) -> LedgerState:
     if digest_of(body) != digest:
         raise StateDamaged("The state of the ledger", 0)
     saved = _decode(zlib.decompress(body))
-    state = LedgerState(saved.position)
+    state = LedgerState(saved.position, saved.rule)
     ledger = state.ledger
     ledger.minutes_ms = saved.minutes_ms
     ledger.minutes, ledger.hour = saved.minutes, saved.hour
@@ -129,6 +134,8 @@ def unpacked(body: bytes, digest: bytes) -> LedgerState:
             ledger.nodes[pod.node].pods[pod.uid] = pod
     ledger.rates = set(saved.rates)
     ledger.cards = Cards(saved.cards)
+    # A state of an earlier version has no newest reading of its own.
+    ledger.newest_ms = saved.newest_ms or int(ledger.meters.columns["last_ms"].max(initial=0))
     apply_rows(state.counters, [Row(*row) for row in saved.producers])
     return state
 
@@ -137,13 +144,14 @@ def _saved(ledger: Ledger, entry: NodeEntry) -> _Node:
     numbers = [int(ledger.meters.columns[name][entry.row]) for name in COLUMNS]
     ended = sorted(pod.uid for pod in entry.ended)
     node = (entry.name, entry.present, entry.plan, entry.capacity, numbers, ended, entry.zone)
-    return _Node(*node)
+    return _Node(*node, entry.usable)
 
 
 def _restore(ledger: Ledger, node: _Node) -> None:
     row = ledger.row_of(node.name)
     entry = ledger.nodes[node.name]
     entry.present, entry.plan, entry.capacity = node.present, node.plan, node.capacity
+    entry.usable = node.usable
     entry.ended = [ledger.pods[uid] for uid in node.ended]
     ledger.place(entry, node.zone)
     # A state of an earlier version has fewer columns; the others are 0.

@@ -20,8 +20,9 @@ from joulie_projections.store.statements import run_in_sqlite
 
 Place: TypeAlias = Path | str  # a file of SQLite, or the URL of either database
 BUSY_MS = 5_000  # how long a statement waits for a lock of another connection
-# A writer that is paused inside a transaction must not hold its locks forever.
-IDLE_TRANSACTION_MS = 10_000
+# A writer that is paused inside a transaction must not hold its locks forever. A reader holds none
+# that a writer waits for, and computes for minutes between two rows.
+IDLE_TRANSACTION_MS, FOR_EVER = 10_000, 0
 # 32 MB instead of the default 4: a commit that also checkpoints the WAL takes several times as
 # long as the others. At 4 MB one commit in a hundred does, and sets the 99th percentile of readers.
 WAL_PAGES = 8000
@@ -63,7 +64,7 @@ def migrator(place: Place) -> Engine:
 def reader(place: Place) -> Engine:
     """A read-only engine."""
     if (url := _url(place)) is not None:
-        return _postgres(url, READER, "-c default_transaction_read_only=on")
+        return _postgres(url, READER, "-c default_transaction_read_only=on", idle_ms=FOR_EVER)
     return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", _tolerant)
 
 
@@ -205,8 +206,9 @@ def _is_refused(action: int, first: str | None, second: str | None) -> bool:
     )
 
 
-def _postgres(url: URL, role: str, options: str) -> Engine:
+def _postgres(url: URL, role: str, options: str, idle_ms: int | None = None) -> Engine:
     """One snapshot per transaction, with the rights of `role`, whatever the user of the URL."""
+    idle = IDLE_TRANSACTION_MS if idle_ms is None else idle_ms
     engine = create_engine(
         url,
         isolation_level="REPEATABLE READ",
@@ -216,7 +218,7 @@ def _postgres(url: URL, role: str, options: str) -> Engine:
             "tcp_user_timeout": 2 * CONNECT_S * 1000,
             "application_name": role or "joulie_migrate",
             "options": f"-c synchronous_commit=on -c lock_timeout={BUSY_MS} "
-            f"-c idle_in_transaction_session_timeout={IDLE_TRANSACTION_MS} {options}",
+            f"-c idle_in_transaction_session_timeout={idle} {options}",
         },
     )
 

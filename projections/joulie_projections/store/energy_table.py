@@ -93,7 +93,7 @@ class EnergyTable:
     def save(self, before: int, state: LedgerState) -> None:
         """Writes the closed intervals and the state; raises Fenced, without a change, if the table
         is not at the position `before`, because another process has written it."""
-        closed = state.take_closed()
+        closed = list(state.ledger.closed)  # which the state keeps until they are committed
         body = state.packed()
         values = {"position": state.position, "digest": digest_of(body), "body": body}
         with self._engine.begin() as db:
@@ -105,6 +105,7 @@ class EnergyTable:
                 _write(db, interval)
             for hour in (interval for interval in closed if interval.grain == "hour"):
                 _close_day_before(db, hour.start_ms)
+        state.take_closed()
 
     def keep_savings(self, found: Savings) -> str:
         """Replaces those of an earlier report. Returns why the database refused them, if it did: a

@@ -15,6 +15,7 @@ from sqlalchemy.exc import (
     DataError,
     DBAPIError,
     InterfaceError,
+    InternalError,
     OperationalError,
     StatementError,
 )
@@ -26,8 +27,10 @@ from joulie_bus.runtime.logging import get_logger
 RETRY_S = 0.5
 SLOW_S = 0.01  # after a call that took longer, the next one runs in the thread
 LOG_EVERY = 20  # attempts: a full disk is logged every ten seconds
-# Disk full, locked, deadlock, serialization, restart, connection lost: a retry may succeed.
-TRANSIENT = (OperationalError, InterfaceError)
+# Disk full, locked, deadlock, serialization, restart, connection lost, a transaction that was idle
+# for too long: a retry may succeed.
+TRANSIENT = (OperationalError, InterfaceError, InternalError)
+ANSWERS = (DBAPIError,)  # all that a database answers instead of rows
 # Classes of SQLSTATE: data exception, program limit exceeded (an index entry that is too long).
 _PERMANENT = ("22", "54")
 T = TypeVar("T")

@@ -16,6 +16,7 @@ from joulie_bus.events import (
     PodGone,
     SleepOrdered,
     TelemetrySampled,
+    WakeOrdered,
 )
 from joulie_bus.streams.records import Record
 from joulie_bus.testing import ask, hardware, node_seen, power, records
@@ -23,15 +24,15 @@ from joulie_bus.testing.clock import NOON
 from joulie_bus.testing.grid import intensity, price
 from joulie_bus.testing.pods import bound
 from joulie_projections.energy.intervals import Interval
-from joulie_projections.energy.ledger import ZONE_LABEL, Ledger
+from joulie_projections.energy.ledger import RULE, ZONE_LABEL, Ledger
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
 
 J = 1_000_000  # microjoules
 Timed = tuple[float, Fact]  # seconds after noon
 
 
-def folded(*facts: Timed) -> list[Interval]:
-    ledger = Ledger()
+def folded(*facts: Timed, rule: int = RULE) -> list[Interval]:
+    ledger = Ledger(rule)
     ledger.fold((fact, NOON + round(at * 1e9)) for at, fact in facts)
     ledger.end()
     return ledger.closed
@@ -43,6 +44,10 @@ ZONES = st.sampled_from(["*", "a", "b"])
 
 def placed(node: str, zone: str) -> NodeSeen:
     return NodeSeen(node=node, uid=node, labels={ZONE_LABEL: zone}, cpu_milli=96_000)
+
+
+def usable(node: str, *, ready: bool) -> NodeSeen:
+    return NodeSeen(node=node, uid=node, ready=ready, cpu_milli=96_000)
 
 
 FACTS = st.one_of(
@@ -63,6 +68,8 @@ FACTS = st.one_of(
     st.builds(hardware, NODES),
     st.builds(NodeGone, node=NODES),
     st.builds(SleepOrdered, plan=st.sampled_from(["p", "q"]), node=NODES),
+    st.builds(WakeOrdered, plan=st.sampled_from(["p", "q"]), node=NODES),
+    st.builds(lambda node, ready: usable(node, ready=ready), NODES, st.booleans()),
     st.builds(lambda cents: price(cents / 100), st.integers(-10, 40)),
     st.builds(lambda grams, zone: intensity(grams, zone=zone), st.integers(0, 900), ZONES),
     st.builds(lambda node, zone: placed(node, zone), NODES, ZONES),

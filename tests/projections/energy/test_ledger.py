@@ -8,19 +8,33 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energy_histories import FACTS, STEPS_S, J, Timed, folded, histories_of, ledger_of
+from energy_histories import (
+    FACTS,
+    STEPS_S,
+    J,
+    Timed,
+    folded,
+    histories_of,
+    ledger_of,
+    reading,
+    usable,
+)
 from joulie_bus.events import (
     CapsSet,
     NodeGone,
+    PodBound,
     PodFinished,
     SleepOrdered,
     TelemetrySampled,
+    WakeOrdered,
 )
 from joulie_bus.streams.records import Record
 from joulie_bus.testing import hardware, node_seen, power
+from joulie_bus.testing.clock import NOON
 from joulie_bus.testing.pods import ask, bound
 from joulie_projections.energy.accepted import accepted
 from joulie_projections.energy.intervals import PodEnergy
+from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.meters import GAP_MS
 from joulie_projections.energy.report import EnergyReport, report_of
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
@@ -140,6 +154,108 @@ def test_the_power_of_a_sleeping_node_does_not_lower_its_idle_power() -> None:
     )
 
     assert found.pods_uj == (200 - 100) * J + max(0, 1025 - 1000) * J
+
+
+def woken(*after: Timed, readings: int = 15) -> list[Timed]:
+    """A node that draws 100 W idle is put to sleep, woken, and then ready at 60 s."""
+    return [
+        (0, usable("n1", ready=True)),
+        (0, power("n1", 100)),
+        (10, power("n1", 100)),
+        (11, usable("n1", ready=False)),
+        (11, SleepOrdered(plan="p", node="n1")),
+        (20, power("n1", 15)),
+        (30, WakeOrdered(plan="q", node="n1")),
+        (35, power("n1", readings)),  # it has not started yet
+        (55, power("n1", 80)),
+        (60, usable("n1", ready=True)),
+        *after,
+    ]
+
+
+IN_USE: list[Timed] = [
+    (65, power("n1", 100)),
+    (66, bound("a", "n1")),
+    (70, power("n1", 300)),
+    (80, power("n1", 300)),
+]
+
+
+@pytest.mark.parametrize("watts", [15, 80])
+def test_the_power_of_a_waking_node_does_not_lower_its_idle_power(watts: int) -> None:
+    pods = pods_of(*woken(*IN_USE, readings=watts))
+
+    # Of the window in which it was bound 4 s of 5; then 10 s at 200 W above idle.
+    assert pods["a"].pods_uj == (200 * 5 // 2 + 200 * 10) * J
+
+
+def test_a_ledger_of_the_first_rule_counts_a_node_as_awake_from_the_order_on() -> None:
+    (pod,) = [pod for each in folded(*woken(*IN_USE), rule=1) for pod in each.pods]
+
+    assert pod.pods_uj > (285 * 10) * J
+
+
+def test_a_reading_from_before_a_node_was_ready_that_is_folded_after_it_is_not_idle_power() -> None:
+    late: Timed = (59, power("n1", 15))
+
+    assert pods_of(*woken(late, *IN_USE)) == pods_of(*woken((59, power("n1", 999)), *IN_USE))
+
+
+def test_a_node_that_is_woken_before_it_fell_asleep_is_awake_at_once() -> None:
+    pods = pods_of(
+        (0, usable("n1", ready=True)),
+        (0, power("n1", 300)),
+        (1, SleepOrdered(plan="p", node="n1")),
+        (2, WakeOrdered(plan="q", node="n1")),
+        (5, power("n1", 100)),
+        (6, bound("a", "n1")),
+        (10, power("n1", 100)),
+        (20, power("n1", 300)),
+    )
+
+    assert pods["a"].pods_uj == 1000 * J
+
+
+def test_a_node_that_is_created_again_is_not_asleep_for_ever() -> None:
+    pods = pods_of(
+        (0, usable("n1", ready=False)),
+        (0, bound("b", "n1")),
+        (1, SleepOrdered(plan="p", node="n1")),
+        (2, NodeGone(node="n1")),
+        (3, usable("n1", ready=True)),
+        (10, power("n1", 100)),
+        (20, power("n1", 300)),
+    )
+
+    assert pods["b"].pods_uj == 1000 * J
+
+
+def test_the_power_of_the_cards_of_a_waking_node_does_not_lower_their_idle_power() -> None:
+    def card(at: float, watts: int) -> Timed:
+        return at, reading("n1", (600 + 2 * max(0, watts - 70)) * 1000, {"g": watts * 1000})
+
+    def own(first: int) -> int:
+        ledger = folded(
+            (0, usable("n1", ready=False)),
+            (0, SleepOrdered(plan="p", node="n1")),
+            (1, WakeOrdered(plan="q", node="n1")),
+            card(2, first),
+            (3, usable("n1", ready=True)),
+            card(5, 70),
+            (5, PodBound(pod=ask("a", gpus=1), node="n1")),
+            card(15, 470),
+            card(25, 470),
+        )
+        return sum(row.pods_uj for each in ledger for row in each.cards)
+
+    assert own(5) == own(70)
+
+
+def test_a_ledger_is_complete_up_to_its_newest_reading() -> None:
+    ledger = Ledger()
+    ledger.fold([(power("n1", 1), NOON + 10**9), (NodeGone(node="n1"), NOON + 10**10)])
+
+    assert ledger.newest_ms == NOON // 10**6 + 1000
 
 
 def test_a_node_that_is_gone_has_no_energy_until_its_next_reading() -> None:

@@ -5,11 +5,14 @@ import threading
 import time
 from collections.abc import AsyncGenerator
 
+import psycopg
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from joulie_projections.store import retrying
+from joulie_projections.store import database, retrying
 from joulie_projections.store.retrying import SLOW_S, DatabaseExecutor
+from joulie_projections.testing import Postgres
 
 pytestmark = pytest.mark.anyio
 
@@ -94,3 +97,52 @@ async def test_a_permanent_error_is_raised_without_a_retry(executor: DatabaseExe
     with pytest.raises(KeyError, match="a bug"):
         await executor.try_inline(broken)
     assert await executor.try_inline(runs_here)
+
+
+# --- a connection that computes inside of a transaction -----------------------------------------
+
+
+IDLE_MS = 100
+
+
+@pytest.fixture
+def impatient(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database whose writers may be idle in a transaction for a moment only."""
+    monkeypatch.setattr(database, "IDLE_TRANSACTION_MS", IDLE_MS)
+    return postgres.migrated()
+
+
+def stay_idle(url: str, pid: int) -> None:
+    """Returns when the server has ended the connection, or was idle for several times that long."""
+    query = (
+        "SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND "
+        "now() - state_change < make_interval(secs => %s)"
+    )
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as owner:
+        while owner.execute(query, (pid, 5 * IDLE_MS / 1000)).fetchone() != (0,):
+            time.sleep(0.01)
+
+
+def test_a_reader_may_compute_for_long_between_two_rows(impatient: str) -> None:
+    engine = database.reader(impatient)
+    with engine.connect() as db, db.begin():
+        stay_idle(impatient, db.scalar(text("SELECT pg_backend_pid()")) or 0)
+
+        assert db.scalar(text("SELECT 1")) == 1
+    engine.dispose()
+
+
+async def test_a_write_is_repeated_after_its_transaction_was_ended_for_being_idle(
+    impatient: str, executor: DatabaseExecutor
+) -> None:
+    engine, pauses = database.writer(impatient), [stay_idle]
+
+    def paused_at_first() -> object:
+        with engine.begin() as db:
+            pid = db.scalar(text("SELECT pg_backend_pid()")) or 0
+            while pauses:
+                pauses.pop()(impatient, pid)
+            return db.scalar(text("SELECT 1"))
+
+    assert await executor.until_done(paused_at_first) == 1
+    engine.dispose()
