@@ -33,7 +33,16 @@ RIGHTS = {
     "operator that evicts": "rbac-evictions.yaml",
     "extender that binds": "rbac-extender.yaml",
 }
-PARTS = ("projector", "operator", "extender", "console", "simulator", "archive", "admission")
+PARTS = (
+    "projector",
+    "operator",
+    "extender",
+    "agent",
+    "console",
+    "simulator",
+    "archive",
+    "admission",
+)
 LIKELY = (
     "NATS_URL",
     "NATS_CREDS_FILE",

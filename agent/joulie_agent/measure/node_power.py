@@ -1,0 +1,76 @@
+"""The power of a node out of the power of its parts."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Part(StrEnum):
+    """What a meter covers."""
+
+    CHASSIS = "chassis"  # the whole machine with its cards
+    PLATFORM = "platform"  # the board without its cards
+    PACKAGE = "package"  # one processor
+    MEMORY = "memory"  # the memory of one processor
+    CARD = "card"
+
+
+class Meter(NamedTuple):
+    """A part of this node, and what measures it: `rapl`, `hwmon`, `nvml` or `amdgpu`."""
+
+    source: str
+    component: str
+    part: Part
+
+
+class NodePower(NamedTuple):
+    """The power that is measured. `covers` names it: node, parts (no fans, disks and losses of the
+    power supply) or cards (nothing else is metered)."""
+
+    power_mw: int
+    covers: str
+    provider: str
+    card_mw: dict[str, int]
+
+
+def node_power(readings: Mapping[Meter, int]) -> NodePower | None:
+    """The best sum of these readings in milliwatts; None without any.
+
+    Each part counts once: of two meters of the processors, the one that covers more is used.
+    """
+    cards = {meter.component: mw for meter, mw in readings.items() if meter.part is Part.CARD}
+    by_part = {part: _of(readings, part) for part in Part}
+    if chassis := by_part[Part.CHASSIS]:
+        return NodePower(max(chassis.values()), "node", _names(chassis), cards)
+    board = by_part[Part.PLATFORM] or _processors(by_part)
+    if board:
+        used = {**board, **by_part[Part.CARD]}
+        return NodePower(sum(board.values()) + sum(cards.values()), "parts", _names(used), cards)
+    if cards:
+        return NodePower(sum(cards.values()), "cards", _names(by_part[Part.CARD]), cards)
+    return None
+
+
+def _of(readings: Mapping[Meter, int], part: Part) -> dict[Meter, int]:
+    return {meter: mw for meter, mw in readings.items() if meter.part is part}
+
+
+def _processors(by_part: Mapping[Part, dict[Meter, int]]) -> dict[Meter, int]:
+    """Packages of one source only: RAPL and the driver amd_energy show the same processors."""
+    packages = by_part[Part.PACKAGE]
+    source = next((name for name in ("rapl", "hwmon") if _from(packages, name)), "")
+    return {**_from(packages, source), **by_part[Part.MEMORY]} if source else {}
+
+
+def _from(readings: Mapping[Meter, int], source: str) -> dict[Meter, int]:
+    return {meter: mw for meter, mw in readings.items() if meter.source == source}
+
+
+def _names(used: Mapping[Meter, int]) -> str:
+    """Such as "rapl package+memory, nvml card"."""
+    parts: dict[str, list[str]] = {}
+    for meter in used:
+        names = parts.setdefault(meter.source, [])
+        if meter.part not in names:
+            names.append(meter.part)
+    return ", ".join(f"{source} {'+'.join(names)}" for source, names in parts.items())

@@ -1,0 +1,93 @@
+"""Samples the power of all meters of the node, again and again."""
+
+import time
+from collections.abc import Callable, Iterator
+
+from joulie_agent import probes
+from joulie_agent.measure.node_power import Meter
+from joulie_agent.probes import Probe
+from joulie_agent.sources.host import Host, Unreadable
+from joulie_agent.sources.nvml import CardsGone, Library, library_in
+from joulie_bus.runtime.logging import get_logger
+
+REDISCOVER_S = 60.0
+log = get_logger("agent")
+Clock = Callable[[], float]
+
+
+class Sampler:
+    """The meters of this node. They are looked for again each minute, and when one is lost."""
+
+    def __init__(self, host: Host, clock: Clock = time.monotonic) -> None:
+        self._host = host
+        self._clock = clock
+        self._library: Library | None = None
+        self._probes: dict[Meter, Probe] = {}
+        self._discovered_s: float | None = None
+        self._lost: set[Meter] = set()
+
+    def close(self) -> None:
+        if self._library is not None:
+            self._library.close()
+            self._library = None
+
+    def sample(self) -> dict[Meter, int]:
+        """The power of each meter that can be read now, in milliwatts."""
+        at_s = self._clock()
+        if self._discovered_s is None or at_s - self._discovered_s >= REDISCOVER_S:
+            self._discover(at_s)
+        return dict(self._powers(at_s))
+
+    def _powers(self, at_s: float) -> Iterator[tuple[Meter, int]]:
+        for meter, probe in list(self._probes.items()):
+            try:
+                power = probe.power_mw(at_s)
+            except Unreadable as error:
+                self._lose(meter, error)
+                continue
+            if meter in self._lost:
+                self._lost.discard(meter)
+                log.info("meter_is_back", source=meter.source, component=meter.component)
+            if power is not None:
+                yield meter, power
+
+    def _lose(self, meter: Meter, error: Unreadable) -> None:
+        """A meter that cannot be read is left out, and reported once."""
+        if meter not in self._lost:
+            self._lost.add(meter)
+            log.warning(
+                "meter_lost",
+                source=meter.source,
+                component=meter.component,
+                error=str(error),
+                next="its readings are left out; it is looked for again each minute",
+            )
+
+    def _discover(self, at_s: float) -> None:
+        """Probes that are known stay as they are: a counter needs its former value."""
+        found = {probe.meter: probe for probe in self._find()}
+        gone = self._probes.keys() - found.keys()
+        for meter in gone - self._lost:
+            self._lose(meter, Unreadable("it is no longer there"))
+        if added := found.keys() - self._probes.keys():
+            names = sorted(f"{meter.source} {meter.component}" for meter in added)
+            log.info("meters_found", meters=names)
+        elif self._discovered_s is None:
+            log.warning("no_meter", next="no power is published; meters are looked for each minute")
+        self._probes = {meter: self._probes.get(meter, probe) for meter, probe in found.items()}
+        self._discovered_s = at_s
+
+    def _find(self) -> Iterator[Probe]:
+        yield from probes.rapl(self._host)
+        yield from probes.sensors(self._host)
+        if library := self._opened():
+            yield from probes.nvidia(library)
+        yield from probes.amd(self._host)
+
+    def _opened(self) -> Library | None:
+        if self._library is None:
+            try:
+                self._library = Library.open(library_in(self._host))
+            except CardsGone:
+                return None
+        return self._library

@@ -1,0 +1,34 @@
+"""read the power, the hardware and the cards of this node, and publish them."""
+
+import argparse
+import os
+from pathlib import Path
+
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument(
+        "--once", action="store_true", help="read everything once, print it and publish nothing"
+    )
+    parser.add_argument(
+        "--host-root",
+        type=Path,
+        metavar="DIR",
+        default=Path("/"),
+        help="where the host's sys, proc, dev and var are (/)",
+    )
+    parser.add_argument(
+        "--node",
+        default=os.environ.get("NODE_NAME", ""),
+        metavar="NAME",
+        help="the node that this is (the variable NODE_NAME, else the name of the host)",
+    )
+
+
+def program() -> Program:
+    from joulie_cli.parts import agent
+
+    return agent

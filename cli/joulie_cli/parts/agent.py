@@ -1,0 +1,77 @@
+"""`joulie agent`: reads the meters, the hardware and the cards of one node."""
+
+import argparse
+import asyncio
+import socket
+from pathlib import Path
+
+import msgspec
+
+from joulie_agent.once import read_once
+from joulie_agent.report import NodeReport, Reading
+from joulie_agent.sources.host import Host
+from joulie_bus.errors import SettingsError
+from joulie_bus.streams.roles import Role
+from joulie_cli.display.output import show
+from joulie_cli.wiring import Wiring, connected, serve_part
+
+SETTINGS: tuple[type, ...] = ()
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    host = Host(_root(args.host_root))
+    node = args.node or socket.gethostname().lower()
+    if args.once:
+        report = asyncio.run(read_once(node, host))
+        show(args, msgspec.to_builtins(report), _text(report))
+        return 0
+    return serve_part(wires, "agent", _serve(wires, node, host))
+
+
+def _root(root: Path) -> Path:
+    if not root.is_dir():
+        raise SettingsError([f"--host-root {root} is no directory"])
+    return root
+
+
+async def _serve(wires: Wiring, node: str, host: Host) -> None:
+    from joulie_agent.sampler import Sampler
+    from joulie_agent.service import Agent
+
+    sampler = Sampler(host)
+    try:
+        async with connected(wires, Role.AGENT) as bus:
+            await Agent(bus, wires.subjects, node, sampler).run()
+    finally:
+        sampler.close()
+
+
+def _text(report: NodeReport) -> str:
+    cpu = report.hardware.cpu
+    lines = [
+        f"{report.node}: {cpu.sockets} x {cpu.model or 'unknown processor'}, {cpu.cores} cores, "
+        f"{report.hardware.memory_bytes / 2**30:.1f} GiB"
+        f"{', a virtual machine' if report.hardware.virtual else ''}"
+    ]
+    lines += [f"  {_reading(each)}" for each in report.readings]
+    lines += [
+        f"  card {card.uuid}: {card.model}, {card.memory_mb} MiB, "
+        f"{'healthy' if card.healthy else '; '.join(card.problems)}"
+        for card in report.cards
+    ]
+    lines += [
+        f"  limit of {cap.source} {cap.component}: {cap.watts:.0f} W"
+        for cap in report.caps
+        if cap.watts is not None
+    ]
+    lines += [f"  not available: {each.source}: {each.why}" for each in report.not_available]
+    return "\n".join(lines)
+
+
+def _reading(reading: Reading) -> str:
+    amounts = []
+    if reading.watts is not None:
+        amounts.append(f"{reading.watts:.1f} W")
+    if reading.joules is not None:
+        amounts.append(f"{reading.joules:.0f} J counted")
+    return f"{reading.source} {reading.component}: {', '.join(amounts)} ({reading.accuracy})"

@@ -1,0 +1,105 @@
+"""Laws of what readings mean."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulie_agent.measure.counters import Count, advanced_uj
+from joulie_agent.measure.energy import EnergyMeter
+from joulie_agent.measure.links import groups_of
+from joulie_agent.measure.node_power import Meter, Part, node_power
+from joulie_agent.measure.pace import Pace, Published, is_due
+
+RANGE = 262_143_328_850
+PACKAGE = Meter("rapl", "package-0", Part.PACKAGE)
+DRAM = Meter("rapl", "package-0/dram", Part.MEMORY)
+PLATFORM = Meter("rapl", "psys", Part.PLATFORM)
+CHASSIS = Meter("hwmon", "power_meter hwmon0/1", Part.CHASSIS)
+SOCKET = Meter("hwmon", "amd_energy hwmon2/Esocket0", Part.PACKAGE)
+CARD = Meter("nvml", "GPU-1", Part.CARD)
+
+
+@given(st.integers(0, RANGE - 1), st.integers(0, RANGE // 2))
+def test_a_counter_that_wraps_loses_nothing(start: int, energy: int) -> None:
+    after = (start + energy) % RANGE
+    assert advanced_uj(Count(0.0, start), Count(1.0, after), RANGE) == energy
+
+
+def test_a_counter_that_could_have_wrapped_twice_says_nothing() -> None:
+    assert advanced_uj(Count(0.0, 5), Count(3600.0, 9), RANGE) is None
+
+
+def test_a_counter_without_a_range_that_falls_has_restarted() -> None:
+    assert advanced_uj(Count(0.0, 500), Count(1.0, 3), 0) is None
+    assert advanced_uj(Count(0.0, 500), Count(1.0, 800), 0) == 300
+
+
+def test_packages_memory_and_cards_add_up() -> None:
+    power = node_power({PACKAGE: 200_000, DRAM: 30_000, CARD: 73_000})
+    assert power is not None
+    assert (power.power_mw, power.covers) == (303_000, "parts")
+    assert power.card_mw == {"GPU-1": 73_000}
+    assert power.provider == "rapl package+memory, nvml card"
+
+
+def test_a_meter_of_the_chassis_already_has_everything() -> None:
+    power = node_power({PACKAGE: 200_000, CHASSIS: 412_000, CARD: 73_000})
+    assert power is not None
+    assert (power.power_mw, power.covers) == (412_000, "node")
+
+
+def test_a_platform_counter_replaces_its_packages() -> None:
+    power = node_power({PACKAGE: 200_000, DRAM: 30_000, PLATFORM: 300_000, CARD: 73_000})
+    assert power is not None
+    assert power.power_mw == 373_000
+
+
+def test_two_meters_of_one_processor_count_once() -> None:
+    power = node_power({PACKAGE: 200_000, SOCKET: 199_000})
+    assert power is not None
+    assert power.power_mw == 200_000
+
+
+def test_cards_alone_are_named_as_such_and_nothing_is_no_power() -> None:
+    power = node_power({CARD: 73_000})
+    assert power is not None
+    assert power.covers == "cards"
+    assert node_power({DRAM: 30_000}) is None
+    assert node_power({}) is None
+
+
+def test_a_change_is_published_at_once_but_at_most_once_a_second() -> None:
+    pace, last = Pace(10.0, 1.0), Published(100.0, 400_000)
+    assert is_due(None, 0.0, 1, pace)
+    assert not is_due(last, 100.5, 900_000, pace)
+    assert is_due(last, 101.0, 421_000, pace)
+    assert not is_due(last, 101.0, 420_000, pace)
+    assert is_due(last, 110.0, 400_000, pace)
+
+
+@given(st.lists(st.tuples(st.integers(1, 800_000), st.integers(0, 10**9)), max_size=40))
+def test_the_energy_of_a_card_never_falls(steps: list[tuple[int, int]]) -> None:
+    meter, before = EnergyMeter(), 0
+    for second, (power_mw, risen_uj) in enumerate(steps):
+        meter.saw_power(float(second), power_mw)
+        if second % 3 == 2:
+            meter.saw_counter(risen_uj)
+        assert meter.total_uj >= before
+        before = meter.total_uj
+
+
+def test_the_counter_corrects_what_power_added_up_to() -> None:
+    meter = EnergyMeter()
+    meter.saw_counter(None)
+    for second in range(11):
+        meter.saw_power(float(second), 100_000)
+    meter.saw_counter(1_050_000_000)
+    assert meter.total_uj == 1_050_000_000
+
+
+def test_cards_behind_one_switch_share_a_group() -> None:
+    linked = groups_of({"b": {"switch"}, "a": {"switch"}, "c": set()})
+    assert linked == {"a": "link-a", "b": "link-a"}
+
+
+def test_a_chain_of_links_is_one_group() -> None:
+    assert len(set(groups_of({"a": {"b"}, "b": {"c"}, "c": set()}).values())) == 1

@@ -1,0 +1,91 @@
+"""The agent over a log in memory: what it publishes, and when."""
+
+from pathlib import Path
+
+import pytest
+
+import host_trees
+from joulie_agent.measure.pace import Pace
+from joulie_agent.sampler import Sampler
+from joulie_agent.service import Agent
+from joulie_agent.sources.host import Host
+from joulie_bus.events import TelemetrySampled, codec
+from joulie_bus.log.memory import MemoryLog
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, VirtualClock, memory_log
+
+pytestmark = pytest.mark.anyio
+ZONE = "sys/class/powercap/intel-rapl:0/energy_uj"
+
+
+class Clock:
+    """Seconds that pass only when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Rig:
+    """An agent over one package whose counter the test moves."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = host_trees.rapl_zone(root, "intel-rapl:0", "package-0", 0)
+        self.clock = Clock()
+        self.log: MemoryLog = memory_log(VirtualClock())
+        sampler = Sampler(Host(root), clock=self.clock)
+        self.agent = Agent(self.log, CLUSTER, "n1", sampler, Pace(), self.clock)
+        self._energy_uj = 0
+
+    async def second(self, watts: int) -> None:
+        self.clock.now_s += 1
+        self._energy_uj += watts * 1_000_000
+        host_trees.write(self.root, {ZONE: self._energy_uj})
+        await self.agent.sample()
+
+    async def silence(self, seconds: int) -> None:
+        """The hardware counts on while its file is gone."""
+        for _ in range(seconds):
+            self.clock.now_s += 1
+            self._energy_uj += 100_000_000
+            await self.agent.sample()
+
+    async def published(self) -> list[TelemetrySampled]:
+        newest = (await self.log.state(Stream.TEL)).last
+        found = [await self.log.message(Stream.TEL, number + 1) for number in range(newest)]
+        events = [codec.decoded(record.data, "the test") for record in found if record]
+        return [event for event in events if isinstance(event, TelemetrySampled)]
+
+
+async def test_the_first_reading_of_a_counter_is_no_power(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.agent.sample()
+    assert await rig.published() == []
+
+
+async def test_a_steady_node_is_published_each_ten_seconds(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for _ in range(22):
+        await rig.second(200)
+    assert [event.power_mw for event in await rig.published()] == [200_000] * 3
+
+
+async def test_a_step_of_load_is_published_with_the_next_sample(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for watts in (100, 100, 100, 300, 300):
+        await rig.second(watts)
+    assert [event.power_mw for event in await rig.published()] == [100_000, 300_000]
+
+
+async def test_a_counter_that_vanishes_publishes_nothing_and_comes_back(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.second(100)
+    await rig.second(100)
+    (rig.root / ZONE).unlink()
+    await rig.silence(15)
+    assert len(await rig.published()) == 1
+    for _ in range(3):
+        await rig.second(100)
+    assert [event.power_mw for event in await rig.published()] == [100_000, 100_000]
