@@ -169,3 +169,60 @@ def test_the_changelog_has_a_section_for_changes_and_one_for_the_version() -> No
 
     assert unreleased == "Unreleased"
     assert newest.split()[0] == PROJECT["project"]["version"]
+
+
+# Rows of removed nodes are reused: who turns a row into a name must know the position.
+MAY_READ_ROWS = {
+    "joulie_bus/events/decisions.py",  # declares them
+    "joulie_projections/fold/node_facts.py",  # assigns them
+    "joulie_projections/fold/pod_facts.py",
+    "joulie_projections/fold/sequence.py",
+    "joulie_projections/store/row_name_table.py",  # keeps their names by position
+    "joulie_projections/twin/row_names.py",
+    "joulie_projections/twin/columns.py",  # of one position
+    "joulie_projections/chain/outcomes.py",  # compares rows, which the log has checked
+    "joulie_projections/decision_log/log.py",
+    "joulie_extender/protocol/candidates.py",  # from names to rows
+    "joulie_extender/debug/recent_answers.py",  # their size
+    "joulie_console/views/cluster_view.py",  # the id of a node, beside its name
+}
+# With the columns of the position of a decision, as a replay has them.
+MAY_NAME_BY_COLUMNS = {
+    "joulie_extender/decide/decide.py",
+    "joulie_audit/questions/explain.py",
+    "joulie_console/views/decision_text.py",
+}
+
+
+def sources() -> dict[str, ast.Module]:
+    return {
+        "/".join(path.relative_to(ROOT).parts[1:]): ast.parse(path.read_text())
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+    }
+
+
+def test_a_row_is_translated_to_a_name_only_together_with_a_position() -> None:
+    reading, naming = set(), set()
+    for path, tree in sources().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr in ("ordinal", "ordinals"):
+                reading.add(path)
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("names_of"):
+                naming.add(path)
+
+    assert reading == MAY_READ_ROWS
+    assert {
+        path for path in naming if "names_of" in imported_from_decide(path)
+    } == MAY_NAME_BY_COLUMNS
+
+
+def imported_from_decide(path: str) -> set[str]:
+    tree = sources()[path]
+    found = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "joulie_extender.decide.decide"
+        for alias in node.names
+    }
+    return found | {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -28,7 +28,6 @@ from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import PlanPages
 from joulie_console.stream.poller import ClusterPoller
 from joulie_console.stream.server_sent_events import StreamOptions
-from joulie_console.views.cluster_view import names_by_id
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
 from joulie_projections.store.energy_table import EnergyTable
@@ -61,7 +60,7 @@ async def serve(
 ) -> None:
     """Runs until it is cancelled."""
     history, energy = HistoryReader(stored.open_history), EnergyReader(stored.open_energy)
-    tail = EventTail(bus, history, lambda: names_by_id(view.cluster_state))
+    tail = EventTail(bus, history)
     poller = ClusterPoller(view, tail, subjects.cluster, staleness_s)
     sources = HistorySources(
         history, TimeTravel(bus, history), PlanPages(bus, history, tail), energy

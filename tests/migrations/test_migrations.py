@@ -28,12 +28,12 @@ from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
 from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
-from joulie_projections.state.rows import empty_digests
-from joulie_projections.state.state import ClusterState
+from joulie_projections.state.rows import empty_digests, encode
+from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.store.store import Store
-from joulie_projections.store.tables import decision, metadata
+from joulie_projections.store.store import Store, empty_checkpoint
+from joulie_projections.store.tables import STATE_TABLES, checkpoint, decision, metadata
 from joulie_projections.testing import Postgres
 
 HERE = Path(joulie_migrations.__file__).parent
@@ -155,16 +155,24 @@ def test_a_database_of_the_first_release_is_migrated_to_the_newest_schema(
     empty: Engine, place: Place
 ) -> None:
     joulie_migrations.upgrade(empty, steps=FIRST)
-    writer = database.writer(place)
-    run_projector(writer)
-    writer.dispose()
+    held = empty_checkpoint("projector") | {"epoch": 1, "position": 2}
+    del held["named_epoch"]
+    node = {"generation": 1, "key": "a", "position": 2}
+    with empty.begin() as db:
+        db.execute(insert(checkpoint).values(**held))
+        body = encode(NodeState(ordinal=0, at=noon()))
+        db.execute(insert(STATE_TABLES["node"]).values(**node, body=body))
 
     joulie_migrations.upgrade(empty)
 
     joulie_migrations.require(empty)
     assert differences(empty) == []
+    writer = database.writer(place)
+    run_projector(writer)
+    writer.dispose()
     with empty.connect() as db:
-        assert db.scalar(text("SELECT max(position) FROM node_twin")) == 2
+        assert db.scalar(text("SELECT max(position) FROM node_twin")) == 4
+        assert db.execute(text("SELECT DISTINCT ordinal, name FROM row_name")).all() == [(0, "a")]
 
 
 FIELDS = [

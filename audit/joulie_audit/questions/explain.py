@@ -5,7 +5,7 @@ by the function that scored it.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from joulie_audit.chain.log_start import trimmed_hint
@@ -30,9 +30,8 @@ from joulie_extender.decide.decide import (
 from joulie_extender.decide.explained import refusals, view_age_ms, view_text
 from joulie_extender.decide.scoring import Weights, score, terms_of
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
-from joulie_projections.state.rows import decode
-from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.row_names import RowNames
 
 EXAMPLES = 3  # nodes listed per reason
 EventT = TypeVar("EventT")
@@ -94,8 +93,8 @@ def attempts_of(history: History, pod: str) -> list[tuple[StoredEntry, AnyEvent]
     ]
 
 
-def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = None) -> Explanation:
-    """`names` are the node names at the view; needed if rows were reassigned since."""
+def explain_pod(history: History, pod: str, names: RowNames | None = None) -> Explanation:
+    """`names` are those at the view, if they are known from elsewhere than the database."""
     logged = attempts_of(history, pod)
     scored = _first(logged, PrioritizeDecided)
     filtered = _first(logged, FilterDecided)
@@ -106,7 +105,7 @@ def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = No
     last = scored or filtered
     assert last is not None
     basis = last[1].basis
-    names = node_names(history) if names is None else names
+    names = history.row_names(basis.view) if names is None else names
     return Explanation(
         pod=last[1].pod,
         attempts=sum(isinstance(event, FilterDecided) for _, event in logged),
@@ -124,15 +123,6 @@ def explain_pod(history: History, pod: str, names: Mapping[int, str] | None = No
     )
 
 
-def node_names(history: History) -> dict[int, str]:
-    """Node names by ordinal, now. No ordinal was reassigned after `History.rows_reassigned_at`."""
-    named: dict[int, str] = {}
-    for row in history.states("node"):
-        if row.body is not None and isinstance(state := decode("node", row.body), NodeState):
-            named[state.ordinal] = row.key
-    return named
-
-
 def similar_names(name: str, names: Iterable[str]) -> str:
     """Known names similar to `name`; for messages."""
     known = sorted(names)
@@ -140,9 +130,9 @@ def similar_names(name: str, names: Iterable[str]) -> str:
     return f"{', '.join(found)} ({len(known)} in all)" if found else "none"
 
 
-def outcome_of(scored: PrioritizeDecided | None, node: str, names: Mapping[int, str]) -> Outcome:
+def outcome_of(scored: PrioritizeDecided | None, node: str, names: RowNames) -> Outcome:
     """The rank of the node that a pod was bound to."""
-    listed = candidate_names(scored.candidates, names) if scored else []
+    listed = candidate_names(scored, names) if scored else []
     if scored is None or node not in listed:
         return Outcome(node, None, None, "its binding")
     answers = answered_scores(scored)
@@ -177,7 +167,7 @@ def _first(
     return next(((entry, event) for entry, event in logged if isinstance(event, kind)), None)
 
 
-def _rejections(filtered: FilterDecided, names: Mapping[int, str]) -> list[Rejection]:
+def _rejections(filtered: FilterDecided, names: RowNames) -> list[Rejection]:
     return [
         Rejection(refusal.reason, len(refusal.nodes), refusal.nodes[:EXAMPLES])
         for refusal in refusals(filtered, names)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from joulie_audit.questions.explain import node_names, read, similar_names
+from joulie_audit.questions.explain import read, similar_names
 from joulie_bus.errors import NotInTheLog
-from joulie_bus.events import AnyEvent
-from joulie_extender.decide.explained import candidates_in, explained
+from joulie_bus.events import AnyEvent, FilterDecided, PreemptDecided, PrioritizeDecided
+from joulie_extender.decide.explained import explained
 from joulie_projections.history.history import History, StoredEntry
+from joulie_projections.twin.row_names import names_node
 
 
 def row_of(entry: StoredEntry, event: AnyEvent | None) -> dict[str, Any]:
@@ -35,15 +35,16 @@ def line_of(entry: StoredEntry, event: AnyEvent | None) -> str:
 
 def about_node(history: History, node: str) -> Callable[[StoredEntry], bool]:
     """A predicate: whether an entry has the node as a candidate or as the chosen node."""
-    ordinals = {name: ordinal for ordinal, name in node_names(history).items()}
-    if node not in ordinals:
-        raise NotInTheLog(f"No node {node!r} is known. Known are {similar_names(node, ordinals)}.")
+    names = history.row_names()
+    if node not in names.nodes():
+        known = similar_names(node, names.nodes())
+        raise NotInTheLog(f"No node {node!r} is known. Known are {known}.")
+    spans = names.spans_of(node)
 
     def is_about(entry: StoredEntry) -> bool:
         event = read(entry)
-        candidates = candidates_in(event)
-        if candidates is not None:
-            return bool((np.frombuffer(candidates.ordinals, "<i4") == ordinals[node]).any())
+        if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
+            return names_node(event.candidates, event.basis.view, node, spans)
         return explained(event).node == node
 
     return is_about

@@ -14,7 +14,6 @@ from joulie_audit.questions.explain import (
     Explanation,
     Outcome,
     explain_pod,
-    node_names,
     outcome_of,
     recompute_terms,
     similar_names,
@@ -38,11 +37,12 @@ from joulie_extender.decide.decide import candidate_names
 from joulie_extender.decide.explained import explained
 from joulie_projections.history.history import History
 from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.row_names import RowNames
 
 SETTINGS = (ArchivePlace,)
 SHOWN_STEPS = 20
 ONE_GPU = 1000  # thousandths
-CURRENT_NAMES = "Nodes were removed since then, so names of refused nodes may be wrong:"
+UNKNOWN_NAMES = "Nodes were removed since then, and the names of some are unknown:"
 
 
 class PodReport(msgspec.Struct):
@@ -81,7 +81,7 @@ def _print(args: argparse.Namespace, report: dict[str, Any], text: Any) -> int:
 async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> PodReport:
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         explanation = explain_pod(history, pod)
-        names = await _node_names_at(history, facts, explanation.view)
+        names = await _names_at(history, facts, explanation)
         explanation = explain_pod(history, pod, names)
         report = PodReport(explanation, None, explanation.outcome)
         if args.node is not None:
@@ -94,16 +94,18 @@ async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> PodReport:
         return report
 
 
-async def _node_names_at(history: History, facts: FactSource, view: int) -> dict[int, str]:
-    """Node names by row at the position of the view; the current names if the facts are gone."""
-    if view >= history.rows_reassigned_at():
-        return node_names(history)
+async def _names_at(history: History, facts: FactSource, explanation: Explanation) -> RowNames:
+    """The names at the view: from the database, or from the facts if it does not have them all."""
+    view, names = explanation.view, history.row_names(explanation.view)
+    decisions = [each for each in (explanation.filtered, explanation.scored) if each is not None]
+    if not view or all(names.at(view).include(each.candidates) for each in decisions):
+        return names
     try:
         cluster_state = await cluster_state_at(history, facts, view)
     except (BusError, NotInTheLog, DataDirectoryError) as error:
-        print(f"joulie explain: {CURRENT_NAMES} {error}", file=sys.stderr)
-        return node_names(history)
-    return {state.ordinal: name for name, state in cluster_state.nodes.items()}
+        print(f"joulie explain: {UNKNOWN_NAMES} {error}", file=sys.stderr)
+        return names
+    return RowNames.of_state(view, cluster_state)
 
 
 async def _terms_of(
@@ -126,11 +128,11 @@ async def _terms_of(
 
 
 def _no_candidate(history: History, explanation: Explanation, node: str) -> str:
-    names = node_names(history)
+    names = history.row_names(explanation.view)
     filtered = explanation.filtered
-    if filtered and node in candidate_names(filtered.candidates, names):
+    if filtered and node in candidate_names(filtered, names):
         return f"{node} was refused by the filter, so it was not scored: {filtered.reason}."
-    known = "is an unknown node" if node not in names.values() else "was no candidate"
+    known = "is an unknown node" if node not in names.nodes() else "was no candidate"
     return (
         f"{node} {known}: kube-scheduler did not send it (it filters nodes before it calls the "
         "extender, and samples the nodes of large clusters)."
@@ -138,7 +140,7 @@ def _no_candidate(history: History, explanation: Explanation, node: str) -> str:
 
 
 async def _binding(
-    history: History, facts: FactSource, explanation: Explanation, names: dict[int, str]
+    history: History, facts: FactSource, explanation: Explanation, names: RowNames
 ) -> Outcome | None:
     bound = await binding_of(history, facts, explanation.pod.uid, explanation.view)
     return outcome_of(explanation.scored, bound.node, names) if bound else None
@@ -308,9 +310,9 @@ async def _node(args: argparse.Namespace, wires: Wiring, name: str) -> dict[str,
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         require_facts(history)
         steps = await node_changes(history, facts, name)
-        names = node_names(history)
-        if not steps and name not in names.values():
-            known = similar_names(name, names.values())
+        names = history.row_names().nodes()
+        if not steps and name not in names:
+            known = similar_names(name, names)
             raise NotInTheLog(f"There is no node {name!r}. Known are {known}.")
         return {"node": name, "steps": [step._asdict() for step in steps[-SHOWN_STEPS:]]}
 

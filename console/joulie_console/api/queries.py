@@ -17,7 +17,7 @@ from joulie_console.views import cluster_view, decision_text
 from joulie_console.views.cluster_view import MS, Overview, policy_of
 from joulie_console.views.decision_text import KINDS, DescribedEntry, candidates_of, explain
 from joulie_projections.chain.entry import MAX_COLUMN_INT
-from joulie_projections.history.history import EntryQuery, StoredEntry
+from joulie_projections.history.history import EntryQuery
 from joulie_projections.state.state import NodeState, PodState
 
 EXAMINED = 500  # pending pods that one query examines
@@ -228,7 +228,7 @@ class Console:
         resolved = self._now()
         cluster_state = resolved.overview.snapshot.cluster_state
         uids = pending_pods.pending_uids(cluster_state)
-        answers = await self._history.newest_answers(uids[:EXAMINED], self.tail.names)
+        answers = await self._history.newest_answers(uids[:EXAMINED])
         items = pending_pods.pending_list(cluster_state, uids[:EXAMINED], answers)
         page, following = _page(items, query.offset, query.limit)
         return responses.PendingList(
@@ -262,7 +262,7 @@ class Console:
 
     async def _described(self, selection: EntryQuery, limit: int) -> list[DescribedEntry]:
         found = await self._history.newest(requests.MAX_INTEGER, selection, limit, lambda _: True)
-        return [self._history.describe(entry, self.tail.names) for entry in found.entries]
+        return found.entries
 
     async def decisions(self, query: requests.Decisions) -> responses.DecisionList:
         selection = EntryQuery(
@@ -272,12 +272,8 @@ class Console:
             since=_ns(query.since) if query.since else None,
             until=_ns(query.until) if query.until else None,
         )
-        names, describe = self.tail.names, self._history.describe
 
-        def matches(entry: StoredEntry) -> bool:
-            if not (query.node or query.workload):
-                return True
-            found = describe(entry, names)
+        def matches(found: DescribedEntry) -> bool:
             is_class = query.workload in (None, found.brief.workload)
             return is_class and (not query.node or query.node in found.nodes)
 
@@ -285,17 +281,17 @@ class Console:
         found = await self._history.newest(before, selection, query.limit, matches)
         return responses.DecisionList(
             **self._now().stamp(),
-            items=[describe(entry, names).brief for entry in found.entries],
+            items=[each.brief for each in found.entries],
             next=found.following,
             entries=self.tail.entry,
         )
 
     async def decision(self, query: requests.Decision, entry: int) -> responses.DecisionDetail:
-        logged = await self._history.entry(entry)
-        if logged is None:
+        opened = await self._history.entry(entry)
+        if opened is None:
             newest = self.tail.entry
             raise ApiError(404, f"No entry {entry}: the newest is {newest}.")
-        described = self._history.describe(logged, self.tail.names)
+        logged, described, names = opened
         found = described.explained
         settings = found.basis.settings if found.basis else ""
         weights = self._history.weights_by(settings)
@@ -309,7 +305,7 @@ class Console:
             pod=cluster_view.pod_brief(PodState(pod=found.pod)) if found.pod else None,
             cluster_trend_w_per_min=found.trend_w_per_min,
             perf_pressure=found.pressure,
-            candidates=candidates_of(described.event, self.tail.names, weights, computed),
+            candidates=candidates_of(described.event, names, weights, computed),
             cards=list(found.cards),
             error=found.error,
             hash=bytes(logged.hash).hex(),

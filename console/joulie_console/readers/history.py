@@ -12,24 +12,33 @@ from joulie_bus.events import SettingsDeclared, codec
 from joulie_bus.streams.subjects import Stream
 from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe
 from joulie_extender.decide.decide import weights_of
-from joulie_extender.decide.explained import Names
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Head
-from joulie_projections.decision_log.refusals import NewestAnswer
 from joulie_projections.fold.manifest import Manifest, Range
-from joulie_projections.history.history import EntryQuery, History, StoredEntry
+from joulie_projections.history.history import RECOMPUTED, EntryQuery, History, StoredEntry
+from joulie_projections.twin.row_names import RowNames
 
 T = TypeVar("T")
 OpenHistory = Callable[[], AbstractContextManager[History]]
 MAX_ENTRIES_READ = 20_000  # for one query; its page says where the next one continues
+ENTRIES_DESCRIBED = 200  # at a time
+MAX_NAMES = 100_000  # of rows in memory; then those of older positions are dropped
 MAX_MANIFESTS = 2_000  # in memory at a time
 MAX_MANIFESTS_BACK = 200_000  # manifests that one query may read to find the positions of old plans
+
+
+class OpenedEntry(NamedTuple):
+    """An entry, with the names of the nodes at its position."""
+
+    stored: StoredEntry
+    described: DescribedEntry
+    names: RowNames
 
 
 class EntryPage(NamedTuple):
     """Entries. The next page is before entry `following`; None: there are no more."""
 
-    entries: list[StoredEntry]
+    entries: list[DescribedEntry]
     following: int | None
 
 
@@ -69,6 +78,7 @@ class HistoryReader:
         self._threads = ThreadPoolExecutor(2, "history")
         self.weights: dict[str, Weights] = {}
         self._declared: dict[str, SettingsDeclared] = {}
+        self._names = RowNames(0, 0, ())
 
     def close(self) -> None:
         self._threads.shutdown()
@@ -107,35 +117,82 @@ class HistoryReader:
             self.cache_settings(entry)
         return newest
 
-    async def entry(self, pos: int) -> StoredEntry | None:
-        return await self.run(lambda history: history.entry(pos))
+    async def entry(self, pos: int) -> OpenedEntry | None:
+        def query(history: History) -> OpenedEntry | None:
+            if (entry := history.entry(pos)) is None:
+                return None
+            names = self._names_for(history, [entry])
+            return OpenedEntry(entry, self._described(entry, names), names)
 
-    async def entries_after(self, pos: int, limit: int) -> list[StoredEntry]:
-        return await self.run(lambda history: history.entries_after(pos, limit))
+        return await self.run(query)
+
+    async def entries_after(self, pos: int, limit: int) -> list[DescribedEntry]:
+        """Caches the settings that they declare."""
+
+        def query(history: History) -> list[DescribedEntry]:
+            entries = history.entries_after(pos, limit)
+            for entry in entries:
+                self.cache_settings(entry)
+            return self._all_described(history, entries)
+
+        return await self.run(query)
 
     async def newest(
-        self, before: int, selection: EntryQuery, limit: int, matches: Callable[[StoredEntry], bool]
+        self,
+        before: int,
+        selection: EntryQuery,
+        limit: int,
+        matches: Callable[[DescribedEntry], bool],
     ) -> EntryPage:
         """`selection` filters by columns, `matches` by bodies, of MAX_ENTRIES_READ at most."""
 
         def query(history: History) -> EntryPage:
-            return _page(history.entries_before(before, selection), limit, matches)
+            entries = history.entries_before(before, selection)
+            return _page(self._in_portions(history, entries), limit, matches)
 
         return await self.run(query)
 
-    async def newest_answers(self, uids: Sequence[str], names: Names) -> dict[str, PodAnswer]:
+    async def newest_answers(self, uids: Sequence[str]) -> dict[str, PodAnswer]:
         """The newest answer about each pod that has one, by uid."""
 
-        def query(history: History) -> list[tuple[NewestAnswer, StoredEntry]]:
-            answers = history.newest_about(uids)
-            found = ((answer, history.entry(answer.pos)) for answer in answers)
-            return [(answer, entry) for answer, entry in found if entry is not None]
+        def query(history: History) -> dict[str, PodAnswer]:
+            answers = {answer.pos: answer for answer in history.newest_about(uids)}
+            entries = [entry for pos in answers if (entry := history.entry(pos)) is not None]
+            return {
+                answers[each.brief.entry].uid: PodAnswer(answers[each.brief.entry].since, each)
+                for each in self._all_described(history, entries)
+            }
 
-        found = await self.run(query)
-        return {
-            answer.uid: PodAnswer(answer.since, self.describe(entry, names))
-            for answer, entry in found
-        }
+        return await self.run(query)
+
+    def _in_portions(
+        self, history: History, entries: Iterator[StoredEntry]
+    ) -> Iterator[DescribedEntry]:
+        while some := list(itertools.islice(entries, ENTRIES_DESCRIBED)):
+            yield from self._all_described(history, some)
+
+    def _all_described(
+        self, history: History, entries: Sequence[StoredEntry]
+    ) -> list[DescribedEntry]:
+        names = self._names_for(history, entries)
+        return [self._described(entry, names) for entry in entries]
+
+    def _names_for(self, history: History, entries: Sequence[StoredEntry]) -> RowNames:
+        """The names at the positions of these entries, from memory if they are there."""
+        views = [
+            entry.view_position
+            for entry in entries
+            if entry.kind in RECOMPUTED and entry.view_position
+        ]
+        names = self._names
+        if not views or names.covers(min(views), max(views)):
+            return names
+        if names.first <= min(views) and len(names) < MAX_NAMES:
+            names = history.row_names_after(names)
+        else:
+            names = history.row_names(min(views))
+        self._names = names
+        return names
 
     async def heads(self, before: int, limit: int) -> list[Head]:
         return await self.run(lambda history: history.heads_before(before, limit))
@@ -175,7 +232,7 @@ class HistoryReader:
     async def last_manifest(self) -> Manifest | None:
         return await self.run(lambda history: next(history.manifests_back(), None))
 
-    def describe(self, entry: StoredEntry, names: Names) -> DescribedEntry:
+    def _described(self, entry: StoredEntry, names: RowNames) -> DescribedEntry:
         return describe(row_of(entry), names, self.weights)
 
     def values_of(self, settings: str) -> dict[str, float | str | bool]:
@@ -195,14 +252,14 @@ def row_of(entry: StoredEntry) -> EntryRow:
 
 
 def _page(
-    entries: Iterator[StoredEntry], limit: int, matches: Callable[[StoredEntry], bool]
+    entries: Iterator[DescribedEntry], limit: int, matches: Callable[[DescribedEntry], bool]
 ) -> EntryPage:
-    found: list[StoredEntry] = []
+    found: list[DescribedEntry] = []
     read = last = 0
     for entry in entries:
         if len(found) == limit or read == MAX_ENTRIES_READ:
             return EntryPage(found, last)
-        read, last = read + 1, entry.pos
+        read, last = read + 1, entry.brief.entry
         if matches(entry):
             found.append(entry)
     return EntryPage(found, None)

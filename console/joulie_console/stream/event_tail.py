@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,8 +21,9 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_console.readers.history import HistoryReader, PlacedRange
 from joulie_console.schema.responses import DecisionBrief
+from joulie_console.views.cluster_view import MS
+from joulie_console.views.decision_text import DescribedEntry
 from joulie_console.views.plan_text import PlanLine, plan_line
-from joulie_projections.history.history import StoredEntry
 
 POLL_S = 0.5  # between two reads of the database while no heartbeat arrives
 IDLE_S = 2.0  # likewise while the stream has no clients
@@ -61,11 +62,8 @@ def cursor_of(text: str) -> Cursor | None:
 class EventTail:
     """`follow` runs for as long as the console does; all other methods read."""
 
-    def __init__(
-        self, bus: Log, history: HistoryReader, current_names: Callable[[], dict[int, str]]
-    ) -> None:
+    def __init__(self, bus: Log, history: HistoryReader) -> None:
         self._bus = bus
-        self._current_names = current_names
         self._history = history
         self._decisions: list[DecisionLine] = []
         self._plans: list[PlanLine] = []
@@ -76,7 +74,6 @@ class EventTail:
         self._encoded: dict[tuple[int, int, int], bytes] = {}
         self._changed = asyncio.Event()
         self.wakeup = asyncio.Event()
-        self.names: dict[int, str] = {}  # by ordinal; an ordinal is never reused
         self.entry = 0
         self.decided_at = 0  # ns, of the newest decision
         self._has_dropped_plans = False
@@ -145,7 +142,7 @@ class EventTail:
             at = entry + 1 - first
             return self._decisions[at : at + limit]
         entries = await self._history.entries_after(entry, min(limit, first - 1 - entry))
-        return [self._line(logged) for logged in entries]
+        return list(map(_line, entries))
 
     def encoded_events(self, position: int, lines: Sequence[DecisionLine]) -> bytes:
         """The events of these lines. Most clients have the same cursor, so this is cached."""
@@ -208,7 +205,6 @@ class EventTail:
         newest = await self._history.newest_after(self.entry)
         if newest is None:
             return False
-        self.names.update(self._current_names())
         self._decisions.clear()
         self.entry = newest.pos
         self.decided_at = newest.decided_at
@@ -220,20 +216,13 @@ class EventTail:
             return await self._skip_decisions()
         moved = False
         while entries := await self._history.entries_after(self.entry, PAGE):
-            self.names.update(self._current_names())
-            for logged in entries:
-                self._history.cache_settings(logged)
-                self._decisions.append(self._line(logged))
-            self.entry = entries[-1].pos
-            self.decided_at = entries[-1].decided_at
+            self._decisions.extend(map(_line, entries))
+            self.entry = entries[-1].brief.entry
+            self.decided_at = entries[-1].brief.at_ms * MS
             moved = True
         if len(self._decisions) > 2 * DECISIONS_KEPT:
             del self._decisions[:-DECISIONS_KEPT]
         return moved
-
-    def _line(self, logged: StoredEntry) -> DecisionLine:
-        described = self._history.describe(logged, self.names)
-        return DecisionLine(logged.pos, described.brief, described.nodes, _json(described.brief))
 
     async def _read_plans(self, reader: Reader) -> bool:
         self._unplaced.extend(reader.take(10_000))
@@ -263,6 +252,10 @@ class EventTail:
             position = place.position + record.sequence - place.first
             if (line := plan_line(record, position)) is not None:
                 self._plans.append(line)
+
+
+def _line(found: DescribedEntry) -> DecisionLine:
+    return DecisionLine(found.brief.entry, found.brief, found.nodes, _json(found.brief))
 
 
 def decision_frame(line: DecisionLine, position: int) -> bytes:

@@ -24,7 +24,6 @@ from joulie_extender.decide.explained import (
     VERBS,
     WITHOUT_VIEW,
     Explained,
-    Names,
     Verb,
     explained,
     has_view,
@@ -36,6 +35,7 @@ from joulie_extender.decide.explained import (
 from joulie_extender.decide.scoring import Weights, score, terms_digest, terms_of
 from joulie_extender.gpu.fit import HIGHEST
 from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.row_names import RowNames
 
 KINDS: dict[Verb, str] = {
     **{verb: kind for kind, verb in VERBS.items()},
@@ -64,7 +64,7 @@ class EntryRow(NamedTuple):
     message: bytes
 
 
-def describe(row: EntryRow, names: Names, weights: Mapping[str, Weights]) -> DescribedEntry:
+def describe(row: EntryRow, names: RowNames, weights: Mapping[str, Weights]) -> DescribedEntry:
     event, why = _event(row)
     found = explained(event)
     if why:
@@ -228,12 +228,12 @@ def term_set(terms: Terms, weights: Weights) -> TermSet:
 
 
 def candidates_of(
-    event: AnyEvent | None, names: Names, weights: Weights, computed: Sequence[Terms] = ()
+    event: AnyEvent | None, names: RowNames, weights: Weights, computed: Sequence[Terms] = ()
 ) -> list[Candidate]:
     """Best first; of a filter the refused ones first. `computed` are recomputed terms."""
     match event:
         case FilterDecided() | PreemptDecided():
-            pairs = zip(candidate_names(event.candidates, names), event.verdicts, strict=True)
+            pairs = zip(candidate_names(event, names), event.verdicts, strict=True)
             return sorted(
                 (_with_verdict(node, sentence_of(code)) for node, code in pairs),
                 key=lambda candidate: (candidate.verdict == PASSED, candidate.node),
@@ -249,11 +249,11 @@ def _with_verdict(node: str, verdict: str) -> Candidate:
 
 
 def _scored(
-    event: PrioritizeDecided, names: Names, weights: Weights, computed: Sequence[Terms]
+    event: PrioritizeDecided, names: RowNames, weights: Weights, computed: Sequence[Terms]
 ) -> list[Candidate]:
     known = {terms.node: terms for terms in (*computed, *event.top)}
     answers: list[int] = np.frombuffer(event.scores, "<i2").tolist()
-    named = dict(zip(candidate_names(event.candidates, names), answers, strict=True))
+    named = dict(zip(candidate_names(event, names), answers, strict=True))
     ranks = {terms.node: rank for rank, terms in enumerate(event.top)}
     order = sorted(
         named,

@@ -17,6 +17,7 @@ from joulie_extender.protocol.candidates import rows_by_name
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
+from joulie_projections.twin.row_names import RowNames
 from joulie_projections.twin.twin import NodeClass
 
 # A pod of class performance: no bonus, no pressure.
@@ -90,21 +91,19 @@ def _row(twin_columns: TwinColumns, name: str) -> dict[str, Any]:
     }
 
 
-def explanation(
-    answers: Iterable[VerbDecision], twin_columns: TwinColumns
-) -> dict[str, Any] | None:
+def explanation(answers: Iterable[VerbDecision], row_names: RowNames) -> dict[str, Any] | None:
     """The newest answers about one pod, oldest first; None if there are none."""
     known = list(answers)
     if not known:
         return None
     return {
         "pod": msgspec.to_builtins(known[-1].pod),
-        "answers": [_answer(answer, twin_columns) for answer in known],
+        "answers": [_answer(answer, row_names) for answer in known],
     }
 
 
-def _answer(answer: VerbDecision, twin_columns: TwinColumns) -> dict[str, Any]:
-    names = _names(answer, twin_columns)
+def _answer(answer: VerbDecision, row_names: RowNames) -> dict[str, Any]:
+    names = decide.candidate_names(answer, row_names)
     return {
         "verb": VERBS[answer.TYPE],
         "text": explained(answer).line,
@@ -133,11 +132,3 @@ def _answer_fields(answer: VerbDecision, names: Sequence[str]) -> dict[str, Any]
 def _refused(answer: FilterDecided | PreemptDecided, names: Sequence[str]) -> dict[str, str]:
     verdicts = zip(names, answer.verdicts, strict=True)
     return {name: reason_of(code) for name, code in verdicts if code}
-
-
-def _names(answer: VerbDecision, twin_columns: TwinColumns) -> list[str]:
-    """A node that has been removed since is shown by its number."""
-    by_row = {row: name for name, row in twin_columns.rows.items()}
-    strangers = iter(answer.candidates.strangers)
-    rows: list[int] = decide.rows_of(answer.candidates).tolist()
-    return [by_row.get(row, f"#{row - 1}") if row else next(strangers) for row in rows]

@@ -7,12 +7,15 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 
 from joulie_bus.events import Candidates, FilterDecided, PreemptDecided, PrioritizeDecided
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.row_names import ObservedNames, RowNames
 
 VerbDecision = FilterDecided | PrioritizeDecided | PreemptDecided
 
 PODS = 10_000  # pods whose calls are counted
 EXPLAINED_BYTES = 16 * 1024 * 1024  # of candidates and scores, in all explanations together
 PER_POD = 8  # newest answers
+NAMES = 50_000  # of rows; those of older answers are then unknown
 
 
 class RecentPods:
@@ -39,10 +42,20 @@ class RecentAnswers:
         self._limit = limit
         self._size = 0
         self._by_pod: OrderedDict[str, deque[VerbDecision]] = OrderedDict()
+        self._observed = ObservedNames(NAMES)
 
-    def keep(self, answer: VerbDecision) -> None:
+    @property
+    def names(self) -> RowNames:
+        """The names of the nodes in the views of these answers."""
+        return self._observed.names
+
+    def keep(self, answer: VerbDecision, twin_columns: TwinColumns) -> None:
+        """`twin_columns` are those that the answer used."""
         if _size_of(answer) > self._limit // (2 * PER_POD):
             return  # larger than any real cluster produces
+        if not self._observed.observe(answer.basis.view, twin_columns):
+            self._start_again()  # the log was set back, or the answers are not in order
+            self._observed.observe(answer.basis.view, twin_columns)
         uid = answer.pod.uid
         answers = self._by_pod.setdefault(uid, deque())
         self._by_pod.move_to_end(uid)
@@ -53,6 +66,11 @@ class RecentAnswers:
         while self._size > self._limit and len(self._by_pod) > 1:
             _, gone = self._by_pod.popitem(last=False)
             self._size -= sum(map(_size_of, gone))
+
+    def _start_again(self) -> None:
+        self._by_pod.clear()
+        self._size = 0
+        self._observed = ObservedNames(NAMES)
 
     def of(self, uid: str) -> Iterable[VerbDecision]:
         return tuple(self._by_pod.get(uid, ()))

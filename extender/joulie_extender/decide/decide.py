@@ -5,7 +5,7 @@ else is shared.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -44,6 +44,7 @@ from joulie_projections.twin import capacity_reserve
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
+from joulie_projections.twin.row_names import RowNames, ordinals_of
 
 CODE_VERSION = "joulie/5"  # of filter and scoring; replay reports a different version first
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
@@ -61,24 +62,19 @@ ENERGY_ONLY = DecisionOptions()
 
 
 def rows_of(candidates: Candidates) -> Ints:
-    return np.frombuffer(candidates.ordinals, "<i4").astype(np.int64) + 1
+    return ordinals_of(candidates) + 1
 
 
 def names_of(candidates: Candidates, twin_columns: TwinColumns) -> list[str]:
-    """The names of the ordinals, at the position of the decision."""
+    """The names by columns that are those of the position of the decision."""
     by_row = _names_by_row(twin_columns)
     strangers = iter(candidates.strangers)
     return [by_row[row] if row else next(strangers) for row in rows_of(candidates).tolist()]
 
 
-def candidate_names(candidates: Candidates, names: Mapping[int, str]) -> list[str]:
-    """By the names of the nodes that there are now; a node that was removed has its number."""
-    strangers = iter(candidates.strangers)
-    ordinals: list[int] = (rows_of(candidates) - 1).tolist()
-    return [
-        next(strangers, "?") if ordinal < 0 else names.get(ordinal, f"node #{ordinal} (gone)")
-        for ordinal in ordinals
-    ]
+def candidate_names(decision: Decision, row_names: RowNames) -> list[str]:
+    """The names at the position of the view that the decision used."""
+    return row_names.at(decision.basis.view).of(decision.candidates)
 
 
 def _names_by_row(twin_columns: TwinColumns) -> dict[int, str]:

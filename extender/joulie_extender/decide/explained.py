@@ -11,7 +11,6 @@ from joulie_bus.events import (
     AnyEvent,
     Basis,
     BindDecided,
-    Candidates,
     DecisionsDropped,
     FallbackAnswered,
     FilterDecided,
@@ -22,9 +21,10 @@ from joulie_bus.events import (
     SettingsDeclared,
     Terms,
 )
-from joulie_extender.decide.decide import candidate_names
+from joulie_extender.decide.decide import all_passed, candidate_names
 from joulie_extender.decide.filter import Verdict
 from joulie_extender.gpu.fit import GpuVerdict
+from joulie_projections.twin.row_names import RowNames
 
 Verb = Literal[
     "filter", "prioritize", "preempt", "bind", "outcome", "fallback", "dropped", "settings",
@@ -61,7 +61,6 @@ _REASONS: dict[int, tuple[str, str]] = {  # in a list of nodes; of one node
         "an annotation of the pod about GPUs cannot be read",
     ),
 }
-Names = Mapping[int, str]
 
 
 class Refusal(NamedTuple):
@@ -148,19 +147,15 @@ def explained(event: AnyEvent | None) -> Explained:
             return _without_nodes(event)
 
 
-def refusals(event: FilterDecided | PreemptDecided, names: Names) -> list[Refusal]:
-    """In the order of the codes; `names` are those of the nodes by their number."""
+def refusals(event: FilterDecided | PreemptDecided, names: RowNames) -> list[Refusal]:
+    """In the order of the codes."""
+    if all_passed(event.verdicts):
+        return []  # the common case
     found: dict[int, list[str]] = {}
-    for name, code in zip(candidate_names(event.candidates, names), event.verdicts, strict=True):
+    for name, code in zip(candidate_names(event, names), event.verdicts, strict=True):
         if code:
             found.setdefault(code, []).append(name)
     return [Refusal(reason_of(code), nodes) for code, nodes in sorted(found.items())]
-
-
-def candidates_in(event: AnyEvent | None) -> Candidates | None:
-    if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
-        return event.candidates
-    return None
 
 
 def _with_verdicts(event: FilterDecided | PreemptDecided, what: str) -> Explained:

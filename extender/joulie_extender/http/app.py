@@ -118,7 +118,7 @@ class Extender:
         return msgspec.json.encode(scoring_page(self._context(), self._weights))
 
     def explain(self, uid: str) -> bytes | None:
-        page = explanation(self._recent_answers.of(uid), self._snapshot().twin_columns)
+        page = explanation(self._recent_answers.of(uid), self._recent_answers.names)
         return None if page is None else msgspec.json.encode(page)
 
     def _context(self) -> DecisionContext:
@@ -173,7 +173,7 @@ class Extender:
 
     def _count(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:
         """Updates metrics and recent answers, after the reply has been written."""
-        self._recent_answers.keep(answer.decision)
+        self._recent_answers.keep(answer.decision, call.context.twin_columns)
         call.verb.asked(call.asked)
         call.verb.answered(answer)
         call.verb.seconds.observe(seconds)

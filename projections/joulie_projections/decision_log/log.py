@@ -18,13 +18,9 @@ from joulie_projections.chain.entry import (
 from joulie_projections.chain.outcomes import ROW_REASSIGNED
 from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.fold.commit import FirstBinding, Input
+from joulie_projections.store.row_name_table import had_row, newest_change
 from joulie_projections.store.statements import InsertRows, apply_change
-from joulie_projections.store.store import (
-    empty_checkpoint,
-    insert_new,
-    require_epoch,
-    rows_reassigned_at,
-)
+from joulie_projections.store.store import empty_checkpoint, insert_new, require_epoch
 from joulie_projections.store.tables import checkpoint, decision, head, outcome_due
 
 NAME = "decisions"
@@ -89,8 +85,8 @@ class DecisionLog:
         with self._engine.connect() as db, db.begin():
             oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
             due = list(map(FirstBinding._make, db.execute(oldest)))
-            answers, moved_at = _last_answers(db, due), rows_reassigned_at(db)
-            return [_with_answer(bound, answers.get(bound.pod_uid), moved_at) for bound in due]
+            answers, moved_at = _last_answers(db, due), newest_change(db)
+            return [_with_answer(db, bound, answers.get(bound.pod_uid), moved_at) for bound in due]
 
     def drop_settled(self, epoch: int) -> None:
         """Deletes due pods that have an outcome: a pod seen bound again becomes due again."""
@@ -232,10 +228,11 @@ def _last_answers(db: Connection, due: Sequence[FirstBinding]) -> dict[str, _Ans
 
 
 def _with_answer(
-    bound: FirstBinding, answer: _Answer | None, moved_at: int
+    db: Connection, bound: FirstBinding, answer: _Answer | None, moved_at: int
 ) -> tuple[FirstBinding, bytes | None]:
-    """Marks the ordinal as reassigned if a node was removed after the view of the answer."""
+    """Marks the ordinal as reassigned if the node did not have that row in the answer's view."""
     if answer is None:
         return bound, None
-    known = bound._replace(ordinal=ROW_REASSIGNED) if answer.view_position < moved_at else bound
-    return known, answer.message
+    view = answer.view_position
+    is_same = bound.ordinal < 0 or view >= moved_at or had_row(db, bound, view)
+    return bound if is_same else bound._replace(ordinal=ROW_REASSIGNED), answer.message

@@ -8,6 +8,7 @@ import msgspec
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.state.rows import Digests, Row
+from joulie_projections.twin.row_names import RowName
 
 
 class Input(msgspec.Struct, frozen=True, array_like=True):
@@ -89,3 +90,4 @@ class Commit(NamedTuple):
     digests: Digests
     poison: Sequence[Poison] = ()
     bound: Sequence[FirstBinding] = ()
+    named: Sequence[RowName] = ()  # the rows that it gives to nodes

@@ -32,6 +32,7 @@ from joulie_projections.state.rows import (
 )
 from joulie_projections.state.state import CLUSTER, ClusterState
 from joulie_projections.state.state_changes import Change, Draft
+from joulie_projections.twin.row_names import row_names_in
 
 DECISIONS = frozenset(cls.TYPE for cls in DECISION_TYPES)
 MAX_REASON_CHARS = 1000  # a longer reason is shortened in the middle
@@ -256,7 +257,8 @@ def sequence(
     newest = {record.stream: record for record in records}
     inputs = {**cursor.inputs, **{s: input_after(created[s], last) for s, last in newest.items()}}
     poison = within_quota(folded.poison)
-    commit = Commit(manifest, rows, inputs, digests, poison, folded.bound)
+    named = row_names_in(changes, span[1])
+    commit = Commit(manifest, rows, inputs, digests, poison, folded.bound, named)
     return SequencedBatch(draft, changes, rows, commit, folded.duplicates)
 
 

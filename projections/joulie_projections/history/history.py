@@ -41,8 +41,10 @@ from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.store.store import read_checkpoint, read_cut, read_rows, rows_reassigned_at
+from joulie_projections.store.row_name_table import changes_after, names_between
+from joulie_projections.store.store import read_checkpoint, read_cut, read_rows
 from joulie_projections.store.tables import batch, checkpoint, decision, head, quarantine, snapshot
+from joulie_projections.twin.row_names import RowNames
 
 PAGE = 1000  # rows in memory while a long table is read
 NEWEST = 2**63 - 1  # no upper bound
@@ -347,9 +349,18 @@ class History:
         """The newest answers about these pods."""
         return newest_answers_in(self._db, uids)
 
-    def rows_reassigned_at(self) -> int:
-        """Answers from an older view name rows that may belong to other nodes now."""
-        return rows_reassigned_at(self._db)
+    def row_names(self, first: int = 0) -> RowNames:
+        """The names of nodes by row, from a position to the newest one."""
+        return names_between(self._db, first, self._position())
+
+    def row_names_after(self, known: RowNames) -> RowNames:
+        """Known names, and those that were given since."""
+        last = self._position()
+        return known.extended(changes_after(self._db, known.last, last), last)
+
+    def _position(self) -> int:
+        held = self.checkpoint()
+        return held.position if held else 0
 
     def checkpoint(self) -> Checkpoint | None:
         return read_checkpoint(self._db)

@@ -25,6 +25,11 @@ from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.state import rows as rowlib
 from joulie_projections.state.rows import Digests, Row
+from joulie_projections.store.row_name_table import (
+    insert_names,
+    name_rows_after_gap,
+    name_rows_of,
+)
 from joulie_projections.store.statements import (
     DeleteRows,
     Fence,
@@ -109,7 +114,10 @@ class Store:
             found = db.execute(select(checkpoint).where(mine).with_for_update()).one()
             if found.until >= now and not is_gone(found.owner):
                 return None
-            taken = {"owner": owner, "until": until, "epoch": found.epoch + 1}
+            if found.named_epoch != found.epoch:
+                name_rows_after_gap(db, found.generation)
+            epoch = found.epoch + 1
+            taken = {"owner": owner, "until": until, "epoch": epoch, "named_epoch": epoch}
             db.execute(update(checkpoint).where(mine).values(**taken))
             return read_checkpoint(db)
 
@@ -254,6 +262,7 @@ class Store:
             if rowlib.digests_of(rows) != reached.digests:
                 raise StateDamaged(f"Generation {generation} of the rows", reached.position)
             digest = rowlib.state_digest(reached.digests)
+            name_rows_of(db, generation, reached.position)
             values = [(generation, reached.position, made.fold_version, digest, made.at)]
             apply_change(
                 db, InsertRows(rebuilt.name, [column.name for column in rebuilt.c], values)
@@ -309,6 +318,7 @@ def empty_checkpoint(name: str) -> dict[str, object]:
         "head": b"",
         "incarnation": "",
         "generation": 1,
+        "named_epoch": 0,
     }
 
 
@@ -370,16 +380,6 @@ def trimmed_to(db: Connection) -> int:
     return db.scalar(select(func.max(cut.c.p_to))) or 0
 
 
-def rows_reassigned_at(db: Connection) -> int:
-    """The last position at which a row may have passed from one node to another.
-
-    That is the last removal of a node, or the last rebuild: a rebuild drops the keys that were
-    removed before it, and may assign rows to nodes in another order.
-    """
-    went = select(func.max(gone.c.position)).where(gone.c.table_name == "node")
-    return max(db.scalar(went) or 0, db.scalar(select(func.max(rebuilt.c.position))) or 0)
-
-
 def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[RowChange]:
     puts: dict[str, list[tuple[object, ...]]] = defaultdict(list)
     drops: dict[str, list[str]] = defaultdict(list)
@@ -405,6 +405,8 @@ def changes_of(work: Commit) -> list[RowChange]:
     changes.append(InsertRows(batch.name, tuple(manifest), [tuple(manifest.values())]))
     if work.poison:
         changes.append(InsertRows(quarantine.name, Poison._fields, work.poison))
+    if work.named:
+        changes.append(insert_names(work.named))
     if work.bound:
         changes.append(InsertRows(outcome_due.name, FirstBinding._fields, work.bound))
     return changes

@@ -52,6 +52,18 @@ gone = Table(
     Index("gone_by_position", "generation", "position"),
 )
 
+# Which node had each row of the twins' columns, from which position on: decisions name their
+# candidates by row. Never trimmed, because an archive holds no names of rows.
+row_name = Table(
+    "row_name",
+    metadata,
+    Column("generation", Integer, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("ordinal", Integer, primary_key=True, autoincrement=False),
+    Column("name", Text, nullable=False),
+    Index("row_name_by_row", "ordinal", "position"),
+)
+
 # How far the streams were read for the rows, and the lease: committed together with the rows.
 checkpoint = Table(
     "checkpoint",
@@ -66,6 +78,8 @@ checkpoint = Table(
     Column("head", LargeBinary, nullable=False),
     Column("incarnation", Text, nullable=False),
     Column("generation", Integer, nullable=False),
+    # The last lease of a projector that names rows: an older version leaves it as it is.
+    Column("named_epoch", BigInteger, nullable=False, server_default=text("0")),
 )
 
 batch = Table(

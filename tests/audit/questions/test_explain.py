@@ -9,7 +9,6 @@ from joulie_audit.questions.explain import (
     Outcome,
     Rejection,
     explain_pod,
-    node_names,
     outcome_of,
     recompute_terms,
     similar_names,
@@ -28,6 +27,7 @@ from joulie_extender.decide.scoring import Weights
 from joulie_projections.history.history import EntryQuery
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.row_names import RowNames
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +106,7 @@ async def test_without_a_logged_outcome_the_binding_gives_the_node(small_log: Re
     async with small_log.reading() as (history, facts):
         found = explain_pod(history, "team/late-1")
         where = await binding_of(history, facts, "late-1", found.view)
-        outcome = outcome_of(found.scored, "n2", node_names(history))
+        outcome = outcome_of(found.scored, "n2", history.row_names(found.view))
 
     assert where == Binding(small_log.builder.position, "n2")
     assert (outcome.node, outcome.rank, outcome.said_by) == ("n2", 4, "its binding")
@@ -117,7 +117,7 @@ async def test_a_binding_to_an_unscored_node_has_no_rank(
 ) -> None:
     async with small_log.reading() as (history, _):
         found = explain_pod(history, "team/late-2")
-        outcome = outcome_of(found.scored, "n4", node_names(history))
+        outcome = outcome_of(found.scored, "n4", history.row_names(found.view))
 
     assert outcome == Outcome("n4", None, None, "its binding")
 
@@ -149,17 +149,38 @@ async def test_a_node_that_is_no_candidate_has_no_terms(small_log: RecordedLog) 
         assert recompute_terms(found.scored, "n9", twin_columns, weights) is None
 
 
-async def test_a_row_that_is_reassigned_to_another_node_is_detected(small_log: RecordedLog) -> None:
-    async with small_log.reading() as (history, _):
-        before = history.rows_reassigned_at()
+async def test_a_refusal_names_the_node_that_had_the_row_then(small_log: RecordedLog) -> None:
     await small_log.builder.facts(NodeGone(node="n4"), node_seen("n5"))
     async with small_log.reading() as (history, facts):
-        view = explain_pod(history, "team/early-1").view
-        cluster_state = await cluster_state_at(history, facts, view)
+        found = explain_pod(history, "team/late-2")
+        cluster_state = await cluster_state_at(history, facts, found.view)
+        folded = RowNames.of_state(found.view, cluster_state)
+        again = explain_pod(history, "team/late-2", folded)
 
-        assert (before, history.rows_reassigned_at()) == (0, small_log.builder.position)
-        assert node_names(history)[3] == "n5"
-        assert {state.ordinal: name for name, state in cluster_state.nodes.items()}[3] == "n4"
+    assert found.rejections == again.rejections == [Rejection("eco", 2, ["n3", "n4"])]
+
+
+async def test_a_name_that_is_not_kept_is_unknown(small_log: RecordedLog) -> None:
+    async with small_log.reading() as (history, _):
+        found = explain_pod(history, "team/late-2", RowNames(0, 0, ()))
+
+    unknown = ["node #2 (name unknown)", "node #3 (name unknown)"]
+    assert found.rejections == [Rejection("eco", 2, unknown)]
+
+
+async def test_entries_about_a_node_are_found_by_its_row_of_that_time(
+    small_log: RecordedLog,
+) -> None:
+    await small_log.builder.facts(NodeGone(node="n4"), node_seen("n5"))
+    await small_log.builder.answer(ask("last"), ["n1", "n5"])
+    async with small_log.reading() as (history, _):
+        found = {
+            node: [entry.pod for entry in filter(is_about, history.find(EntryQuery()))]
+            for node, is_about in ((node, about_node(history, node)) for node in ("n4", "n5"))
+        }
+
+    assert set(found["n5"]) == {"team/last"}
+    assert set(found["n4"]) == {"team/early-1", "team/early-2", "team/late-1", "team/late-2"}
 
 
 # --- wrong names ------------------------------------------------------------------------------

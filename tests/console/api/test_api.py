@@ -1,14 +1,19 @@
 """The API over a real socket: every query, and the errors."""
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx2
 import pytest
 
+from joulie_bus.events import NodeGone
+from joulie_bus.testing import ask, eco, node_seen
 from joulie_console.testing import ConsoleHarness
 
 pytestmark = pytest.mark.anyio
 Client = httpx2.AsyncClient
+NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 TITLES = {400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 410: "Gone"}
 
 
@@ -310,6 +315,25 @@ async def test_long_responses_are_compressed(browser: Client) -> None:
 
     document = await browser.get("/openapi.json", headers={"Accept-Encoding": "gzip"})
     assert document.headers["content-encoding"] == "gzip"
+
+
+async def test_a_refusal_keeps_the_name_of_its_time_when_another_node_takes_the_row(
+    new_harness: NewHarness,
+) -> None:
+    async with new_harness() as harness, Client(base_url=harness.url) as browser:
+        for name in ("spot-a", "spot-b"):
+            await harness.publish(NodeGone(node="spot-a"), node_seen(name))
+            await harness.publish(eco(name))
+            await harness.filter(ask(f"for-{name}", performance=True))
+        for entry, name in ((2, "spot-a"), (3, "spot-b")):
+            found = await get(browser, f"decisions/{entry}")
+            assert [each["node"] for each in found["candidates"]] == [name]
+        about = {
+            name: [item["name"] for item in (await get(browser, "decisions", node=name))["items"]]
+            for name in ("spot-a", "spot-b")
+        }
+
+    assert about == {"spot-a": ["for-spot-a"], "spot-b": ["for-spot-b"]}
 
 
 async def test_heads_count_the_entries_that_are_not_signed(browser: Client) -> None:

@@ -60,7 +60,7 @@ async def pages(
     """Pages over a tail that keeps five plans and has stopped reading."""
     monkeypatch.setattr(event_tail, "PLANS_KEPT", 5)
     history = HistoryReader(lambda: History.readable(database_file))
-    tail = EventTail(maker.bus, history, dict)
+    tail = EventTail(maker.bus, history)
     async with background(tail.follow(), "journal"):
         await until(lambda: tail.is_ready)
     yield PlanPages(maker.bus, history, tail)

@@ -24,7 +24,7 @@ NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 async def poller_of(harness: ConsoleHarness, directory: Path) -> tuple[ClusterPoller, EventTail]:
     """A poller that has polled an empty cluster some time ago, and its tail."""
     history = HistoryReader(lambda: History.readable(directory / "joulie.db"))
-    tail = EventTail(harness.bus, history, dict)
+    tail = EventTail(harness.bus, history)
     poller = ClusterPoller(harness.view, tail, "local", STALENESS_S)
     await poller.poll(time.monotonic() - 10 * POWER_S)
     return poller, tail

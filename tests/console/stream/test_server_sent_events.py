@@ -15,8 +15,8 @@ from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.testing import ask, caps, eco, hardware, node_seen, plan_made, power
-from joulie_console.stream import server_sent_events
-from joulie_console.stream.event_tail import DecisionLine, EventTail
+from joulie_console.stream import event_tail, server_sent_events
+from joulie_console.stream.event_tail import DecisionLine
 from joulie_console.stream.server_sent_events import SLOW_S
 from joulie_console.testing import (
     ConsoleHarness,
@@ -28,7 +28,7 @@ from joulie_console.testing import (
     open_stream,
     running_console,
 )
-from joulie_projections.history.history import StoredEntry
+from joulie_console.views.decision_text import DescribedEntry
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
@@ -97,12 +97,12 @@ async def test_without_clients_nothing_is_encoded_and_nothing_is_lost(
 ) -> None:
     described = list[int]()
 
-    def describing(tail: EventTail, logged: StoredEntry) -> DecisionLine:
-        described.append(logged.pos)
-        return line(tail, logged)
+    def describing(found: DescribedEntry) -> DecisionLine:
+        described.append(found.brief.entry)
+        return line(found)
 
-    line = EventTail._line
-    monkeypatch.setattr(EventTail, "_line", describing)
+    line = event_tail._line
+    monkeypatch.setattr(event_tail, "_line", describing)
     async with new_harness() as harness:
         await harness.publish_decisions(*settings_entries(9))
         async with httpx2.AsyncClient(base_url=harness.url) as client, asyncio.timeout(20):

@@ -9,11 +9,12 @@ from joulie_extender.current_snapshot import NO_AGE_MS
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.row_names import RowNames
 
 
 def described(entry: int, event: DecisionEntry) -> DescribedEntry:
     row = EntryRow(entry, f"e:{entry}", "team/web", "web", NOON, producer().stamp(event).data)
-    return describe(row, {}, {})
+    return describe(row, RowNames(0, 0, ()), {})
 
 
 def test_decisions_without_a_view_say_so() -> None:

@@ -7,14 +7,11 @@ from joulie_bus.events import (
     AnyEvent,
     DecisionEntry,
     FilterDecided,
-    PreemptDecided,
-    PrioritizeDecided,
 )
 from joulie_bus.testing import one_of_each
 from joulie_extender.decide.explained import (
     VERBS,
     Refusal,
-    candidates_in,
     explained,
     reason_of,
     refusals,
@@ -24,6 +21,7 @@ from joulie_extender.decide.explained import (
 )
 from joulie_extender.decide.filter import Verdict
 from joulie_extender.gpu.fit import GpuVerdict
+from joulie_projections.twin.row_names import RowName, RowNames
 
 EXAMPLES = {e.TYPE: e for e in one_of_each() if isinstance(e, DecisionEntry)}
 LINES = {
@@ -70,8 +68,11 @@ def filtered(verdicts: bytes) -> FilterDecided:
 def test_refusals_for_cards_and_for_energy_are_named_together() -> None:
     event = filtered(bytes([0, Verdict.ECO, GpuVerdict.NO_CARDS, Verdict.ECO]))
 
-    assert refusals(event, {0: "a", 1: "b", 2: "c"}) == [
-        Refusal("eco", ["b", "node #3 (gone)"]),
+    view = event.basis.view
+    names = RowNames(1, view, [RowName(1, row, name) for row, name in enumerate("abc")])
+
+    assert refusals(event, names) == [
+        Refusal("eco", ["b", "node #3 (name unknown)"]),
         Refusal("no cards", ["c"]),
     ]
     found = explained(event)
@@ -97,9 +98,3 @@ def test_an_answer_without_a_view_says_so() -> None:
 )
 def test_the_nodes_that_pass_are_counted(verdicts: bytes, text: str) -> None:
     assert explained(filtered(verdicts)).text == f"{text} nodes pass"
-
-
-def test_only_answers_about_nodes_have_candidates() -> None:
-    have = {type(e) for e in EXAMPLES.values() if candidates_in(e) is not None}
-
-    assert have == {FilterDecided, PrioritizeDecided, PreemptDecided}

@@ -538,6 +538,18 @@ async def test_a_pod_is_explained_with_every_answer_about_it() -> None:
     assert (preempted["verb"], preempted["refused"]) == ("preempt", {"n1": "eco"})
 
 
+def test_an_answer_is_explained_by_the_names_of_its_view() -> None:
+    state = Moving()
+    state.filter()
+    other = N1.__class__(ordinal=1, at=NOON, hardware=hardware("other"), profile="eco")
+    columns = TwinColumns.of({"n0": N0, "other": other, "n2": N2}, 0)
+    state.snapshot = SNAPSHOT._replace(position=18, twin_columns=columns)
+    state.filter(BODY.replace(b"n1", b"other"))
+
+    shown = json.loads(state.extender.explain("u1") or b"{}")
+    assert [answer["refused"] for answer in shown["answers"]] == [{"n1": "eco"}, {"other": "eco"}]
+
+
 async def test_a_pod_without_a_request_cannot_be_explained() -> None:
     async with served(look) as extender:
         reply = await get(extender.port, "/explain/absent")
