@@ -55,9 +55,12 @@ class NodeMap {
   /** @param {{ nodes: Columns, colour: string, group: string, chosen: string }} given */
   show({ nodes, colour, group, chosen }) {
     const again = nodes !== this.nodes || group !== this.group || group === "class";
+    const named = this.nodes?.name[this.under];
     Object.assign(this, { nodes, colour, group, chosen });
+    if (named !== undefined) this.under = nodes.name.indexOf(named);
     if (again) this.layOut();
     else this.draw();
+    if (!this.tip.hidden) this.#showTip(this.canvas.getBoundingClientRect());
   }
 
   get size() {

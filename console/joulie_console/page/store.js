@@ -19,6 +19,7 @@ const RENEW_MS = { cards: 10_000, nodes: 5_000, detail: 5_000, pending: 5_000, e
 const TOPICS = "decisions,plans,transitions,cluster,map";
 // The values of a changed row, in order.
 const ROW = ["class", "headroom", "cooling", "watts", "gpu"];
+const COLUMNS = ["id", "name", "rack", ...ROW];
 
 /**
  * The answer to a query, or why there is none. `key` names the question.
@@ -135,6 +136,7 @@ const handlers = {
     renew();
   },
   map(delta) {
+    if (deltas && !delta.reload) deltas.push(delta);
     if (state().at || !model.map) return;
     if (delta.reload || !applied(delta)) loadMap().catch((error) => warn(error.message));
   },
@@ -149,21 +151,58 @@ function withPoint(power, found) {
   return [...power, point].slice(-KEPT_POINTS);
 }
 
+/** @typedef {{ position: number, at_ms: number, gone: number[], added: any[][], rows: number[][] }} Delta */
+
+/** Deltas that arrived while the map was loading; null while it is not. @type {Delta[] | null} */
+let deltas = null;
+
 /**
- * Applies changed rows; false if a row is of an unknown node.
- * @param {{ position: number, rows: number[][] }} delta
+ * Applies a delta to the map; false if a row is of an unknown node.
+ * @param {Delta} delta
  */
-function applied({ position, rows }) {
-  const { map } = model;
-  if (position <= map.position) return true;
-  map.position = position;
+function applied({ position, at_ms, gone, added, rows }) {
+  const { position: known, at_ms: knownAt } = model.map;
+  // Readings become stale while the position stays.
+  if (position < known || (position === known && at_ms <= knownAt)) return true;
+  const map = gone.length || added.length ? renamed(model.map, gone, added) : model.map;
+  Object.assign(map, { position, at_ms });
   for (const [id, ...values] of rows) {
     const index = map.index.get(id);
     if (index === undefined) return false;
     ROW.forEach((column, place) => map[column][index] = values[place]);
   }
-  if (rows.length) update({ mapVersion: model.mapVersion + 1 });
+  if (rows.length || map !== model.map) update({ map, mapVersion: model.mapVersion + 1 });
   return true;
+}
+
+/**
+ * The map without the nodes that are gone, and with the added ones, in the order of the names.
+ * An id is reused: its node may be gone and another one added.
+ * @param {any} map
+ * @param {number[]} gone
+ * @param {any[][]} added
+ */
+function renamed(map, gone, added) {
+  const without = new Set(gone);
+  const kept = map.id.filter((/** @type {number} */ id) => !without.has(id));
+  const nodes = kept.map((/** @type {number} */ id) => {
+    const at = map.index.get(id);
+    return COLUMNS.map((column) => map[column][at]);
+  });
+  nodes.push(...added.map((node) => [...node, ...ROW.map(() => UNKNOWN)]));
+  const name = COLUMNS.indexOf("name");
+  nodes.sort((/** @type {any[]} */ a, /** @type {any[]} */ b) => a[name] < b[name] ? -1 : 1);
+  const columns = COLUMNS.map((column, place) => [
+    column,
+    nodes.map((/** @type {any[]} */ node) => node[place]),
+  ]);
+  return indexed({ ...map, ...Object.fromEntries(columns) });
+}
+
+/** @param {any} map */
+function indexed(map) {
+  map.index = new Map(map.id.map((/** @type {number} */ id, /** @type {number} */ at) => [id, at]));
+  return map;
 }
 
 export const stream = new Stream(TOPICS, {
@@ -185,12 +224,17 @@ export const stream = new Stream(TOPICS, {
 const shown = { at: "", verb: "" }; // of the lists and the map
 
 async function loadMap() {
-  const found = await ask("map", moment());
-  found.index = new Map(
-    found.id.map((/** @type {number} */ id, /** @type {number} */ at) => [id, at]),
-  );
-  update({ map: found, mapVersion: model.mapVersion + 1 });
-  return found;
+  /** @type {Delta[]} */
+  const meantime = deltas = [];
+  try {
+    const found = indexed(await ask("map", moment()));
+    update({ map: found, mapVersion: model.mapVersion + 1 });
+    // The answer may be older than what arrived meanwhile.
+    if (!state().at) meantime.forEach((delta) => applied(delta));
+    return found;
+  } finally {
+    if (deltas === meantime) deltas = null;
+  }
 }
 
 /** @param {{ at_ms: number }} found */

@@ -19,12 +19,13 @@ from joulie_console.stream.event_tail import EventTail
 from joulie_console.views.cluster_view import (
     MS,
     ClusterSnapshot,
-    Columns,
+    MapState,
     Overview,
-    changed_rows,
     count_cards,
     facility_of,
     last_plan,
+    map_changes,
+    map_state,
     phases,
 )
 from joulie_console.views.health import HealthInputs, warnings_of
@@ -59,7 +60,7 @@ class ClusterPoller:
         self._staleness_s = staleness_s
         self._summary_at = self._power_at = self._updated_at = self._looked_at = 0.0
         self._queried_at = time.monotonic()
-        self._columns: Columns | None = None
+        self._map: MapState | None = None
         self._overview = Overview(self._take_snapshot(), staleness_s)
         self.delta = MapDelta(0, b"{}")
         self.summary = b""  # the encoded `cluster` event
@@ -110,7 +111,7 @@ class ClusterPoller:
             return
         self._looked_at = now
         moved = self._live_view.position != self._overview.snapshot.position
-        if moved or self._columns is None or now - self._updated_at >= REFRESH_S:
+        if moved or self._map is None or now - self._updated_at >= REFRESH_S:
             self._updated_at = now
             self._update()
         if now - self._summary_at >= SUMMARY_S:
@@ -120,9 +121,13 @@ class ClusterPoller:
 
     def _update(self) -> None:
         self._overview = Overview(self._take_snapshot(), self._staleness_s)
-        before, self._columns = self._columns, self._overview.columns()
-        rows = changed_rows(before, self._columns) if before else []
-        data = {"position": self._overview.snapshot.position, "rows": rows}
+        before, self._map = self._map, map_state(self._overview)
+        snapshot = self._overview.snapshot
+        data = {
+            "position": snapshot.position,
+            "at_ms": snapshot.at // MS,  # readings become stale at the same position
+            **map_changes(before or self._map, self._map),
+        }
         self.delta = MapDelta(self.delta.number + 1, _json(data))
 
     def _take_snapshot(self) -> ClusterSnapshot:

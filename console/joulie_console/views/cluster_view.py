@@ -206,10 +206,6 @@ def _requested_gpus(cluster_state: ClusterState, twin_columns: TwinColumns) -> F
     return requested
 
 
-def names_by_id(cluster_state: ClusterState) -> dict[int, str]:
-    return {node.ordinal: name for name, node in cluster_state.nodes.items()}
-
-
 # --- one node ---------------------------------------------------------------------------------
 
 
@@ -377,21 +373,50 @@ def map_columns(overview: Overview) -> dict[str, Any]:
     numbers: dict[str, list[Any]] = {
         field: getattr(columns, field)[rows].tolist() for field in columns._fields
     }
-    racks = [nodes[name].labels.get(RACK_LABEL, "") for name in names]
+    racks = [_rack(nodes[name]) for name in names]
     return {"id": (rows - 1).tolist(), "name": names, "rack": racks, **numbers}
 
 
-def changed_rows(before: Columns, after: Columns) -> list[list[int]]:
-    """id, class, headroom, cooling, watts, gpu of every row with a changed value."""
-    height = len(after.node_class)
+class MapState(NamedTuple):
+    """What the map shows: the nodes by id, and their values by row."""
+
+    nodes: dict[int, tuple[str, str]]  # name and rack
+    columns: Columns
+
+
+def map_state(overview: Overview) -> MapState:
+    rows, nodes = overview.snapshot.twin_columns.rows, overview.snapshot.cluster_state.nodes
+    shown = {row - 1: (name, _rack(nodes[name])) for name, row in rows.items()}
+    return MapState(shown, overview.columns())
+
+
+def map_changes(before: MapState, after: MapState) -> dict[str, list[Any]]:
+    """What a map has to change: ids are reused, so an id of another node is gone, then added."""
+    old, new = before.nodes.items(), after.nodes.items()
+    added = [(id_, *node) for id_, node in new - old]
+    return {
+        "gone": [id_ for id_, _ in old - new],
+        "added": added,
+        "rows": _changed_rows(before.columns, after, [each[0] for each in added]),
+    }
+
+
+def _changed_rows(before: Columns, after: MapState, added: list[int]) -> list[list[int]]:
+    """id, class, headroom, cooling, watts, gpu of the nodes with a changed value."""
+    columns = after.columns
+    height = len(columns.node_class)
     differs = np.zeros(height, np.bool_)
-    for old, new in zip(before, after, strict=True):
+    for old, new in zip(before, columns, strict=True):
         shared = min(len(old), height)
         differs[:shared] |= old[:shared] != new[:shared]
-        differs[shared:] = True
-    rows = np.flatnonzero(differs)
-    rows = rows[rows > 0]  # row 0 belongs to no node
+    differs[[id_ + 1 for id_ in added]] = True
+    rows = np.fromiter((id_ + 1 for id_ in after.nodes), np.int64, len(after.nodes))
+    rows = np.sort(rows[differs[rows]])
     listed: list[list[int]] = np.stack(
-        [rows - 1, *(column[rows] for column in after)], axis=1
+        [rows - 1, *(column[rows] for column in columns)], axis=1
     ).tolist()
     return listed
+
+
+def _rack(node: NodeState) -> str:
+    return node.labels.get(RACK_LABEL, "")

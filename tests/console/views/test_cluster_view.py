@@ -5,10 +5,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joulie_bus.events import Terms
+from joulie_bus.events import NodeGone, Terms
 from joulie_bus.events.decisions import EnergyTerms
 from joulie_bus.testing import eco, hardware, node_seen, noon, power, records, waking
-from joulie_console.views.cluster_view import ClusterSnapshot, Overview, changed_rows, state_of
+from joulie_console.views.cluster_view import (
+    ClusterSnapshot,
+    Overview,
+    map_changes,
+    map_state,
+    state_of,
+)
 from joulie_console.views.decision_text import loss_of, points_of
 from joulie_console.views.health import HealthInputs, warnings_of
 from joulie_extender.decide.scoring import Weights
@@ -53,7 +59,24 @@ def test_only_changed_rows_are_in_a_delta() -> None:
         hardware("n1", watts=600), hardware("n2", watts=600), power("n1", 150.2), eco("n2")
     )
 
-    assert [row[:2] for row in changed_rows(before.columns(), after.columns())] == [[1, 2]]
+    changes = map_changes(map_state(before), map_state(after))
+    assert [row[:2] for row in changes["rows"]] == [[1, 2]]
+    assert (changes["gone"], changes["added"]) == ([], [])
+
+
+def test_a_delta_names_the_nodes_that_came_and_went() -> None:
+    first = (node_seen("n1", rack="r1"), node_seen("n2"))
+    before, after = overview(*first), overview(*first, NodeGone(node="n1"), node_seen("n3"))
+    changes = map_changes(map_state(before), map_state(after))
+
+    assert changes["gone"] == [0]
+    assert changes["added"] == [(0, "n3", "")]
+    assert [row[0] for row in changes["rows"]] == [0]  # though its values are those of n1
+
+    changes = map_changes(
+        map_state(after), map_state(overview(node_seen("x"), node_seen("n2"), NodeGone(node="x")))
+    )
+    assert (changes["gone"], changes["added"], changes["rows"]) == ([0], [], [])
 
 
 def test_a_waking_node_is_shown_as_waking_in_every_class() -> None:
