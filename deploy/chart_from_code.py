@@ -45,6 +45,7 @@ BY_THE_CHART = frozenset(
         "EXTENDER_SPOOL",
         "EXTENDER_TLS_CERT_FILE",
         "EXTENDER_TLS_CLIENT_CA_FILE",
+        "EXTENDER_TLS_CLIENT_NAMES",
         "EXTENDER_TLS_KEY_FILE",
         "JOULIE_CLUSTER",
         "JOULIE_DATA",

@@ -69,6 +69,11 @@ def team_file(path: str) -> tuple[Team, ...]:
         raise ValueError(str(error)) from error
 
 
+def certificate_names(text: str) -> frozenset[str]:
+    """common names or DNS names with commas between; empty for any"""
+    return frozenset(filter(None, map(str.strip, text.split(","))))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     REPLACED: ClassVar[Mapping[str, str]] = {
@@ -146,6 +151,13 @@ class ServerSettings:
         "",
         "Certificate authority (PEM) of clients; only clients with a certificate of it get replies",
     )
+    tls_client_names: frozenset[str] = setting(
+        certificate_names,
+        "EXTENDER_TLS_CLIENT_NAMES",
+        "",
+        "Common names or DNS names in certificates of clients; only these clients get replies. "
+        "Empty for all clients of the authority, which may have signed those of other programs",
+    )
 
     def spool_in(self, data: Path) -> Path:
         return Path(self.spool) if self.spool else data
@@ -159,6 +171,8 @@ class ServerSettings:
             )
         if self.tls_client_ca and not self.tls_cert:
             found.append("EXTENDER_TLS_CLIENT_CA_FILE without EXTENDER_TLS_CERT_FILE: no TLS")
+        if self.tls_client_names and not self.tls_client_ca:
+            found.append("EXTENDER_TLS_CLIENT_NAMES without EXTENDER_TLS_CLIENT_CA_FILE: no TLS")
         if not (is_loopback(self.addr.host) or self.tls_client_ca or self.allow_unauthenticated):
             found.append(
                 f"EXTENDER_ADDR={self.addr}: beyond loopback every process that reaches it could "
@@ -186,7 +200,8 @@ class ServerSettings:
         if not self.tls_cert:
             return None
         client_ca = Path(self.tls_client_ca) if self.tls_client_ca else None
-        return Certificates(Path(self.tls_cert), Path(self.tls_key), client_ca)
+        cert, key = Path(self.tls_cert), Path(self.tls_key)
+        return Certificates(cert, key, client_ca, self.tls_client_names)
 
     def bind_timeouts(self) -> BindTimeouts:
         return BindTimeouts(BIND_S, CLAIM_S)

@@ -1,6 +1,7 @@
 """The debug pages: the terms of each node's score, and the newest answers about a pod."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,8 +21,30 @@ from joulie_projections.twin.power import Coefficients
 from joulie_projections.twin.row_names import RowNames
 from joulie_projections.twin.twin import NodeClass
 
+PAGE_S = 1.0
 # A pod of class performance: no bonus, no pressure.
 _NO_POD = PodAsk(uid="", namespace="", name="", workload="performance")
+
+
+class ScoredNode(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """A node and the terms of its score."""
+
+    node_name: str
+    schedulable_class: str
+    measured_power_w: float
+    capped_power_w: float
+    node_tdp_w: float
+    power_trend_w_per_min: float
+    cpu_total_cores: float
+    cpu_max_watts_total: float
+    gpu_count: int
+    gpu_max_watts_per_gpu: float
+    has_gpu: bool
+    headroom: float
+    cooling_stress: float
+    assumed_power_w: float
+    base_score: float
+    stale: bool
 
 
 def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
@@ -29,24 +52,49 @@ def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
     rows = rows_by_name(twin_columns, names)
     node_terms = node_terms_of(twin_columns, context.now, context.view_age_ms, weights)
     known = TermColumns(*node_terms.of(rows))
-    columns = {
+    terms = {
         "headroom": known.predicted,
-        "coolingStress": known.cooling,
-        "assumedPowerW": known.assumed_w,
-        "baseScore": _base_scores(node_terms, twin_columns, rows, weights),
+        "cooling_stress": known.cooling,
+        "assumed_power_w": known.assumed_w,
+        "base_score": _base_scores(node_terms, twin_columns, rows, weights),
         "stale": ~node_terms.fresh[rows],
     }
+    columns: dict[str, Sequence[Any]] = {
+        "node_name": names,
+        **_columns(twin_columns, rows),
+        **{name: column.tolist() for name, column in terms.items()},
+    }
+    ordered = (columns[field] for field in ScoredNode.__struct_fields__)
     return {
         "position": context.position,
         "viewAgeMs": context.view_age_ms,
         "settings": decide.settings_id(weights),
         "coefficients": _coefficients(weights),
         "weights": decide.values_of(weights),
-        "nodes": [
-            {**_row(twin_columns, name), **dict(zip(columns, values, strict=True))}
-            for name, *values in zip(names, *(c.tolist() for c in columns.values()), strict=True)
-        ],
+        "nodes": list(map(ScoredNode, *ordered)),
     }
+
+
+class ScoringPages:
+    """Makes the page at most once in PAGE_S: it takes as long as hundreds of decisions.
+
+    A page that is given again has its own position, and the age that its view has by now.
+    """
+
+    def __init__(self, weights: Weights, monotonic: Callable[[], float]) -> None:
+        self._weights = weights
+        self._monotonic = monotonic
+        self._page: dict[str, Any] = {}
+        self._made_at = -math.inf
+
+    def encoded(self, context: Callable[[], DecisionContext]) -> bytes:
+        elapsed_s = self._monotonic() - self._made_at
+        if elapsed_s >= PAGE_S:
+            page = scoring_page(context(), self._weights)
+            self._page = page | {"nodes": msgspec.Raw(msgspec.json.encode(page["nodes"]))}
+            self._made_at, elapsed_s = self._monotonic(), 0.0
+        age_ms = self._page["viewAgeMs"] + int(elapsed_s * 1000)
+        return msgspec.json.encode(self._page | {"viewAgeMs": age_ms})
 
 
 def _base_scores(
@@ -70,24 +118,26 @@ def _coefficients(weights: Weights) -> dict[str, float | bool]:
     }
 
 
-def _row(twin_columns: TwinColumns, name: str) -> dict[str, Any]:
-    at = twin_columns.rows[name]
+def _columns(twin_columns: TwinColumns, rows: Ints) -> dict[str, Sequence[Any]]:
+    def values(column: str) -> list[float]:
+        found: list[float] = twin_columns.floats(column)[rows].tolist()
+        return found
 
-    def value(column: str) -> float:
-        return float(twin_columns.floats(column)[at])
-
+    classes = {int(each): each.name.lower() for each in NodeClass}
+    gpus = values("gpus")
     return {
-        "nodeName": name,
-        "schedulableClass": NodeClass(int(twin_columns.columns["node_class"][at])).name.lower(),
-        "measuredPowerW": value("measured_w"),
-        "cappedPowerW": value("capped_w"),
-        "nodeTdpW": value("tdp_w"),
-        "powerTrendWPerMin": value("trend_w_per_min"),
-        "cpuTotalCores": value("cores"),
-        "cpuMaxWattsTotal": value("cpu_max_w"),
-        "gpuCount": int(value("gpus")),
-        "gpuMaxWattsPerGpu": value("gpu_max_w"),
-        "hasGpu": value("gpus") > 0,
+        "schedulable_class": [
+            classes[code] for code in twin_columns.columns["node_class"][rows].tolist()
+        ],
+        "measured_power_w": values("measured_w"),
+        "capped_power_w": values("capped_w"),
+        "node_tdp_w": values("tdp_w"),
+        "power_trend_w_per_min": values("trend_w_per_min"),
+        "cpu_total_cores": values("cores"),
+        "cpu_max_watts_total": values("cpu_max_w"),
+        "gpu_count": list(map(int, gpus)),
+        "gpu_max_watts_per_gpu": values("gpu_max_w"),
+        "has_gpu": [count > 0 for count in gpus],
     }
 
 

@@ -21,7 +21,7 @@ from joulie_bus.events import (
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_extender.binding.bind import Bindings
-from joulie_extender.debug.pages import explanation, scoring_page
+from joulie_extender.debug.pages import ScoringPages, explanation
 from joulie_extender.debug.recent_answers import RecentAnswers
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
@@ -78,6 +78,7 @@ class Extender:
         self._clock = clock
         self._fallback_policy = fallback_policy
         self._recent_answers = RecentAnswers()
+        self._scoring_pages = ScoringPages(weights, time.monotonic)
         self.is_ready = is_ready
         self.bindings: Bindings | None = None  # None until a log is connected
         self.defer: Defer = _at_once
@@ -115,7 +116,7 @@ class Extender:
         return Reply(200, bind_reply(decided.error))
 
     def scoring(self) -> bytes:
-        return msgspec.json.encode(scoring_page(self._context(), self._weights))
+        return self._scoring_pages.encoded(self._context)
 
     def explain(self, uid: str) -> bytes | None:
         page = explanation(self._recent_answers.of(uid), self._recent_answers.names)

@@ -2,25 +2,42 @@
 
 import asyncio
 import ssl
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 POLL_S = 2.0
 
 
 class Certificates:
-    """PEM files. With a client CA, verbs require a client certificate; health probes do not."""
+    """PEM files. With a client CA, verbs require a client certificate; health probes do not.
+
+    `client_names` are the clients that are answered; empty for all of the authority, which may sign
+    for servers, other programs and other teams as well.
+    """
 
     def __init__(
-        self, cert: Path, key: Path, client_ca: Path | None, poll_s: float = POLL_S
+        self,
+        cert: Path,
+        key: Path,
+        client_ca: Path | None,
+        client_names: frozenset[str] = frozenset(),
+        poll_s: float = POLL_S,
     ) -> None:
+        self._client_names = client_names
         self._files = [file for file in (cert, key, client_ca) if file is not None]
         self._cert, self._key, self._client_ca = cert, key, client_ca
         self._poll_s = poll_s
         self._seen = self._state()
 
-    @property
-    def requires_client_certificate(self) -> bool:
-        return self._client_ca is not None
+    def accepts(self, peer: Mapping[str, Any] | None) -> bool:
+        """Whether requests of this client are answered; `peer` is its certificate, already checked
+        against the authority."""
+        if self._client_ca is None:
+            return True
+        if not peer:
+            return False
+        return not self._client_names or not self._client_names.isdisjoint(_names_of(peer))
 
     def context(self) -> ssl.SSLContext:
         """Raises OSError (SSLError is a subclass) for files that do not match."""
@@ -45,6 +62,13 @@ class Certificates:
     def _state(self) -> list[tuple[int, int, int] | None]:
         """A mounted secret changes by replacing a symbolic link, which `stat` follows."""
         return [_stat(file) for file in self._files]
+
+
+def _names_of(peer: Mapping[str, Any]) -> Iterator[str]:
+    """The common name and the DNS names of a certificate, as `ssl` describes it."""
+    for part in peer.get("subject", ()):
+        yield from (value for kind, value in part if kind == "commonName")
+    yield from (value for kind, value in peer.get("subjectAltName", ()) if kind == "DNS")
 
 
 def _stat(file: Path) -> tuple[int, int, int] | None:

@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from http import HTTPStatus
 from typing import NamedTuple, Protocol, cast
@@ -41,6 +41,8 @@ class Server(Protocol):
     is_draining: bool
 
     def answer(self, request: Request) -> Reply | Awaitable[Reply]: ...
+
+    def in_next_turn(self, what: Callable[[], None]) -> None: ...
 
     def is_authenticated(self, transport: asyncio.Transport) -> bool: ...
 
@@ -83,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         self._local = ""
         self._budget = ConnectionBudget(server.budget)
         self._final_reply = b""  # a refusal, sent after the replies before it
+        self._has_turn = False  # the next waiting request is answered in the next turn of the loop
         self._is_write_paused = False  # the client does not read replies
         self._is_read_paused = False  # the client has pipelined too many requests
         self.written_by = math.inf  # deadline for the client to read what was written
@@ -160,6 +163,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._size == self._length:
             self._parser = httptools.HttpRequestParser(self)  # the old one has not seen this body
             self._read(self._method, self._path, self._large)
+            self._answer_next()
 
     def _reserve(self, count: int) -> bool:
         """Reserves bytes of the shared budget; refuses the request and returns False if there are
@@ -185,6 +189,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._begun = time.monotonic()
                 if self._reserve(len(body)):
                     self._read(known_head.method, known_head.path, body)
+                    self._answer_next()
                 return
         self._whole = whole
         self._feed(data)
@@ -205,6 +210,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._refuse(431, f"The head is larger than {self._server.limits.head} bytes.")
         elif self._phase is _Phase.BODY and self._length > LARGE:
             self._make_room()
+        self._answer_next()
 
     def _make_room(self) -> None:
         """Runs between two feeds, when the parser has released its data."""
@@ -286,20 +292,34 @@ class Connection(asyncio.BufferedProtocol):
         if len(self._waiting) > PIPELINED and not self._is_read_paused:
             self._is_read_paused = True
             self._transport.pause_reading()
-        self._answer_next()
 
     # --- answering ---
 
     def _answer_next(self) -> None:
-        while self._waiting and self._answering is None and not self._is_write_paused:
+        """Answers one request. The next one has to wait for the next turn of the loop, so that
+        pipelined requests do not delay other connections."""
+        if self._has_turn:
+            return
+        if self._is_free and self._waiting:
             request, keeps = self._waiting.popleft()
             reply = self._server.answer(request)
             if isinstance(reply, Reply):
                 self._write(reply, request, keeps)
             else:
                 self._answering = asyncio.ensure_future(self._answer_later(reply, request, keeps))
+        if self._is_free and self._waiting:
+            self._has_turn = True
+            self._server.in_next_turn(self._take_turn)
         if self._final_reply and self._answering is None and not self._waiting:
             self._send_final_reply()
+
+    @property
+    def _is_free(self) -> bool:
+        return self._answering is None and not self._is_write_paused
+
+    def _take_turn(self) -> None:
+        self._has_turn = False
+        self._answer_next()
 
     async def _answer_later(self, coming: Awaitable[Reply], request: Request, keeps: bool) -> None:
         reply = await coming

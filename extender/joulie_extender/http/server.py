@@ -5,7 +5,7 @@ import contextlib
 import math
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from joulie_bus.core.http_head import Head, HeadRule, Refusal, refusal_of
 from joulie_bus.errors import PortTaken
@@ -25,7 +25,8 @@ LOOPBACK_NAMES = HeadRule()
 NO_CERTIFICATE = Refusal(
     403,
     "certificate",
-    "Only clients with a certificate of EXTENDER_TLS_CLIENT_CA_FILE are answered here.",
+    "Only clients with a certificate of EXTENDER_TLS_CLIENT_CA_FILE are answered here, and if "
+    "EXTENDER_TLS_CLIENT_NAMES lists names, only those clients.",
 )
 log = get_logger("extender")
 
@@ -67,9 +68,12 @@ class HttpServer:
         except Exception:
             return _internal_error(request)
 
+    def in_next_turn(self, what: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(what)
+
     def is_authenticated(self, transport: asyncio.Transport) -> bool:
-        wants = self._certificates is not None and self._certificates.requires_client_certificate
-        return not wants or bool(transport.get_extra_info("peercert"))
+        certificates = self._certificates
+        return certificates is None or certificates.accepts(transport.get_extra_info("peercert"))
 
     def refusal_of(self, head: Head, is_authenticated: bool) -> Refusal | None:
         """None if the body of this request may be read."""

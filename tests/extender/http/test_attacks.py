@@ -28,7 +28,10 @@ from joulie_bus.core.http_head import HeadRule
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import HostPort, Source
-from joulie_bus.testing import until
+from joulie_bus.testing import NOON, until
+from joulie_extender.debug.pages import ScoringPages
+from joulie_extender.decide.context import DecisionContext
+from joulie_extender.decide.scoring import Weights
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.routes import PROBES
 from joulie_extender.http.server import listening
@@ -62,6 +65,16 @@ def counted(reason: str) -> float:
 
 
 @contextlib.asynccontextmanager
+async def connected(port: int) -> AsyncGenerator[asyncio.StreamWriter, None]:
+    """A client that writes and reads nothing."""
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+@contextlib.asynccontextmanager
 async def spoken(port: int, *parts: bytes) -> AsyncGenerator[asyncio.StreamReader, None]:
     """A client that has sent this, and stays."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -74,6 +87,49 @@ async def spoken(port: int, *parts: bytes) -> AsyncGenerator[asyncio.StreamReade
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+# --- many requests on one connection ----------------------------------------------------------
+
+
+async def test_pipelined_requests_of_one_client_take_turns_with_others() -> None:
+    asked: list[str] = []
+
+    def handle(request: Request) -> Reply:
+        asked.append(request.path)
+        return Reply(200, b"")
+
+    many = f"GET /many HTTP/1.1\r\n{HOST}\r\n".encode() * 500
+    one = f"GET /one HTTP/1.1\r\n{HOST}\r\n".encode()
+    async with (
+        opened(handle, QUICK._replace(head=2**20)) as http_server,
+        connected(http_server.port) as greedy,
+        connected(http_server.port) as other,
+    ):
+        greedy.write(many)
+        other.write(one)
+        await until(lambda: len(asked) == 501)
+
+    assert asked.index("/one") < 50
+
+
+async def test_a_page_that_is_asked_for_again_and_again_is_made_once_a_second() -> None:
+    made, now = list[int](), [0.0]
+    pages = ScoringPages(Weights(), lambda: now[0])
+
+    def context() -> DecisionContext:
+        made.append(1)
+        return DecisionContext(SNAPSHOT.twin_columns, len(made), 3, NOON)
+
+    first, again = (json.loads(pages.encoded(context)) for _ in range(2))
+    now[0] = 0.5
+    older = json.loads(pages.encoded(context))
+    now[0] = 1.0
+    fresh = json.loads(pages.encoded(context))
+
+    assert first == again
+    assert older == first | {"viewAgeMs": 503}
+    assert (fresh["position"], fresh["viewAgeMs"], len(made)) == (2, 3, 2)
 
 
 # --- from a page in a browser -----------------------------------------------------------------

@@ -1,6 +1,7 @@
 """TLS as kube-scheduler speaks it: its own certificate, ours renewed while it talks to us."""
 
 import asyncio
+import contextlib
 import ssl
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from joulie_extender.http.connection import LARGE
 from joulie_extender.http.routes import PROBES
 from joulie_extender.http.server import listening
 from joulie_extender.protocol.exchange import Reply, Request
-from joulie_extender.settings import ServerSettings
+from joulie_extender.settings import ServerSettings, certificate_names
 
 pytestmark = pytest.mark.anyio
 
@@ -81,6 +82,29 @@ async def test_only_a_client_with_a_certificate_of_the_ca_is_answered(
         assert await said_to(http_server.port, trusting(authority, scheduler)) == b"/x"
         with pytest.raises(CallFailed, match="code 403"):
             await said_to(http_server.port, trusting(authority))
+
+
+@pytest.mark.parametrize(
+    ("names", "answered"),
+    [("scheduler", True), ("other, scheduler", True), ("other", False), ("Scheduler", False)],
+)
+async def test_of_the_clients_of_the_ca_only_those_of_the_setting_are_answered(
+    authority: Authority, ours: tuple[Path, Path], tmp_path: Path, names: str, answered: bool
+) -> None:
+    scheduler = authority.issue(tmp_path, "scheduler")
+    certificates = Certificates(*ours, authority.file, certificate_names(names))
+    async with opened(echo, QUICK, certificates) as http_server:
+        with contextlib.nullcontext() if answered else pytest.raises(CallFailed, match="code 403"):
+            await said_to(http_server.port, trusting(authority, scheduler))
+
+
+async def test_a_certificate_of_a_server_calls_nothing(
+    authority: Authority, ours: tuple[Path, Path]
+) -> None:
+    certificates = Certificates(*ours, authority.file, certificate_names("scheduler"))
+    async with opened(echo, QUICK, certificates) as http_server:
+        with pytest.raises(CallFailed, match="code 403"):
+            await said_to(http_server.port, trusting(authority, ours))
 
 
 @pytest.mark.parametrize("path", ["filter", "bind", "explain/u1", "nothing", "healthz/../filter"])
@@ -161,6 +185,7 @@ async def test_a_pair_that_does_not_go_together_changes_nothing(
         (["EXTENDER_TLS_CERT_FILE"], "one is of no use without the other"),
         (["EXTENDER_TLS_KEY_FILE"], "one is of no use without the other"),
         (["EXTENDER_TLS_CLIENT_CA_FILE"], "no TLS"),
+        (["EXTENDER_TLS_CLIENT_NAMES"], "EXTENDER_TLS_CLIENT_CA_FILE: no TLS"),
     ],
 )
 def test_settings_that_make_no_sense_together_stop_the_start(

@@ -2,7 +2,7 @@
 
 import asyncio
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -52,6 +52,9 @@ class Server:
     def answer(self, request: Request) -> Reply:
         self.asked.append((request.method, request.path, bytes(request.body)))
         return Reply(200, repr(self.asked[-1]).encode())
+
+    def in_next_turn(self, what: Callable[[], None]) -> None:
+        what()
 
     def is_authenticated(self, transport: asyncio.Transport) -> bool:
         return True
