@@ -29,9 +29,14 @@ from joulie_projections.hardware.catalog import invalid_counts
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.facility import NO_HALLS, Halls, is_polled
 from joulie_projections.twin.totals import Measurement, measurement_of
-from joulie_projections.twin.twin import PROFILE_LABEL, NodeClass, hardware_of, twin_of
+from joulie_projections.twin.twin import (
+    NodeClass,
+    current_profile,
+    hardware_of,
+    profile_labels,
+    twin_of,
+)
 
-DRAINING_LABEL = "joulie.io/draining"
 POWER_LABEL = "joulie.io/power-state"
 PLACEMENT_LABEL = "joulie.io/placement"
 CLASSES: Mapping[NodeClass, str] = {
@@ -89,9 +94,13 @@ def without_caps(spec: NodeTwinSpec) -> NodeTwinSpec:
 
 
 def _cpu_cap(node: NodeState) -> CpuCap | None:
-    """None without a cap; only watts where the maximum is unknown."""
+    """None without a cap; only watts where the maximum is unknown: percent of a guess is for
+    budgets, and not for an agent."""
+    is_guess = node.cpu_cap_mw_per_socket is not None and not (
+        node.hardware is not None and node.hardware.cpu_max_mw_per_socket
+    )
     cap = CpuCap(
-        package_power_cap_pct_of_max=node.cpu_cap_pct,
+        package_power_cap_pct_of_max=None if is_guess else node.cpu_cap_pct,
         package_power_cap_watts=_watts(node.cpu_cap_mw_per_socket),
     )
     return cap if cap != CpuCap() else None
@@ -110,10 +119,10 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def labels_of(node: NodeState) -> dict[str, str]:
-    """The current profile, which a draining node keeps until it is empty; `asleep` while the node
-    is to sleep, which the component that switches nodes follows; and `closed` for a power target.
-    When a label goes, kube-scheduler tries pods again that it could not place."""
-    labels = {PROFILE_LABEL: node.profile} if node.profile else {}
+    """The labels of its profile, always together, so that a change touches the Node once; `asleep`
+    while the node is to sleep, which the component that switches nodes follows; and `closed` for a
+    power target. When a label changes, kube-scheduler tries pods again that it could not place."""
+    labels = profile_labels(node)
     if node.power_state == "asleep":
         labels[POWER_LABEL] = "asleep"
     if node.closed_at:
@@ -305,9 +314,8 @@ def _conditions(
 
 
 def _condition_states(node: NodeState, *, is_fresh: bool) -> list[_ConditionState]:
-    planned = _ConditionState(
-        "Planned", bool(node.profile), "Assigned" if node.profile else "NoPlanYet"
-    )
+    is_planned = bool(current_profile(node))
+    planned = _ConditionState("Planned", is_planned, "Assigned" if is_planned else "NoPlanYet")
     draining = _ConditionState("Draining", False, "NotDraining")
     if node.draining:
         pods = f"{node.performance_pods} performance pods still run here"

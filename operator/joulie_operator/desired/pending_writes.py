@@ -13,7 +13,6 @@ from zlib import crc32
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.events import PlanMade
 from joulie_operator.desired.objects import (
-    DRAINING_LABEL,
     PLACEMENT_LABEL,
     POWER_LABEL,
     NodeContext,
@@ -40,9 +39,8 @@ from joulie_operator.resources.custom_resources import (
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.twin.facility import NO_HALLS, halls_of
 from joulie_projections.twin.totals import RACK_CAPACITY_W, RunningTotals, psu_stress
-from joulie_projections.twin.twin import PROFILE_LABEL
+from joulie_projections.twin.twin import DRAINING_LABEL, PROFILE_LABEL
 
-# DRAINING_LABEL is removed: older versions set it.
 OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL, PLACEMENT_LABEL)
 OVERWRITTEN = Backoff(2.0, 60.0)
 STATUS_UPDATES_PER_S = 10  # of measured numbers, over all nodes: each costs the server 5 ms

@@ -1,7 +1,7 @@
 """The caps of a profile on given hardware.
 
-Percent of the maximum, or watts where the settings say so. Where the maximum is known, watts always
-come with percent, because twins and scores work with percent. None means no cap.
+Percent of the maximum, or watts where the settings say so. Watts come with percent, because twins
+and scores work with percent: of the maximum, or of the one that is assumed. None means no cap.
 """
 
 from collections.abc import Mapping
@@ -65,10 +65,19 @@ def _cpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, i
     watts = rules.cpu_performance_w if performs else rules.cpu_eco_w
     found = node.hardware
     if found is None or not found.cpu_max_mw_per_socket:
-        return None, _milliwatts(watts)  # no maximum to compare with: the agent enforces it
+        return _of_guess(watts, node, rules), _milliwatts(watts)  # the agent fits them in
     clamped = cpu_range(found).clamped(watts)
     # Percent of the socket's own maximum; some models accept caps above it.
     return min(100, _percent(clamped, found.cpu_max_mw_per_socket / 1000)), _milliwatts(clamped)
+
+
+def _of_guess(watts: float, node: NodeState, rules: Rules) -> int | None:
+    """Percent of the maximum that twins assume, so that budgets follow the watts."""
+    assumed_w, found = hardware_of(node).cpu_max_w, node.hardware
+    if rules.cap_rules == 1 or not assumed_w:
+        return None
+    sockets = found.cpu_sockets if found is not None else 1
+    return max(1, min(100, _percent(watts * max(1, sockets), assumed_w)))
 
 
 def cpu_range(found: HardwareDiscovered) -> WattRange:

@@ -38,6 +38,7 @@ class Rules(NamedTuple):
     gpu_models: str = "{}"  # JSON: model to minCapWatts and maxCapWatts
     sleep_rules: int = 2  # of consolidate_and_sleep; 1 in older plans
     density_rules: int = 2  # 1 in older plans, in which cores could outweigh eight cards
+    cap_rules: int = 2  # 1 in older plans: watts without percent where the maximum is unknown
     target_rules: int = 2  # of power targets; 1 in older plans, which close no node
 
     def numbers(self) -> dict[str, float]:
@@ -61,6 +62,7 @@ _LATER: Mapping[str, Any] = {
     "equal_nodes": "by-name",
     "sleep_rules": 1,
     "density_rules": 1,
+    "cap_rules": 1,
     "target_rules": 1,
 }
 

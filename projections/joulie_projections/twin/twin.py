@@ -15,6 +15,7 @@ from joulie_projections.twin.facility import ZONE_LABEL, Halls
 from joulie_projections.twin.power import NodeWatts, guessed_cpu_max_w, guessed_gpu_max_w, load_w
 
 PROFILE_LABEL = "joulie.io/power-profile"
+DRAINING_LABEL = "joulie.io/draining"
 MIN_TREND_SPAN_MS = 6_000  # a trend needs readings over at least this span
 
 
@@ -148,6 +149,18 @@ def class_of(node: NodeState) -> NodeClass:
             return NodeClass.ECO
         case _:
             return NodeClass.UNKNOWN
+
+
+def current_profile(node: NodeState) -> str:
+    """Empty while no plan has named the node. A draining node keeps its profile until it is empty;
+    one whose first plan drains it has been a performance node until then."""
+    return node.profile or ("performance" if node.draining else "")
+
+
+def profile_labels(node: NodeState) -> dict[str, str]:
+    """The labels of a node in Kubernetes; none while no plan has named it."""
+    profile, draining = current_profile(node), "true" if node.draining else "false"
+    return {PROFILE_LABEL: profile, DRAINING_LABEL: draining} if profile else {}
 
 
 def twin_of(node: NodeState, halls: Halls) -> Twin:

@@ -11,6 +11,7 @@ from joulie_bus.testing import (
     asleep,
     bound,
     caps,
+    completed,
     draining,
     eco,
     hardware,
@@ -124,7 +125,9 @@ def one(*facts: Fact) -> Place:
 def test_caps_in_watts_are_written_with_or_without_percentages() -> None:
     both = replace(caps("n1", 50, 60), cpu_cap_mw_per_socket=180_000, gpu_cap_mw=210_500)
     alone = replace(caps("n2"), cpu_cap_mw_per_socket=120_000)
-    place = Place(node_seen("n1"), eco("n1"), both, node_seen("n2"), eco("n2"), alone)
+    guessed = replace(caps("n3", 35), cpu_cap_mw_per_socket=120_000)  # of no known maximum
+    place = Place(node_seen("n1"), hardware("n1"), eco("n1"), both, node_seen("n2"), eco("n2"))
+    place.tell(alone, node_seen("n3"), eco("n3"), guessed)
     specs = {name: spec_of(name, node, "") for name, node in place.cluster_state.nodes.items()}
 
     assert msgspec.to_builtins(specs) == {
@@ -137,6 +140,7 @@ def test_caps_in_watts_are_written_with_or_without_percentages() -> None:
             },
         },
         "n2": {"nodeName": "n2", "profile": "eco", "cpu": {"packagePowerCapWatts": 120}},
+        "n3": {"nodeName": "n3", "profile": "eco", "cpu": {"packagePowerCapWatts": 120}},
     }
 
 
@@ -295,14 +299,49 @@ def test_a_new_class_does_not_wait_for_a_whole_status() -> None:
     place.tell(performance("n1"), draining("n2"))
 
     written = place.pending_writes()
-    assert (written["n1"], written["n2"]) == (["spec", "status", "label"], ["spec", "status"])
+    assert written["n1"] == ["spec", "status", "label"]
+    assert written["n2"] == ["label", "spec", "status"]
 
 
-def test_a_draining_node_gets_its_class_and_keeps_its_label() -> None:
+@pytest.mark.parametrize(
+    ("plans", "profile", "drains"),
+    [
+        ((performance("n1"),), "performance", "false"),
+        ((eco("n1"),), "eco", "false"),
+        ((performance("n1"), draining("n1")), "performance", "true"),
+        ((performance("n1"), draining("n1"), performance("n1")), "performance", "false"),
+        ((performance("n1"), draining("n1"), completed("n1")), "eco", "false"),
+        ((draining("n1"),), "performance", "true"),
+    ],
+    ids=["performance", "eco", "draining", "wanted again", "drained", "first plan drains"],
+)
+def test_a_change_touches_a_node_once_with_its_profile_and_whether_it_drains(
+    plans: tuple[Fact, ...], profile: str, drains: str
+) -> None:
+    place = one(*plans[:-1])
+    place.tell(plans[-1])
+
+    labels = [step.labels for _, steps in place.pending() for step in steps if step.what == "label"]
+
+    expected = {"joulie.io/power-profile": profile, "joulie.io/draining": drains}
+    assert labels == [expected]
+
+
+def test_a_node_whose_first_plan_drains_it_is_planned() -> None:
+    place = one(draining("n1"))
+    place.now_s += 600
+    place.settle()
+
+    conditions = {each.type: each for each in place.status("n1").conditions or []}
+    planned, drains = conditions["Planned"], conditions["Draining"]
+    assert (planned.status, planned.reason, drains.status) == ("True", "Assigned", "True")
+
+
+def test_a_draining_node_gets_its_class_and_then_its_label() -> None:
     place = one(performance("n1"), caps("n1", 100))
     place.tell(draining("n1"))
 
-    assert place.pending_writes() == {"n1": ["spec", "status"]}
+    assert place.pending_writes() == {"n1": ["spec", "status", "label"]}
 
 
 def test_a_node_without_a_plan_needs_no_writes() -> None:

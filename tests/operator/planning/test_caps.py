@@ -17,13 +17,16 @@ from joulie_operator.planning.caps import (
     model_caps,
     under_catalog_names,
 )
-from joulie_operator.planning.rules import Rules
+from joulie_operator.planning.rules import Rules, rules_of
 from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.hardware.catalog import EMPTY, with_catalog_figures
 from joulie_projections.state.state import NodeState
+from joulie_projections.twin.facility import NO_HALLS
+from joulie_projections.twin.twin import twin_of
 
 CPUS = replace(hardware("n", watts=400), cpu_sockets=2, cpu_min_mw_per_socket=150_000)
 CARDS = replace(CPUS, gpu_count=4, gpu_model="L40S", gpu_max_mw=350_000, gpu_min_mw=200_000)
+SILENT_CPUS = replace(CPUS, cpu_max_mw_per_socket=0, cpu_cores=96)  # 336 W are assumed
 SILENT = replace(CARDS, gpu_max_mw=0, gpu_min_mw=0)  # the watts of its cards are unknown
 RATED = replace(CARDS, gpu_max_mw=320_000, gpu_min_mw=90_000, gpu_by_catalog=True)
 SAID = '{"L40S": {"minCapWatts": 100, "maxCapWatts": 300}}'
@@ -73,7 +76,8 @@ def test_cards_without_a_description_are_capped_too() -> None:
         ("eco", CPUS, 9999, Caps(100, None, 400_000)),
         ("performance", CPUS, 240, Caps(100, None, 400_000)),
         ("eco", None, 120, Caps(None, None, 120_000)),
-        ("eco", replace(CPUS, cpu_max_mw_per_socket=0), 120, Caps(None, None, 120_000)),
+        ("eco", SILENT_CPUS, 120, Caps(71, None, 120_000)),
+        ("performance", SILENT_CPUS, 120, Caps(100, None, 5_000_000)),
     ],
     ids=[
         "as asked",
@@ -82,7 +86,8 @@ def test_cards_without_a_description_are_capped_too() -> None:
         "lowered to the highest",
         "5000 W is above the maximum",
         "no description",
-        "no maximum",
+        "a guessed maximum",
+        "5000 W is above the guess",
     ],
 )
 def test_cpu_watts_stay_within_the_range_of_the_node(
@@ -91,6 +96,21 @@ def test_cpu_watts_stay_within_the_range_of_the_node(
     rules = Rules(cpu_absolute=True, cpu_eco_w=watts)
 
     assert caps_for(profile, node(found), rules) == expected
+
+
+def test_the_budget_follows_watts_where_the_maximum_is_a_guess() -> None:
+    bare = node(None, cpu_milli=96_000)
+    caps = caps_for("eco", bare, Rules(cpu_absolute=True, cpu_eco_w=120))
+    capped = replace(bare, cpu_cap_pct=caps.cpu_pct, cpu_cap_mw_per_socket=caps.cpu_mw_per_socket)
+
+    assert caps == Caps(35, None, 120_000)
+    assert 110 < twin_of(capped, NO_HALLS).capped_w <= 120 < twin_of(bare, NO_HALLS).capped_w
+
+
+def test_plans_of_the_first_rules_keep_watts_without_percent() -> None:
+    rules = rules_of({"selector": "", "cpu_absolute": True, "cpu_eco_w": 120.0})
+
+    assert caps_for("eco", node(SILENT_CPUS), rules) == Caps(None, None, 120_000)
 
 
 @pytest.mark.parametrize(
