@@ -1,0 +1,95 @@
+"""Carries out an order on all limits of the node, one step after the other."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from joulie_agent.caps.actuators import Actuator, NotSet
+from joulie_agent.caps.memory import Memory
+from joulie_agent.caps.rules import (
+    Apply,
+    Forget,
+    Keep,
+    Refuse,
+    Remembered,
+    Restore,
+    confirmed,
+    next_step,
+)
+from joulie_agent.sources.host import Unreadable
+
+
+class Order(NamedTuple):
+    """The caps that a plan orders, in microwatts for a package and milliwatts for a card; None for
+    no cap. An order of a node that did not opt in has none."""
+
+    cpu_uw: int | None = None
+    gpu_mw: int | None = None
+
+    def of(self, kind: str) -> int | None:
+        return {"cpu": self.cpu_uw, "gpu": self.gpu_mw}.get(kind)
+
+
+NOTHING = Order()
+
+
+class Outcome(NamedTuple):
+    """What became of one limit: its value as read back, or why it is not as ordered."""
+
+    name: str
+    kind: str
+    value: int | None
+    refused: str = ""
+
+
+class Writer:
+    """`dry_run` reports what would be done and touches neither the hardware nor the disk."""
+
+    def __init__(self, memory: Memory, *, dry_run: bool = False) -> None:
+        self._memory = memory
+        self._dry_run = dry_run
+
+    def carry_out(self, order: Order, actuators: Iterable[Actuator]) -> list[Outcome]:
+        """The limits that are ordered, or were the writer's. Others are not touched, nor listed."""
+        done = (self._carry_out(actuator, order.of(actuator.kind)) for actuator in actuators)
+        return [outcome for outcome in done if outcome is not None]
+
+    def release(self, actuators: Iterable[Actuator]) -> list[Outcome]:
+        """Gives back all limits that are the writer's."""
+        return self.carry_out(NOTHING, actuators)
+
+    def _carry_out(self, actuator: Actuator, wanted: int | None) -> Outcome | None:
+        known = self._memory.get(actuator.name)
+        if wanted is None and known is None:
+            return None
+        try:
+            step = next_step(actuator.read(), wanted, known)
+            return self._do(actuator, step)
+        except (Unreadable, NotSet) as error:
+            return Outcome(actuator.name, actuator.kind, None, str(error))
+
+    def _do(
+        self, actuator: Actuator, step: Apply | Keep | Restore | Forget | Refuse
+    ) -> Outcome | None:
+        name, kind = actuator.name, actuator.kind
+        match step:
+            case Apply(value) if not self._dry_run:
+                self._memory.put(name, step.remembered)
+                self._memory.put(name, self._set(actuator, value, step))
+            case Restore(value) if not self._dry_run:
+                actuator.set(value)
+                self._memory.drop(name)
+            case Forget() if not self._dry_run:
+                self._memory.drop(name)
+            case _:
+                pass
+        refused = step.why if isinstance(step, Refuse | Forget) else ""
+        return Outcome(name, kind, actuator.read().now, refused)
+
+    def _set(self, actuator: Actuator, value: int, step: Apply) -> Remembered:
+        """Sets the value and reads it back; a value that the hardware did not take is undone."""
+        actuator.set(value)
+        if not actuator.read().shows(value):
+            shown = actuator.read().now
+            actuator.set(step.remembered.before)
+            raise NotSet(f"{actuator.name}: the hardware took {shown} instead of {value}")
+        return confirmed(step)

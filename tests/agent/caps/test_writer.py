@@ -1,0 +1,205 @@
+"""Limits are the writer's, or what they were before, or another program's: never anything else."""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from joulie_agent.caps.actuators import NotSet
+from joulie_agent.caps.memory import BadMemory, Memory
+from joulie_agent.caps.rules import Limit, Remembered
+from joulie_agent.caps.writer import NOTHING, Order, Writer
+
+LOW, HIGH = 200_000, 700_000
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class FakeCard:
+    """A card in memory. `fuse` ends the process before one of the next effects."""
+
+    name, kind = "nvml/GPU-1", "gpu"
+
+    def __init__(self) -> None:
+        self.now = HIGH
+        self.refuses = False
+        self.writes = 0
+        self.effect: Callable[[], None] = lambda: None
+
+    def read(self) -> Limit:
+        return Limit(self.now, LOW, HIGH, HIGH)
+
+    def set(self, value: int) -> None:
+        self.effect()
+        if self.refuses:
+            raise NotSet("no")
+        assert LOW <= value <= HIGH
+        self.now = value
+        self.writes += 1
+        self.effect()
+
+
+def test_a_cap_is_set_within_the_range_and_given_back(tmp_path: Path) -> None:
+    card, writer = FakeCard(), Writer(Memory(tmp_path / "limits.json"))
+    (done,) = writer.carry_out(Order(gpu_mw=50_000), [card])
+    assert (done.value, card.now, done.refused) == (LOW, LOW, "")
+    (done,) = Writer(Memory(tmp_path / "limits.json")).release([card])
+    assert (card.now, done.refused) == (HIGH, "")
+    assert Memory(tmp_path / "limits.json").names() == []
+
+
+def test_a_node_without_an_order_is_never_touched(tmp_path: Path) -> None:
+    card = FakeCard()
+    assert Writer(Memory(tmp_path / "limits.json")).carry_out(NOTHING, [card]) == []
+    assert card.writes == 0
+
+
+def test_a_limit_that_somebody_set_before_is_refused(tmp_path: Path) -> None:
+    card = FakeCard()
+    card.now = 450_000
+    (done,) = Writer(Memory(tmp_path / "limits.json")).carry_out(Order(gpu_mw=300_000), [card])
+    assert "has set it" in done.refused
+    assert (card.now, card.writes) == (450_000, 0)
+
+
+def test_a_limit_that_is_changed_later_is_left_as_it_is(tmp_path: Path) -> None:
+    card, memory = FakeCard(), Memory(tmp_path / "limits.json")
+    writer = Writer(memory)
+    writer.carry_out(Order(gpu_mw=300_000), [card])
+    card.now = 450_000
+    (done,) = writer.carry_out(Order(gpu_mw=250_000), [card])
+    assert "left as it is" in done.refused
+    writer.release([card])
+    assert card.now == 450_000
+
+
+def test_a_cap_is_applied_again_after_the_driver_was_reloaded(tmp_path: Path) -> None:
+    card, writer = FakeCard(), Writer(Memory(tmp_path / "limits.json"))
+    writer.carry_out(Order(gpu_mw=300_000), [card])
+    card.now = HIGH
+    writer.carry_out(Order(gpu_mw=300_000), [card])
+    assert card.now == 300_000
+
+
+def test_an_order_that_is_carried_out_writes_nothing_more(tmp_path: Path) -> None:
+    card, writer = FakeCard(), Writer(Memory(tmp_path / "limits.json"))
+    for _ in range(5):
+        writer.carry_out(Order(gpu_mw=300_000), [card])
+    assert card.writes == 1
+
+
+def test_a_dry_run_touches_neither_hardware_nor_disk(tmp_path: Path) -> None:
+    card, file = FakeCard(), tmp_path / "limits.json"
+    (done,) = Writer(Memory(file), dry_run=True).carry_out(Order(gpu_mw=300_000), [card])
+    assert (done.value, card.writes, file.exists()) == (HIGH, 0, False)
+
+
+def test_a_card_that_refuses_is_named(tmp_path: Path) -> None:
+    card = FakeCard()
+    card.refuses = True
+    (done,) = Writer(Memory(tmp_path / "limits.json")).carry_out(Order(gpu_mw=300_000), [card])
+    assert (done.refused, card.now) == ("no", HIGH)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"limits": {"a": {"before": "x"}}}'])
+def test_a_file_of_limits_that_is_damaged_stops_the_writer(tmp_path: Path, text: str) -> None:
+    (tmp_path / "limits.json").write_text(text)
+    with pytest.raises(BadMemory, match=r"limits\.json"):
+        Memory(tmp_path / "limits.json")
+
+
+def test_a_planted_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "limits.json").symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(BadMemory):
+        Memory(tmp_path / "limits.json")
+
+
+class BurningMemory(Memory):
+    """The process may also end before and after a note on disk."""
+
+    def __init__(self, file: Path, card: FakeCard) -> None:
+        super().__init__(file)
+        self._card = card
+
+    def put(self, name: str, remembered: Remembered) -> None:
+        self._card.effect()
+        super().put(name, remembered)
+        self._card.effect()
+
+
+class Interleavings(RuleBasedStateMachine):
+    """Orders, kills at any effect, restarts, reloads of the driver and changes by others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.card = FakeCard()
+        self.allowed = {HIGH}  # what the limit may be now
+        self.foreign: int | None = None
+
+    @rule(
+        wanted=st.none() | st.sampled_from([100_000, 300_000, 350_000, 400_000, 900_000]),
+        fuse=st.none() | st.integers(0, 5),
+    )
+    def order(self, wanted: int | None, fuse: int | None) -> None:
+        """A life of the process: it carries out one order, and is perhaps killed meanwhile."""
+        self.card.effect = _burning(fuse)
+        memory = BurningMemory(Path(self.folder.name) / "limits.json", self.card)
+        ordered = set() if wanted is None else {min(max(wanted, LOW), HIGH)}
+        self.allowed |= ordered
+        try:
+            Writer(memory).carry_out(Order(gpu_mw=wanted), [self.card])
+        except Killed:
+            return
+        finally:
+            self.card.effect = lambda: None
+        if self.foreign is None:
+            assert self.card.now in (ordered or {HIGH})
+            self.allowed = {HIGH, *ordered}
+
+    @rule(value=st.sampled_from([210_000, 333_000, 555_000]))
+    def somebody_sets_it(self, value: int) -> None:
+        self.card.now = value
+        self.foreign = value
+
+    @rule()
+    def the_driver_is_reloaded(self) -> None:
+        self.card.now = HIGH
+        self.foreign = None
+
+    @invariant()
+    def the_limit_is_ours_or_before_or_theirs(self) -> None:
+        if self.foreign is not None:
+            assert self.card.now == self.foreign
+        else:
+            assert self.card.now in self.allowed
+
+    def teardown(self) -> None:
+        """The next life gives back what is not another program's."""
+        Writer(Memory(Path(self.folder.name) / "limits.json")).release([self.card])
+        assert self.card.now == (HIGH if self.foreign is None else self.foreign)
+        self.folder.cleanup()
+
+
+def _burning(fuse: int | None) -> Callable[[], None]:
+    left = fuse
+
+    def effect() -> None:
+        nonlocal left
+        if left is None:
+            return
+        if left == 0:
+            raise Killed
+        left -= 1
+
+    return effect
+
+
+TestInterleavings = Interleavings.TestCase
+TestInterleavings.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
