@@ -11,10 +11,8 @@ from joulie_extender.gpu.fit import asks
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.energy_score import CLOSE, EnergyNodes, EnergyScores, energy_scores
-from joulie_projections.twin.power import cores_of, memory_factor
+from joulie_projections.twin.power import IDLE_CARD_SHARE, IDLE_CPU_SHARE, cores_of, memory_factor
 
-IDLE_CPU_SHARE = 0.5  # of the rated CPU watts: measured servers draw 45 to 50 % when idle
-IDLE_CARD_SHARE = 0.1  # of the rated watts of a card: idle data-centre cards draw 16 to 70 W
 LEAD = 20.0  # points: kube-scheduler's own scores can outweigh a smaller lead
 
 

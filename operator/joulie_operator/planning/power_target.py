@@ -109,7 +109,7 @@ def power_limits(
         nodes = cluster_state.nodes.items()
         opens = {name: NO_TARGET for name, node in nodes if node.closed_at}
         return NO_LIMITS._replace(opens=opens) if opens else NO_LIMITS
-    drawn = {name: _drawn_mw(node, now) for name, node in cluster_state.nodes.items()}
+    drawn = _drawn(cluster_state.nodes, now, rules.power_model)
     capped, lifted = class_caps(), rising()
     percent, kept, headroom = dict[str, int](), set[str](), dict[str, int]()
     inputs, because, closed = dict[str, float](), list[str](), set[str]()
@@ -219,9 +219,13 @@ def is_fed(node: NodeState, feed: str) -> bool:
     return node.present and feed in (CLUSTER_FEED, node.labels.get(FEED_LABEL))
 
 
-def _drawn_mw(node: NodeState, now: int) -> int:
+def _drawn(nodes: Mapping[str, NodeState], now: int, model: int) -> dict[str, int]:
+    return {name: _drawn_mw(node, now, model) for name, node in nodes.items()}
+
+
+def _drawn_mw(node: NodeState, now: int, model: int) -> int:
     """A node that falls asleep draws nothing, and no program may measure it while it sleeps."""
-    measured = measurement_of(node, now, _FRESH_S)
+    measured = measurement_of(node, now, _FRESH_S, model=model)
     if node.power_state == "asleep" and node.pods == node.daemon_pods:
         is_fresh = measured.age_s is not None and measured.age_s <= _FRESH_S
         if not is_fresh or now < node.power_at + _FALLING_NS:

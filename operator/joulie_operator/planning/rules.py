@@ -40,6 +40,7 @@ class Rules(NamedTuple):
     density_rules: int = 2  # 1 in older plans, in which cores could outweigh eight cards
     cap_rules: int = 2  # 1 in older plans: watts without percent where the maximum is unknown
     target_rules: int = 2  # of power targets; 1 in older plans, which close no node
+    power_model: int = 2  # of nodes without readings; 1 in older plans, without idle power
 
     def numbers(self) -> dict[str, float]:
         """The numbers that policies receive, by the names of the settings."""
@@ -64,6 +65,7 @@ _LATER: Mapping[str, Any] = {
     "density_rules": 1,
     "cap_rules": 1,
     "target_rules": 1,
+    "power_model": 1,
 }
 
 

@@ -16,6 +16,8 @@ Column = npt.NDArray[np.float64]
 
 UNKNOWN_GPU_W = 350.0
 UNKNOWN_AMD_GPU_W = 400.0
+IDLE_CPU_SHARE = 0.5  # of the rated CPU watts: measured servers draw 45 to 50 % when idle
+IDLE_CARD_SHARE = 0.1  # of the rated watts of a card: idle data-centre cards draw 16 to 70 W
 MAX_MEMORY_FACTOR = 1.3  # the maximum that memory multiplies the power of the cores by
 
 

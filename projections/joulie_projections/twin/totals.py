@@ -5,12 +5,19 @@ from typing import NamedTuple
 
 from joulie_bus.events import PowerSource
 from joulie_projections.state.state import NodeState
-from joulie_projections.twin.power import Coefficients, NodeWatts, load_w
-from joulie_projections.twin.twin import hardware_of, trend_w_per_min
+from joulie_projections.twin.power import (
+    IDLE_CARD_SHARE,
+    IDLE_CPU_SHARE,
+    Coefficients,
+    NodeWatts,
+    load_w,
+)
+from joulie_projections.twin.twin import Hardware, hardware_of, trend_w_per_min
 
 RACK_LABEL = "joulie.io/rack"
 RACK_CAPACITY_W = 50_000  # a typical feed of one rack
 _REFRESH_NS = 60_000_000_000
+PODS, IDLE_AND_PODS = 1, 2  # what the model of a node without readings adds up
 
 
 class Measurement(NamedTuple):
@@ -43,14 +50,23 @@ def measurement_of(
     now: int,
     stale_s: float = 300.0,
     coefficients: Coefficients = Coefficients(),  # noqa: B008
+    model: int = IDLE_AND_PODS,
 ) -> Measurement:
-    """The last reading if it is fresh; else the modelled power of the pods; else the caps."""
+    """The last reading if it is fresh; else the modelled power of a node with pods: its idle power
+    and theirs; else the caps."""
     hardware = hardware_of(node)
     cpu_w, gpu_w = hardware.cpu_max_w, hardware.gpu_max_w * hardware.gpus
     cpu_cap, gpu_cap = _share(node.cpu_cap_pct), _share(node.gpu_cap_pct)
     age_s = (now - node.samples[-1].at) / 1e9 if node.samples else None
     is_fresh = age_s is not None and age_s <= stale_s
-    source, drawn_w = _drawn(node, is_fresh, coefficients, cpu_w * cpu_cap + gpu_w * gpu_cap)
+    capped_w = cpu_w * cpu_cap + gpu_w * gpu_cap
+    if is_fresh:
+        source, drawn_w = _read(node)
+    elif node.pods:
+        idle_w = _idle_w(hardware) if model >= IDLE_AND_PODS else 0.0
+        source, drawn_w = "utilization", min(capped_w, idle_w + _pods_w(node, coefficients))
+    else:
+        source, drawn_w = "static", capped_w
     return Measurement(
         source=source,
         provider=node.provider if is_fresh else "",
@@ -64,15 +80,19 @@ def measurement_of(
     )
 
 
-def _drawn(node: NodeState, is_fresh: bool, rates: Coefficients, capped_w: float) -> PowerReading:
-    if is_fresh:
-        source: PowerSource = "utilization" if node.source == "utilization" else "kepler"
-        return source, node.samples[-1].power_mw / 1000
-    if node.pods:
-        found = hardware_of(node)
-        watts = load_w(node.load, found.cores, found.cpu_max_w, found.gpus, found.gpu_max_w)
-        return "utilization", min(capped_w, _modelled(watts, rates))
-    return "static", capped_w
+def _read(node: NodeState) -> PowerReading:
+    source: PowerSource = "utilization" if node.source == "utilization" else "kepler"
+    return source, node.samples[-1].power_mw / 1000
+
+
+def _idle_w(of: Hardware) -> float:
+    return IDLE_CPU_SHARE * of.cpu_max_w + IDLE_CARD_SHARE * (of.gpus * of.gpu_max_w)
+
+
+def _pods_w(node: NodeState, rates: Coefficients) -> float:
+    found = hardware_of(node)
+    watts = load_w(node.load, found.cores, found.cpu_max_w, found.gpus, found.gpu_max_w)
+    return _modelled(watts, rates)
 
 
 def _modelled(watts: NodeWatts, rates: Coefficients) -> float:

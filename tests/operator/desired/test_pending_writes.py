@@ -167,7 +167,7 @@ def test_without_a_facility_the_efficiency_is_assumed() -> None:
     ("facts", "source", "watts"),
     [
         ([reads("n1", 412.3)], "kepler", 412.3),
-        ([bound("p", "n1")], "utilization", 7.3),
+        ([bound("p", "n1")], "utilization", 507.3),
         ([], "static", 1000),
     ],
     ids=["a reading", "the model of its pods", "its caps"],

@@ -53,7 +53,12 @@ def test_a_fresh_reading_takes_precedence_over_the_model() -> None:
     ("facts", "source", "watts"),
     [
         pytest.param([power("n", 500)], "kepler", 500, id="measured"),
-        pytest.param([bound("p", "n")], "utilization", 0.7 * 720 / 96, id="modelled by its pods"),
+        pytest.param(
+            [bound("p", "n")], "utilization", 720 / 2 + 0.7 * 720 / 96, id="idle power and its pods"
+        ),
+        pytest.param(
+            [bound("p", "n"), caps("n", 40)], "utilization", 288, id="at most what its caps allow"
+        ),
         pytest.param([], "static", 720, id="no pods"),
         pytest.param([caps("n", 60)], "static", 432, id="no pods and a cap"),
     ],
