@@ -4,7 +4,9 @@ import csv
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from joulie_cli.reporting.signature import signed
 from joulie_demo import PATIENCE_S, demo, joulie, told_by
 from joulie_forked import Command
+from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.slow
 
@@ -183,6 +186,75 @@ def test_the_key_cannot_sign_figures_that_the_log_does_not_give(
 
     assert code == 1
     assert why in flaw
+
+
+def test_a_report_names_every_figure_that_the_log_gives_otherwise(
+    data: Path, report: dict[str, Any]
+) -> None:
+    changed = json.loads(json.dumps(report))
+    known = changed["energy"]["node"]["meter_kwh"]
+    changed["energy"]["node"]["meter_kwh"] = 1.5
+    changed["placements"]["bound"] += 1
+    _, flaw = checked(data, json.dumps(signed(changed, data / "head.key")))
+
+    assert f"energy.node.meter_kwh is 1.5, and the log gives {known}" in flaw
+    assert f"placements.bound is {report['placements']['bound'] + 1}, and" in flaw
+
+
+def test_a_report_ends_where_the_ledger_is_complete(data: Path) -> None:
+    later = "2099-01-01T00:00"
+    page = joulie("report", "--to", later, "--data", data).stdout.removesuffix("\n")
+    _, told = told_by("energy", "--json", "--to", later, "--data", data)
+    end = f"{datetime.fromtimestamp(told['complete_to'] / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+    assert told["to"] == told["complete_to"]
+    assert f"to {end}</h1>" in page
+    assert "<strong>Incomplete: later energy is missing.</strong>" in page
+    file = data.parent / "later.html"
+    file.write_text(page)
+    shown = joulie("verify", "--report", file, "--data", data).stdout
+    assert f"to {end}; it was asked for up to 2099-01-01" in shown
+
+
+def as_first_format(report: dict[str, Any], *, to: int) -> dict[str, Any]:
+    """As version 0.2.0 wrote it, whose `to` was the end of the running interval."""
+    old: dict[str, Any] = json.loads(json.dumps(report))
+    old["format"] = "joulie-energy-report/1"
+    for name in ("complete_to", "rule"):
+        del old[name]
+    del old["counterfactual"]["sleep_numbers"]
+    for each in old["energy"].values():
+        del each["complete_to"]
+        each["to"] = to
+    return old
+
+
+def test_a_report_of_the_first_format_that_states_a_whole_hour_must_hold_it(
+    data: Path, report: dict[str, Any]
+) -> None:
+    hour_ms = 3_600_000
+    end = -(-report["complete_to"] // hour_ms) * hour_ms
+    old = as_first_format(report, to=end)
+    code, flaw = checked(data, json.dumps(signed(old, data / "head.key")))
+
+    assert code == 1
+    assert "later energy is missing" in flaw
+    assert "the log gives" not in flaw  # all figures are right
+
+
+def test_a_report_rests_on_a_valid_chain_of_decisions(
+    data: Path, report: dict[str, Any], tmp_path: Path
+) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    tamper(copy / "joulie.db", "UPDATE decision SET hash = zeroblob(32) WHERE pos = 5")
+    file = tmp_path / "report"
+    file.write_text(json.dumps(report))
+    code, told = told_by("verify", "--report", file, "--data", copy)
+
+    assert code == 1
+    assert told["flaw"].startswith("the log that it rests on is corrupted: ")
+    assert "5" in told["flaw"]
 
 
 def test_what_is_no_report_is_named(data: Path) -> None:

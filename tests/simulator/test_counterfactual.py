@@ -6,6 +6,7 @@ from joulie_simulator.energy.counterfactual import (
     BASELINE,
     LoggedNode,
     LoggedPod,
+    LoggedSleep,
     Question,
     compared,
     step_s,
@@ -73,3 +74,19 @@ def test_the_same_question_has_the_same_answer() -> None:
     asked = question(pods(60, every_s=60), sleeps=True)
 
     assert compared(asked, "joulie") == compared(asked, "joulie")
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        pytest.param(LoggedSleep(reserve=0.9), id="a reserve that stays awake"),
+        pytest.param(LoggedSleep(max_share=0.1), id="a share that may sleep"),
+        pytest.param(LoggedSleep(after_s=HOUR_S), id="a time without pods"),
+    ],
+)
+def test_nodes_sleep_by_the_numbers_of_the_log(numbers: LoggedSleep) -> None:
+    asked = question(pods(60, every_s=60), sleeps=True)
+    usual = compared(asked, "joulie-energy").saved_kwh.mid
+    logged = compared(asked._replace(sleep=numbers), "joulie-energy").saved_kwh.mid
+
+    assert logged < usual

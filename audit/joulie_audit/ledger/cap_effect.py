@@ -108,8 +108,11 @@ class Measured(NamedTuple):
         )
 
 
-def finished_pods(lives: CappedLives, intervals: Sequence[Interval]) -> dict[str, list[Finished]]:
-    """The pods of each class that began and ended inside of the intervals."""
+def finished_pods(
+    lives: CappedLives, intervals: Sequence[Interval], complete_to_ms: int
+) -> dict[str, list[Finished]]:
+    """The pods of each class that began and ended inside of the intervals, as far as the ledger is
+    complete: of a later end, the energy is not."""
     energy: dict[str, int] = defaultdict(int)
     unmeasured = set[str]()
     for interval in intervals:
@@ -119,7 +122,7 @@ def finished_pods(lives: CappedLives, intervals: Sequence[Interval]) -> dict[str
             if row.node in gaps:
                 unmeasured.add(row.uid)
     first = min((interval.start_ms for interval in intervals), default=0)
-    last = max((interval.end_ms for interval in intervals), default=0)
+    last = min(complete_to_ms, max((interval.end_ms for interval in intervals), default=0))
     found: dict[str, list[Finished]] = defaultdict(list)
     for uid, is_capped in lives.capped.items():
         life = lives.pods[uid]

@@ -1,10 +1,19 @@
 """The life of each pod of a log: when it was asked for, where and how long it ran."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from joulie_audit.archive.fact_source import FactSource
-from joulie_bus.events import Fact, PodAsk, PodBound, PodFinished, PodGone, PodPending, SleepOrdered
+from joulie_bus.events import (
+    Fact,
+    PlanMade,
+    PodAsk,
+    PodBound,
+    PodFinished,
+    PodGone,
+    PodPending,
+    SleepOrdered,
+)
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.energy.accepted import accepted
 from joulie_projections.fold.manifest import Manifest
@@ -27,13 +36,21 @@ class PodLife(NamedTuple):
     end_ms: int = 0
 
 
+class Settings(NamedTuple):
+    """Those of plans, from the first plan on that has them."""
+
+    since_ms: int
+    values: Mapping[str, float | str | bool]
+
+
 class Lives:
-    """Pods by uid, and whether any node was put to sleep."""
+    """Pods by uid, whether any node was put to sleep, and the settings of plans."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodLife] = {}
         self.sleeps = 0
         self.first_ms = 0  # of the log; 0 while it is empty
+        self.settings: list[Settings] = []  # one for each change
 
     def fold(self, fact: Fact, at_ms: int) -> None:
         self.first_ms = self.first_ms or at_ms
@@ -49,6 +66,9 @@ class Lives:
                 self._end(fact.uid, at_ms)
             case SleepOrdered():
                 self.sleeps += 1
+            case PlanMade():
+                if not self.settings or self.settings[-1].values != fact.settings:
+                    self.settings.append(Settings(at_ms, fact.settings))
             case _:
                 pass
 

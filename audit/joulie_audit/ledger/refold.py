@@ -4,21 +4,31 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from joulie_audit.archive.fact_source import FactSource
+from joulie_bus.errors import NotInTheLog
+from joulie_projections.energy.ledger import RULE
 from joulie_projections.energy.saved import LedgerState
+from joulie_projections.fold.manifest import merkle_root
 from joulie_projections.history.history import History
 from joulie_projections.store.energy_table import EnergyTable
+
+ALTERED = (
+    "The facts of positions {} to {} are not those that were committed: their hashes differ. "
+    "Nothing was computed. Give --archive DIR, if an archive holds them."
+)
 
 
 @contextlib.asynccontextmanager
 async def refolded(
-    history: History, facts: FactSource, last: int
+    history: History, facts: FactSource, last: int, rule: int = RULE
 ) -> AsyncGenerator[EnergyTable, None]:
-    """The ledger as it was at this position."""
-    state, set_aside = LedgerState(), history.set_aside()
+    """The ledger of this rule as it was at this position."""
+    state, set_aside = LedgerState(rule=rule), history.set_aside()
     with EnergyTable.in_memory() as table:
         for manifest in history.manifests(1, last):
             before = state.position
             records = await facts.of(manifest)
+            if merkle_root([record.data for record in records]) != manifest.merkle_root:
+                raise NotInTheLog(ALTERED.format(manifest.p_from, manifest.p_to))
             state.fold(records[: last - before], set_aside)
             table.save(before, state)
         yield table

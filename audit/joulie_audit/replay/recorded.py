@@ -75,8 +75,11 @@ def _settings(history: History) -> dict[str, Weights]:
     return {settings: weights for settings, weights in declared if weights is not None}
 
 
-def declared_in(history: History) -> Iterator[SettingsDeclared]:
+def declared_in(history: History, entries: int = NEWEST) -> Iterator[SettingsDeclared]:
+    """Up to this entry."""
     for entry in history.declarations():
+        if entry.pos > entries:
+            continue
         read = _read(entry.message)
         if read and isinstance(read[1], SettingsDeclared):
             yield read[1]

@@ -7,12 +7,23 @@ from typing import Any
 
 import msgspec
 
+from joulie_audit.archive.parts import Archive
 from joulie_audit.ledger.refold import refolded
+from joulie_audit.verify.verify import verify
+from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.display.output import show
+from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.kept_heads import public_key
-from joulie_cli.log_access.past import archive_of, facts_of, require_readable
-from joulie_cli.reporting.document import FORMAT, Document, document_of, first_difference
+from joulie_cli.log_access.past import archive_of, facts_of, history_of, require_readable
+from joulie_cli.reporting.document import (
+    FIRST_FORMAT,
+    FORMAT,
+    Document,
+    differences,
+    document_of,
+    first_document_of,
+)
 from joulie_cli.reporting.gather import Period, gathered
 from joulie_cli.reporting.page import document_in, page_of
 from joulie_cli.reporting.signature import canonical, flaw_of, head_json
@@ -21,6 +32,9 @@ from joulie_projections.history.history import History
 
 NOT_A_REPORT = "{} is not a report: {}."
 VALID = "the signature, the head and every figure are what the log gives"
+NS_PER_MS = 1_000_000
+FIRST_RULE = 1  # of the ledger, in reports that name none
+MOST_NAMED, LONGEST = 5, 80  # differences in one message, and characters of a value
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -31,13 +45,19 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise NotInTheLog(NOT_A_REPORT.format(file, error)) from error
     flaw = _flaw_of_file(text, document) or asyncio.run(_flaw(args, wires, document))
-    text = f"{file} is NOT valid: {flaw}." if flaw else f"{file}: {VALID}."
+    text = f"{file} is NOT valid: {flaw}." if flaw else f"{file}: {VALID}{_ends(document)}."
     show(args, {"report": str(file), "flaw": flaw or None}, text)
     return 1 if flaw else 0
 
 
+def _ends(document: Document) -> str:
+    whole, asked = document["energy"]["namespace"], document["asked"]["to"]
+    first, end, to = (shown(ms * NS_PER_MS) for ms in (whole["from"], whole["to"], asked))
+    return f", for {first} to {end}; it was asked for up to {to}"
+
+
 def _flaw_of_file(text: str, document: Document) -> str:
-    if document.get("format") != FORMAT:
+    if document.get("format") not in (FORMAT, FIRST_FORMAT):
         return f"its format is {document.get('format')!r}, and this version reads {FORMAT}"
     try:
         is_same = not text.lstrip().startswith("<") or page_of(document) == text
@@ -48,24 +68,64 @@ def _flaw_of_file(text: str, document: Document) -> str:
 
 async def _flaw(args: argparse.Namespace, wires: Wiring, document: Document) -> str:
     require_readable(wires.data)
-    if flaw := flaw_of(document, public_key(wires)):
+    archive = archive_of(args, wires)
+    if flaw := flaw_of(document, public_key(wires)) or _flaw_of_log(wires, archive):
         return flaw
-    async with facts_of(wires, archive_of(args, wires)) as (history, facts):
+    async with facts_of(wires, archive) as (history, facts):
         if flaw := _flaw_of_head(document, history, wires):
             return flaw
         period = Period(**{f"{end}_ms": document["asked"][end] for end in ("from", "to")})
-        async with refolded(history, facts, int(document["position"])) as table:
+        rule, last = int(document.get("rule", FIRST_RULE)), int(document["position"])
+        async with refolded(history, facts, last, rule) as table:
             got = await gathered(table, history, facts, period, int(document["entries"]))
-    again = document_of(got, str(document["cluster"]))
-    return _difference(document, again)
+    if document["format"] != FIRST_FORMAT:
+        return _difference(document, document_of(got, str(document["cluster"])))
+    again = first_document_of(got, str(document["cluster"]))
+    return _difference(document, again) or _flaw_of_end(document, got.ledger.complete_to_ms)
+
+
+def _flaw_of_log(wires: Wiring, archive: Path | None) -> str:
+    """The chains that the report rests on: of the decisions, and of the batches of facts."""
+    ring = public_key(wires)
+    with history_of(wires) as history:
+        flaw = verify(history, ring, ()).flaw
+        if flaw is not None:
+            return f"the log that it rests on is corrupted: {flaw.what}"
+        if archive is None:
+            return ""
+        found = verify_archive(Archive.of(archive), ring, history, ()).flaw
+    return f"the archive that it rests on is corrupted: {found}" if found is not None else ""
+
+
+def _flaw_of_end(document: Document, complete_to_ms: int) -> str:
+    """A report of the first format states whole intervals, whatever the ledger held of the last."""
+    stated = int(document["energy"]["namespace"]["to"])
+    if stated <= complete_to_ms:
+        return ""
+    end, to = shown(complete_to_ms * NS_PER_MS), shown(stated * NS_PER_MS)
+    return (
+        f"it states the energy up to {to}, and holds it up to {end} only: later energy is missing"
+    )
 
 
 def _difference(document: Document, again: Document) -> str:
     """Compared as JSON, in which numbers have one form."""
     reported: Any = msgspec.json.decode(canonical({**document, "head": None}))
     computed: Any = msgspec.json.decode(canonical({**again, "head": None}))
-    where = first_difference(reported, computed)
-    return f"the log gives another value for {where.lstrip('.')}" if where else ""
+    found = list(differences(reported, computed))
+    if not found:
+        return ""
+    named = [
+        f"{each.path} is {_short(each.reported)}, and the log gives {_short(each.computed)}"
+        for each in found[:MOST_NAMED]
+    ]
+    more = f"; and {len(found) - MOST_NAMED} more differ" if len(found) > MOST_NAMED else ""
+    return "; ".join(named) + more
+
+
+def _short(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _flaw_of_head(document: Document, history: History, wires: Wiring) -> str:

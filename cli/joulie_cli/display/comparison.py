@@ -36,6 +36,8 @@ def _why_not(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Why the energy per work of two runs is not compared; empty if it is."""
     if any(run["unknown_kwh"] > MOST_UNKNOWN * run["kwh"] for run in (before, after)):
         return "gaps in the readings"
+    if any(run["behind_s"] for run in (before, after)):
+        return "a ledger that lacks facts"
     if any(run["turned_away"] for run in (before, after)):
         return "not the same pods"
     if abs(before["simulated_hours"] - after["simulated_hours"]) > SAME_HOURS:
@@ -65,6 +67,7 @@ def _run(run: Measured, speed: float) -> dict[str, Any]:
         "work_kwh": work,
         "kwh": kwh,
         "unknown_kwh": run.energy["unknown_kwh"] * speed,
+        "behind_s": run.energy["behind_s"],
         "kwh_per_work": kwh / work if work else None,
         "decisions": run.replayed["decisions"],
         "mismatches": run.replayed["mismatches"],

@@ -15,15 +15,15 @@ from joulie_projections.energy.report import (
     UG_PER_KG,
     By,
     EnergyReport,
+    Reading,
     Share,
     Worth,
     as_json,
     kwh,
-    report_of,
     worth_json,
 )
 from joulie_projections.store import database
-from joulie_projections.store.energy_table import EnergyTable
+from joulie_projections.store.energy_table import BEHIND_S, EnergyTable
 
 SETTINGS = ()
 NS_PER_MS = 1_000_000
@@ -38,17 +38,31 @@ UNKNOWN = "unknown"
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    report, position = _read(args, wires)
+    found = _read(args, wires)
     by: By = args.by
+    report = found.report(by)
     if args.output == "csv":
         _print_csv(report, by)
+        if warning := behind(found):
+            print(warning, file=sys.stderr)
     else:
-        data = {**as_json(report, by), "position": position}
-        show(args, data, as_text(report, by, position))
+        data = {**as_json(report, by), "position": found.position, "behind_s": found.behind_s}
+        text = as_text(report, by, found.position)
+        show(args, data, "\n".join([text, *filter(None, [behind(found)])]))
     return 0
 
 
-def _read(args: argparse.Namespace, wires: Wiring) -> tuple[EnergyReport, int]:
+def behind(found: Reading) -> str:
+    """A warning, if the ledger lacks facts that were committed long ago; else empty."""
+    if found.behind_s <= BEHIND_S:
+        return ""
+    return (
+        f"STALE  The ledger lacks facts of the last {found.behind_s:.0f} s. "
+        "`joulie status` shows whether it runs; `joulie ledger --once` folds them now."
+    )
+
+
+def _read(args: argparse.Namespace, wires: Wiring) -> Reading:
     now = time.time_ns()
     from_ms = time_of_period(args.first, now) // NS_PER_MS if args.first else 0
     to_ms = (time_of_period(args.last, now) if args.last else now) // NS_PER_MS
@@ -58,21 +72,23 @@ def _read(args: argparse.Namespace, wires: Wiring) -> tuple[EnergyReport, int]:
         database.require_reachable(engine)
         joulie_migrations.require(engine)
         kinds = KINDS.get(args.by, ("node", "group"))
-        intervals, position = EnergyTable(engine).between(from_ms, to_ms, kinds)
+        found = EnergyTable(engine).between(from_ms, to_ms, kinds)
     finally:
         engine.dispose()
-    if not intervals:
+    if not found.intervals:
         raise NotInTheLog(
             "The ledger holds no energy of this time. It is folded by `joulie ledger`, which "
             "`joulie up` and `joulie demo` run; `joulie ledger --once` folds it now."
         )
-    return report_of(intervals, args.by), position
+    return found
 
 
 def as_text(report: EnergyReport, by: By, position: int) -> str:
     start, end = shown(report.from_ms * NS_PER_MS), shown(report.to_ms * NS_PER_MS)
+    complete = shown(report.complete_to_ms * NS_PER_MS)
     lines = [
-        f"Energy from {start} to {end}, folded up to position {position}",
+        f"Energy from {start} to {end}, of a ledger that is complete up to {complete} "
+        f"(position {position})",
         f"  meters    {kwh(report.meter_uj):12.3f} kWh, "
         f"of which {kwh(report.modelled_uj):.3f} modelled",
         f"  pods      {kwh(report.pods_uj):12.3f} kWh above idle",
@@ -126,10 +142,12 @@ def _print_csv(report: EnergyReport, by: By) -> None:
     out = csv.writer(sys.stdout)
     worth = ("cost", "unpriced_kwh", "kgco2e", "unweighed_kwh")
     modelled = ("modelled_kwh",) if by == "card" else ()
-    out.writerow((by, "kwh", "pods_kwh", "idle_kwh", *worth, "currency", *modelled))
+    times = {"from": report.from_ms, "to": report.to_ms, "complete_to": report.complete_to_ms}
+    out.writerow((by, "kwh", "pods_kwh", "idle_kwh", *worth, "currency", *modelled, *times))
     for name, share in report.by.items():
         parts = (share.energy_uj, share.pods_uj, share.idle_uj)
         figures = worth_json(share.worth, share.energy_uj)
         known = ("" if value is None else f"{value:.9f}" for value in figures.values())
         last = (report.currency, *(f"{kwh(share.modelled_uj):.9f}" for _ in modelled))
-        out.writerow((name, *(f"{kwh(part):.9f}" for part in parts), *known, *last))
+        energy = (f"{kwh(part):.9f}" for part in parts)
+        out.writerow((name, *energy, *known, *last, *times.values()))

@@ -1,7 +1,8 @@
 """The document of a report: energy, cost and carbon, and what another scheduler had used."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from joulie_cli.reporting.gather import Gathered
 from joulie_cli.reporting.question import Asked, asked_of
@@ -19,30 +20,59 @@ from joulie_simulator.energy.counterfactual import (
     VARIANTS,
     Comparison,
     Interval,
+    LoggedSleep,
     Run,
     compared,
 )
 
-FORMAT = "joulie-energy-report/1"
+FORMAT = "joulie-energy-report/2"
+# Reports of earlier versions are verified: by rule 1 of the ledger, with whole intervals as the
+# period, and with the numbers of the simulation for nodes that sleep.
+FIRST_FORMAT = "joulie-energy-report/1"
 DIVISIONS: tuple[By, ...] = ("namespace", "workload", "node", "plan")
 EXAMPLES = 50  # pods whose node differs from Joulie's best
 Document = dict[str, Any]
 
 
 def document_of(got: Gathered, cluster: str) -> Document:
-    reports = {by: report_of(got.intervals, by) for by in DIVISIONS}
+    reports = {by: got.ledger.report(by) for by in DIVISIONS}
     whole = reports["namespace"]
     asked = asked_of(got, whole.from_ms, whole.to_ms, whole.pods_uj)
     return {
         "format": FORMAT,
         "cluster": cluster,
         "asked": {"from": got.period.from_ms, "to": got.period.to_ms},
+        "complete_to": got.ledger.complete_to_ms,
         "position": got.state.position,
+        "rule": got.state.ledger.rule,
         "entries": got.entries,
         "energy": {by: as_json(reports[by], by) for by in DIVISIONS},
         "placements": _placements(got, whole),
         "counterfactual": _counterfactual(asked, whole),
     }
+
+
+def first_document_of(got: Gathered, cluster: str) -> Document:
+    """As earlier versions computed it."""
+    reports = {by: report_of(got.ledger.intervals, by) for by in DIVISIONS}
+    whole = reports["namespace"]
+    asked = asked_of(got, whole.from_ms, whole.to_ms, whole.pods_uj)
+    asked = asked._replace(question=asked.question._replace(sleep=LoggedSleep()))
+    energy = {by: as_json(reports[by], by) for by in DIVISIONS}
+    return {
+        "format": FIRST_FORMAT,
+        "cluster": cluster,
+        "asked": {"from": got.period.from_ms, "to": got.period.to_ms},
+        "position": got.state.position,
+        "entries": got.entries,
+        "energy": {by: _without(found, "complete_to") for by, found in energy.items()},
+        "placements": _placements(got, whole),
+        "counterfactual": _without(_counterfactual(asked, whole), "sleep_numbers"),
+    }
+
+
+def _without(found: Document, name: str) -> Document:
+    return {key: value for key, value in found.items() if key != name}
 
 
 def _placements(got: Gathered, whole: EnergyReport) -> Document:
@@ -81,6 +111,7 @@ def _counterfactual(asked: Asked, whole: EnergyReport) -> Document:
         "pods": len(question.pods),
         "use_of_requests": question.use,
         "sleep": question.sleeps,
+        "sleep_numbers": question.sleep._asdict(),
         "left_out": {
             "pods_never_bound": asked.never_bound,
             "pods_of_daemonsets": asked.fixed,
@@ -116,19 +147,23 @@ def _times(kwh: Interval, per_kwh: float | None) -> Mapping[str, float] | None:
     return None if per_kwh is None else Interval.of([each * per_kwh for each in kwh])._asdict()
 
 
-def first_difference(one: Any, other: Any, path: str = "") -> str:
-    """The path of the first value that differs; "" if none does."""
+class Difference(NamedTuple):
+    path: str
+    reported: Any
+    computed: Any
+
+
+MISSING = "nothing"
+
+
+def differences(one: Any, other: Any, path: str = "") -> Iterator[Difference]:
+    """Each value that differs, with its path."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in sorted({*one, *other}):
-            if key not in one or key not in other:
-                return f"{path}.{key}"
-            if found := first_difference(one[key], other[key], f"{path}.{key}"):
-                return found
-        return ""
-    if isinstance(one, list) and isinstance(other, list):
-        if len(one) != len(other):
-            return path
-        pairs = enumerate(zip(one, other, strict=True))
-        places = (first_difference(*pair, f"{path}[{place}]") for place, pair in pairs)
-        return next(filter(None, places), "")
-    return "" if one == other else path
+            pair = one.get(key, MISSING), other.get(key, MISSING)
+            yield from differences(*pair, f"{path}.{key}" if path else key)
+    elif isinstance(one, list) and isinstance(other, list):
+        for place, pair in enumerate(zip_longest(one, other, fillvalue=MISSING)):
+            yield from differences(*pair, f"{path}.{place}")
+    elif one != other:
+        yield Difference(path, one, other)

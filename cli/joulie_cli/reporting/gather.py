@@ -1,6 +1,6 @@
 """Reads what a report is computed from: the ledger, the pods of the log, and the answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +11,7 @@ from joulie_audit.replay.recorded import declared_in
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import PrioritizeDecided, codec
 from joulie_extender.decide.decide import weights_of
-from joulie_projections.energy.intervals import Interval
+from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store.energy_table import EnergyTable
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 class Gathered(NamedTuple):
     period: Period
     entries: int  # of the decision log that were read
-    intervals: Sequence[Interval]
+    ledger: Reading
     state: LedgerState
     lives: Lives
     answers: Mapping[str, Answer]  # by the uid of the pod
@@ -55,9 +55,10 @@ async def gathered(
     if found is None or not found[0]:
         raise NotInTheLog(NOTHING_FOLDED)
     intervals, state = found
+    ledger = Reading(intervals, state.position, state.ledger.newest_ms)
     lives = await lives_of(history, facts, state.position)
     answers = answers_in(history, entries)
-    return Gathered(period, entries, intervals, state, lives, answers, _scoring(history))
+    return Gathered(period, entries, ledger, state, lives, answers, _scoring(history, entries))
 
 
 def answers_in(history: History, entries: int) -> dict[str, Answer]:
@@ -75,7 +76,8 @@ def answers_in(history: History, entries: int) -> dict[str, Answer]:
     return found
 
 
-def _scoring(history: History) -> str:
-    """That of the newest settings which a replica declared."""
-    declared = [weights for each in declared_in(history) if (weights := weights_of(each))]
+def _scoring(history: History, entries: int) -> str:
+    """That of the newest settings which a replica declared up to this entry."""
+    found = declared_in(history, entries)
+    declared = [weights for each in found if (weights := weights_of(each))]
     return declared[-1].scoring if declared else "headroom"

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from joulie_cli.reporting.document import DIVISIONS, Document
+from joulie_cli.reporting.document import DIVISIONS, FIRST_FORMAT, Document
 
+LATE_MS = 60_000  # a ledger that ends so long before the period does not hold it
 SHOWN = 100  # lines of a division; the JSON has all
 OPEN, CLOSE = '<script type="application/json" id="report">', "</script>"
 STYLE = (
@@ -22,11 +23,13 @@ _EMBEDDED = re.compile(f"{re.escape(OPEN)}(.*?){re.escape(CLOSE)}", re.DOTALL)
 
 def page_of(document: Document) -> str:
     whole = document["energy"]["namespace"]
-    start, end = _time(whole["from"]), _time(whole["to"])
+    is_first = document["format"] == FIRST_FORMAT
+    start, end = _time(whole["from"]), _time(whole["to"]) if is_first else _end(whole["to"])
     title = f"Energy of {document['cluster']}, {start} to {end}"
     body = "\n".join(
         [
             f"<h1>{html.escape(title)}</h1>",
+            *([] if is_first else [_complete(document)]),
             _totals(whole),
             _saved(document["counterfactual"], whole),
             _placements(document["placements"]),
@@ -41,6 +44,17 @@ def page_of(document: Document) -> str:
         f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>\n"
         f"{body}\n{OPEN}{data}{CLOSE}\n</body></html>\n"
     )
+
+
+def _complete(document: Document) -> str:
+    """What was asked for, and how much of it the figures hold."""
+    end, asked = document["complete_to"], document["asked"]["to"]
+    text = (
+        f"The ledger was complete up to {_end(end)}; the report was asked for up to {_end(asked)}."
+    )
+    if asked - end > LATE_MS:
+        return f"<p><strong>Incomplete: later energy is missing.</strong> {text}</p>"
+    return f"<p>{text}</p>"
 
 
 def document_in(text: str) -> Document:
@@ -185,6 +199,11 @@ def _kwh(value: float) -> str:
 def _mid(values: Iterable[float]) -> float:
     ordered = sorted(values)
     return ordered[len(ordered) // 2]
+
+
+def _end(ms: int) -> str:
+    """An end that may lie within a minute."""
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _time(ms: int) -> str:

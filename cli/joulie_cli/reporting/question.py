@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 from joulie_audit.ledger.pods_in_log import PodLife
 from joulie_cli.reporting.gather import Gathered
+from joulie_operator.planning.rules import rules_of
+from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_projections.energy.meters import NONE
 from joulie_projections.energy.pods import CPU_PERMILLE, Capacity, NodeEntry, PodEntry, weight_of
 from joulie_projections.twin.power import guessed_cpu_max_w, guessed_gpu_max_w
-from joulie_simulator.energy.counterfactual import LoggedNode, LoggedPod, Question
+from joulie_simulator.energy.counterfactual import LoggedNode, LoggedPod, LoggedSleep, Question
 
 GUESSED_IDLE = 0.4  # of the rated power of the CPUs, where no idle power was seen
 LEAST_USE = 0.02
@@ -47,7 +49,8 @@ def asked_of(got: Gathered, from_ms: int, to_ms: int, measured_uj: int) -> Asked
     pods = [_pod(life, from_ms, to_ms) for life in counted]
     use = _use(got, bound, (from_ms, to_ms), measured_uj)
     nodes = [_node(entry, low) for entry, low in zip(known, lows, strict=True)]
-    question = Question(nodes, pods, (to_ms - from_ms) / 1000, use, got.lives.sleeps > 0)
+    seconds, sleeps = (to_ms - from_ms) / 1000, got.lives.sleeps > 0
+    question = Question(nodes, pods, seconds, use, sleeps, _sleep(got, to_ms))
     return Asked(
         from_ms,
         to_ms,
@@ -58,6 +61,16 @@ def asked_of(got: Gathered, from_ms: int, to_ms: int, measured_uj: int) -> Asked
         len(entries) - len(known),
         sum(low is None for low in lows),
     )
+
+
+def _sleep(got: Gathered, to_ms: int) -> LoggedSleep:
+    """The numbers of the newest plan of the period that put nodes to sleep by them."""
+    rules = [rules_of(each.values) for each in got.lives.settings if each.since_ms < to_ms]
+    asleep = [each for each in rules if each.policy == SLEEPING_POLICY]
+    if not asleep:
+        return LoggedSleep()
+    numbers = sleep_numbers(asleep[-1])
+    return LoggedSleep(numbers.reserve, numbers.max_share, numbers.sleep_after_s)
 
 
 def _idle_mw(got: Gathered, entry: NodeEntry) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from joulie_bus.errors import NotInTheLog
-from joulie_cli.reporting.document import FORMAT, Document
+from joulie_cli.reporting.document import Document
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.signed import Head, has_signed
 from joulie_projections.decision_log import heads
@@ -25,7 +25,7 @@ def canonical(document: Document) -> bytes:
 
 
 def text_of(document: Document) -> bytes:
-    return f"{FORMAT}\n{hashlib.sha256(canonical(document)).hexdigest()}\n".encode()
+    return f"{document['format']}\n{hashlib.sha256(canonical(document)).hexdigest()}\n".encode()
 
 
 def signed(document: Document, key: Path) -> Document:

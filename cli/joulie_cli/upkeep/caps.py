@@ -15,7 +15,7 @@ from joulie_bus.events import CapsMeasured, WorkloadClass
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
-from joulie_cli.display.time_arguments import time_of_period
+from joulie_cli.display.time_arguments import shown, time_of_period
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_readable
 from joulie_cli.reporting.gather import NOTHING_FOLDED, Period
 from joulie_cli.wiring import Wiring, connected
@@ -32,15 +32,19 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     first = time_of_period(args.first, now) // NS_PER_MS if args.first else 0
     last = (time_of_period(args.last, now) if args.last else now) // NS_PER_MS
     period = Period(first, last)
-    found = asyncio.run(_measured(wires, archive_of(args, wires), period))
+    period, found = asyncio.run(_measured(wires, archive_of(args, wires), period))
     events = [event for each in found if (event := each.event(*period)) is not None]
     if args.record and events:
         asyncio.run(_publish(wires, events))
-    show(args, list(map(_as_json, found)), _as_text(found, len(events) if args.record else None))
+    text = _as_text(found, period, len(events) if args.record else None)
+    show(args, [_as_json(each) | period._asdict() for each in found], text)
     return 0
 
 
-async def _measured(wires: Wiring, archive: Path | None, period: Period) -> list[Measured]:
+async def _measured(
+    wires: Wiring, archive: Path | None, period: Period
+) -> tuple[Period, list[Measured]]:
+    """The part of the period that the ledger holds, and what was measured in it."""
     require_readable(wires.data)
     engine = database.reader(wires.data.database)
     try:
@@ -53,8 +57,10 @@ async def _measured(wires: Wiring, archive: Path | None, period: Period) -> list
             lives = await folded(CappedLives(), history, facts, state.position)
     finally:
         engine.dispose()
-    pods = finished_pods(lives, intervals)
-    return [effect_of(each, pods.get(each, ())) for each in get_args(WorkloadClass)]
+    pods = finished_pods(lives, intervals, state.ledger.newest_ms)
+    first = min(each.start_ms for each in intervals)
+    known = Period(max(period.from_ms, first), min(period.to_ms, state.ledger.newest_ms))
+    return known, [effect_of(each, pods.get(each, ())) for each in get_args(WorkloadClass)]
 
 
 async def _publish(wires: Wiring, events: Sequence[CapsMeasured]) -> None:
@@ -75,8 +81,10 @@ def _as_json(found: Measured) -> dict[str, Any]:
     }
 
 
-def _as_text(found: Sequence[Measured], recorded: int | None) -> str:
-    lines = [f"{'class':<12} {'capped pods':>12} {'other pods':>12}   energy of a capped pod"]
+def _as_text(found: Sequence[Measured], period: Period, recorded: int | None) -> str:
+    start, end = (shown(each * NS_PER_MS) for each in period)
+    lines = [f"Pods that ran from {start} to {end}, up to which the ledger is complete"]
+    lines += [f"{'class':<12} {'capped pods':>12} {'other pods':>12}   energy of a capped pod"]
     lines += [
         f"{each.workload:<12} {each.capped_pods:>12} {each.other_pods:>12}   {_change(each)}"
         for each in found

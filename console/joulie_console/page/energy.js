@@ -3,13 +3,14 @@
 // what was saved.
 
 import { Chart } from "./chart.js";
-import { ago, count, energy, interval, moment, percent } from "./format.js";
+import { ago, count, energy, interval, lasting, moment, percent } from "./format.js";
 import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
 import { model } from "./store.js";
 import { html } from "./view.js";
 import { ENERGY_BY, NO_PLAN, NOT_ON_CARDS, NOT_SHARED } from "./vocabulary.js";
 
 const HOUR_S = 3600;
+const BEHIND_MS = 10_000; // two passes of the ledger
 const PERIODS = [
   ["1", "last hour"],
   ["6", "last 6 hours"],
@@ -55,10 +56,16 @@ export function Energy({ now }) {
 /** @param {{ found: any, by: string }} props */
 function Report({ found, by }) {
   return html`
-    <p class="muted">${`${moment(found.from_ms)} to ${
-      moment(found.to_ms)
-    }, folded up to position ` +
-      count(found.folded_to)}</p>
+    <p class="muted">${`${moment(found.from_ms)} to ${moment(found.to_ms)}; complete up to ${
+      moment(found.complete_to_ms)
+    } (position ${count(found.folded_to)})`}</p>
+    ${
+    found.behind_ms > BEHIND_MS && html`<${Failure} text=${
+      `The ledger lacks facts of the last ${
+        lasting(found.behind_ms)
+      }: later energy is missing here.`
+    } />`
+  }
     <${Figures} found=${found} />
     <div class="charts">
       <div>

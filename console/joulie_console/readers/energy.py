@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from joulie_console.schema import requests, responses
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.report import (
@@ -14,7 +16,6 @@ from joulie_projections.energy.report import (
     EnergyReport,
     Share,
     kwh,
-    report_of,
     worth_json,
 )
 from joulie_projections.energy.savings import SavedRange, Savings
@@ -27,6 +28,7 @@ KINDS: dict[By, tuple[str, ...]] = {
     "pod": ("pod",),
     "card": ("card",),
 }  # else groups
+MS_PER_SECOND = 1000
 FINE_MS = 6 * MS_PER_HOUR  # shorter periods are shown by minutes
 
 
@@ -57,14 +59,14 @@ class EnergyReader:
     ) -> responses.Energy:
         kinds = ("node", *KINDS.get(query.by, ("group",)))
         with self._open_energy() as table:
-            intervals, position = table.between(*period, kinds)
+            found = table.between(*period, kinds)
             savings = table.savings()
-            fine = intervals
+            fine = found.intervals
             if period.to_ms - period.from_ms <= FINE_MS and kinds != ("node",):
-                fine, _ = table.between(*period, ("node",))
+                fine = table.between(*period, ("node",)).intervals
             began_ms = _began_ms(table, fine)
-        report = report_of(intervals, query.by)
-        if not intervals:
+        report = found.report(query.by)
+        if not found.intervals:
             report = report._replace(by={})
         known = Period(max(report.from_ms, began_ms), min(report.to_ms, period.to_ms))
         report = report._replace(from_ms=known.from_ms, to_ms=known.to_ms)
@@ -72,7 +74,9 @@ class EnergyReader:
             _share(name, share, has_model=query.by == "card")
             for name, share in list(report.by.items())[: query.limit]
         ]
-        return _answer(stamp, report, position, shares, series_of(fine, known), _savings(savings))
+        answer = _answer(stamp, report, shares, series_of(fine, known), _savings(savings))
+        behind_ms = round(found.behind_s * MS_PER_SECOND)
+        return replace(answer, folded_to=found.position, behind_ms=behind_ms)
 
 
 def _began_ms(table: EnergyTable, intervals: Sequence[Interval]) -> int:
@@ -90,7 +94,7 @@ def _began_ms(table: EnergyTable, intervals: Sequence[Interval]) -> int:
 def _first_minutes(table: EnergyTable, first: Interval) -> int:
     """Of an hour, to five minutes."""
     part_of_hour = (first.start_ms + 1, first.end_ms)  # of a whole one, only the hour is read
-    minutes, _ = table.between(*part_of_hour, ("node",))
+    minutes = table.between(*part_of_hour, ("node",)).intervals
     return min((each.start_ms for each in minutes if each.nodes), default=0)
 
 
@@ -114,16 +118,17 @@ def series_of(intervals: Sequence[Interval], known: Period) -> list[responses.En
 def _answer(
     stamp: dict[str, Any],
     report: EnergyReport,
-    position: int,
     shares: list[responses.EnergyShare],
     series: list[responses.EnergyPoint],
     savings: responses.Savings | None,
 ) -> responses.Energy:
     return responses.Energy(
         **stamp,
-        folded_to=position,
+        folded_to=0,
+        behind_ms=0,
         from_ms=report.from_ms,
         to_ms=report.to_ms,
+        complete_to_ms=report.complete_to_ms,
         meter_kwh=kwh(report.meter_uj),
         pods_kwh=kwh(report.pods_uj),
         idle_kwh=kwh(report.idle_uj),

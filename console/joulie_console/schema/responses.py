@@ -17,6 +17,8 @@ Level = Literal["warning", "serious"]
 Basis = Literal["measured", "predicted", "unknown"]
 PendingCause = Literal["refused", "resting", "no room", "not bound", "not placed", "not asked"]
 
+BEHIND_STEP_MS = 10_000  # an answer is another one when the ledger is so much further behind
+
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a response."""
@@ -308,6 +310,8 @@ class Energy(Answer, frozen=True, kw_only=True):
     """The energy of a period from the ledger, which folds the facts some seconds later."""
 
     folded_to: int  # the position that the ledger has reached
+    complete_to_ms: int  # the time of the newest reading that it holds; to_ms is not later
+    behind_ms: int  # how long ago the oldest fact was committed that it lacks; 0: it lacks none
     from_ms: int
     to_ms: int
     meter_kwh: float  # pods_kwh + idle_kwh
@@ -329,7 +333,7 @@ class Energy(Answer, frozen=True, kw_only=True):
     @property
     def revision(self) -> str:
         computed_ms = self.saved.computed_ms if self.saved else 0
-        return f"-{self.folded_to}-{computed_ms}"
+        return f"-{self.folded_to}-{computed_ms}-{self.behind_ms // BEHIND_STEP_MS}"
 
 
 class Loss(Item, frozen=True, kw_only=True):

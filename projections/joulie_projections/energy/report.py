@@ -72,6 +72,7 @@ class EnergyReport(NamedTuple):
     by: dict[str, Share]
     worth: Worth = NO_WORTH
     grid: Sequence[Rate] = ()  # the rates that were in force
+    complete_to_ms: int = 0  # of the ledger: it holds no later reading
 
     @property
     def currency(self) -> str:
@@ -80,6 +81,21 @@ class EnergyReport(NamedTuple):
     @property
     def meter_uj(self) -> int:
         return self.pods_uj + self.idle_uj
+
+
+class Reading(NamedTuple):
+    """Intervals that cover a period, as far as the ledger has come."""
+
+    intervals: Sequence[Interval]
+    position: int = 0
+    complete_to_ms: int = 0  # the time of its newest reading
+    behind_s: float = 0.0  # how long ago the oldest fact that it lacks was committed
+
+    def report(self, by: By) -> EnergyReport:
+        """It ends where the ledger is complete: a running interval does not say when it ends."""
+        found = report_of(self.intervals, by)
+        to_ms = min(found.to_ms, self.complete_to_ms)
+        return found._replace(to_ms=to_ms, complete_to_ms=self.complete_to_ms)
 
 
 def report_of(intervals: Sequence[Interval], by: By) -> EnergyReport:
@@ -116,6 +132,7 @@ def as_json(report: EnergyReport, by: By) -> dict[str, Any]:
     return {
         "from": report.from_ms,
         "to": report.to_ms,
+        "complete_to": report.complete_to_ms,
         "meter_kwh": kwh(report.meter_uj),
         "pods_kwh": kwh(report.pods_uj),
         "idle_kwh": kwh(report.idle_uj),

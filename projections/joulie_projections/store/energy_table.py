@@ -1,6 +1,7 @@
 """The intervals in the database, and the state of the ledger that goes with them."""
 
 import contextlib
+import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from joulie_projections.energy.intervals import (
     start_of,
     unpacked,
 )
+from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState, digest_of
 from joulie_projections.energy.saved import unpacked as unpacked_state
 from joulie_projections.energy.savings import Savings
@@ -36,6 +38,7 @@ from joulie_projections.store.tables import batch, energy, energy_state, metadat
 
 NAME, SAVINGS = "energy", "savings"
 EVERY_KIND = ("node", "group", "pod", "grid", "card")
+BEHIND_S = 10.0  # two passes of the ledger: one that lacks older facts is reported
 EMPTY: list[NodeEnergy] = []
 
 
@@ -68,7 +71,7 @@ class EnergyTable:
     def in_memory(cls) -> Generator["EnergyTable", None, None]:
         engine = create_engine("sqlite://", poolclass=StaticPool)
         try:
-            metadata.create_all(engine, tables=[energy, energy_state])
+            metadata.create_all(engine, tables=[batch, energy, energy_state])
             yield cls(engine)
         finally:
             engine.dispose()
@@ -140,15 +143,20 @@ class EnergyTable:
             db.execute(delete(energy))
             db.execute(delete(energy_state))
 
-    def between(self, from_ms: int, to_ms: int, kinds: Sequence[str]) -> tuple[list[Interval], int]:
-        """The intervals that cover the period, and the position that they reach.
+    def between(self, from_ms: int, to_ms: int, kinds: Sequence[str]) -> Reading:
+        """The intervals that cover the period, and how far they reach.
 
         Without pods or groups in `kinds`, the ends of the period are exact to the minutes as far as
         these are kept; with them, to the hour. Running intervals are included as they are, and the
         rates of the grid always.
         """
-        found = self.reading(from_ms, to_ms, kinds)
-        return (found[0], found[1].position) if found else ([], 0)
+        with self._snapshot.connect() as db, db.begin():
+            found = reading_in(db, from_ms, to_ms, kinds)
+            behind_s = behind_s_of(db, found[1].position if found else 0)
+        if found is None:
+            return Reading([], behind_s=behind_s)
+        intervals, state = found
+        return Reading(intervals, state.position, state.ledger.newest_ms, behind_s)
 
     def reading(
         self, from_ms: int, to_ms: int, kinds: Sequence[str]
@@ -170,6 +178,18 @@ def reading_in(
     running = [each for each in state.take_closed() if each.grain == finest]
     wanted = [each for each in running if each.end_ms > from_ms and each.start_ms < to_ms]
     return [*_read(db, Period(from_ms, to_ms, finest), kinds), *wanted], state
+
+
+def behind_s(db: Connection) -> float:
+    """How long ago the oldest fact was committed that the ledger lacks; 0 if it lacks none."""
+    mine = select(energy_state.c.position).where(energy_state.c.name == NAME)
+    return behind_s_of(db, db.scalar(mine) or 0)
+
+
+def behind_s_of(db: Connection, position: int) -> float:
+    later = select(batch.c.committed_at).where(batch.c.p_to > position)
+    oldest = db.scalar(later.order_by(batch.c.p_to).limit(1))
+    return max(0, time.time_ns() - oldest) / 1e9 if oldest else 0.0
 
 
 def _state_in(db: Connection) -> LedgerState | None:

@@ -43,12 +43,21 @@ class LoggedPod(NamedTuple):
     duration_s: float
 
 
+class LoggedSleep(NamedTuple):
+    """The numbers of the policy that puts nodes to sleep; None: those of the simulation."""
+
+    reserve: float | None = None  # share of a pool that stays empty and awake
+    max_share: float = 1.0  # of a pool that may sleep
+    after_s: float | None = None  # without pods, before a node may sleep
+
+
 class Question(NamedTuple):
     nodes: Sequence[LoggedNode]
     pods: Sequence[LoggedPod]
     seconds: float
     use: float  # of what pods request, as measured
     sleeps: bool  # whether the policy of the log puts nodes to sleep
+    sleep: LoggedSleep = LoggedSleep()
 
 
 class Variant(NamedTuple):
@@ -123,7 +132,7 @@ def _run(asked: Question, variant: Variant, policy: str, *, sleeps: bool) -> Run
     trends = Trends(fleet.size)
     minutes = math.ceil(asked.seconds * speed / MINUTE_S)
     made = _POLICIES[policy](trends)
-    rules = _rules(speed) if sleeps else None
+    rules = _rules(speed, asked.sleep) if sleeps else None
     outcome = run_queueing(fleet, jobs, made, trends, minutes, sleep=rules)
     return _slowed(outcome, speed)
 
@@ -132,10 +141,13 @@ def step_s(seconds: float) -> float:
     return min(MINUTE_S, max(SHORTEST_STEP_S, seconds / STEPS))
 
 
-def _rules(speed: float) -> SleepRules:
-    usual = SleepRules()
+def _rules(speed: float, logged: LoggedSleep) -> SleepRules:
+    usual = SleepRules(max_share=logged.max_share)
+    if logged.reserve is not None:
+        usual = usual._replace(spare_cpu_nodes=logged.reserve, spare_gpu_nodes=logged.reserve)
+    after = usual.idle_minutes if logged.after_s is None else logged.after_s / MINUTE_S
     return usual._replace(
-        idle_minutes=math.ceil(usual.idle_minutes * speed),
+        idle_minutes=math.ceil(after * speed),
         wake_minutes=math.ceil(usual.wake_minutes * speed),
     )
 

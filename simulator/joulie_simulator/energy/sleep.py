@@ -26,6 +26,7 @@ class SleepRules(NamedTuple):
     spare_gpu_nodes: float = 0.03
     idle_minutes: int = 10  # a node is empty for so long before it sleeps
     wake_minutes: int = 5  # a waking node draws its idle power
+    max_share: float = 1.0  # of a pool that may sleep
 
 
 class SleepController:
@@ -66,7 +67,8 @@ class SleepController:
         if surplus < 0:
             found = self._wake(minute, np.flatnonzero(pool & self._asleep)[:-surplus])
             return max(0, needed - int(empty.sum() + waking.sum()) - found)
-        self._put_to_sleep(minute, empty, surplus)
+        allowed = int(self._rules.max_share * pool.sum()) - int((pool & self._asleep).sum())
+        self._put_to_sleep(minute, empty, min(surplus, max(0, allowed)))
         return 0
 
     @property

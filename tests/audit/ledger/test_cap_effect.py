@@ -1,6 +1,7 @@
 """What caps save, by the pods that finished on capped nodes and on others."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -56,6 +57,10 @@ def test_too_few_pods_give_no_figure() -> None:
     assert found.event(0, HOUR_MS) is None
 
 
+def all_finished(found: CappedLives, intervals: Sequence[Interval]) -> dict[str, list[Finished]]:
+    return finished_pods(found, intervals, 10 * HOUR_MS)
+
+
 def lives(*facts: Fact) -> CappedLives:
     made = CappedLives()
     for number, fact in enumerate(facts):
@@ -80,7 +85,7 @@ def energy(uid: str, node: str = "n1") -> PodEnergy:
 
 
 def test_the_caps_of_a_pod_are_those_of_its_node_while_it_runs() -> None:
-    found = finished_pods(
+    found = all_finished(
         lives(
             hardware("n1"),
             bound("before"),
@@ -99,7 +104,7 @@ def test_the_caps_of_a_pod_are_those_of_its_node_while_it_runs() -> None:
 
 
 def test_pods_on_other_hardware_are_another_group() -> None:
-    found = finished_pods(
+    found = all_finished(
         lives(
             hardware("n1"),
             hardware("n2", gpus=8),
@@ -124,13 +129,21 @@ def test_pods_on_other_hardware_are_another_group() -> None:
 def test_a_pod_whose_energy_is_not_measured_throughout_does_not_count(node: NodeEnergy) -> None:
     made = lives(bound("a"), PodFinished(uid="a"))
 
-    assert finished_pods(made, [hour(energy("a"))])["standard"]
-    assert not finished_pods(made, [hour(energy("a"), nodes=(node,))])
+    assert all_finished(made, [hour(energy("a"))])["standard"]
+    assert not all_finished(made, [hour(energy("a"), nodes=(node,))])
 
 
 def test_a_pod_that_runs_or_began_before_the_period_does_not_count() -> None:
     made = lives(bound("a"), bound("b"), PodFinished(uid="b"))
     later = Interval("hour", HOUR_MS, (), (), [energy("b")])
 
-    assert not finished_pods(made, [hour(energy("a"))])
-    assert not finished_pods(made, [later])
+    assert not all_finished(made, [hour(energy("a"))])
+    assert not all_finished(made, [later])
+
+
+def test_a_pod_that_ended_after_the_ledger_is_complete_does_not_count() -> None:
+    made = lives(bound("a", "n1"), PodFinished(uid="a"))
+    end_ms = made.pods["a"].end_ms
+
+    assert finished_pods(made, [hour(energy("a"))], end_ms)["standard"]
+    assert not finished_pods(made, [hour(energy("a"))], end_ms - 1)

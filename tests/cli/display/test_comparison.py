@@ -22,7 +22,7 @@ def run(
         "wait_p50_s": 0.0,
         "wait_p99_s": 5.0,
     }
-    energy = {"meter_kwh": meter_kwh, "unknown_kwh": unknown_kwh}
+    energy = {"meter_kwh": meter_kwh, "unknown_kwh": unknown_kwh, "behind_s": 0.0}
     settings = {"SCORING": "energy", "POLICY_TYPE": "consolidate_and_sleep"}
     replayed = {"decisions": 7, "mismatches": mismatches}
     return Measured("/data", settings, simulated, energy, replayed)
@@ -30,6 +30,11 @@ def run(
 
 def compared(first: Measured, second: Measured) -> dict[str, Any]:
     return as_json(first, second, speed=60)
+
+
+def behind(seconds: float) -> Measured:
+    usual = run()
+    return usual._replace(energy={**usual.energy, "behind_s": seconds})
 
 
 def test_energy_is_in_simulated_time_and_compared_per_work() -> None:
@@ -48,6 +53,7 @@ def test_energy_is_in_simulated_time_and_compared_per_work() -> None:
         (run(simulated_s=3000.0), "not the same time"),
         (run(work_kwh=0.0), "no work"),
         (run(unknown_kwh=0.01), "gaps in the readings"),
+        (behind(0.1), "a ledger that lacks facts"),
     ],
 )
 def test_without_equal_work_and_whole_readings_there_is_no_figure(

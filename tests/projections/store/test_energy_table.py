@@ -1,7 +1,10 @@
 """Intervals in the database: committed with the state, kept coarser with age."""
 
+import time
+import zlib
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.pool import StaticPool
@@ -10,11 +13,12 @@ from joulie_bus.errors import Fenced, StateDamaged
 from joulie_bus.testing import power, records
 from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.intervals import DAY_MS, HOUR_MS, MINUTES_MS, Grain
-from joulie_projections.energy.report import report_of
-from joulie_projections.energy.saved import LedgerState, unpacked
+from joulie_projections.energy.report import Reading, report_of
+from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.energy_table import EnergyTable, Period, chosen
+from joulie_projections.store.tables import batch as batch_table
 
 NOON_MS = NOON // 1_000_000
 J = 1_000_000
@@ -86,10 +90,10 @@ def test_a_damaged_state_is_refused() -> None:
 def test_a_report_holds_the_running_minutes(table: EnergyTable) -> None:
     table.save(0, steady(1.25))
 
-    intervals, position = table.between(0, NOON_MS + DAY_MS, ("node",))
+    found = table.between(0, NOON_MS + DAY_MS, ("node",))
 
-    assert position == 151
-    assert report_of(intervals, "node").meter_uj == 100 * 4500 * J
+    assert found.position == 151
+    assert found.report("node").meter_uj == 100 * 4500 * J
 
 
 def test_the_ends_of_a_report_are_exact_to_the_minutes(table: EnergyTable) -> None:
@@ -97,8 +101,7 @@ def test_the_ends_of_a_report_are_exact_to_the_minutes(table: EnergyTable) -> No
     begin = NOON_MS // MINUTES_MS * MINUTES_MS
     first, last = begin + 2 * MINUTES_MS, begin + HOUR_MS + 3 * MINUTES_MS
 
-    intervals, _ = table.between(first, last, ("node",))
-    report = report_of(intervals, "node")
+    report = table.between(first, last, ("node",)).report("node")
 
     assert (report.from_ms, report.to_ms) == (first, last)
     assert report.meter_uj == 100 * (last - first) // 1000 * J
@@ -119,7 +122,57 @@ def test_a_ledger_that_is_cleared_is_empty(table: EnergyTable) -> None:
     table.clear()
 
     assert table.load() is None
-    assert table.between(0, NOON_MS + DAY_MS, ("node",)) == ([], 0)
+    assert table.between(0, NOON_MS + DAY_MS, ("node",)) == Reading([])
+
+
+@pytest.mark.parametrize("kinds", [("node",), ("node", "group")], ids=["minutes", "hours"])
+def test_a_report_ends_where_the_ledger_is_complete(
+    table: EnergyTable, kinds: tuple[str, ...]
+) -> None:
+    table.save(0, steady(1.2))
+    newest_ms = NOON_MS + 4320 * 1000
+
+    report = table.between(0, NOON_MS + DAY_MS, kinds).report("node")
+
+    assert (report.to_ms, report.complete_to_ms) == (newest_ms, newest_ms)
+
+
+def test_a_report_of_an_ended_period_ends_with_it(table: EnergyTable) -> None:
+    table.save(0, steady(3))
+    end_ms = NOON_MS // HOUR_MS * HOUR_MS + HOUR_MS
+
+    report = table.between(0, end_ms, ("node", "group")).report("node")
+
+    assert (report.to_ms, report.complete_to_ms) == (end_ms, NOON_MS + 3 * HOUR_MS)
+
+
+def test_a_state_of_an_earlier_version_is_complete_up_to_its_newest_reading() -> None:
+    state = steady(0.5)
+    state.take_closed()
+    old = msgspec.msgpack.decode(zlib.decompress(state.packed()))[:11]
+    body = zlib.compress(msgspec.msgpack.encode(old))
+
+    continued = unpacked(body, digest_of(body)).ledger
+
+    assert (continued.newest_ms, continued.rule) == (NOON_MS + HOUR_MS // 2, 1)
+
+
+def test_a_ledger_is_behind_by_the_age_of_the_oldest_fact_that_it_lacks(
+    table: EnergyTable, engine: Engine
+) -> None:
+    table.save(0, steady(0.5))
+    hours_ago = time.time_ns() - 2 * HOUR_MS * 1_000_000
+    rows = [(1, 61, hours_ago - 10**12), (62, 70, hours_ago), (71, 90, time.time_ns())]
+    with engine.begin() as db:
+        for first, last, at in rows:
+            db.execute(batch_table.insert().values(batch_row(first, last, at)))
+
+    assert table.between(0, NOON_MS, ("node",)).behind_s == pytest.approx(2 * 3600, abs=60)
+
+
+def batch_row(first: int, last: int, at: int) -> dict[str, object]:
+    blank = dict.fromkeys(("ranges", "merkle_root", "state_digest", "prev", "head"), b"")
+    return {"p_from": first, "p_to": last, "committed_at": at, "fold_version": "1", **blank}
 
 
 def test_the_intervals_of_a_report_do_not_overlap() -> None:
