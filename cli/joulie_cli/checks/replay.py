@@ -7,30 +7,36 @@ from typing import Any
 
 from joulie_audit.replay.replay import Progress, ReplayReport, Scope, other_versions, replay
 from joulie_cli.display.output import show
-from joulie_cli.log_access.past import ArchivePlace, archive_of, jobs_of, progress, shared_facts_of
+from joulie_cli.log_access.past import (
+    ArchivePlace,
+    archive_of,
+    jobs_of,
+    progress,
+    shared_facts_of,
+    span_of,
+)
 from joulie_cli.wiring import Wiring
-from joulie_projections.history.history import NEWEST
 
 SETTINGS = (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    last = NEWEST if args.last is None else args.last
-    scope = Scope(args.first, last, args.sample, args.jobs)
     with progress("replay", args.output != "table") as report:
-        done = asyncio.run(_replay(args, wires, scope, report))
+        done = asyncio.run(_replay(args, wires, report))
     show(args, done, as_text(done))
     return 0 if not done["mismatches"] else 1
 
 
 async def _replay(
-    args: argparse.Namespace, wires: Wiring, scope: Scope, report: Progress | None
+    args: argparse.Namespace, wires: Wiring, report: Progress | None
 ) -> dict[str, Any]:
     async with shared_facts_of(wires, archive_of(args, wires)) as (history, facts, elsewhere):
+        newest = history.checkpoint()
+        span = span_of(args, newest.position if newest is not None else 0, "position")
         versions = other_versions(history)
         if versions is not None:
             print(f"joulie replay: {versions}", file=sys.stderr)
-        scope = scope._replace(jobs=jobs_of(scope.jobs, history))
+        scope = Scope(*span, args.sample, jobs_of(args.jobs, history))
         done = await replay(history, facts, scope, report, elsewhere)
         return as_json(done) | {"other_code": versions._asdict() if versions else {}}
 

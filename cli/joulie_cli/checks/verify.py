@@ -18,6 +18,7 @@ from joulie_cli.log_access.kept_heads import (
     anchors_of,
     ids_of,
     public_key,
+    public_key_in,
 )
 from joulie_cli.log_access.past import (
     ArchivePlace,
@@ -26,11 +27,11 @@ from joulie_cli.log_access.past import (
     history_of,
     require_readable,
     sharing_of,
+    span_of,
 )
 from joulie_cli.wiring import Wiring
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.fold.commit import Cut
-from joulie_projections.history.history import NEWEST
 
 SETTINGS = (ArchivePlace,)
 FROM_THE_STREAM, FROM_NOWHERE = "stream", "none"
@@ -43,6 +44,10 @@ EMPTIED = (
     "stream was recreated. For a restored log whose projector has not signed a head yet, give "
     "--heads none"
 )
+ALONE = (
+    "every file is intact, and every hash, link and signature is valid. It was compared with no "
+    "database: there is none in the data directory"
+)
 NOT_COMPARED = "  No anchored heads were compared: a log cut off at its end would not be detected."
 
 
@@ -51,6 +56,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         from joulie_cli.checks import verify_report  # the simulator takes half a second
 
         return verify_report.run(args, wires)
+    if args.archive is not None and not wires.data.has_database:
+        return _verify_archive_alone(args, wires)
     report, archived = asyncio.run(_verify(args, wires))
     show(args, as_json(report, archived), as_text(report, archived))
     if args.heads == FROM_NOWHERE and args.output == "table":
@@ -59,9 +66,28 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     return 1 if flawed else 0
 
 
+def _verify_archive_alone(args: argparse.Namespace, wires: Wiring) -> int:
+    """Without a database beside it, as on the machine of an auditor."""
+    anchors = (
+        NOTHING if args.heads in (FROM_THE_STREAM, FROM_NOWHERE) else anchors_in(Path(args.heads))
+    )
+    ring, forged = _public(args, wires).with_all(anchors.keys)
+    archived = verify_archive(Archive.of(args.archive), ring, None, anchors.heads)
+    if archived.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
+        archived = archived._replace(flaw=what[0])
+    show(args, {"archive": archived._asdict()}, "\n".join(_archive_lines(archived, ALONE)))
+    if anchors is NOTHING and args.output == "table":
+        print(NOT_COMPARED)
+    return 1 if archived.flaw is not None else 0
+
+
+def _public(args: argparse.Namespace, wires: Wiring) -> Ring:
+    return public_key(wires) if args.key is None else public_key_in(args.key)
+
+
 async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, ArchiveReport | None]:
     require_readable(wires.data)  # before a broker is contacted or started
-    public = public_key(wires)
+    public = _public(args, wires)
     if args.heads == FROM_THE_STREAM:
         report, anchors = await _by_the_stream(args, wires, public)
     else:
@@ -92,8 +118,8 @@ async def _by_the_stream(
 
 def _report(args: argparse.Namespace, wires: Wiring, public: Ring, anchors: Anchors) -> Report:
     ring, forged = public.with_all(anchors.keys)
-    entry_range = EntryRange(args.first, NEWEST if args.last is None else args.last)
     with history_of(wires) as history:
+        entry_range = EntryRange(*span_of(args, history.tip(), "entry"))
         entries = min(entry_range.last, history.tip()) - entry_range.first + 1
         workers = sharing_of(args.jobs, wires, entries)
         report = verify(history, ring, anchors.heads, entry_range, workers)
@@ -126,14 +152,18 @@ def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
     lines.extend(f"  {gap}." for gap in report.gaps)
     if report.cut is not None:
         lines.append(_unseen(report.cut) if archived is None else _through(report.cut))
-    if archived is not None and archived.flaw is not None:
-        lines.append(f"The archive is CORRUPTED: {archived.flaw}")
-    elif archived is not None:
-        lines.append(
-            f"The archive holds {archived.facts} facts and {archived.entries} entries in "
-            f"{archived.parts} parts: every file is intact and matches the log."
-        )
+    if archived is not None:
+        lines += _archive_lines(archived, "every file is intact and matches the log")
     return "\n".join(lines)
+
+
+def _archive_lines(archived: ArchiveReport, what: str) -> list[str]:
+    if archived.flaw is not None:
+        return [f"The archive is CORRUPTED: {archived.flaw}"]
+    return [
+        f"The archive holds {archived.facts} facts and {archived.entries} entries in "
+        f"{archived.parts} parts: {what}."
+    ]
 
 
 def _unseen(cut: Cut) -> str:

@@ -34,8 +34,16 @@ def public_key(wires: Wiring) -> Ring:
     if not file.exists() and not heads.is_hmac_secret(wires.data.key):
         raise NotInTheLog(
             f"{file} is missing: without the public key no signature can be checked. "
-            "The projector writes it when it starts; a copy of it is sufficient."
+            "The projector writes it when it starts; a copy of it is sufficient, "
+            "and `joulie verify --key FILE` reads one from elsewhere."
         )
+    return heads.public_key(file)
+
+
+def public_key_in(file: Path) -> Ring:
+    """The public key, or the ring of keys, in a file."""
+    if not file.is_file():
+        raise NotInTheLog(f"{file} is no file. Nothing was checked. Give a copy of head.pub.")
     return heads.public_key(file)
 
 

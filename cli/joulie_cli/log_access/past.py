@@ -31,7 +31,7 @@ from joulie_cli.supervisor.data_directory import DataDirectory, DirectoryLock
 from joulie_cli.supervisor.supervisor import prepare_streams
 from joulie_cli.wiring import Wiring, address_of, connected
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.history.history import History
+from joulie_projections.history.history import NEWEST, History
 from joulie_projections.store import database
 
 # Work per process: with less, starting the process (about a second) takes longer than it saves.
@@ -246,3 +246,19 @@ def require_facts(history: History) -> int:
             "`joulie demo` fills a log in seconds."
         )
     return checkpoint.position
+
+
+def span_of(args: argparse.Namespace, newest: int, what: str) -> tuple[int, int]:
+    """`--from` and `--to`. Raises NotInTheLog if nothing lies between them."""
+    first, last = args.first, NEWEST if args.last is None else args.last
+    if first > last:
+        raise NotInTheLog(
+            f"--from {first} is after --to {last}, so there is no {what} between them. Nothing was "
+            "checked. Give the smaller number to --from."
+        )
+    if first > newest and first > 1:
+        raise NotInTheLog(
+            f"There is no {what} {first}: the newest is {newest}. Nothing was checked. "
+            f"Give --from 1 to {newest}."
+        )
+    return first, last

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from joulie_audit.archive.fact_source import FactSource, plan_facts
+from joulie_audit.archive.fact_source import FactSource, newest_plan_facts
 from joulie_audit.questions.explain import (
     Explanation,
     Outcome,
@@ -329,10 +329,12 @@ def _node_text(report: dict[str, Any]) -> str:
 async def _plan(args: argparse.Namespace, wires: Wiring, which: str) -> dict[str, Any]:
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         require_facts(history)
-        explanation = plans.grouped([fact async for fact in plan_facts(history, facts)])
-    for plan in explanation:
-        if which in (plan["plan"], str(plan["position"])):
-            return plan
+        explanation = list[dict[str, Any]]()
+        async for found in newest_plan_facts(history, facts):
+            explanation = plans.whole_plans(found)
+            for plan in explanation:
+                if which in (plan["plan"], str(plan["position"])):
+                    return plan
     newest = ", ".join(plan["plan"] for plan in explanation[-3:]) or "none"
     raise NotInTheLog(f"There is no plan {which!r}. The newest are {newest}; see `joulie plans`.")
 

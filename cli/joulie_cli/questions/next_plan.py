@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from joulie_audit.archive.fact_source import plan_facts
+from joulie_audit.archive.fact_source import FactSource, newest_plan_facts
 from joulie_audit.questions.next_plan import NextPlan, next_plan
 from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_bus.errors import NotInTheLog
@@ -16,6 +16,7 @@ from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
 from joulie_operator.plugins import load_policy
+from joulie_projections.history.history import History
 
 _SECOND = 1_000_000_000
 
@@ -23,8 +24,7 @@ _SECOND = 1_000_000_000
 async def report_of(args: argparse.Namespace, wires: Wiring) -> dict[str, Any]:
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         view = require_facts(history)
-        found = [fact.event async for fact in plan_facts(history, facts)]
-        newest = next((each for each in reversed(found) if isinstance(each, PlanMade)), None)
+        newest = await _newest_plan(history, facts)
         if newest is None:
             raise NotInTheLog("The operator has made no plan yet, so its settings are unknown.")
         at = history.committed_at(view) or newest.now
@@ -36,6 +36,14 @@ async def report_of(args: argparse.Namespace, wires: Wiring) -> dict[str, Any]:
             raise NotInTheLog(f"The policy {newest.policy} of {newest.plan}: {error}") from error
         planned = next_plan(newest, cluster_state, policy, view, now)
         return {"settings_of": newest.plan, "at": at, **as_json(planned)}
+
+
+async def _newest_plan(history: History, facts: FactSource) -> PlanMade | None:
+    async for found in newest_plan_facts(history, facts):
+        for fact in reversed(found.facts):
+            if isinstance(fact.event, PlanMade):
+                return fact.event
+    return None
 
 
 def as_json(planned: NextPlan) -> dict[str, Any]:

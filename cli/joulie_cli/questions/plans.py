@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from joulie_audit.archive.fact_source import PlanFact, plan_facts
+from joulie_audit.archive.fact_source import NewestPlans, PlanFact, newest_plan_facts
 from joulie_bus.events import PlanMade
 from joulie_cli.display import plan_changes
 from joulie_cli.display.output import show
@@ -24,17 +24,26 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         report = asyncio.run(next_plan.report_of(args, wires))
         show(args, report, next_plan.as_text(report, args.limit))
         return 0
-    plans = asyncio.run(_plans(args, wires))
-    newest = plans[-args.limit :]
-    show(args, newest, as_text(newest, len(plans)))
+    newest = asyncio.run(_plans(args, wires))
+    show(args, newest, as_text(newest))
     return 0
 
 
 async def _plans(args: argparse.Namespace, wires: Wiring) -> list[dict[str, Any]]:
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         require_facts(history)
-        found = [fact async for fact in plan_facts(history, facts)]
-    return [plan for plan in grouped(found) if plan["changes"] or args.all]
+        shown_plans = list[dict[str, Any]]()
+        async for newest in newest_plan_facts(history, facts):
+            plans = whole_plans(newest)
+            shown_plans = [plan for plan in plans if plan["changes"] or args.all]
+            if len(shown_plans) >= args.limit:
+                break
+    return shown_plans[-args.limit :]
+
+
+def whole_plans(newest: NewestPlans) -> list[dict[str, Any]]:
+    """The plans of which every event was read."""
+    return grouped(newest.facts)[0 if newest.is_all else 1 :]
 
 
 def grouped(found: list[PlanFact]) -> list[dict[str, Any]]:
@@ -50,10 +59,10 @@ def grouped(found: list[PlanFact]) -> list[dict[str, Any]]:
     return list(plans.values())
 
 
-def as_text(plans: list[dict[str, Any]], of: int) -> str:
+def as_text(plans: list[dict[str, Any]]) -> str:
     if not plans:
         return "No plan has changed anything yet. --all lists plans without changes too."
-    lines = [f"{len(plans)} of {of} plans, the newest last"]
+    lines = [f"{len(plans)} plan{'' if len(plans) == 1 else 's'}, the newest last"]
     for plan in plans:
         kinds = Counter(event["type"].removeprefix("plan.") for event in plan["events"])
         what = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))

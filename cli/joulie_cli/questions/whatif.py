@@ -11,13 +11,12 @@ from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source, named
 from joulie_cli.display import whatif_plot
 from joulie_cli.display.output import show
-from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
+from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts, span_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.settings import ScoringSettings
 from joulie_operator.planning.rules import Rules
 from joulie_operator.settings import OperatorSettings
-from joulie_projections.history.history import NEWEST
 
 SETTINGS = (ArchivePlace,)
 SHOWN = 10
@@ -35,10 +34,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _compare(args: argparse.Namespace, wires: Wiring, other: Overrides) -> Comparison:
-    last = NEWEST if args.last is None else args.last
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
-        require_facts(history)
-        return await what_if(history, facts, other, args.first, last)
+        first, last = span_of(args, require_facts(history), "position")
+        return await what_if(history, facts, other, first, last)
 
 
 def pairs(texts: list[str], policy: str | None) -> dict[str, str]:

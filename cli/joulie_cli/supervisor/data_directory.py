@@ -62,12 +62,17 @@ class DataDirectory:
             ) from error
 
     def require(self) -> None:
-        file = sqlite_file(self.database)
-        if file is not None and not file.exists():
+        if not self.has_database:
             raise DataDirectoryError(
                 f"There is no Joulie data in {self.path}. "
                 f"`joulie demo --data {self.path}` or `joulie up --data {self.path}` creates it."
             )
+
+    @property
+    def has_database(self) -> bool:
+        """False if the file of the database does not exist; a server may or may not respond."""
+        file = sqlite_file(self.database)
+        return file is None or file.exists()
 
     def lock(self) -> "DirectoryLock":
         """Lock the directory; raises DataDirectoryError if another process holds the lock."""

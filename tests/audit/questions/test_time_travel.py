@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from joulie_audit.archive.fact_source import plan_facts
+from joulie_audit.archive import fact_source
+from joulie_audit.archive.fact_source import newest_plan_facts, plan_facts
 from joulie_audit.questions.time_travel import NodeChange, cluster_state_at, node_changes, twin_at
 from joulie_audit.recompute.fold import rows_of
 from joulie_audit.testing import FactsAfter, NoFacts, RecordedLog
@@ -174,3 +175,19 @@ async def test_without_an_intact_snapshot_folding_starts_at_the_first_position(
 
         assert list(reported(lines)) == [("snapshot_damaged", at) for at in reversed(kept)]
         assert digests_of(rows_of(cluster_state)) == history.digests()
+
+
+async def test_the_newest_plans_are_read_without_the_older_ones(
+    small_log: RecordedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fact_source, "SOME_PLAN_FACTS", 2)
+    for count in (3, 1, 2):
+        await small_log.builder.facts(*(eco(f"n{at + 1}") for at in range(count)))
+    async with small_log.reading() as (history, facts):
+        every = [fact async for fact in plan_facts(history, facts)]
+        found = [newest async for newest in newest_plan_facts(history, facts)]
+
+    assert found[0].facts == every[-2:]
+    assert all(newest.facts == every[-len(newest.facts) :] for newest in found)
+    assert [newest.is_all for newest in found] == [False] * (len(found) - 1) + [True]
+    assert found[-1].facts == every

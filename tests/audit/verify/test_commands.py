@@ -208,7 +208,7 @@ def test_entries_can_be_filtered_by_every_kind() -> None:
 def test_plans_that_changed_nothing_are_shown_on_request(joulie: Run) -> None:
     few, all_of_them = joulie("plans", *FACTS).out, joulie("plans", "--all", *FACTS).out
 
-    assert re.match(r"\d+ of \d+ plans", few)
+    assert re.match(r"\d+ plans?, the newest last", few)
     assert len(all_of_them.splitlines()) >= len(few.splitlines())
 
 
@@ -311,6 +311,40 @@ def test_another_policy_share_is_compared_by_class_and_namespace(joulie: Run) ->
     )
 
 
+def test_an_archive_is_verified_without_a_database(
+    joulie: Run, data: Path, kept: Path, tmp_path: Path
+) -> None:
+    alone = {"data": tmp_path / "auditor"}
+    words = ("verify", *FACTS, "--key", str(data / "head.pub"))
+    done, compared = joulie(*words, **alone), joulie(*words, "--heads", str(kept), **alone)
+
+    assert (done.code, done.err, compared.code) == (0, "", 0)
+    assert "every hash, link and signature is valid" in done.out
+    assert ("No anchored heads" in done.out, "No anchored heads" in compared.out) == (True, False)
+    assert joulie(*words, "--json", **alone).parsed["archive"]["flaw"] is None
+
+
+def test_a_changed_archive_is_reported_without_a_database(
+    joulie: Run, data: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(GOLDEN, copy)
+    part = next(file for file in sorted((copy / "log").rglob("*")) if file.is_file())
+    part.write_bytes(part.read_bytes()[:-9] + b"otherwise")
+    words = ("verify", "--archive", str(copy), "--key", str(data / "head.pub"))
+    done = joulie(*words, data=tmp_path / "auditor")
+
+    assert done.code in (1, 2)
+    assert str(copy) in done.out + done.err
+
+
+def test_an_archive_without_a_key_is_not_verified(joulie: Run, tmp_path: Path) -> None:
+    done = joulie("verify", *FACTS, data=tmp_path / "auditor")
+
+    assert (done.code, done.out) == (2, "")
+    assert "head.pub is missing" in done.err
+
+
 def test_an_archive_command_without_a_directory_is_an_error(joulie: Run) -> None:
     result = joulie("archive")
 
@@ -388,6 +422,7 @@ def test_without_the_streams_no_part_is_archived(
 
 # --- wrong names, empty logs, other times -----------------------------------------------------
 
+NO_HEADS = ("--heads", "none")
 WRONG = {
     "an unknown pod": (["explain", "team-a/nix"], "No decision about 'team-a/nix' is in"),
     "an unknown node": (["explain", "node", "nix", *FACTS], "There is no node"),
@@ -406,6 +441,17 @@ WRONG = {
     "a head at an unsigned entry": (["diff", "1", "99999999"], "No head was signed at entry 1"),
     "heads in no file": (["verify", "--heads", "/nowhere"], "/nowhere holds no heads"),
     "an archive that is none": (["replay", "--archive", "/nowhere"], "there is neither facts/ nor"),
+    "a replay backwards": (["replay", "--from", "50", "--to", "10"], "--from 50 is after --to 10"),
+    "a check backwards": (["verify", *NO_HEADS, "--from", "5", "--to", "1"], "--from 5 is after"),
+    "a question backwards": (
+        ["whatif", "--policy", "queue_aware_v1", "--from", "5", "--to", "1"],
+        "--from 5 is after --to 1, so there is no position between them",
+    ),
+    "a replay of nothing": (["replay", "--from", "99999999"], "There is no position 99999999: the"),
+    "a check of nothing": (
+        ["verify", *NO_HEADS, "--from", "99999999"],
+        "There is no entry 99999999: the newest is",
+    ),
     "no setting": (["whatif", "--set", "NIX=1"], "NIX: not a setting of scores or plans"),
     "no value": (["whatif", "--set", "SCORE_ECO_BONUS"], "write it as NAME=VALUE"),
     "a bad value": (["whatif", "--set", "SCORE_ECO_BONUS=x"], "SCORE_ECO_BONUS='x'"),

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from joulie_audit.testing import RecordedLog
 from joulie_audit.verify.proof import Difference, Proof, difference, leads_to_head, prove
 from joulie_bus.errors import NotInTheLog
+from joulie_bus.events import OutcomeSeen
 from joulie_bus.testing import ask
 from joulie_projections.decision_log.heads import Head, Signer
 
@@ -35,7 +37,13 @@ def checked(
     """Runs the documented script in a directory without Joulie."""
     file = directory / "proof.json"
     file.write_bytes(msgspec.json.encode(proof))
-    command = [sys.executable, *python, str(CHECKER), str(file), *map(str, options)]
+    return run_checker([file, *options], directory, python)
+
+
+def run_checker(
+    words: Sequence[str | Path], directory: Path, python: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *python, str(CHECKER), *map(str, words)]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
 
 
@@ -54,7 +62,8 @@ async def test_the_documented_script_accepts_a_proof(
 ) -> None:
     done = checked(await proved(small_log, 3), tmp_path, "--key", key)
 
-    assert done.stdout == "entry 3 stands before the head at 7, signed by this key\n"
+    entry = "entry 3 (pod team/early-1, node n1, score 72.6)"
+    assert done.stdout == f"{entry} stands before the head at 7, signed by this key\n"
     assert done.returncode == 0
 
 
@@ -64,6 +73,7 @@ async def test_without_a_key_the_script_reports_that_the_signature_was_not_check
     done = checked(await proved(small_log, 3), tmp_path)
 
     assert done.stdout.endswith("whose signature was NOT checked (no --key)\n")
+    assert (done.returncode, done.stderr) == (2, "")
 
 
 async def test_without_the_package_the_script_reports_that_the_signature_was_not_checked(
@@ -71,8 +81,53 @@ async def test_without_the_package_the_script_reports_that_the_signature_was_not
 ) -> None:
     done = checked(await proved(small_log, 3), tmp_path, "--key", key, python=("-S",))
 
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (2, "")
     assert done.stdout.endswith("NOT checked (the package `cryptography` is missing)\n")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[]", b"\xff", b'{"position": 3, "bodies": [], "prev": "", "head": {}}',
+     b'{"position": 1, "bodies": ["eA=="], "prev": "", "head": {"pos": 1, "hash": 7}}'],
+)  # fmt: skip
+async def test_a_file_that_is_no_proof_is_reported_without_a_traceback(
+    small_log: RecordedLog, key: Path, tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "proof.json"
+    file.write_bytes(content)
+    words: list[list[str | Path]] = [[file, "--key", key], [file], [tmp_path / "absent"]]
+    for names in words:
+        done = run_checker(names, tmp_path)
+
+        assert (done.returncode in (1, 2), done.stderr) == (True, "")
+        assert done.stdout.startswith("NOT ")
+
+
+@pytest.mark.parametrize("content", [b"", b"no key", b"{}", b'{"first": 7}'])
+async def test_a_key_that_is_none_is_reported_without_a_traceback(
+    small_log: RecordedLog, tmp_path: Path, content: bytes
+) -> None:
+    wrong = tmp_path / "wrong.pub"
+    wrong.write_bytes(content)
+    done = checked(await proved(small_log, 3), tmp_path, "--key", wrong)
+
+    assert (done.returncode in (1, 2), done.stderr) == (True, "")
+
+
+async def test_the_script_names_what_each_entry_is_about(
+    small_log: RecordedLog, key: Path, tmp_path: Path
+) -> None:
+    seen = OutcomeSeen(pod_uid="late-1", namespace="team", name="late-1", node="n3", score=70)
+    await small_log.builder.publish(seen)
+    small_log.builder.sign()
+    proofs = [await proved(small_log, at) for at in (1, 2, 10)]
+    told = [checked(proof, tmp_path, "--key", key).stdout for proof in proofs]
+
+    assert [line.partition(" stands")[0] for line in told] == [
+        "entry 1",
+        "entry 2 (pod team/early-1)",
+        "entry 10 (pod team/late-1, node n3, score 70.0)",
+    ]
 
 
 async def test_the_script_rejects_a_changed_body(
@@ -111,7 +166,7 @@ async def test_the_script_rejects_another_key(small_log: RecordedLog, tmp_path: 
 def test_the_script_is_short_and_imports_no_joulie_package() -> None:
     source = CHECKER.read_text()
 
-    assert len(source.splitlines()) < 140
+    assert len(source.splitlines()) < 220
     assert "import joulie" not in source
 
 

@@ -17,6 +17,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="anchored heads from a file, or none (stream)",
     )
     parser.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help="public key or ring of keys (head.pub of the data directory)",
+    )
+    parser.add_argument(
         "--report", type=Path, metavar="FILE", help="compute this report of `joulie report` again"
     )
     shared.jobs(parser)
