@@ -16,6 +16,7 @@ from joulie_cli.parts.demo import (
     demo_options,
     free_or,
     log_to_file,
+    trends_in_simulated_time,
 )
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.wiring import Wiring
@@ -54,6 +55,18 @@ def test_an_invalid_option_is_reported_before_anything_starts(
     assert f"{option}='0" in error
     assert "(from the command line)" in error
     assert not (tmp_path / "data").exists()
+
+
+def test_trends_count_in_simulated_time_unless_a_setting_is_given() -> None:
+    assert trends_in_simulated_time(Source.of(), 60) == {
+        "SCORE_TREND_SCALE": "360",
+        "SCORE_TREND_BURST_SCALE": "120",
+        "SCORE_BURST_THRESHOLD": "30000",
+    }
+    assert trends_in_simulated_time(Source.of(SCORE_TREND_SCALE="6"), 0.5) == {
+        "SCORE_TREND_BURST_SCALE": "1",
+        "SCORE_BURST_THRESHOLD": "250",
+    }
 
 
 def test_an_address_from_the_settings_is_used_unchanged() -> None:

@@ -32,7 +32,7 @@ from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_signalled
 from joulie_console.settings import ConsoleSettings
-from joulie_extender.settings import ServerSettings
+from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.store import database
 from joulie_projections.view.view import View
@@ -138,6 +138,7 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
     extra = {
         **wires.source.from_file(),
         **({} if wires.source.names("RECONCILE_INTERVAL") else RECONCILE),
+        **trends_in_simulated_time(wires.source, options.simulated.speed),
         "JOULIE_CLUSTER": wires.bus.cluster,
         "KUBECONFIG": "",  # a demo never connects to a real cluster
         "EXTENDER_BINDS": "simulated",
@@ -170,6 +171,21 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
         wires.data.database
     ) as history:  # after the parts have stopped, so that all entries count
         return {**_counts(history), **summary, "simulated": simulated_in(wires.data)}
+
+
+def trends_in_simulated_time(source: Source, speed: float) -> dict[str, str]:
+    """Readings come in real time, in which power changes `speed` times as fast as in the cluster:
+    W/min in the settings are those of simulated time. Settings that are given stay as they are.
+    """
+    usual = ScoringSettings()
+    in_cluster = {
+        "SCORE_TREND_SCALE": usual.trend_scale,
+        "SCORE_TREND_BURST_SCALE": usual.trend_burst_scale,
+        "SCORE_BURST_THRESHOLD": usual.burst,
+    }
+    return {
+        name: f"{value * speed:g}" for name, value in in_cluster.items() if not source.names(name)
+    }
 
 
 def _knows_all(view: View, nodes: int) -> Callable[[], bool]:

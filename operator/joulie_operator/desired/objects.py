@@ -140,6 +140,8 @@ def status_of(
         schedulable_class=CLASSES[twin.node_class],
         predicted_power_headroom_score=round(twin.headroom, 1),
         predicted_cooling_stress_score=round(twin.cooling, 1),
+        cooling_model="linear",  # as `twin_of` computes it
+        cooling_power="cap",
         predicted_psu_stress_score=round(context.psu_stress, 1),
         hardware_density_score=round(twin.density, 1),
         estimated_pue=max(1.0, round(twin.pue, 3)),

@@ -161,6 +161,12 @@ class NodeTwinStatus(Part, frozen=True, kw_only=True):
     ) = None
     predicted_power_headroom_score: Score | None = None
     predicted_cooling_stress_score: Score | None = None
+    cooling_model: (
+        Annotated[ShortText, Meta(description="the model of the cooling stress")] | None
+    ) = None
+    cooling_power: (
+        Annotated[ShortText, Meta(description="cap or measured: the power that went in")] | None
+    ) = None
     predicted_psu_stress_score: Score | None = None
     hardware_density_score: Score | None = None
     estimated_pue: float | None = field(default=None, name="estimatedPUE")

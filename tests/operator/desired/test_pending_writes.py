@@ -154,6 +154,7 @@ def test_a_status_includes_the_facility_and_the_rack() -> None:
     status = place.status("n1")
 
     assert status.predicted_psu_stress_score == 30
+    assert (status.cooling_model, status.cooling_power) == ("linear", "cap")
     assert (status.estimated_pue, status.estimated_pue_source) == (1.25, "facility")
 
 
