@@ -95,7 +95,9 @@ class ConsoleHarness:
 
     def _moment(self) -> DecisionContext:
         seen = self.view.snapshot()
-        return DecisionContext(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
+        return DecisionContext(
+            seen.twin_columns, seen.position, seen.age_ms, time.time_ns(), seen.behind_ms
+        )
 
     def _declarations(self) -> list[DecisionEntry]:
         return [] if self.entries else [declaration(WEIGHTS)]

@@ -14,14 +14,14 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
 from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.decide.scoring import Weights
+from joulie_projections.state.completeness import NEVER_MS, ViewAges
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot
 
 log = get_logger("extender")
 SHARE = 0.25  # of a core, at most, for following the view; one update takes about a millisecond
 LONGEST_REST_S = 0.01  # the longest pause, however much the last update cost
-NO_AGE_MS = 10**12  # nothing was ever received
-NO_SNAPSHOT = ViewSnapshot(0, TwinColumns.empty(), NO_AGE_MS)
+NO_SNAPSHOT = ViewSnapshot(0, TwinColumns.empty(), NEVER_MS, behind_ms=NEVER_MS)
 
 
 class FollowedView(Protocol):
@@ -30,10 +30,9 @@ class FollowedView(Protocol):
     @property
     def is_ready(self) -> bool: ...
 
-    @property
-    def age_ms(self) -> int: ...
-
     def snapshot(self) -> ViewSnapshot: ...
+
+    def ages_of(self, seen: ViewSnapshot) -> ViewAges: ...
 
     async def moved_since(self, moves: int) -> int: ...
 
@@ -51,11 +50,11 @@ class CurrentSnapshot:
         return self._ready is not NO_SNAPSHOT
 
     def snapshot(self) -> ViewSnapshot:
-        """Its age is that of the view: the time since the last message of the projector."""
-        if self._view is None:
+        """With its present ages: the view may have moved on, or stand still."""
+        if self._view is None or not self.is_ready:
             return NO_SNAPSHOT
-        position, twin_columns, _, namespaces = self._ready
-        return ViewSnapshot(position, twin_columns, self._view.age_ms, namespaces)
+        heard_ms, behind_ms = self._view.ages_of(self._ready)
+        return self._ready._replace(age_ms=heard_ms, behind_ms=behind_ms)
 
     async def follow(self, view: FollowedView) -> None:
         """Runs until cancelled. The last snapshot that was ready stays, whatever happens to the
@@ -84,6 +83,6 @@ class CurrentSnapshot:
     def _compute_node_terms(self, snapshot: ViewSnapshot) -> None:
         columns, earlier = snapshot.twin_columns, self._ready.twin_columns
         try:
-            node_terms_of(columns, time.time_ns(), snapshot.age_ms, self._weights, earlier)
+            node_terms_of(columns, time.time_ns(), snapshot.oldest_ms, self._weights, earlier)
         except Exception:
             log.exception("node_terms_failed", what="each answer computes them, or falls back")

@@ -72,7 +72,9 @@ class Shadow:
 
     def _answer(self, pod: PodState, state: ClusterState, snapshot: ViewSnapshot) -> None:
         columns = snapshot.twin_columns
-        context = DecisionContext(columns, snapshot.position, snapshot.age_ms, self._clock())
+        context = DecisionContext(
+            columns, snapshot.position, snapshot.age_ms, self._clock(), snapshot.behind_ms
+        )
         names = list(with_room(state.nodes.items(), pod))
         decision = self._filter(pod.pod, names, context)
         through = let_through(decision)

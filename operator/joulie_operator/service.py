@@ -25,6 +25,7 @@ from joulie_operator.observe.cluster_visibility import ClusterVisibility, full_v
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan
 from joulie_operator.plugins import load_policy
 from joulie_operator.settings import OperatorSettings
+from joulie_projections.state.completeness import ViewAges
 from joulie_projections.view.view import View
 
 CHECK_INTERVAL_S = 0.5  # shortest time between two reconciliations
@@ -89,8 +90,6 @@ class Operator:
             return await self.reconcile_once()
         except PolicyFailed as error:
             return PlanningStopped("policy", str(error))
-        except TimeoutError:
-            return PlanningStopped("broker", "no answer in time")
         except BusError as error:
             self._refusals.saw(error)
             return PlanningStopped("broker", str(error))
@@ -118,9 +117,9 @@ class Operator:
         stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
         if not _is_newest(known, stored) and not await self._plans_are_gone():
             return None  # the view does not contain the newest plan yet
-        await self._publish(made, stored.sequence if stored else 0)
+        stopped = await self._publish(made, stored.sequence if stored else 0)
         self._looked = time.monotonic()
-        return None
+        return stopped
 
     def _stop_reason(self) -> PlanningStopped | None:
         """Why planning is stopped; nodes keep their profiles and caps meanwhile."""
@@ -128,9 +127,7 @@ class Operator:
         if not self._view.is_ready:
             return PlanningStopped("view", "the view has not been loaded yet")
         if self._view.age_s > limit:
-            return PlanningStopped(
-                "view", f"the view is older than {limit:g} s; does a projector run?"
-            )
+            return PlanningStopped("view", _old_view(self._view.ages, limit))
         problem = self._visibility().problem
         return PlanningStopped("cluster", problem) if problem else None
 
@@ -151,7 +148,7 @@ class Operator:
         state = await self._bus.state(Stream.PLAN)
         return state.first > 1 and not state.holds_messages
 
-    async def _publish(self, made: Plan, expected: int) -> None:
+    async def _publish(self, made: Plan, expected: int) -> PlanningStopped | None:
         """Publishes in batches, each under compare-and-set on the one before."""
         for number, events in enumerate(batches(made), 1):
             messages = [self._producer.stamp(event, corr=made.made.plan) for event in events]
@@ -159,16 +156,16 @@ class Operator:
                 await self._bus.append(Stream.PLAN, messages, {messages[0].subject: expected})
             except ExpectationFailed as error:
                 log.info("plan_lost_the_race", plan=made.made.plan, why=str(error))
-                return
+                return None
             stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
             if stored is None or stored.data != messages[0].data:
                 # Another operator has planned from this part and takes over.
                 log.info("plan_overtaken", plan=made.made.plan, part=number)
-                return
+                return None
             expected = stored.sequence
         self._refusals.ended()
         self._report_plan(made)
-        await self._wait_for_own_plan(expected)
+        return await self._wait_for_own_plan(expected)
 
     def _report_plan(self, made: Plan) -> None:
         metrics.PLANS.labels(policy=made.made.policy).inc()
@@ -180,15 +177,24 @@ class Operator:
                 why=made.made.because,
             )
 
-    async def _wait_for_own_plan(self, sequence: int) -> None:
+    async def _wait_for_own_plan(self, sequence: int) -> PlanningStopped | None:
         """Waits until the view contains the plan, so that the next one builds on it."""
-        async with asyncio.timeout(SETTLED_S):
-            while True:
-                stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
-                known = self._view.cluster_state.plan
-                if stored is None or stored.sequence != sequence or _is_newest(known, stored):
-                    return
-                await asyncio.sleep(0.02)
+        deadline = time.monotonic() + SETTLED_S
+        while time.monotonic() < deadline:
+            stored = await self._bus.last(Stream.PLAN, self._subjects.plan_meta)
+            known = self._view.cluster_state.plan
+            if stored is None or stored.sequence != sequence or _is_newest(known, stored):
+                return None
+            await asyncio.sleep(0.02)
+        return PlanningStopped(
+            "view", f"the view does not contain the last plan {SETTLED_S:g} s after it was stored"
+        )
+
+
+def _old_view(ages: ViewAges, limit_s: float) -> str:
+    if ages.heard_ms > limit_s * 1000:
+        return f"the projector has sent nothing for over {limit_s:g} s; does one run?"
+    return f"the view is over {limit_s:g} s behind the broker; `joulie status` names the cause"
 
 
 def batches(made: Plan) -> list[list[PlanEvent]]:

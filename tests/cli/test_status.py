@@ -59,12 +59,18 @@ def test_the_status_counts_sleeping_nodes_if_there_are_any() -> None:
 
 def test_the_status_shows_positions_lags_and_ages() -> None:
     projector = PART | {"name": "projector", "position": 12, "lag_events": 3, "lag_s": 0.008}
-    extender = PART | {"position": 11, "view_age_s": 0.1, "restarts": 2}
+    extender = PART | {
+        "position": 11,
+        "view_age_s": 0.1,
+        "view_behind_s": 0.25,
+        "restarts": 2,
+    }
 
     assert as_text(STATUS | {"parts": [projector, extender]}) == (
         "running for 3 min\n"
-        "  projector   pid 7       at 12         3 events, 8 ms behind\n"
-        "  extender    pid 7       at 11         view 100 ms old   restarted 2 time(s)\n"
+        "  projector   pid 7       at 12         8 ms behind, 3 events waiting\n"
+        "  extender    pid 7       at 11         250 ms behind, projector seen 100 ms ago"
+        "   restarted 2 time(s)\n"
         "position     12, last commit 250 ms ago\n"
         "decisions    4 (6 entries, signed up to 5)\n"
         "readings     2 of 3 nodes fresh, the oldest 7.5 s old\n"
@@ -81,6 +87,44 @@ def test_a_part_without_a_view_has_no_age() -> None:
     assert _part_warnings([waiting], Path("logs")) == [
         "extender has received no heartbeat of the projector yet"
     ]
+
+
+PROJECTOR = PART | {
+    "name": "projector",
+    "position": 12,
+    "lag_events": 4000,
+    "lag_s": 60.0,
+    "broker_silent_s": 0.2,
+}
+VIEW = PART | {"position": 12, "view_age_s": 0.1, "view_behind_s": 60.3}
+
+
+def test_a_projector_that_is_behind_is_reported_and_its_readers_are_not_blamed() -> None:
+    assert _part_warnings([VIEW, PROJECTOR], Path("logs")) == [
+        "projector is 60.0 s behind the broker: 4000 facts are not folded yet"
+    ]
+
+
+def test_a_reader_that_is_behind_its_projector_is_reported() -> None:
+    projector = PROJECTOR | {"lag_s": 0.3}
+
+    assert _part_warnings([VIEW, projector], Path("logs")) == [
+        "extender is 60.3 s behind the broker: it has not read what was committed"
+    ]
+
+
+def test_a_broker_without_its_majority_is_reported_as_the_cause() -> None:
+    projector = PROJECTOR | {"broker_silent_s": 4.0}
+
+    assert _part_warnings([VIEW, projector], Path("logs")) == [
+        "broker: no majority has answered the projector for 4.0 s"
+    ]
+
+
+def test_a_part_that_keeps_up_is_not_reported() -> None:
+    parts = [PROJECTOR | {"lag_s": 0.4}, VIEW | {"view_behind_s": 0.6}]
+
+    assert _part_warnings(parts, Path("logs")) == []
 
 
 def test_stale_data_is_reported() -> None:
@@ -157,6 +201,7 @@ def test_a_part_with_a_fault_is_named(
     address = f"127.0.0.1:{free_port()}"
     metrics.serve("127.0.0.1", int(address.rpartition(":")[2]), "extender")
     metrics.VIEW_AGE_SECONDS.set(age)
+    metrics.VIEW_BEHIND_SECONDS.set(0.2)
     with data_with_run_file(data, pid, address):
         found = status_of(data, StalenessLimits(NOW, 300))
 

@@ -12,6 +12,7 @@ from joulie_extender import current_snapshot as module
 from joulie_extender.current_snapshot import NO_SNAPSHOT, SHARE, CurrentSnapshot
 from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.decide.scoring import Weights
+from joulie_projections.state.completeness import ViewAges
 from joulie_projections.view.view import ViewSnapshot
 
 pytestmark = pytest.mark.anyio
@@ -26,12 +27,16 @@ class ByHand:
     """A view that changes only when the test says so."""
 
     def __init__(self) -> None:
-        self.newest, self.age_ms, self.is_ready = NO_SNAPSHOT, 0, False
+        self.newest, self.is_ready = NO_SNAPSHOT, False
+        self.ages = ViewAges(0, 0)
         self._moves = 0
         self._moved = asyncio.Event()
 
     def snapshot(self) -> ViewSnapshot:
         return self.newest
+
+    def ages_of(self, _seen: ViewSnapshot) -> ViewAges:
+        return self.ages
 
     async def moved_since(self, moves: int) -> int:
         while self._moves <= moves:
@@ -70,7 +75,7 @@ async def test_until_a_twin_columns_is_ready_there_is_nothing_to_be_seen() -> No
     async with following() as (lookout, view):
         view.move(at(1), is_ready=False)
         await settled()
-        assert (lookout.is_ready, lookout.snapshot()) == (False, NO_SNAPSHOT._replace(age_ms=0))
+        assert (lookout.is_ready, lookout.snapshot()) == (False, NO_SNAPSHOT)
 
         view.move(at(1))
         await settled()
@@ -132,10 +137,10 @@ async def test_the_age_is_that_of_the_view_and_grows_while_nothing_moves() -> No
     async with following() as (lookout, view):
         view.move(at(1))
         await settled()
-        view.age_ms = 4711
+        view.ages = ViewAges(4711, 5000)
 
         assert lookout.snapshot() == at(1)._replace(
-            twin_columns=lookout.snapshot().twin_columns, age_ms=4711
+            twin_columns=lookout.snapshot().twin_columns, age_ms=4711, behind_ms=5000
         )
 
 

@@ -27,7 +27,7 @@ from joulie_extender.decide.decide import (
     rows_of,
     weights_of,
 )
-from joulie_extender.decide.explained import refusals, view_age_ms, view_text
+from joulie_extender.decide.explained import behind_ms, refusals, view_age_ms, view_text
 from joulie_extender.decide.scoring import Weights, score, terms_of
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.twin.columns import TwinColumns
@@ -58,7 +58,8 @@ class Explanation(NamedTuple):
     decided_at: int
     view: int
     view_age_ms: int | None  # None if the extender had no view
-    view_text: str  # the two of them in words
+    behind_ms: int | None  # None too in entries of older versions
+    view_text: str  # the three of them in words
     settings: str
     candidates: int
     filtered: FilterDecided | None
@@ -112,6 +113,7 @@ def explain_pod(history: History, pod: str, names: RowNames | None = None) -> Ex
         decided_at=basis.now,
         view=basis.view,
         view_age_ms=view_age_ms(basis),
+        behind_ms=behind_ms(basis),
         view_text=view_text(basis),
         settings=basis.settings,
         candidates=last[1].candidates.count,
@@ -149,7 +151,7 @@ def recompute_terms(
         return None
     basis = scored.basis
     rows = rows_of(scored.candidates)
-    scores = score(scored.pod, twin_columns, rows, basis.now, basis.view_age_ms, weights)
+    scores = score(scored.pod, twin_columns, rows, basis.now, basis.oldest_ms, weights)
     return terms_of(scores, names, names.index(node))
 
 

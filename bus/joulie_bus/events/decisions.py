@@ -19,9 +19,17 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True):
     """What an answer depends on: enough to recompute it at any later time."""
 
     view: Count  # position of the view that was read
-    view_age_ms: Count
+    view_age_ms: Count  # since the last message of the projector
     now: Nanoseconds  # the only clock the answer used
     settings: Word  # id of the settings in force; their values are an entry of the same log
+    # Since the moment until which the view included everything that the broker had stored. None in
+    # entries of older versions, which did not measure it.
+    behind_ms: Count | None = None
+
+    @property
+    def oldest_ms(self) -> int:
+        """The age that rules about stale data used."""
+        return max(self.view_age_ms, self.behind_ms or 0)
 
 
 class Candidates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

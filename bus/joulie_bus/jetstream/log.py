@@ -12,7 +12,7 @@ from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.log.protocol import Listener
-from joulie_bus.streams.records import Message, Record, Stored, StreamSize, StreamState
+from joulie_bus.streams.records import Message, Record, Stored, StreamSize, StreamState, StreamTip
 from joulie_bus.streams.subjects import Stream
 
 
@@ -62,6 +62,9 @@ class JetStreamLog:
 
     async def state(self, stream: Stream) -> StreamState:
         return await streams.state_of(self._connection, stream)
+
+    async def tip(self, stream: Stream) -> StreamTip:
+        return await streams.tip_of(self._connection, stream)
 
     async def purge(self, stream: Stream, before: int) -> None:
         """Deletes the messages below a sequence. Raises PurgeDenied if the stream denies purges."""

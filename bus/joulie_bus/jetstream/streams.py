@@ -15,12 +15,13 @@ from joulie_bus.errors import (
     StreamsMissing,
 )
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.streams.records import Record, Stored, StreamSize, StreamState
+from joulie_bus.streams.records import Record, Stored, StreamSize, StreamState, StreamTip
 from joulie_bus.streams.subjects import Stream, Subjects
 
 STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037
 PURGE_DENIED = 10110
+_NEVER = 2**62  # ns
 _SECOND = 1_000_000_000
 _GIB = 1024**3
 
@@ -109,6 +110,27 @@ async def state_of(connection: Connection, stream: Stream) -> StreamState:
     answer = await connection.api(f"STREAM.INFO.{stream}")
     state = answer["state"]
     return StreamState(stream, answer["created"], state["first_seq"], state["last_seq"])
+
+
+async def tip_of(connection: Connection, stream: Stream) -> StreamTip:
+    answer = await connection.api(f"STREAM.INFO.{stream}")
+    return StreamTip(
+        stream,
+        answer["created"],
+        answer["state"]["last_seq"],
+        nanoseconds(answer["ts"]),
+        unconfirmed_ns(answer.get("cluster") or {}),
+    )
+
+
+def unconfirmed_ns(cluster: Mapping[str, Any]) -> int:
+    """The time since a majority of the replicas answered the leader; 0 for a single replica.
+
+    A leader that lost its majority continues to answer requests for up to 20 s.
+    """
+    silent: list[int] = sorted(each.get("active", _NEVER) for each in cluster.get("replicas") or ())
+    needed = (len(silent) + 1) // 2  # besides the leader
+    return max(0, silent[needed - 1]) if needed else 0
 
 
 async def size_of(connection: Connection, stream: Stream) -> StreamSize:

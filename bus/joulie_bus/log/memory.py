@@ -8,7 +8,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
 from joulie_bus.log.protocol import Listener, require_appendable, require_speakable
-from joulie_bus.streams.records import Message, Record, Stored, StreamSize, StreamState, digest_of
+from joulie_bus.streams.records import (
+    Message,
+    Record,
+    Stored,
+    StreamSize,
+    StreamState,
+    StreamTip,
+    digest_of,
+)
 from joulie_bus.streams.subjects import Stream, Subjects
 
 NO_STREAM = 10059
@@ -56,6 +64,9 @@ class MemoryBroker:
             for stream in Stream
             for pattern in subjects.patterns(stream)
         ]
+
+    def now(self) -> int:
+        return self._clock()
 
     def stream(self, stream: Stream) -> _Kept:
         return self._streams[stream]
@@ -161,7 +172,7 @@ class MemoryLog:
     max_payload = 8 * 1024 * 1024
 
     def __init__(self, broker: MemoryBroker) -> None:
-        self._broker = broker
+        self.broker = self._broker = broker
 
     async def publish(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -197,6 +208,10 @@ class MemoryLog:
     async def state(self, stream: Stream) -> StreamState:
         kept = self._broker.stream(stream)
         return StreamState(stream, kept.created, kept.first, kept.last)
+
+    async def tip(self, stream: Stream) -> StreamTip:
+        kept = self._broker.stream(stream)
+        return StreamTip(stream, kept.created, kept.last, self._broker.now())
 
     async def purge(self, stream: Stream, before: int) -> None:
         if before > self._broker.stream(stream).first:

@@ -16,6 +16,7 @@ from joulie_bus.streams.records import (
     Stored,
     StreamSize,
     StreamState,
+    StreamTip,
 )
 from joulie_bus.streams.subjects import Stream
 
@@ -94,6 +95,10 @@ class Log(Protocol):
         ...
 
     async def state(self, stream: Stream) -> StreamState: ...
+
+    async def tip(self, stream: Stream) -> StreamTip:
+        """The end of a stream, by a round trip to the broker."""
+        ...
 
     async def size(self, stream: Stream) -> StreamSize: ...
 

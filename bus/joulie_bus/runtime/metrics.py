@@ -80,7 +80,12 @@ LAG_EVENTS = Gauge(
 )
 LAG_SECONDS = Gauge(
     "joulie_lag_seconds",
-    "Age of the oldest event that is not committed yet",
+    "How far the committed state is behind the streams",
+    registry=PROJECTOR,
+)
+BROKER_SILENT_SECONDS = Gauge(
+    "joulie_broker_silent_seconds",
+    "Time since a majority of the broker's replicas confirmed the ends of the streams of facts",
     registry=PROJECTOR,
 )
 COMMIT_SECONDS = Histogram(
@@ -197,6 +202,11 @@ VIEW_NEVER_S = 1e9  # the age of a view that has received nothing yet
 VIEW_AGE_SECONDS = Gauge(
     "joulie_view_age_seconds",
     "Time since the view last received a message of the projector",
+    registry=VIEW,
+)
+VIEW_BEHIND_SECONDS = Gauge(
+    "joulie_view_behind_seconds",
+    "How far the content of the view is behind the streams",
     registry=VIEW,
 )
 VIEW_RELOADS = Counter(

@@ -49,6 +49,7 @@ class VitalTask(enum.Enum):
     HEADS = _Row("heads", _ENDS, ("projector",))
     OUTCOMES = _Row("outcomes", _ENDS, ("projector",))
     LEASE = _Row("lease", _ENDS, ("projector",))
+    LAG = _Row("lag", _RESTARTS, ("projector",))
     BEAT = _Row("beat", _ENDS, ("projector",))
     MISSING = _Row("missing", _RESTARTS, ("projector",))
     FREE_SPACE = _Row("free-space", _RESTARTS, ("projector",))

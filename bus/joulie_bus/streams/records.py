@@ -53,6 +53,18 @@ class StreamState(NamedTuple):
         return self.last >= max(self.first, 1)
 
 
+class StreamTip(NamedTuple):
+    """The end of a stream, at a moment of the broker's clock."""
+
+    stream: Stream
+    created: str
+    last: int
+    at: int
+    # Since a majority of the replicas confirmed the leader that answered. Another leader may have
+    # stored messages since then, so the end is certain only up to that moment.
+    unconfirmed_ns: int = 0
+
+
 class StreamSize(NamedTuple):
     """The size and limits of a stream; times are those of the broker's clock."""
 

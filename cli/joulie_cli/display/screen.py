@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from joulie_cli.display.placements import Placement
+from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.state.state import ClusterState
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.twin import NodeClass
@@ -109,8 +110,7 @@ class Screen:
             (self.restarted_parts, "bold red"),
             "\n",
             (f"{rate:.0f} decisions/s", "bold"),
-            f"   {entries} in the log   position {self._view.position}   "
-            f"{beat.lag_ms if beat else '?'} ms behind\n",
+            f"   {entries} in the log   position {self._view.position}   {_behind(self._view)}\n",
             *by_class(twin_columns),
             f" {float(twin_columns.floats('measured_w').sum()) / 1000:.1f} kW measured\n",
             in_use(cluster_state),
@@ -204,3 +204,8 @@ def decisions(newest: Sequence[Placement]) -> list[Text]:
 
 def _columns(pod: str, workload: str, share: str, answer: str) -> str:
     return f"{pod:<20.20} {workload:<11} {share:>7}  {answer}"
+
+
+def _behind(view: View) -> str:
+    behind_ms = view.ages.behind_ms
+    return f"{behind_ms} ms behind" if behind_ms < NEVER_MS else "behind by an unknown time"

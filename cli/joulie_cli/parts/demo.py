@@ -320,6 +320,7 @@ def _summary(view: View, start: int, supervisor: Supervisor) -> dict[str, Any]:
         "events": view.position - start,
         "position": view.position,
         "lag_ms": beat.lag_ms if beat else None,
+        "behind_ms": view.ages.behind_ms,
         "nodes": sum(node.present for node in view.cluster_state.nodes.values()),
         "endpoints": supervisor.endpoints,
         "restarts": {part: count for part, count in supervisor.restarts.items() if count},

@@ -155,6 +155,7 @@ def pod_json(report: PodReport) -> dict[str, Any]:
         "decided_at": explanation.decided_at,
         "view": explanation.view,
         "view_age_ms": explanation.view_age_ms,
+        "behind_ms": explanation.behind_ms,
         "view_text": explanation.view_text,
         "settings": explanation.settings,
         "candidates": report.pod.candidates,

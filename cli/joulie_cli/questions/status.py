@@ -23,6 +23,8 @@ SETTINGS = (ScoringSettings,)
 MOST_READ = 2000  # pending pods whose answers are read
 MOST_NAMED = 10  # resting pods in the text; all are in the JSON
 SILENT_S = 5.0  # a view gets four heartbeats a second; a longer silence is a fault
+BEHIND_S = 2.0  # a projector that keeps up is behind by less
+BROKER_SILENT_S = 3.0  # the projector asks the broker four times a second
 NS = 10**9
 
 
@@ -79,14 +81,20 @@ def _parts(running: Running | None, gauges: Mapping[str, Gauges]) -> list[dict[s
 
 
 def _figures(name: str, gauges: Gauges | None) -> dict[str, Any]:
-    """Position and age of a part from its metrics; the projector reports a lag instead."""
+    """Position and ages of a part from its metrics; the projector has a lag instead."""
     if gauges is None:
         return {"position": None}
     position = int(gauges.get("joulie_position", 0))
     if name == "projector":
         waiting, behind = gauges.get("joulie_lag_events", 0), gauges.get("joulie_lag_seconds", 0)
-        return {"position": position, "lag_events": int(waiting), "lag_s": behind}
-    return {"position": position, "view_age_s": gauges.get("joulie_view_age_seconds")}
+        silent = gauges.get("joulie_broker_silent_seconds", 0)
+        lag = {"lag_events": int(waiting), "lag_s": behind, "broker_silent_s": silent}
+        return {"position": position, **lag}
+    return {
+        "position": position,
+        "view_age_s": gauges.get("joulie_view_age_seconds"),
+        "view_behind_s": gauges.get("joulie_view_behind_seconds"),
+    }
 
 
 def _room(gauges: Gauges) -> dict[str, Any]:
@@ -152,19 +160,46 @@ def _resting(history: History, now: int) -> list[dict[str, Any]]:
 
 
 def _part_warnings(parts: list[dict[str, Any]], logs: Path) -> list[str]:
-    """Parts that are down, do not answer, or have a view without heartbeats."""
-    warnings = []
-    for part in parts:
-        age, name = part.get("view_age_s") or 0, part["name"]
+    """Parts that are down, do not answer, or are behind; the projector before its readers."""
+    warnings, projector_s = [], 0.0
+    for part in sorted(parts, key=lambda part: "lag_s" not in part):
+        name = part["name"]
         if not part["alive"]:
             warnings.append(f"{name} is down; see {logs / name}.log")
         elif part["position"] is None and name != "nats-server":
             warnings.append(f"{name} does not serve its metrics; it may still be starting")
-        elif age >= VIEW_NEVER_S:
-            warnings.append(f"{name} has received no heartbeat of the projector yet")
-        elif age > SILENT_S:
-            warnings.append(f"{name} received no heartbeat of the projector for {_duration(age)}")
+        elif "lag_s" in part:
+            projector_s = part["lag_s"]
+            warnings += _projector_warnings(part)
+        else:
+            warnings += _view_warnings(part, projector_s)
     return warnings
+
+
+def _projector_warnings(part: dict[str, Any]) -> list[str]:
+    name, behind_s, silent_s = part["name"], part["lag_s"], part["broker_silent_s"]
+    if silent_s > BROKER_SILENT_S:
+        return [f"broker: no majority has answered the {name} for {_duration(silent_s)}"]
+    if behind_s >= VIEW_NEVER_S:
+        return [f"{name} has not folded the facts of before its start yet"]
+    if behind_s > BEHIND_S:
+        waiting = f"{part['lag_events']} facts are not folded yet"
+        return [f"{name} is {_duration(behind_s)} behind the broker: {waiting}"]
+    return []
+
+
+def _view_warnings(part: dict[str, Any], projector_s: float) -> list[str]:
+    """A view that is behind because of the projector is not reported besides it."""
+    name, age_s = part["name"], part.get("view_age_s") or 0
+    behind_s = part.get("view_behind_s") or 0
+    if age_s >= VIEW_NEVER_S:
+        return [f"{name} has received no heartbeat of the projector yet"]
+    if age_s > SILENT_S:
+        return [f"{name} received no heartbeat of the projector for {_duration(age_s)}"]
+    if behind_s > BEHIND_S and behind_s > 2 * projector_s:
+        how_far = "an unknown time" if behind_s >= VIEW_NEVER_S else _duration(behind_s)
+        return [f"{name} is {how_far} behind the broker: it has not read what was committed"]
+    return []
 
 
 def _age_warnings(positions: dict[str, Any], is_running: bool) -> list[str]:
@@ -237,11 +272,28 @@ def _part_line(part: dict[str, Any]) -> str:
     if part["position"] is not None:
         line += f"at {part['position']:<11}"
     if "lag_s" in part:
-        line += f"{part['lag_events']} events, {_duration(part['lag_s'])} behind"
+        line += f"{_lag_text(part['lag_s'])}, {part['lag_events']} events waiting"
     age_s = part.get("view_age_s")
     if age_s is not None:
-        line += f"view {_duration(age_s)} old" if age_s < VIEW_NEVER_S else "no view yet"
+        line += _view_text(age_s, part.get("view_behind_s"))
     return f"{line.rstrip()}{_restarted(part['restarts'])}"
+
+
+def _lag_text(behind_s: float) -> str:
+    if behind_s >= VIEW_NEVER_S:
+        return "behind by an unknown time"
+    return f"{_duration(behind_s)} behind"
+
+
+def _view_text(age_s: float, behind_s: float | None) -> str:
+    if age_s >= VIEW_NEVER_S:
+        return "no view yet"
+    heard = f"projector seen {_duration(age_s)} ago"
+    if behind_s is None:
+        return heard
+    if behind_s >= VIEW_NEVER_S:
+        return f"behind by an unknown time, {heard}"
+    return f"{_duration(behind_s)} behind, {heard}"
 
 
 def _restarted(times: int) -> str:

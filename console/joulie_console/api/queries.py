@@ -18,6 +18,7 @@ from joulie_console.views.cluster_view import MS, Overview, policy_of
 from joulie_console.views.decision_text import KINDS, DescribedEntry, candidates_of, explain
 from joulie_projections.chain.entry import MAX_COLUMN_INT
 from joulie_projections.history.history import EntryQuery
+from joulie_projections.state.completeness import ViewAges
 from joulie_projections.state.state import NodeState, PodState
 
 EXAMINED = 500  # pending pods that one query examines
@@ -39,7 +40,7 @@ class ResolvedSnapshot(NamedTuple):
     """The snapshot that a response describes."""
 
     overview: Overview
-    age_ms: int
+    ages: ViewAges
     is_now: bool
 
     def stamp(self) -> dict[str, Any]:
@@ -47,7 +48,8 @@ class ResolvedSnapshot(NamedTuple):
         return {
             "position": snapshot.position,
             "at_ms": snapshot.at // MS,
-            "age_ms": self.age_ms,
+            "age_ms": self.ages.heard_ms,
+            "behind_ms": self.ages.behind_ms,
         }
 
 
@@ -85,7 +87,8 @@ class Console:
     # --- points in time -----------------------------------------------------------------------
 
     def _now(self) -> ResolvedSnapshot:
-        return ResolvedSnapshot(self.poller.overview, self.poller.age_ms, is_now=True)
+        overview = self.poller.overview
+        return ResolvedSnapshot(overview, self.poller.ages, is_now=True)
 
     async def _resolve(self, query: requests.SnapshotQuery) -> ResolvedSnapshot:
         if query.at is not None and query.time is not None:
@@ -101,7 +104,8 @@ class Console:
             raise ApiError(404, f"Position {position} does not exist yet: the newest is {newest}.")
         snapshot = await self._time_travel.snapshot_at(position)
         age_ms = max(0, self._clock() - snapshot.at) // MS
-        return ResolvedSnapshot(Overview(snapshot, self._staleness_s), age_ms, is_now=False)
+        ages = ViewAges(age_ms, age_ms)
+        return ResolvedSnapshot(Overview(snapshot, self._staleness_s), ages, is_now=False)
 
     async def _position_by(self, time_ns: int) -> int:
         if time_ns >= self._clock():
@@ -126,7 +130,7 @@ class Console:
 
     async def cluster(self, query: requests.SnapshotQuery) -> responses.Cluster:
         resolved = await self._resolve(query)
-        return self.poller.cluster(resolved.overview, resolved.age_ms, is_now=resolved.is_now)
+        return self.poller.cluster(resolved.overview, resolved.ages, is_now=resolved.is_now)
 
     async def power(self, query: requests.Power) -> responses.PowerSeries:
         points = [point for point in self.poller.power if point.at_ms > query.since]

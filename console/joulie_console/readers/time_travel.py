@@ -53,7 +53,7 @@ class TimeTravel:
             while folding.position < position:
                 await self._fold_next(folding, facts, position)
         twin_columns = await asyncio.to_thread(folding.twin_columns)
-        return ClusterSnapshot(position, start.committed_at, 0, folding.cluster_state, twin_columns)
+        return ClusterSnapshot(position, start.committed_at, folding.cluster_state, twin_columns)
 
     async def _fold_next(self, folding: FoldedState, facts: StreamFacts, position: int) -> None:
         manifests = await self._history.manifests_to(folding.position, position)

@@ -28,6 +28,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     position: Annotated[int, Meta(ge=0)]
     at_ms: int  # when that position was the newest; 0 before the first commit
     age_ms: Annotated[int, Meta(ge=0)]  # since the last message of the projector
+    # Since the moment until which the position includes everything that the broker had stored.
+    behind_ms: Annotated[int, Meta(ge=0)]
 
     @property
     def revision(self) -> str:
@@ -355,6 +357,7 @@ class DecisionBrief(Item, frozen=True, kw_only=True):
     at_ms: int
     view: int  # the position of the view that the decision used
     view_age_ms: int | None  # null if the extender had no view
+    behind_ms: int | None  # of the view; null too in entries of older versions
     view_text: str  # the view in words; empty for entries that use none
     candidates: int
     refused: int

@@ -28,10 +28,11 @@ from joulie_console.views.cluster_view import (
     map_state,
     phases,
 )
-from joulie_console.views.health import HealthInputs, warnings_of
+from joulie_console.views.health import HealthInputs, interval_s_of, warnings_of
+from joulie_projections.state.completeness import ViewAges
 from joulie_projections.state.rows import tables_of
 from joulie_projections.state.state import ClusterState
-from joulie_projections.view.view import View
+from joulie_projections.view.view import View, behind_ms_of
 
 POLL_S = 0.5
 FIRST_POLL_S = 0.05  # until the first snapshot exists
@@ -61,14 +62,16 @@ class ClusterPoller:
         self._summary_at = self._power_at = self._updated_at = self._looked_at = 0.0
         self._queried_at = time.monotonic()
         self._map: MapState | None = None
+        self._seen = view.snapshot()
         self._overview = Overview(self._take_snapshot(), staleness_s)
         self.delta = MapDelta(0, b"{}")
         self.summary = b""  # the encoded `cluster` event
         self.power: deque[PowerPoint] = deque(maxlen=POINTS)
 
     @property
-    def age_ms(self) -> int:
-        return self._live_view.age_ms
+    def ages(self) -> ViewAges:
+        """The present ages of `overview`."""
+        return self._live_view.ages_of(self._seen)
 
     @property
     def overview(self) -> Overview:
@@ -116,10 +119,11 @@ class ClusterPoller:
             self._update()
         if now - self._summary_at >= SUMMARY_S:
             self._summary_at = now
-            self.summary = _json(self.cluster(self._overview, self.age_ms))
+            self.summary = _json(self.cluster(self._overview, self.ages))
         self._tail.wake()
 
     def _update(self) -> None:
+        self._seen = self._live_view.snapshot()
         self._overview = Overview(self._take_snapshot(), self._staleness_s)
         before, self._map = self._map, map_state(self._overview)
         snapshot = self._overview.snapshot
@@ -133,9 +137,7 @@ class ClusterPoller:
     def _take_snapshot(self) -> ClusterSnapshot:
         """Must not await. The tables are copied, because the view continues to change."""
         seen, cluster_state = self._live_view.snapshot(), _copied(self._live_view.cluster_state)
-        return ClusterSnapshot(
-            seen.position, time.time_ns(), seen.age_ms, cluster_state, seen.twin_columns
-        )
+        return ClusterSnapshot(seen.position, time.time_ns(), cluster_state, seen.twin_columns)
 
     async def _add_power_point(self, now: float) -> None:
         self._power_at = now
@@ -153,7 +155,7 @@ class ClusterPoller:
             capped_w=round(totals.capped_w, 1),
         )
 
-    def cluster(self, overview: Overview, age_ms: int, *, is_now: bool = True) -> Cluster:
+    def cluster(self, overview: Overview, ages: ViewAges, *, is_now: bool = True) -> Cluster:
         snapshot, totals = overview.snapshot, overview.totals()
         cluster_state, counted, cards = (
             snapshot.cluster_state,
@@ -161,12 +163,13 @@ class ClusterPoller:
             count_cards(snapshot.cluster_state),
         )
         facility, beat = facility_of(cluster_state), self._live_view.last_beat if is_now else None
-        pending, lag = counted["pending"], beat.lag if beat else 0
-        inputs = self._health_inputs(overview, age_ms, lag, pending, cards.unhealthy)
+        pending = counted["pending"]
+        inputs = self._health_inputs(overview, ages, pending, cards.unhealthy)
         return Cluster(
             position=snapshot.position,
             at_ms=snapshot.at // MS,
-            age_ms=age_ms,
+            age_ms=ages.heard_ms,
+            behind_ms=ages.behind_ms,
             cluster=self._cluster,
             nodes=totals.nodes,
             classes=overview.classes(),
@@ -194,18 +197,24 @@ class ClusterPoller:
         )
 
     def _health_inputs(
-        self, overview: Overview, age_ms: int, lag: int, pending: int, unhealthy: int
+        self, overview: Overview, ages: ViewAges, pending: int, unhealthy: int
     ) -> HealthInputs:
         snapshot, totals, now = overview.snapshot, overview.totals(), time.time_ns()
         planned, decided = snapshot.cluster_state.planned_at, self._tail.decided_at
+        beat, plan = self._live_view.last_beat, snapshot.cluster_state.plan
         return HealthInputs(
-            age_ms=age_ms,
-            lag=lag,
+            heard_ms=ages.heard_ms,
+            behind_ms=ages.behind_ms,
+            waiting=beat.lag if beat else 0,
+            broker_ms=max(0, beat.broker_ms) if beat else 0,
+            projector_behind_ms=behind_ms_of(beat) if beat else 0,
             planned_s=(now - planned) / 1e9 if planned else None,
+            interval_s=interval_s_of(plan) if plan else 0.0,
             nodes=totals.nodes,
             unmeasured=totals.nodes - totals.measured,
             pending=pending,
             decided_s=(now - decided) / 1e9 if decided else None,
+            unwritten=beat.unwritten if beat else 0,
             database=self._tail.database_error,
             cards_unhealthy=unhealthy,
         )

@@ -52,7 +52,6 @@ class ClusterSnapshot(NamedTuple):
 
     position: int
     at: int  # ns, by the broker's clock: when this position was the newest
-    age_ms: int
     cluster_state: ClusterState
     twin_columns: TwinColumns
 

@@ -25,6 +25,7 @@ from joulie_extender.decide.explained import (
     WITHOUT_VIEW,
     Explained,
     Verb,
+    behind_ms,
     explained,
     has_view,
     refusals,
@@ -103,6 +104,7 @@ def _brief(row: EntryRow, found: Explained) -> DecisionBrief:
         at_ms=row.decided_at // MS,
         view=found.basis.view if found.basis else 0,
         view_age_ms=view_age_ms(found.basis),
+        behind_ms=behind_ms(found.basis),
         view_text=view_text(found.basis) if found.basis else "",
         candidates=found.asked,
         refused=found.refused,
@@ -282,7 +284,7 @@ def recomputed_terms(
     """The recomputed terms of every candidate, and whether they equal the recorded digest."""
     names, basis = names_of(event.candidates, twin_columns), event.basis
     rows = rows_of(event.candidates)
-    scores = score(event.pod, twin_columns, rows, basis.now, basis.view_age_ms, weights)
+    scores = score(event.pod, twin_columns, rows, basis.now, basis.oldest_ms, weights)
     terms = [terms_of(scores, names, at) for at in range(len(names))]
     return terms, terms_digest(scores) == event.terms_digest
 

@@ -2,32 +2,46 @@
 
 from typing import NamedTuple
 
+from joulie_bus.events import PlanMade
 from joulie_console.schema.responses import Warning
+from joulie_projections.state.completeness import NEVER_MS
 
-SILENT_MS = 2_000  # eight missed heartbeats
+SILENT_MS = 2_000  # eight missed heartbeats; content that is less behind counts as fresh
 GONE_MS = 15_000
-LAGGING = 5_000  # facts
-PLANLESS_S = 180.0  # three of the operator's longest intervals
+BROKER_SILENT_MS = 3_000  # twelve questions to the broker, of which each took a second more
+PLANLESS_S = 180.0  # at least; longer if three of the operator's longest intervals are longer
+INTERVALS = 3
 UNDECIDED_S = 30.0
 
 
 class HealthInputs(NamedTuple):
     """The values that the warnings depend on."""
 
-    age_ms: int
-    lag: int
+    heard_ms: int  # since the last message of the projector
+    behind_ms: int  # how far the page is behind the streams
+    projector_behind_ms: int  # how far the projector was, at its last message
+    waiting: int  # facts that the projector had not committed
+    broker_ms: int  # since a majority of the broker answered the projector, at its last message
     planned_s: float | None  # since the operator's last plan; None: it has made none
+    interval_s: float  # the longest time between two of its plans
     nodes: int
     unmeasured: int
     pending: int
     decided_s: float | None  # since the last decision; None: there is none
+    unwritten: int  # entries of the decision log that the projector had not written
     database: str  # why it cannot be read; empty if it can
     cards_unhealthy: int
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what the page lacks can only have happened within the last seconds."""
+        return max(self.heard_ms, self.behind_ms) < SILENT_MS
 
 
 def warnings_of(inputs: HealthInputs) -> list[Warning]:
     found = [
-        _projector(inputs),
+        _silence(inputs),
+        _broker(inputs),
         _lag(inputs),
         _database(inputs),
         _operator(inputs),
@@ -38,20 +52,40 @@ def warnings_of(inputs: HealthInputs) -> list[Warning]:
     return [warning for warning in found if warning is not None]
 
 
-def _projector(inputs: HealthInputs) -> Warning | None:
-    if inputs.age_ms < SILENT_MS:
+def _silence(inputs: HealthInputs) -> Warning | None:
+    if inputs.heard_ms < SILENT_MS:
         return None
-    level = "serious" if inputs.age_ms >= GONE_MS else "warning"
-    text = f"This page is {inputs.age_ms / 1000:.0f} s old: "
-    text += "the projector, the broker or the database may be down."
+    level = "serious" if inputs.heard_ms >= GONE_MS else "warning"
+    text = f"No message of the projector for {seconds(inputs.heard_ms)}: "
+    text += "the projector, the broker or the database may be down. "
+    text += f"This page is {seconds(inputs.behind_ms)} behind the cluster."
     return Warning(part="projector", level=level, text=text)  # type: ignore[arg-type]
 
 
-def _lag(inputs: HealthInputs) -> Warning | None:
-    if inputs.lag < LAGGING:
+def _broker(inputs: HealthInputs) -> Warning | None:
+    if inputs.heard_ms >= SILENT_MS or inputs.broker_ms < BROKER_SILENT_MS:
         return None
-    text = f"{inputs.lag} facts are not committed yet: this page lags behind the cluster."
-    return Warning(part="projector", level="warning", text=text)
+    text = f"No majority of the broker has answered the projector for {seconds(inputs.broker_ms)}: "
+    text += "nothing new is stored or folded."
+    return Warning(part="broker", level="serious", text=text)
+
+
+def _lag(inputs: HealthInputs) -> Warning | None:
+    """Names the component that is behind; a silent projector or broker is reported instead."""
+    is_explained = inputs.heard_ms >= SILENT_MS or inputs.broker_ms >= BROKER_SILENT_MS
+    if is_explained or inputs.behind_ms < SILENT_MS:
+        return None
+    level = "serious" if inputs.behind_ms >= GONE_MS else "warning"
+    text = f"This page is {seconds(inputs.behind_ms)} behind the cluster: "
+    if 2 * inputs.projector_behind_ms >= inputs.behind_ms:
+        text += f"the projector is behind, {inputs.waiting} facts are not folded yet."
+        return Warning(part="projector", level=level, text=text)  # type: ignore[arg-type]
+    text += "the console has not read what the projector committed."
+    return Warning(part="console", level=level, text=text)  # type: ignore[arg-type]
+
+
+def seconds(ms: int) -> str:
+    return "an unknown time" if ms >= NEVER_MS else f"{ms / 1000:.0f} s"
 
 
 def _database(inputs: HealthInputs) -> Warning | None:
@@ -64,7 +98,11 @@ def _database(inputs: HealthInputs) -> Warning | None:
 
 
 def _operator(inputs: HealthInputs) -> Warning | None:
-    if not inputs.nodes or (inputs.planned_s is not None and inputs.planned_s < PLANLESS_S):
+    """Plans that the page lacks were made since it is behind, if at all."""
+    latest_s = max(PLANLESS_S, INTERVALS * inputs.interval_s) + inputs.behind_ms / 1000
+    if not inputs.nodes or (inputs.planned_s is not None and inputs.planned_s < latest_s):
+        return None
+    if inputs.planned_s is None and not inputs.is_current:
         return None
     when = "never" if inputs.planned_s is None else f"{inputs.planned_s:.0f} s ago"
     text = f"The operator's last plan: {when}. Profiles and caps stay as they are."
@@ -72,8 +110,8 @@ def _operator(inputs: HealthInputs) -> Warning | None:
 
 
 def _telemetry(inputs: HealthInputs) -> Warning | None:
-    if not inputs.unmeasured:
-        return None
+    if not inputs.unmeasured or not inputs.is_current:
+        return None  # readings may exist that the page lacks
     level = "serious" if inputs.unmeasured == inputs.nodes else "warning"
     text = f"{inputs.unmeasured} of {inputs.nodes} nodes have no fresh power reading: "
     text += "they are scored by caps and hardware alone."
@@ -81,7 +119,10 @@ def _telemetry(inputs: HealthInputs) -> Warning | None:
 
 
 def _extender(inputs: HealthInputs) -> Warning | None:
-    if not inputs.pending or (inputs.decided_s is not None and inputs.decided_s < UNDECIDED_S):
+    is_known = inputs.is_current and not inputs.unwritten and not inputs.database
+    if not inputs.pending or not is_known:
+        return None  # decisions may exist that the page lacks
+    if inputs.decided_s is not None and inputs.decided_s < UNDECIDED_S:
         return None
     last = "no decision was made yet"
     if inputs.decided_s is not None:
@@ -96,3 +137,9 @@ def _cards(inputs: HealthInputs) -> Warning | None:
         return None
     text = f"{inputs.cards_unhealthy} GPU card(s) are not healthy."
     return Warning(part="cards", level="warning", text=text)
+
+
+def interval_s_of(plan: PlanMade) -> float:
+    """The RECONCILE_INTERVAL of the operator that made the plan; 0 if the plan lacks it."""
+    found = plan.settings.get("RECONCILE_INTERVAL", 0.0)
+    return float(found) if isinstance(found, int | float) else 0.0

@@ -110,7 +110,9 @@ class Bindings:
 
     def _context(self) -> DecisionContext:
         seen = self._view.snapshot()
-        return DecisionContext(seen.twin_columns, seen.position, seen.age_ms, self._clock())
+        return DecisionContext(
+            seen.twin_columns, seen.position, seen.age_ms, self._clock(), seen.behind_ms
+        )
 
     async def _bound(self, asked: Binding, given: list[CardChoice]) -> None:
         pod = await self._pod(asked)

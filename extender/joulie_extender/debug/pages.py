@@ -50,7 +50,7 @@ class ScoredNode(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
     twin_columns, names = context.twin_columns, sorted(context.twin_columns.rows)
     rows = rows_by_name(twin_columns, names)
-    node_terms = node_terms_of(twin_columns, context.now, context.view_age_ms, weights)
+    node_terms = node_terms_of(twin_columns, context.now, context.oldest_ms, weights)
     known = TermColumns(*node_terms.of(rows))
     terms = {
         "headroom": known.predicted,
@@ -68,6 +68,7 @@ def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
     return {
         "position": context.position,
         "viewAgeMs": context.view_age_ms,
+        "viewBehindMs": context.behind_ms,
         "settings": decide.settings_id(weights),
         "coefficients": _coefficients(weights),
         "weights": decide.values_of(weights),

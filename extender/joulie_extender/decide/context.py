@@ -8,5 +8,11 @@ from joulie_projections.twin.columns import TwinColumns
 class DecisionContext(NamedTuple):
     twin_columns: TwinColumns
     position: int
-    view_age_ms: int
+    view_age_ms: int  # since the last message of the projector
     now: int
+    behind_ms: int | None = None  # how far the view is behind the streams; None: not recorded
+
+    @property
+    def oldest_ms(self) -> int:
+        """The age that rules about stale data use."""
+        return max(self.view_age_ms, self.behind_ms or 0)

@@ -183,7 +183,7 @@ def prioritize_decision(
     if duty == "gpu":
         scores = gpu_score(pod, context.twin_columns, rows, weights)
     else:
-        scores = score(pod, context.twin_columns, rows, context.now, context.view_age_ms, weights)
+        scores = score(pod, context.twin_columns, rows, context.now, context.oldest_ms, weights)
     return PrioritizeDecided(
         pod=pod,
         basis=basis_of(context, weights),
@@ -204,7 +204,9 @@ def again(decision: Decision, twin_columns: TwinColumns, weights: Weights) -> De
     Raises KeyError or StopIteration for a candidate that these columns do not have.
     """
     basis, candidates = decision.basis, decision.candidates
-    context = DecisionContext(twin_columns, basis.view, basis.view_age_ms, basis.now)
+    context = DecisionContext(
+        twin_columns, basis.view, basis.view_age_ms, basis.now, basis.behind_ms
+    )
     rows = rows_of(candidates)
     match decision:
         case FilterDecided():
@@ -244,6 +246,7 @@ def basis_of(context: DecisionContext, weights: Weights) -> Basis:
         view_age_ms=context.view_age_ms,
         now=context.now,
         settings=settings_id(weights),
+        behind_ms=context.behind_ms,
     )
 
 

@@ -24,6 +24,7 @@ from joulie_bus.events import (
 from joulie_extender.decide.decide import all_passed, candidate_names
 from joulie_extender.decide.filter import Verdict
 from joulie_extender.gpu.fit import GpuVerdict
+from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.twin.row_names import RowNames
 
 Verb = Literal[
@@ -112,8 +113,29 @@ def has_view(basis: Basis | None) -> bool:
 def view_text(basis: Basis) -> str:
     """The view that an answer used, in words."""
     if has_view(basis):
-        return f"position {basis.view}, {basis.view_age_ms} ms old"
+        return f"position {basis.view}, {ages_text(basis)}"
     return "none: the extender had no view of the cluster yet, so it knew no node"
+
+
+def ages_text(basis: Basis) -> str:
+    """Both ages of the view; entries of older versions have only one."""
+    heard = f"projector seen {duration(basis.view_age_ms)} before"
+    if basis.behind_ms is None:
+        return heard
+    if basis.behind_ms >= NEVER_MS:
+        return f"behind the log by an unknown time, {heard}"
+    return f"{duration(basis.behind_ms)} behind the log, {heard}"
+
+
+def duration(ms: int) -> str:
+    if ms >= NEVER_MS:
+        return "never"
+    return f"{ms} ms" if ms < 10_000 else f"{ms / 1000:.0f} s"
+
+
+def behind_ms(basis: Basis | None) -> int | None:
+    """None without a view, and in entries of older versions."""
+    return basis.behind_ms if basis is not None and has_view(basis) else None
 
 
 def view_age_ms(basis: Basis | None) -> int | None:

@@ -90,7 +90,7 @@ def _by_class(
     if not _has_rule(pod, context.twin_columns):
         return Filtered(np.zeros(len(rows), np.uint8), "")
     twin_columns = context.twin_columns
-    node_terms = node_terms_of(twin_columns, context.now, context.view_age_ms, weights)
+    node_terms = node_terms_of(twin_columns, context.now, context.oldest_ms, weights)
     labels = twin_columns.columns["eco_label"]
     cases = _cases(
         twin_columns.columns["node_class"].take(rows),

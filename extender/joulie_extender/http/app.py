@@ -127,7 +127,11 @@ class Extender:
 
     def _at(self, snapshot: ViewSnapshot) -> DecisionContext:
         return DecisionContext(
-            snapshot.twin_columns, snapshot.position, snapshot.age_ms, self._clock()
+            snapshot.twin_columns,
+            snapshot.position,
+            snapshot.age_ms,
+            self._clock(),
+            snapshot.behind_ms,
         )
 
     def _answer(self, verb: MeteredVerb[A], request: Request) -> Reply | Awaitable[Reply]:
@@ -231,6 +235,9 @@ class Extender:
         return closed
 
 
+_RESTS_ON = b"Joulie-View: %d\r\nJoulie-View-Age-Ms: %d\r\nJoulie-View-Behind-Ms: %d\r\n"
+
+
 class _Call(NamedTuple, Generic[A]):
     """The state of one request while it is processed."""
 
@@ -245,6 +252,6 @@ def _at_once(what: Callable[[], None]) -> None:
 
 
 def _reply(body: bytes, basis: Basis) -> Reply:
-    """Adds the position and the age of the view as headers."""
-    rests_on = (basis.view, basis.view_age_ms)
-    return Reply(200, body, b"Joulie-View: %d\r\nJoulie-View-Age-Ms: %d\r\n" % rests_on)
+    """Adds the position and the ages of the view as headers."""
+    rests_on = (basis.view, basis.view_age_ms, basis.behind_ms or 0)
+    return Reply(200, body, _RESTS_ON % rests_on)

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Engine
 
 from joulie_bus.errors import BusError, OutOfBounds, Unwritable
-from joulie_bus.log.protocol import Log
+from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.runtime import metrics
@@ -74,6 +74,12 @@ class DecisionWriter:
         self._unpublishable: set[int] = set()  # positions of pods whose outcome cannot be published
         self._key_error_logged_at = -HEAD_EVERY_S  # when a failed change of keys was logged
         self.entries = 0
+        self._reader: Reader | None = None
+
+    @property
+    def unwritten(self) -> int:
+        """Entries that the broker has stored and the database lacks."""
+        return len(self._reader) + self._reader.pending if self._reader is not None else 0
 
     async def open(self, epoch: int) -> bool:
         """Returns False if the log ends before an anchored head: the database is an older copy."""
@@ -93,6 +99,7 @@ class DecisionWriter:
         at = self._at
         reading = self._bus.reading(Stream.DEC, at.sequence, at.created, bell, at.digest)
         async with reading as reader:
+            self._reader = reader
             while True:
                 await rung(bell, gather_s=GATHER_S)
                 while records := reader.take(at_most):

@@ -13,14 +13,21 @@ class Liveness:
         self._position = -1
         self._moved = self._seen = clock()
         self._waits_for = "the database"
+        self._broker_problem = ""
 
     def mark_standby(self) -> None:
         """A standby is ready and alive: another projector holds the lease."""
         self._waits_for = ""
         self._seen = self._moved = self._clock()
 
-    def observe(self, position: int, lag: int) -> None:
+    def wait_for_broker(self) -> None:
+        """Alive, and not ready: another projector may reach the broker."""
+        self._waits_for = "the broker"
+        self._seen = self._moved = self._clock()
+
+    def observe(self, position: int, lag: int, broker_problem: str = "") -> None:
         self._waits_for = ""
+        self._broker_problem = broker_problem
         self._seen = self._clock()
         if position != self._position or not lag:
             self._position, self._moved = position, self._seen
@@ -38,4 +45,6 @@ class Liveness:
 
     def ready(self) -> str:
         """The reason why it is not ready; empty if it is."""
-        return f"waiting for {self._waits_for}" if self._waits_for else self.alive()
+        if self._waits_for:
+            return f"waiting for {self._waits_for}"
+        return self._broker_problem or self.alive()

@@ -6,6 +6,7 @@ and rows are committed together, and reading continues from the position.
 
 import asyncio
 import contextlib
+import math
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -36,6 +37,7 @@ from joulie_projections.fold.sequence import (
     revert,
     sequence,
 )
+from joulie_projections.projector.lag import Lag, StreamEnds, newest_times
 from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.pacing import CommitPace
 from joulie_projections.state.deltas import Heartbeat, encode, encode_delta, pack_digests
@@ -112,9 +114,10 @@ class Projector:
         self._calls = DatabaseExecutor()
         self._decision_writer = DecisionWriter(bus, subjects, engine, self._calls, signer)
         self._leadership = Leadership(0, "")
-        self._oldest = 0  # when the oldest uncommitted event in memory was stored
+        self._ends = StreamEnds(bus)
+        self._lag = Lag(bus, self._ends)
         self._in_flight = 0
-        self._lag_s = 0.0
+        self._storage_to_commit_s = 0.0
         self._cluster_state = ClusterState()
         self._cursor = FoldCursor(0, {}, {}, b"")  # committed
         self._folded = self._cursor
@@ -153,6 +156,7 @@ class Projector:
         yield VitalTask.HEADS, lambda: writer.sign(leads)
         yield VitalTask.OUTCOMES, lambda: writer.publish_outcomes(leads, settings.outcome_grace_s)
         yield VitalTask.LEASE, self._keep_lease
+        yield VitalTask.LAG, self._lag.follow
         yield VitalTask.BEAT, self._beat
         yield VitalTask.MISSING, self._count_missing
 
@@ -166,8 +170,10 @@ class Projector:
     # --- the lease ----------------------------------------------------------------------------
 
     async def _acquire(self) -> Checkpoint:
+        """Takes the lease once it is free and the broker answers."""
         waited = False
         while True:
+            await self._reach_broker()
             now = time.time_ns()
             until = now + int(self._settings.lease_s * 1e9)
             fresh = secrets.token_hex(8)
@@ -183,12 +189,31 @@ class Projector:
             self.liveness.mark_standby()
             await asyncio.sleep(self._settings.lease_s / 3)
 
+    async def _reach_broker(self) -> None:
+        """Waits for the broker: a projector that does not reach it must not take the lease from
+        one that does."""
+        self._ends.confirmed = -math.inf
+        while await self._ends.ask() is None or self._ends.problem:
+            self.liveness.wait_for_broker()
+            await asyncio.sleep(self._settings.lease_s / 3)
+
     async def _keep_lease(self) -> None:
+        """Renews the lease while the broker answers, so that a standby that reaches it takes over.
+
+        Without a standby this projector continues to lead, and renews once the broker is back.
+        """
         while True:
             await asyncio.sleep(self._settings.lease_s / 3)
-            until = time.time_ns() + int(self._settings.lease_s * 1e9)
+            if problem := self._ends.problem:
+                log.warning("lease_not_renewed", error=problem)
+                continue
+            now, behind_s = time.time_ns(), self._lag.behind_s
+            until = now + int(self._settings.lease_s * 1e9)
+            complete_at = 0 if math.isinf(behind_s) else now - int(behind_s * 1e9)
             try:
-                await self._calls.once(self._store.renew, self._leadership.epoch, until)
+                await self._calls.once(
+                    self._store.renew, self._leadership.epoch, until, complete_at
+                )
             except TRANSIENT as error:
                 log.warning("lease_not_renewed", error=str(error.orig))
 
@@ -207,6 +232,7 @@ class Projector:
         self._folded = self._cursor
         self._cluster_state = cluster_state_of(rows)
         self._leadership = Leadership(held.epoch, held.incarnation)
+        self._lag.committed(held.inputs, {})
         self._snapshot_position = await self._calls.until_done(self._store.newest_snapshot)
         metrics.EPOCH.set(held.epoch)
         metrics.POSITION.set(held.position)
@@ -317,7 +343,6 @@ class Projector:
         records = self._merged(readers)
         if records:
             self._in_flight += len(records)
-            self._oldest = self._oldest or min(record.at for record in records)
         return records
 
     def _is_behind(self, readers: dict[Stream, Reader]) -> bool:
@@ -360,9 +385,10 @@ class Projector:
         await write(self._store.commit, self._leadership.epoch, batch.commit)
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
         self._cursor = batch.cursor
-        self._lag_s = max(0.0, (time.time_ns() - min(record.at for record in records)) / 1e9)
+        oldest = min(record.at for record in records)
+        self._storage_to_commit_s = max(0.0, (time.time_ns() - oldest) / 1e9)
         self._in_flight -= len(records)
-        self._oldest = 0
+        self._lag.committed(batch.cursor.inputs, newest_times(records))
         _count(batch)
         limit = self._bus.max_payload // 2
         manifest = batch.commit.manifest
@@ -405,19 +431,21 @@ class Projector:
         while True:
             lag = sum(len(reader) + reader.pending for reader in self._readers.values())
             lag += self._in_flight
-            age_s = (time.time_ns() - self._oldest) / 1e9 if self._oldest else 0.0
-            lag_s = max(age_s, self._lag_s if lag else 0.0)
             metrics.LAG_EVENTS.set(lag)
-            metrics.LAG_SECONDS.set(lag_s)
-            self.liveness.observe(self._cursor.position, lag)
+            metrics.LAG_SECONDS.set(self._lag.behind_ms / 1000)
+            metrics.BROKER_SILENT_SECONDS.set(self._lag.broker_ms / 1000)
+            self.liveness.observe(self._cursor.position, lag, self._ends.problem)
             beat = Heartbeat(
                 self._cursor.position,
                 pack_digests(self._cursor.digests),
                 self._leadership.incarnation,
                 self._leadership.epoch,
                 lag,
-                int(self._lag_s * 1000),
+                int(self._storage_to_commit_s * 1000),
                 self._decision_writer.entries,
+                self._lag.behind_ms,
+                self._lag.broker_ms,
+                self._decision_writer.unwritten,
             )
             await self._bus.tell(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)

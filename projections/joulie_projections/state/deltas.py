@@ -25,6 +25,10 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     lag: int  # events stored by the broker and not yet committed
     lag_ms: int  # from storage to commit, of the oldest event in the newest commit
     decisions: int
+    # Of older projectors, which do not send the following: -1.
+    behind_ms: int = -1  # since the moment until which the state includes everything stored
+    broker_ms: int = -1  # since a majority of the broker confirmed the ends of the streams
+    unwritten: int = 0  # entries of the decision log that the broker stored and the database lacks
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -1,6 +1,8 @@
 """Commits rows, position and manifest in one transaction, fenced by the epoch of the lease."""
 
 import contextlib
+import math
+import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from itertools import chain
@@ -83,6 +85,13 @@ def _advance_values(epoch: int, before: int, work: Commit) -> dict[str, object]:
     }
 
 
+class Progress(NamedTuple):
+    incarnation: str
+    position: int
+    until: int  # of the lease; the projector sets another one each second
+    behind_s: float  # infinite if not known
+
+
 class GenerationInfo(NamedTuple):
     """How a generation of the rows was built."""
 
@@ -121,8 +130,18 @@ class Store:
             db.execute(update(checkpoint).where(mine).values(**taken))
             return read_checkpoint(db)
 
-    def renew(self, epoch: int, until: int) -> None:
-        self._change(epoch, until=until)
+    def renew(self, epoch: int, until: int, complete_at: int = 0) -> None:
+        """Until `complete_at` the rows include everything in the streams; 0: not known."""
+        self._change(epoch, until=until, complete_at=complete_at)
+
+    def progress(self) -> "Progress | None":
+        """What the last renewal of the lease shows a reader that does not reach the broker."""
+        with self._engine.connect() as db:
+            found = db.execute(select(checkpoint).where(checkpoint.c.name == NAME)).first()
+        if found is None or not found.epoch:
+            return None
+        age_s = (time.time_ns() - found.complete_at) / 1e9 if found.complete_at else math.inf
+        return Progress(found.incarnation, found.position, found.until, max(0.0, age_s))
 
     def reset_incarnation(self, epoch: int, incarnation: str) -> None:
         """Sets a new incarnation, so that every reader reloads all rows."""
@@ -330,8 +349,15 @@ def unpack_digests(data: bytes) -> Digests:
     return {table: int.from_bytes(value) for table, value in _DIGESTS.decode(data).items()}
 
 
+# Those of the oldest schema: a migration reads the checkpoint before it adds further columns.
+_READ = tuple(
+    checkpoint.c[name]
+    for name in ("position", "epoch", "inputs", "digests", "head", "incarnation", "generation")
+)
+
+
 def read_checkpoint(db: Connection) -> Checkpoint | None:
-    found = db.execute(select(checkpoint).where(checkpoint.c.name == NAME)).first()
+    found = db.execute(select(*_READ).where(checkpoint.c.name == NAME)).first()
     if found is None or not found.epoch:
         return None
     return Checkpoint(

@@ -80,6 +80,8 @@ checkpoint = Table(
     Column("generation", Integer, nullable=False),
     # The last lease of a projector that names rows: an older version leaves it as it is.
     Column("named_epoch", BigInteger, nullable=False, server_default=text("0")),
+    # Until then the rows include everything in the streams; 0: not known.
+    Column("complete_at", BigInteger, nullable=False, server_default=text("0")),
 )
 
 batch = Table(

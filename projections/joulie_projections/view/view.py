@@ -1,9 +1,12 @@
-"""The in-memory projection of a reader: it follows the projector's commits and reports its age.
+"""The in-memory projection of a reader: it follows the projector's commits and reports its ages.
 
 A view loads all rows at one position and then applies the changes of each commit. It reads missed
 changes from the database, and reloads all rows after a digest mismatch. With the bus down it polls
-the database; with both down it serves its last rows, and its age grows. A paused view drops the
+the database; with both down it serves its last rows, and its ages grow. A paused view drops the
 changes, and reads them from the database when it is resumed.
+
+A view has two ages: since the last message of the projector, and since the moment until which its
+rows include everything that the broker had stored.
 """
 
 import asyncio
@@ -28,10 +31,11 @@ from joulie_bus.streams.subjects import Subjects
 from joulie_projections.decision_log.refusals import read_refusals
 from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.pods.refusal import Refusal
+from joulie_projections.state.completeness import Completeness, ViewAges, milliseconds
 from joulie_projections.state.deltas import Delta, Heartbeat, decode_delta, decode_heartbeat
 from joulie_projections.state.rows import VIEWED, Row
 from joulie_projections.state.state import ClusterState
-from joulie_projections.store.store import Store
+from joulie_projections.store.store import Progress, Store
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.rows_held import HeldRows
 
@@ -47,8 +51,14 @@ class ViewSnapshot(NamedTuple):
 
     position: int
     twin_columns: TwinColumns
-    age_ms: int
+    age_ms: int  # since the last message of the projector
     namespaces: Mapping[str, WorkloadClass] = {}  # namespaces that set a class for their pods
+    behind_ms: int = 0  # since the moment until which the rows include everything stored
+    taken: float = 0.0  # by the monotonic clock
+
+    @property
+    def oldest_ms(self) -> int:
+        return max(self.age_ms, self.behind_ms)
 
 
 class View:
@@ -65,6 +75,7 @@ class View:
         self._waiting_bytes = 0
         self._reading = asyncio.Lock()
         self._last_contact = 0.0
+        self._complete = Completeness[int]()  # by position
         self._paused = False
         self._unread_since = 0.0  # 0: the rows have not been paused since they were read
         self._needs_read = asyncio.Event()
@@ -72,6 +83,9 @@ class View:
         self._moves = 0
         self._reload = ""
         self._backwards = 0
+        self._beat_at = 0.0
+        self._renewed = 0  # until when the projector has the lease, when the database was asked
+        self._asked = 0.0
         self.last_beat: Heartbeat | None = None
 
     @classmethod
@@ -106,21 +120,35 @@ class View:
 
     @property
     def age_s(self) -> float:
-        """Seconds since the last sign of the projector, on the bus or in the database; of a paused
-        view, since it was paused."""
-        return max(self._silence_s, _seconds_since(self._unread_since) if self._unread_since else 0)
+        """The older of the two ages, in seconds; of a paused view at least since it was paused."""
+        paused_s = _seconds_since(self._unread_since) if self._unread_since else 0.0
+        return max(self.ages.oldest_ms / 1000, paused_s)
+
+    @property
+    def ages(self) -> ViewAges:
+        return ViewAges(milliseconds(self._silence_s), self._complete.age_ms(time.monotonic()))
+
+    def ages_of(self, seen: ViewSnapshot) -> ViewAges:
+        """The present ages of an earlier snapshot of this view."""
+        ages = self.ages
+        if seen.position == self.position:
+            return ages
+        later_ms = milliseconds(_seconds_since(seen.taken))
+        return ages._replace(behind_ms=max(ages.behind_ms, seen.behind_ms + later_ms))
 
     @property
     def _silence_s(self) -> float:
         return _seconds_since(self._last_contact) if self._last_contact else float("inf")
 
-    @property
-    def age_ms(self) -> int:
-        return int(min(self.age_s, metrics.VIEW_NEVER_S) * 1000)
-
     def snapshot(self) -> ViewSnapshot:
+        columns, ages = self._held.twin_columns(), self.ages
         return ViewSnapshot(
-            self.position, self._held.twin_columns(), self.age_ms, self.cluster_state.namespaces
+            self.position,
+            columns,
+            ages.heard_ms,
+            self.cluster_state.namespaces,
+            ages.behind_ms,
+            time.monotonic(),
         )
 
     async def wait_for(self, position: int, timeout_s: float) -> None:
@@ -214,8 +242,10 @@ class View:
         beat = decode_heartbeat(data)  # raises before the contact time is updated
         self._last_contact = time.monotonic()
         self.last_beat = beat
+        self._beat_at = self._last_contact
         if self._paused:
             metrics.POSITION.set(beat.position)  # a resumed view is at least there
+            self._mark_complete()
             return
         if not self.is_ready:
             return
@@ -224,9 +254,25 @@ class View:
         if beat.incarnation != self._incarnation or self._backwards >= BACKWARDS:
             self._request_reload("another database")
         elif beat.position > self._held.position:
+            self._mark_complete()
             self._needs_read.set()
-        elif not self._backwards and not self._held.matches(beat.digests):
+        elif self._backwards:
+            return
+        elif self._held.matches(beat.digests):
+            self._mark_complete()
+        else:
             self._request_reload("digest")
+
+    def _mark_complete(self) -> None:
+        """The last heartbeat states until when its position is complete, in this history."""
+        beat = self.last_beat
+        if beat is None or beat.incarnation != self._incarnation:
+            return
+        self._complete.mark(beat.position, self._beat_at - behind_ms_of(beat) / 1000)
+        self._complete.advance(self._includes)
+
+    def _includes(self, position: int) -> bool:
+        return self._held.position >= position
 
     def _request_reload(self, reason: str) -> None:
         """Schedules a reload of all rows."""
@@ -237,7 +283,8 @@ class View:
         self._request_reload("boot")
         while True:
             is_woken = await rung(self._needs_read, POLL_S)
-            metrics.VIEW_AGE_SECONDS.set(min(self._silence_s, metrics.VIEW_NEVER_S))
+            metrics.VIEW_AGE_SECONDS.set(self.ages.heard_ms / 1000)
+            metrics.VIEW_BEHIND_SECONDS.set(self.ages.behind_ms / 1000)
             if not self.is_ready:
                 self._reload = "boot"
             elif self._paused:
@@ -256,6 +303,9 @@ class View:
     async def _read_database(self) -> None:
         loop = asyncio.get_running_loop()
         async with self._reading:
+            asked, progress = time.monotonic(), None
+            if self._silence_s > SILENCE_S:
+                progress = await loop.run_in_executor(self._thread, self._store.progress)
             self._waiting, self._waiting_bytes = [], 0  # their commits are in the database
             reads_all = not self._paused  # no change is dropped after this read began
             reason, self._reload = self._reload, ""
@@ -267,6 +317,8 @@ class View:
                     self._thread, self._store.changes_since, self._held.position, VIEWED
                 )
                 self._catch_up_with(*changes)
+            if progress is not None:
+                self._note_progress(progress, asked)
         if reads_all and not self._paused and not self._reload:
             self._unread_since = 0.0
         waiting, self._waiting = self._waiting, []
@@ -274,6 +326,14 @@ class View:
             if self.is_ready:
                 self._apply(delta)
         self._notify()
+
+    def _note_progress(self, found: Progress, asked: float) -> None:
+        """The renewals of the lease replace heartbeats that do not arrive."""
+        if self._renewed not in (0, found.until):  # renewed since the last question
+            self._last_contact = max(self._last_contact, self._asked)
+        self._renewed, self._asked = found.until, asked
+        if found.incarnation == self._incarnation:
+            self._complete.mark(found.position, asked - found.behind_s)
 
     def _load(self) -> "_Loaded | None":
         """Loads all rows, in the view's thread. Reads in portions, to limit the rows that are in
@@ -295,9 +355,12 @@ class View:
         if reason != "boot":
             log.warning("view_reloaded", why=reason, position=self.position)
         if loaded is not None:
-            self._last_contact = time.monotonic()
+            is_older = loaded.found.position < self._held.position
+            if is_older or loaded.found.incarnation != self._incarnation:
+                self._complete.forget()
             self._incarnation = loaded.found.incarnation
             self._held = loaded.held
+            self._mark_complete()  # by a heartbeat that arrived meanwhile
 
     def _catch_up_with(self, found: Checkpoint | None, rows: list[Row] | None) -> None:
         if found is None:
@@ -308,13 +371,11 @@ class View:
         if found.incarnation != self._incarnation or found.position < self._held.position:
             self._request_reload("another database")
             return
-        if found.position > self._held.position:
-            # A new position in the database is a sign of the projector, too.
-            self._last_contact = time.monotonic()
         self._held.put(rows, found.position)
 
     def _notify(self) -> None:
         metrics.POSITION.set(self.position)
+        self._complete.advance(self._includes)
         self._moves += 1
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
@@ -322,6 +383,13 @@ class View:
 
 def _seconds_since(moment: float) -> float:
     return time.monotonic() - moment
+
+
+def behind_ms_of(beat: Heartbeat) -> int:
+    """Of an older projector, the age of its newest commit while events are waiting."""
+    if beat.behind_ms >= 0:
+        return beat.behind_ms
+    return beat.lag_ms if beat.lag else 0
 
 
 class _Loaded(NamedTuple):

@@ -21,10 +21,10 @@ from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import NodeGone, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen
 from joulie_cli.questions.explain import PodReport, pod_json, pod_text, rules_behind
-from joulie_extender.current_snapshot import NO_AGE_MS
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.history.history import EntryQuery
+from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames
@@ -87,7 +87,7 @@ async def test_an_outcome_in_the_log_is_part_of_the_explanation(small_log: Recor
 async def test_a_decision_without_a_view_is_explained_without_its_numbers(
     small_log: RecordedLog,
 ) -> None:
-    empty = DecisionContext(TwinColumns.empty(), 0, NO_AGE_MS, NOON)
+    empty = DecisionContext(TwinColumns.empty(), 0, NEVER_MS, NOON)
     scored = decide_prioritize(ask("blind"), ["n1"], empty, Weights())
     await small_log.builder.publish(scored)
     async with small_log.reading() as (history, _):
@@ -95,7 +95,7 @@ async def test_a_decision_without_a_view_is_explained_without_its_numbers(
     report = PodReport(found, None, None)
 
     assert "  view       none: the extender had no view of the cluster yet" in pod_text(report)
-    assert str(NO_AGE_MS) not in pod_text(report)
+    assert str(NEVER_MS) not in pod_text(report)
     tree = pod_json(report)
     assert tree["view_age_ms"] is None
     assert tree["view_text"].startswith("none: the extender had no view")

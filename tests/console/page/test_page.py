@@ -16,11 +16,11 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.testing import ask, bound, caps, eco, hardware, node_seen, pending, power
 from joulie_console.stream import event_tail
 from joulie_console.testing import ConsoleHarness, console_harness, running_console
-from joulie_extender.current_snapshot import NO_AGE_MS
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.energy.savings import Saved, SavedRange, Savings
+from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.twin.columns import TwinColumns
 
 pytestmark = pytest.mark.anyio
@@ -97,7 +97,7 @@ async def test_an_open_decision_shows_the_terms_of_the_two_best_nodes(
 
 
 async def test_an_open_decision_without_a_view_says_so(page: Page, new_harness: NewHarness) -> None:
-    empty = DecisionContext(TwinColumns.empty(), 0, NO_AGE_MS, 1)
+    empty = DecisionContext(TwinColumns.empty(), 0, NEVER_MS, 1)
     async with new_harness() as harness:
         await harness.publish_decisions(decide_prioritize(ask("web"), ["n1"], empty, Weights()))
         await opened(page, harness, "?decision=1")

@@ -16,7 +16,6 @@ from joulie_console.views.cluster_view import (
     state_of,
 )
 from joulie_console.views.decision_text import loss_of, points_of
-from joulie_console.views.health import HealthInputs, warnings_of
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
@@ -33,7 +32,7 @@ def overview(*facts: Any, at_s: float = 60.0) -> Overview:
     draft.commit()
     twin_columns = TwinColumns.of(cluster_state.nodes, cluster_state.planned_at)
     return Overview(
-        ClusterSnapshot(len(facts), noon(at_s), 0, cluster_state, twin_columns), STALENESS_S
+        ClusterSnapshot(len(facts), noon(at_s), cluster_state, twin_columns), STALENESS_S
     )
 
 
@@ -136,49 +135,3 @@ def test_a_loss_by_watts_names_the_watts_that_cost_the_most() -> None:
     found = loss_of(winner, loser, Weights(scoring="energy"))
 
     assert (found.term, found.points, found.behind) == ("activation", 55.0, 55.0)
-
-
-HEALTHY = HealthInputs(
-    age_ms=100,
-    lag=0,
-    planned_s=10,
-    nodes=3,
-    unmeasured=0,
-    pending=0,
-    decided_s=None,
-    database="",
-    cards_unhealthy=0,
-)
-
-
-def test_a_healthy_cluster_has_no_warnings() -> None:
-    assert warnings_of(HEALTHY) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "part", "level"),
-    [
-        ({"age_ms": 2_000}, "projector", "warning"),
-        ({"age_ms": 15_000}, "projector", "serious"),
-        ({"lag": 5_000}, "projector", "warning"),
-        ({"planned_s": None}, "operator", "warning"),
-        ({"planned_s": 180.0}, "operator", "warning"),
-        ({"unmeasured": 1}, "telemetry", "warning"),
-        ({"unmeasured": 3}, "telemetry", "serious"),
-        ({"pending": 1}, "extender", "warning"),
-        ({"pending": 1, "decided_s": 31.0}, "extender", "warning"),
-        ({"database": "locked"}, "database", "serious"),
-        ({"cards_unhealthy": 1}, "cards", "warning"),
-    ],
-    ids=str,
-)
-def test_each_fault_is_a_warning_of_its_component(
-    change: dict[str, Any], part: str, level: str
-) -> None:
-    (found,) = warnings_of(HEALTHY._replace(**change))
-
-    assert (found.part, found.level) == (part, level)
-
-
-def test_pending_pods_with_recent_decisions_are_no_fault() -> None:
-    assert warnings_of(HEALTHY._replace(pending=5, decided_s=1.0)) == []

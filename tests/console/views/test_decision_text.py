@@ -5,9 +5,9 @@ import pytest
 from joulie_bus.events import DecisionEntry
 from joulie_bus.testing import NOON, ask, producer
 from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe, explain
-from joulie_extender.current_snapshot import NO_AGE_MS
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
+from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames
 
@@ -18,7 +18,7 @@ def described(entry: int, event: DecisionEntry) -> DescribedEntry:
 
 
 def test_decisions_without_a_view_say_so() -> None:
-    empty = DecisionContext(TwinColumns.empty(), 0, NO_AGE_MS, NOON)
+    empty = DecisionContext(TwinColumns.empty(), 0, NEVER_MS, NOON)
     pod, weights = ask("web"), Weights()
     filtered = described(1, decide_filter(pod, ["n1", "n2"], empty, weights))
     scored = described(2, decide_prioritize(pod, ["n1", "n2"], empty, weights))
@@ -41,7 +41,7 @@ def test_decisions_without_a_view_say_so() -> None:
     ],
 )
 def test_an_explanation_says_why_a_pod_is_not_on_the_best_node(node: str, sentence: str) -> None:
-    empty = DecisionContext(TwinColumns.empty(), 0, NO_AGE_MS, NOON)
+    empty = DecisionContext(TwinColumns.empty(), 0, NEVER_MS, NOON)
     scored = described(2, decide_prioritize(ask("web"), ["n1", "n2"], empty, Weights()))
 
     assert scored.brief.winner == "n1"

@@ -87,7 +87,7 @@ def test_an_answer_without_a_view_says_so() -> None:
 
     assert explained(event).line == "1 of 2 nodes pass: eco"
     assert explained(blind).line == "1 of 2 nodes pass, without a view of the cluster: eco"
-    assert view_text(event.basis) == "position 7, 3 ms old"
+    assert view_text(event.basis) == "position 7, projector seen 3 ms before"
     assert view_text(basis).startswith("none: the extender had no view of the cluster")
     assert (view_age_ms(event.basis), view_age_ms(basis), view_age_ms(None)) == (3, None, None)
 

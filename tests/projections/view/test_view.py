@@ -25,6 +25,7 @@ from joulie_bus.testing import (
     until,
 )
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
+from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.state.deltas import Heartbeat, encode_delta, pack_digests
 from joulie_projections.state.deltas import encode as on_the_bus
 from joulie_projections.state.rows import Row, empty_digests, encode
@@ -50,7 +51,7 @@ class ManualProjector:
         self._bus = bus
         self._cluster_state = ClusterState()
         self._cursor = FoldCursor(0, {}, empty_digests(), b"")
-        self._producers = 0
+        self._producers = self._renewals = 0
         self._incarnation = "first"
         self._store.acquire("hand", noon(10), noon(), self._incarnation, lambda _: False)
 
@@ -76,11 +77,17 @@ class ManualProjector:
         delta = encode_delta(here, here, self._cursor.digests, [row], 1_000_000)
         await self._bus.tell(CLUSTER.delta, delta)
 
-    async def beat(self, of: FoldCursor | None = None) -> None:
+    async def beat(self, of: FoldCursor | None = None, *, behind_ms: int = 0) -> None:
         cursor = of or self._cursor
         digests = pack_digests(cursor.digests)
-        beat = Heartbeat(cursor.position, digests, self._incarnation, 1, 0, 0, 0)
+        beat = Heartbeat(cursor.position, digests, self._incarnation, 1, 0, 0, 0, behind_ms)
         await self._bus.tell(CLUSTER.beat, on_the_bus(beat))
+
+    def renew(self, behind_s: float) -> None:
+        """Renews the lease, as the projector does each second."""
+        self._renewals += 1
+        complete_at = time.time_ns() - int(behind_s * 1e9)
+        self._store.renew(1, noon(10 + self._renewals), complete_at)
 
     def restored(self, cursor: FoldCursor) -> None:
         """Continues as the projector of a restored database."""
@@ -155,7 +162,7 @@ async def test_a_view_without_a_checkpoint_is_not_ready(viewing: Viewing) -> Non
         with pytest.raises(ViewBehind, match="not loaded yet"):
             await view.wait_ready(0.05)
 
-        assert (view.is_ready, view.position, view.age_s) == (False, 0, float("inf"))
+        assert (view.is_ready, view.position, view.age_s) == (False, 0, metrics.VIEW_NEVER_S)
 
 
 async def test_a_view_becomes_ready_with_the_first_projector(
@@ -289,11 +296,80 @@ async def test_a_view_follows_the_database_while_the_bus_is_silent(
     hand.commit(power("a", 1))
     async with viewing() as view:
         await view.wait_ready(5)
+        hand.renew(behind_s=60)
         hand.commit(power("a", 2))
         await view.wait_for(2, 5)
+        hand.renew(behind_s=7)
+        await until(lambda: view.ages.heard_ms < 2000)
+        await until(lambda: view.ages.behind_ms < 50_000)
 
         assert watts(view) == {"a": 2}
-        assert view.age_s < 1
+        assert view.ages.behind_ms >= 7000
+
+
+async def test_a_database_without_a_projector_is_no_sign_of_one(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        hand.commit(power("a", 2))  # by nothing that renews a lease or sends a heartbeat
+        await view.wait_for(2, 5)
+
+        assert view.ages == (NEVER_MS, NEVER_MS)
+
+
+# --- how far a view is behind ----------------------------------------------------------------
+
+
+async def test_a_view_is_as_far_behind_as_the_projector_that_it_just_heard(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        await hand.beat(behind_ms=57_000)
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+
+        assert view.ages.heard_ms < 57_000 <= view.ages.behind_ms
+        assert view.age_s >= 57, "rules about stale data use the older age"
+
+
+async def test_a_view_that_lacks_commits_is_not_as_current_as_the_projector(
+    hand: ManualProjector, bus: JetStreamLog, place: Place
+) -> None:
+    hand.commit(power("a", 1))
+    engine = database.reader(place)
+    async with View.open(bus, engine, CLUSTER) as view:
+        await view.wait_ready(5)
+        await hand.beat(behind_ms=1000)
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+        fail_every_read(engine)
+        hand.commit(power("a", 2))
+        before = view.ages.behind_ms
+        await hand.beat()
+        await until(lambda: view.last_beat is not None and view.last_beat.position == 2)
+
+        assert view.ages.behind_ms >= before >= 1000
+    engine.dispose()
+
+
+async def test_a_snapshot_ages_once_the_view_has_moved_on(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        await hand.beat(behind_ms=1000)
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+        kept = view.snapshot()
+        await hand.beat()
+        await until(lambda: view.ages.behind_ms < 1000)
+        assert view.ages_of(kept).behind_ms < 1000, "at the position of the view"
+
+        await hand.publish(hand.commit(power("a", 2)))
+        await view.wait_for(2, 5)
+        assert view.ages_of(kept).behind_ms >= kept.behind_ms
 
 
 async def test_a_view_behind_a_trim_reloads_all_rows(
@@ -424,7 +500,7 @@ async def test_a_view_without_a_projector_keeps_its_rows_and_its_age_grows(
             await publish(power("a", 100))
             await view.wait_for(1, 5)
         left = view.snapshot()
-        await until(lambda: view.age_s > 1.2)
+        await until(lambda: view.ages.heard_ms > 1200)
 
         now = view.snapshot()
         assert (now.position, watts(view)) == (1, {"a": 100})
@@ -506,10 +582,10 @@ async def test_a_view_without_checkpoint_polls_the_database_at_an_interval(
     event.listen(engine, "begin", lambda _: reads.append(time.monotonic()))
 
     async with View.open(bus, engine, CLUSTER):
-        await until(lambda: len(reads) >= 4)
+        await until(lambda: len(reads) >= 7)
     engine.dispose()
 
-    assert reads[3] - reads[0] > 2 * POLL_S
+    assert reads[6] - reads[0] > 2 * POLL_S, "two questions at each poll"
 
 
 async def test_a_timeout_of_wait_for_reports_the_position(

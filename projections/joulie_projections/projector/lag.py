@@ -1,0 +1,145 @@
+"""How far the committed state is behind the streams, by round trips to the broker.
+
+The time of the newest fact alone does not answer this: an idle cluster has no facts, and a stream
+that was silent for an hour has an old one. The broker is therefore asked for the ends of the
+streams, four times a second. Once the state includes these ends, it includes everything that was
+stored before the question.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from nats.errors import Error as NatsError
+
+from joulie_bus.errors import BusError
+from joulie_bus.log.protocol import Log
+from joulie_bus.streams.records import Record, StreamTip
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
+from joulie_projections.fold.commit import Input, Inputs
+from joulie_projections.state.completeness import Completeness, milliseconds
+
+QUESTION_S = 0.25
+PATIENCE_S = 2.0  # for one answer of the broker
+CONFIRMED_S = 5.0  # without a confirmed answer for longer, this projector does not reach the broker
+Tips = Mapping[Stream, StreamTip]
+
+
+class StreamEnds:
+    """The ends of the fact streams, and since when no majority of the broker confirmed them."""
+
+    def __init__(self, bus: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bus = bus
+        self._clock = clock
+        self.confirmed = clock()  # a projector that starts has as long as one that is cut off
+
+    async def ask(self) -> tuple[float, Tips] | None:
+        """The ends, and the moment until which they are certain; None without an answer."""
+        asked = self._clock()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                tips = await asyncio.gather(*map(self._bus.tip, MERGE_ORDER))
+        except (BusError, NatsError, OSError):  # TimeoutError is an OSError
+            return None
+        moment = asked - max(tip.unconfirmed_ns for tip in tips) / 1e9
+        self.confirmed = max(self.confirmed, moment)
+        return moment, {tip.stream: tip for tip in tips}
+
+    @property
+    def silent_s(self) -> float:
+        """Since the broker last confirmed the ends of all fact streams by a majority."""
+        return self._clock() - self.confirmed
+
+    @property
+    def problem(self) -> str:
+        """Why this projector does not reach the broker; empty if it does."""
+        if self.silent_s < CONFIRMED_S:
+            return ""
+        return f"no majority of the broker has answered for {self.silent_s:.0f} s"
+
+
+class Lag:
+    """How far the committed state is behind; `committed` is called after each commit."""
+
+    def __init__(
+        self, bus: Log, ends: StreamEnds, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._bus = bus
+        self._ends = ends
+        self._clock = clock
+        self._complete = Completeness[Tips]()
+        self._inputs: Inputs = {}
+        self._folded_at: dict[Stream, int] = {}  # the broker's time of the newest folded message
+
+    def committed(self, inputs: Inputs, newest: Mapping[Stream, int]) -> None:
+        self._inputs = inputs
+        self._folded_at.update(newest)
+        self._complete.advance(self._includes)
+
+    async def follow(self) -> None:
+        """Asks for the ends until cancelled."""
+        is_known = False
+        while True:
+            if (answer := await self._ends.ask()) is not None:
+                is_known = is_known or await self._read_folded_times()
+                self._note(*answer)
+            await asyncio.sleep(QUESTION_S)
+
+    async def _read_folded_times(self) -> bool:
+        """The times of the messages folded before this projector started, as far as the streams
+        still hold them."""
+        read = {stream: each.sequence for stream, each in self._inputs.items() if each.sequence}
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                found = [await self._bus.message(*place) for place in read.items()]
+        except (BusError, NatsError, OSError):
+            return False
+        kept = {record.stream: record.at for record in found if record is not None}
+        self._folded_at = kept | self._folded_at
+        return True
+
+    def _note(self, moment: float, tips: Tips) -> None:
+        self._complete.mark(tips, moment)
+        self._complete.advance(self._includes)
+        self._complete.raise_to(moment - self._waited_s(tips))
+
+    def _waited_s(self, tips: Tips) -> float:
+        """How old the newest folded message is in a stream that holds newer ones; the oldest."""
+        behind = [tip for tip in tips.values() if not self._includes({tip.stream: tip})]
+        folded = [self._folded_at.get(tip.stream) for tip in behind]
+        if None in folded:
+            return math.inf
+        return max(
+            (max(0, tip.at - at) / 1e9 for tip, at in zip(behind, folded, strict=True) if at),
+            default=0.0,
+        )
+
+    def _includes(self, tips: Tips) -> bool:
+        read = self._inputs
+        return all(
+            tip.last == 0 or (stream in read and _is_included(tip, read[stream]))
+            for stream, tip in tips.items()
+        )
+
+    @property
+    def behind_s(self) -> float:
+        return self._clock() - self._complete.until
+
+    @property
+    def behind_ms(self) -> int:
+        return milliseconds(self.behind_s)
+
+    @property
+    def broker_ms(self) -> int:
+        return milliseconds(self._ends.silent_s)
+
+
+def _is_included(tip: StreamTip, read: Input) -> bool:
+    """Never for a stream that replaced the one that was read."""
+    return read.created == tip.created and read.sequence >= tip.last
+
+
+def newest_times(records: Sequence[Record]) -> dict[Stream, int]:
+    """The broker's time of the newest record of each stream."""
+    return {record.stream: record.at for record in records}

@@ -1,0 +1,63 @@
+"""Until which moment the content of a follower is complete.
+
+The content is complete until a moment if it includes everything that was stored before it. The age
+of this moment is how far the content is behind: it stays small on an idle cluster, and grows while
+something that is stored is not included.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+MOST_MARKS = 512  # beyond, every second one is dropped: the age is then less exact, never too small
+NEVER_MS = 10**12  # the age of content that is not known to be complete until any moment
+End = TypeVar("End")
+
+
+class ViewAges(NamedTuple):
+    """The two ages of a view. Rules about stale data use the older one."""
+
+    heard_ms: int  # since the last message of the projector
+    behind_ms: int  # since the moment until which the view includes everything in the streams
+
+    @property
+    def oldest_ms(self) -> int:
+        return max(self)
+
+
+class Completeness(Generic[End]):
+    """Marks state that content which reached an end is complete until a moment, in seconds.
+
+    Ends and moments grow from mark to mark.
+    """
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[End, float]] = deque()
+        self.until = -math.inf
+
+    def mark(self, end: End, moment: float) -> None:
+        self._marks.append((end, moment))
+        if len(self._marks) > MOST_MARKS:
+            self._marks = deque(list(self._marks)[::-2][::-1])  # the newest mark stays
+
+    def raise_to(self, moment: float) -> None:
+        """The present content is complete until this moment."""
+        self.until = max(self.until, moment)
+
+    def advance(self, is_reached: Callable[[End], bool]) -> None:
+        """To be called after the content has changed."""
+        while self._marks and is_reached(self._marks[0][0]):
+            self.raise_to(self._marks.popleft()[1])
+
+    def forget(self) -> None:
+        """For content of another history: no mark holds for it."""
+        self._marks.clear()
+        self.until = -math.inf
+
+    def age_ms(self, now: float) -> int:
+        return milliseconds(now - self.until)
+
+
+def milliseconds(seconds: float) -> int:
+    return int(min(max(0.0, seconds) * 1000, NEVER_MS))

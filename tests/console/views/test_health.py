@@ -1,0 +1,102 @@
+"""Each warning of the page names the component that is the cause, and no other."""
+
+from typing import Any
+
+import pytest
+
+from joulie_console.views.health import HealthInputs, warnings_of
+from joulie_projections.state.completeness import NEVER_MS
+
+HEALTHY = HealthInputs(
+    heard_ms=100,
+    behind_ms=300,
+    projector_behind_ms=200,
+    waiting=0,
+    broker_ms=200,
+    planned_s=10,
+    interval_s=60,
+    nodes=3,
+    unmeasured=0,
+    pending=0,
+    decided_s=None,
+    unwritten=0,
+    database="",
+    cards_unhealthy=0,
+)
+BEHIND: dict[str, Any] = {"behind_ms": 60_000, "projector_behind_ms": 59_900, "waiting": 5}
+
+
+def test_a_healthy_cluster_has_no_warnings() -> None:
+    assert warnings_of(HEALTHY) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "level"),
+    [
+        ({"heard_ms": 2_000}, "projector", "warning"),
+        ({"heard_ms": 15_000}, "projector", "serious"),
+        ({"behind_ms": 2_000, "projector_behind_ms": 1_900}, "projector", "warning"),
+        (BEHIND, "projector", "serious"),
+        ({"behind_ms": 3_000}, "console", "warning"),
+        ({"broker_ms": 3_000, "behind_ms": 3_000}, "broker", "serious"),
+        ({"planned_s": None}, "operator", "warning"),
+        ({"planned_s": 181.0}, "operator", "warning"),
+        ({"planned_s": 1801.0, "interval_s": 600}, "operator", "warning"),
+        ({"unmeasured": 1}, "telemetry", "warning"),
+        ({"unmeasured": 3}, "telemetry", "serious"),
+        ({"pending": 1}, "extender", "warning"),
+        ({"pending": 1, "decided_s": 31.0}, "extender", "warning"),
+        ({"database": "locked"}, "database", "serious"),
+        ({"cards_unhealthy": 1}, "cards", "warning"),
+    ],
+    ids=str,
+)
+def test_each_fault_is_a_warning_of_its_component(
+    change: dict[str, Any], part: str, level: str
+) -> None:
+    (found,) = warnings_of(HEALTHY._replace(**change))
+
+    assert (found.part, found.level) == (part, level)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pending": 1},
+        {"pending": 1, "decided_s": 50.0},
+        {"unmeasured": 3},
+        {"planned_s": None},
+        {"planned_s": 200.0},
+    ],
+    ids=str,
+)
+def test_a_page_that_is_behind_blames_no_other_component(change: dict[str, Any]) -> None:
+    (found,) = warnings_of(HEALTHY._replace(**BEHIND, **change))
+
+    assert found.part == "projector"
+
+
+def test_the_lag_is_in_seconds_before_it_is_in_facts() -> None:
+    (found,) = warnings_of(HEALTHY._replace(**BEHIND))
+
+    assert found.text == (
+        "This page is 60 s behind the cluster: the projector is behind, 5 facts are not folded yet."
+    )
+
+
+def test_a_lag_that_is_not_known_is_no_number() -> None:
+    (found,) = warnings_of(HEALTHY._replace(behind_ms=NEVER_MS, projector_behind_ms=NEVER_MS))
+
+    assert "an unknown time behind the cluster" in found.text
+
+
+def test_an_operator_with_a_long_interval_may_take_three_of_it() -> None:
+    assert warnings_of(HEALTHY._replace(planned_s=1700, interval_s=600)) == []
+
+
+def test_pending_pods_with_recent_decisions_are_no_fault() -> None:
+    assert warnings_of(HEALTHY._replace(pending=5, decided_s=1.0)) == []
+
+
+def test_pending_pods_whose_decisions_are_not_written_yet_are_no_fault() -> None:
+    assert warnings_of(HEALTHY._replace(pending=5, decided_s=60.0, unwritten=3)) == []
