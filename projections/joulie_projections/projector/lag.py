@@ -11,8 +11,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from nats.errors import Error as NatsError
-
 from joulie_bus.errors import BusError
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import Record, StreamTip
@@ -40,7 +38,7 @@ class StreamEnds:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 tips = await asyncio.gather(*map(self._bus.tip, MERGE_ORDER))
-        except (BusError, NatsError, OSError):  # TimeoutError is an OSError
+        except (BusError, OSError):  # TimeoutError is an OSError
             return None
         moment = asked - max(tip.unconfirmed_ns for tip in tips) / 1e9
         self.confirmed = max(self.confirmed, moment)
@@ -93,7 +91,7 @@ class Lag:
         try:
             async with asyncio.timeout(PATIENCE_S):
                 found = [await self._bus.message(*place) for place in read.items()]
-        except (BusError, NatsError, OSError):
+        except (BusError, OSError):
             return False
         kept = {record.stream: record.at for record in found if record is not None}
         self._folded_at = kept | self._folded_at

@@ -12,7 +12,7 @@ from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
-from joulie_bus.jetstream.streams import ensure, state_of
+from joulie_bus.jetstream.streams import ensure, state_of, tip_of
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
@@ -70,6 +70,29 @@ async def test_the_loss_of_a_streams_leader_loses_no_event_and_doubles_none(
         message.id for message in messages
     )
     assert records == kept
+
+
+@pytest.mark.slow
+async def test_a_leader_that_lost_its_majority_answers_since_when(tmp_path: Path) -> None:
+    async with asyncio.timeout(60), running_cluster(tmp_path) as servers:
+        async with connected(servers["n0"]) as connection:
+            await ensure(connection, CLUSTER, replicas=3)
+            leader = (await info(connection, Stream.OBS))["cluster"]["leader"]
+        async with connected(servers[leader]) as connection:
+            before = await tip_of(connection, Stream.OBS)
+            for name, server in servers.items():
+                if name != leader:
+                    server.kill()
+                    await server.wait()
+            lost_at = time.monotonic()
+            after = before
+            while after.unconfirmed_ns < 3e9:
+                await asyncio.sleep(0.1)
+                after = await tip_of(connection, Stream.OBS)
+            lasted_ns = (time.monotonic() - lost_at) * 1e9
+
+    assert before.unconfirmed_ns < 2e9, "replicas answer the leader once a second"
+    assert after.unconfirmed_ns <= lasted_ns + 2e9, "no longer than since the last answer"
 
 
 @pytest.mark.slow
