@@ -1,5 +1,6 @@
 import contextlib
 import os
+import time
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from joulie_cli.questions.status import StalenessLimits, _part_warnings, as_text
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
 from joulie_cli.supervisor.gauges import gauges_of
 from joulie_projections.store import database
+from joulie_projections.store.tables import batch, energy_state
 
 NOW = 10**18
 PART = {"name": "extender", "pid": 7, "alive": True, "restarts": 0}
@@ -206,6 +208,39 @@ def test_a_part_with_a_fault_is_named(
         found = status_of(data, StalenessLimits(NOW, 300))
 
     assert found["stale"] == [text.format(logs=data.logs) for text in stale]
+
+
+@pytest.mark.parametrize(
+    ("folded_to", "stale"),
+    [
+        (0, ["the ledger lacks facts of the last 60.0 s: figures of energy end before that"]),
+        (10, ["the ledger lacks facts of the last 30.0 s: figures of energy end before that"]),
+        (20, []),
+        (30, []),
+    ],
+    ids=["never folded", "behind", "has the old facts", "has all facts"],
+)
+def test_a_ledger_that_lacks_facts_for_more_than_ten_seconds_is_reported(
+    folded_to: int, stale: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: NOW)
+    data, address = DataDirectory(tmp_path), f"127.0.0.1:{free_port()}"
+    with data_with_run_file(data, os.getpid(), address, "nats-server"):
+        engine = database.writer(data.database)
+        with engine.begin() as db:
+            for last, age_s in ((10, 60), (20, 30), (30, 5)):
+                db.execute(batch.insert().values(batch_row(last, NOW - age_s * 10**9)))
+            if folded_to:
+                blank = {"name": "energy", "digest": b"", "body": b""}
+                db.execute(energy_state.insert().values(position=folded_to, **blank))
+        engine.dispose()
+
+        assert status_of(data, StalenessLimits(NOW, 300))["stale"] == stale
+
+
+def batch_row(last: int, at: int) -> dict[str, object]:
+    blank = dict.fromkeys(("ranges", "merkle_root", "state_digest", "prev", "head"), b"")
+    return {"p_from": last - 9, "p_to": last, "committed_at": at, "fold_version": "1", **blank}
 
 
 def test_pods_that_wait_because_of_a_sample_are_named_with_their_time() -> None:

@@ -11,6 +11,7 @@ from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown, time_of_period
 from joulie_cli.wiring import Wiring
 from joulie_projections.energy.report import (
+    BEHIND_S,
     NANO,
     UG_PER_KG,
     By,
@@ -23,7 +24,7 @@ from joulie_projections.energy.report import (
     worth_json,
 )
 from joulie_projections.store import database
-from joulie_projections.store.energy_table import BEHIND_S, EnergyTable
+from joulie_projections.store.energy_table import EnergyTable
 
 SETTINGS = ()
 NS_PER_MS = 1_000_000

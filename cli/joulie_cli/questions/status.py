@@ -15,9 +15,11 @@ from joulie_cli.supervisor.gauges import Gauges, gauges_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.settings import ScoringSettings
 from joulie_operator.planning.resting import refusable_pods, resting_pods
+from joulie_projections.energy.report import BEHIND_S as LEDGER_BEHIND_S
 from joulie_projections.history.history import History
 from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState
+from joulie_projections.store.energy_table import behind_s
 
 SETTINGS = (ScoringSettings,)
 MOST_READ = 2000  # pending pods whose answers are read
@@ -50,17 +52,20 @@ def status_of(data: DataDirectory, limits: StalenessLimits) -> dict[str, Any]:
         positions = _positions(history, limits.now) | {"readings": _readings(history, limits)}
         rests = gauges.get("operator", {}).get("joulie_pods_resting", 0)
         resting = _resting(history, limits.now) if rests else []
+        ledger_s = behind_s(history.connection)
     return {
         "running": running is not None,
         "up_s": (limits.now - running.since) / NS if running else None,
         "parts": parts,
         **positions,
+        "ledger_behind_s": ledger_s,
         "resting": resting,
         "room": _room(gauges.get("projector", {})),
         "endpoints": running.endpoints if running else {},
         "stale": [
             *_part_warnings(parts, data.logs),
             *_age_warnings(positions, running is not None),
+            *(_ledger_warnings(ledger_s) if running else []),
         ],
     }
 
@@ -200,6 +205,14 @@ def _view_warnings(part: dict[str, Any], projector_s: float) -> list[str]:
         how_far = "an unknown time" if behind_s >= VIEW_NEVER_S else _duration(behind_s)
         return [f"{name} is {how_far} behind the broker: it has not read what was committed"]
     return []
+
+
+def _ledger_warnings(behind_s: float) -> list[str]:
+    """From the database: a ledger that is down or hangs has no metrics that say so."""
+    if behind_s <= LEDGER_BEHIND_S:
+        return []
+    what = f"the ledger lacks facts of the last {_duration(behind_s)}"
+    return [f"{what}: figures of energy end before that"]
 
 
 def _age_warnings(positions: dict[str, Any], is_running: bool) -> list[str]:

@@ -16,6 +16,7 @@ from joulie_extender.decide.scoring import Weights
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import RECOMPUTED, EntryQuery, History, StoredEntry
+from joulie_projections.store.energy_table import behind_s
 from joulie_projections.twin.row_names import RowNames
 
 T = TypeVar("T")
@@ -103,6 +104,9 @@ class HistoryReader:
             self._declared[event.settings] = event
             if weights := weights_of(event):
                 self.weights[event.settings] = weights
+
+    async def ledger_behind_s(self) -> float:
+        return await self.run(lambda history: behind_s(history.connection))
 
     async def newest_after(self, pos: int) -> StoredEntry | None:
         """The newest entry, if after `pos`. Caches the settings declared in between."""

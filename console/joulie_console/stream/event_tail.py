@@ -6,6 +6,7 @@ from there when it is woken. A slow client uses no memory, and a returning clien
 
 import asyncio
 import contextlib
+import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -25,6 +26,7 @@ from joulie_console.views.cluster_view import MS
 from joulie_console.views.decision_text import DescribedEntry
 from joulie_console.views.plan_text import PlanLine, plan_line
 
+LEDGER_S = 2.0  # between two reads of how far the ledger is behind
 POLL_S = 0.5  # between two reads of the database while no heartbeat arrives
 IDLE_S = 2.0  # likewise while the stream has no clients
 GATHER_S = 0.05  # wait after a heartbeat, to read several commits at once
@@ -76,6 +78,8 @@ class EventTail:
         self.wakeup = asyncio.Event()
         self.entry = 0
         self.decided_at = 0  # ns, of the newest decision
+        self.ledger_s = 0.0  # how long ago the oldest fact was committed that the ledger lacks
+        self._ledger_read_at = 0.0
         self._has_dropped_plans = False
         self.plans_gone = 0  # events that have left the stream
         self._clients = 0
@@ -188,6 +192,7 @@ class EventTail:
         try:
             moved = await self._read_decisions()
             moved = await self._read_plans(reader) or moved
+            await self._read_ledger()
         except StoreError as error:
             self._report_error(str(error))
             return
@@ -223,6 +228,12 @@ class EventTail:
         if len(self._decisions) > 2 * DECISIONS_KEPT:
             del self._decisions[:-DECISIONS_KEPT]
         return moved
+
+    async def _read_ledger(self) -> None:
+        now = time.monotonic()
+        if now - self._ledger_read_at >= LEDGER_S:
+            self.ledger_s = await self._history.ledger_behind_s()
+            self._ledger_read_at = now
 
     async def _read_plans(self, reader: Reader) -> bool:
         self._unplaced.extend(reader.take(10_000))

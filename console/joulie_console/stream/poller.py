@@ -217,6 +217,7 @@ class ClusterPoller:
             unwritten=beat.unwritten if beat else 0,
             database=self._tail.database_error,
             cards_unhealthy=unhealthy,
+            ledger_s=self._tail.ledger_s,
         )
 
 

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from joulie_bus.events import PlanMade
 from joulie_console.schema.responses import Warning
+from joulie_projections.energy.report import BEHIND_S
 from joulie_projections.state.completeness import NEVER_MS
 
 SILENT_MS = 2_000  # eight missed heartbeats; content that is less behind counts as fresh
@@ -31,6 +32,7 @@ class HealthInputs(NamedTuple):
     unwritten: int  # entries of the decision log that the projector had not written
     database: str  # why it cannot be read; empty if it can
     cards_unhealthy: int
+    ledger_s: float = 0.0  # how long ago the oldest fact was committed that the ledger lacks
 
     @property
     def is_current(self) -> bool:
@@ -48,6 +50,7 @@ def warnings_of(inputs: HealthInputs) -> list[Warning]:
         _telemetry(inputs),
         _extender(inputs),
         _cards(inputs),
+        _ledger(inputs),
     ]
     return [warning for warning in found if warning is not None]
 
@@ -143,3 +146,11 @@ def interval_s_of(plan: PlanMade) -> float:
     """The RECONCILE_INTERVAL of the operator that made the plan; 0 if the plan lacks it."""
     found = plan.settings.get("RECONCILE_INTERVAL", 0.0)
     return float(found) if isinstance(found, int | float) else 0.0
+
+
+def _ledger(inputs: HealthInputs) -> Warning | None:
+    if inputs.ledger_s <= BEHIND_S:
+        return None
+    text = f"The ledger lacks facts of the last {inputs.ledger_s:.0f} s: "
+    text += "figures of energy end before that. Does `joulie ledger` run?"
+    return Warning(part="ledger", level="warning", text=text)

@@ -17,6 +17,7 @@ from joulie_projections.energy.intervals import (
 UJ_PER_KWH = 3_600_000_000_000
 MS_PER_HOUR = 3_600_000
 NANO, UG_PER_KG, MG_PER_G = 10**9, 10**9, 1000
+BEHIND_S = 10.0  # two passes of the ledger: one that lacks older facts is reported
 By = Literal["node", "plan", "namespace", "workload", "pod", "card"]
 NOT_SHARED = "(free)"  # idle energy of what no pod occupies
 NO_PLAN = "(none)"

@@ -38,7 +38,6 @@ from joulie_projections.store.tables import batch, energy, energy_state, metadat
 
 NAME, SAVINGS = "energy", "savings"
 EVERY_KIND = ("node", "group", "pod", "grid", "card")
-BEHIND_S = 10.0  # two passes of the ledger: one that lacks older facts is reported
 EMPTY: list[NodeEnergy] = []
 
 
