@@ -27,6 +27,9 @@ PAGE = 500
 WATCH_S = 300  # the server ends a watch after this time; the next one resumes at its version
 LIST_TIMEOUT_S = 60
 STALL_TIMEOUT_S = 30.0  # longest pause between initial events; then the list is read in pages
+# The server sends a bookmark each minute, also if nothing changes. A watch without data for longer
+# is dead, whatever the connection looks like.
+WATCH_SILENCE_S = 75.0
 WRITE_TIMEOUT_S = 10
 APPLY = "application/apply-patch+yaml"
 JSON = "application/json"
@@ -47,6 +50,10 @@ def object_path(kind: str, name: str, part: str = "") -> str:
 
 class InitialListStalled(TimeoutError):
     """The server stopped sending initial events before the list was complete."""
+
+
+class WatchSilent(TimeoutError):
+    """Neither events nor bookmarks: what happens in the cluster is not known."""
 
 
 class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "more": "continue"}):
@@ -178,15 +185,14 @@ class ApiServer:
         }
         async with asyncio.timeout(LIST_TIMEOUT_S):
             response = await self._request("GET", path, params, timeout_s=WATCH_S * 1.3)
-        stall_s = None if version else STALL_TIMEOUT_S
+        is_listed = bool(version)
         try:
             yield []
             rest = b""
-            while chunk := await _read(response, stall_s):
+            while chunk := await _read(response, is_listed=is_listed):
                 *lines, rest = (rest + chunk).split(b"\n")
                 events = [_event(path, line) for line in lines if line.strip()]
-                if any(event.ends_list for event in events):
-                    stall_s = None  # from now on, silence means that nothing changes
+                is_listed = is_listed or any(event.ends_list for event in events)
                 if events:
                     yield events
         finally:
@@ -285,16 +291,21 @@ def proxy_for(url: str) -> str | None:
     return getproxies_environment().get(server.scheme)
 
 
-async def _read(response: aiohttp.ClientResponse, stall_s: float | None) -> bytes:
-    timeout = asyncio.timeout(stall_s)
+async def _read(response: aiohttp.ClientResponse, *, is_listed: bool) -> bytes:
+    """Before the end of the initial events a pause is shorter than between bookmarks."""
+    longest_s = WATCH_SILENCE_S if is_listed else STALL_TIMEOUT_S
+    timeout = asyncio.timeout(longest_s)
     try:
         async with timeout:
             chunk: bytes = await response.content.readany()
             return chunk
     except TimeoutError as error:
-        if timeout.expired():
-            raise InitialListStalled(f"no data for {stall_s:g} s") from error
-        raise
+        if not timeout.expired():
+            raise
+        why = f"no data for {longest_s:g} s"
+        raise (
+            WatchSilent(f"{why}, not even a bookmark") if is_listed else InitialListStalled(why)
+        ) from error
 
 
 def _event(path: str, line: bytes) -> Event:

@@ -33,6 +33,7 @@ class Watch:
         self.version = 0
         self.has_failed = False
         self.is_cut = False
+        self.is_silent = False  # the connection stays open, and nothing arrives any more
 
     async def send_initial_events(self, *, mark_end: bool, midway: Callable[[], None]) -> None:
         """`mark_end` adds the final bookmark, after the changes that happened meanwhile."""
@@ -102,6 +103,8 @@ class Watch:
         await self._write("BOOKMARK", bookmark)
 
     async def _write(self, kind: str, tree: Tree) -> None:
+        if self.is_silent:
+            return
         await self._response.write(encode({"type": kind, "object": tree}) + b"\n")
 
 

@@ -383,6 +383,43 @@ async def test_an_interrupted_watch_resumes_at_its_version(
     assert len(await published(bus, "node.")) == 5
 
 
+async def test_a_watch_without_events_and_bookmarks_is_opened_again(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("joulie_operator.kube.api_client.WATCH_SILENCE_S", 1.0)
+    server.bookmark_s = 0.3
+    async with server.listening(), watching(server, bus, view, tmp_path) as cluster:
+        await until(knows(view, NODES))
+        await until(lambda: cluster.watches.pods.is_open)
+        server.silence_watches()
+        server.put("nodes", node("n4"))
+        await until(lambda: not cluster.watches.visibility(30).pods_known)
+        await until(knows(view, [*NODES, "n4"]))
+        await until(lambda: cluster.watches.visibility(30).pods_known)
+
+
+async def test_bookmarks_keep_a_quiet_watch_open(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("joulie_operator.kube.api_client.WATCH_SILENCE_S", 2.0)
+    server.bookmark_s = 0.3
+    async with server.listening(), watching(server, bus, view, tmp_path) as cluster:
+        await until(lambda: cluster.watches.pods.is_open)
+        asked = len(server.asked)
+        began = asyncio.get_running_loop().time()
+        await until(lambda: asyncio.get_running_loop().time() - began > 4)
+
+        assert [str(each) for each in server.asked[asked:] if "watch" in str(each)] == []
+
+
 @both_ways
 async def test_changes_during_an_outage_are_published_after_it(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
