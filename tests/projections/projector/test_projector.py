@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 from sqlalchemy import Engine
+from structlog.testing import capture_logs
 
 from joulie_bus.errors import Fenced, StreamReplaced
 from joulie_bus.events import AnyEvent
@@ -171,6 +172,23 @@ async def test_a_second_projector_of_one_process_waits_for_the_lease(
             assert (first.done(), second.done()) == (False, False)
         await publish(node_seen("b"))
         await view.wait_for(2, 5)
+
+
+async def test_a_healthy_standby_logs_no_error(
+    projecting: Projecting, viewing: Viewing, publish: Publish
+) -> None:
+    """PostgreSQL refuses a row lock on a checkpoint that a commit changed meanwhile."""
+    with capture_logs() as logged:
+        async with viewing() as view, projecting(lease_s=60):
+            await publish(node_seen("a"))
+            await view.wait_for(1, 10)
+            async with projecting(lease_s=0.003):  # it looks each millisecond
+                for number in range(2, 60):
+                    await publish(power("a", number))
+                    await view.wait_for(number, 10)
+
+    problems = [line for line in logged if line["log_level"] in ("warning", "error")]
+    assert problems == []
 
 
 async def test_a_recreated_stream_stops_the_projector(
