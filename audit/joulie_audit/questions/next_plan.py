@@ -7,7 +7,8 @@ from joulie_operator.planning.eligible import candidates, is_eligible, selector
 from joulie_operator.planning.policies import one_per_family
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan
 from joulie_operator.planning.rules import Rules, rules_of
-from joulie_operator.planning.sleep import SLEEPING_POLICY, idle_since, is_empty
+from joulie_operator.planning.sleep import SLEEPING_POLICY, idle_since
+from joulie_operator.planning.supply import is_empty
 from joulie_projections.state.state import ClusterState, NodeState
 
 

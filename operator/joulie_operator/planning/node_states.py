@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from joulie_bus.events import Profile
 from joulie_operator.planning.guard import GuardInput, Stage, Transition, next_transition, stage_of
-from joulie_operator.planning.sleep import SLEEPING_POLICY, is_empty
+from joulie_operator.planning.sleep import SLEEPING_POLICY
+from joulie_operator.planning.supply import is_empty
 from joulie_projections.state.state import NodeState
 
 ASLEEP, WAKING = "asleep", "waking"

@@ -51,6 +51,7 @@ from joulie_operator.planning.policies import (
 from joulie_operator.planning.power_target import NO_LIMITS, power_limits
 from joulie_operator.planning.rules import Rules, rules_of, values_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, PowerChanges, power_changes
+from joulie_operator.planning.supply import needed_nodes, serving_pods
 from joulie_projections.state.state import ClusterState, NodeState
 
 CODE_VERSION = "joulie-plan/2"  # of policies, guard and intent
@@ -88,9 +89,13 @@ def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis:
     nodes = candidates(cluster_state.nodes, rules)
     demand = demand_of(cluster_state)
     situation = Situation(nodes, demand, basis.now / _SECOND, rules.numbers())
+    share = _run_policy(policy, situation, rules.policy)
+    needs = needed_nodes(cluster_state, rules) if rules.policy == SLEEPING_POLICY else None
+    if needs is not None and rules.sleep_rules > 2:
+        share = serving_pods(share, cluster_state.nodes, nodes, rules, needs)
     desired = desired_profiles(
         rules.policy,
-        _run_policy(policy, situation, rules.policy),
+        share,
         situation,
         floor_always=rules.family_floor == "always",
     )
@@ -98,8 +103,8 @@ def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis:
     steps.limit_power(cluster_state, desired.assignments)
     steps.add(desired.assignments)
     steps.add_placement()
-    if rules.policy == SLEEPING_POLICY:
-        power = power_changes(cluster_state, nodes, rules, basis.now, steps.limits)
+    if needs is not None:
+        power = power_changes(cluster_state, nodes, rules, basis.now, steps.limits, needs)
         steps.add_power(power, pods_known=basis.pods_known)
     return Plan(_plan_made(desired, steps, policy, rules, basis), steps.changes, steps.held)
 

@@ -6,17 +6,15 @@ those without are two pools with a reserve each, which follows the forecast of a
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from joulie_bus.events import PodAsk
 from joulie_operator.planning import measured_caps
 from joulie_operator.planning.density import families
 from joulie_operator.planning.eligible import is_covered, selector
 from joulie_operator.planning.forecast import Forecast, forecast
 from joulie_operator.planning.policies import Candidate
 from joulie_operator.planning.power_target import (
-    NO_LIMITS,
     PowerLimits,
     idle_mw_of,
     is_fed,
@@ -24,12 +22,11 @@ from joulie_operator.planning.power_target import (
 )
 from joulie_operator.planning.resting import FreeNodes
 from joulie_operator.planning.rules import Rules, numbers
-from joulie_projections.pods.load import load_of
+from joulie_operator.planning.supply import Need, Needs, freed_by, is_empty
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 
 SLEEPING_POLICY = "consolidate_and_sleep"
 ZONE_LABEL = "topology.kubernetes.io/zone"
-MOST_WAITING = 2000  # pods that one plan looks for a place for
 _SECOND = 1_000_000_000
 
 IDLE = "it is empty and beyond the reserve"
@@ -120,13 +117,6 @@ class PowerChanges(NamedTuple):
     evict: dict[str, str]
 
 
-class Need(NamedTuple):
-    """The number of nodes that waiting pods would fill, by pool."""
-
-    without_cards: int = 0
-    with_cards: int = 0
-
-
 class Pool(NamedTuple):
     """The nodes of a pool, by what they do now."""
 
@@ -137,6 +127,7 @@ class Pool(NamedTuple):
     asleep: Sequence[str]  # the one that fell asleep last first
     rested: Sequence[str]  # of those asleep: for the shortest time of sleep at least
     fallen: int  # how many fell asleep within the last interval
+    has_cards: bool
 
 
 class Limits(NamedTuple):
@@ -146,6 +137,7 @@ class Limits(NamedTuple):
     now: int
     interval_s: float
     groups: Mapping[str, Sequence[str]]  # of each node: its hardware family and its zone
+    sleep_rules: int
 
     def before(self, seconds: float) -> int:
         return self.now - int(seconds * _SECOND)
@@ -156,7 +148,8 @@ def power_changes(
     candidates: Sequence[Candidate],
     rules: Rules,
     now: int,
-    power: PowerLimits = NO_LIMITS,
+    power: PowerLimits,
+    needs: Needs,
 ) -> PowerChanges:
     """`candidates` are the nodes that are awake and that plans cover."""
     changes, given = PowerChanges({}, {}, {}, {}, {}), sleep_numbers(rules)
@@ -165,19 +158,18 @@ def power_changes(
         for name, node in cluster_state.nodes.items()
         if is_covered(node, selector(rules.selector))
     }
-    limits = Limits(given, now, rules.interval_s, _groups(nodes, candidates, rules))
+    limits = Limits(
+        given, now, rules.interval_s, _groups(nodes, candidates, rules), rules.sleep_rules
+    )
     expected = None
     if given.forecast_quantile:
         expected = forecast(cluster_state, now, given.forecast_s, given.forecast_quantile)
-    need, missing = needed_nodes(cluster_state.nodes, cluster_state.pods), 0
-    for has_cards, needed in ((False, need.without_cards), (True, need.with_cards)):
+    missing = 0
+    for has_cards, need in needs.pools.items():
         pool = _pool(nodes, has_cards, limits, changes)
         reserve = _reserve(nodes, pool, has_cards, expected, limits)
-        if rules.sleep_rules > 1:
-            changes.inputs[f"reserve_{'with' if has_cards else 'without'}_cards"] = reserve
-        missing = _balance(pool, needed + missing, reserve, limits, changes)
-        if rules.sleep_rules > 1:
-            _cover(pool, limits, changes)
+        wanted = need._replace(standard=need.standard + missing)
+        missing = _change(nodes, pool, wanted, reserve, limits, changes)
         if given.empty_below and not changes.wake:
             _empty_out(nodes, pool, limits, changes)
     if expected is not None:
@@ -269,56 +261,9 @@ def surplus_of(empty: int, waking: int, needed: int, reserve: int) -> int:
     return empty + waking - needed - reserve
 
 
-def is_empty(node: NodeState) -> bool:
-    """Whether no pod would have to move if the node slept."""
-    return node.pods == node.daemon_pods and not node.draining
-
-
 def idle_since(node: NodeState) -> int:
     """A node that has never had pods is idle since its first plan."""
     return max(node.emptied_at, node.power_at) or node.class_at
-
-
-# --- pods that wait ---------------------------------------------------------------------------
-
-
-def needed_nodes(nodes: Mapping[str, NodeState], pods: Mapping[str, PodState]) -> Need:
-    """Whole nodes for the pods that fit on no node, the largest node of each pool as the measure.
-
-    The largest pods come first, so that small ones do not take the only nodes that fit them.
-    """
-    free = FreeNodes(nodes, closed_too=True)
-    waiting = (each.pod for each in pods.values() if not each.node and not each.finished)
-    ordered = sorted(waiting, key=lambda pod: (-pod.gpu_milli, -load_of(pod).cpu_milli, pod.uid))
-    left = [pod for pod in ordered[:MOST_WAITING] if free.take(pod) is None]
-    return Need(
-        _filled((pod for pod in left if not pod.gpu_milli), _largest(nodes, has_cards=False)),
-        _filled((pod for pod in left if pod.gpu_milli), _largest(nodes, has_cards=True)),
-    )
-
-
-class Capacity(NamedTuple):
-    cpu_milli: int
-    gpu_milli: int
-
-
-def _largest(nodes: Mapping[str, NodeState], *, has_cards: bool) -> Capacity:
-    of_pool = [node for node in nodes.values() if (node.gpus > 0) == has_cards]
-    return Capacity(
-        max((node.cpu_milli for node in of_pool), default=0),
-        max((node.gpus * 1000 for node in of_pool), default=0),
-    )
-
-
-def _filled(pods: Iterable[PodAsk], node: Capacity) -> int:
-    """A pod that asks for more than the largest node wakes none: no node can run it."""
-    share = 0.0
-    for pod in pods:
-        cpu = load_of(pod).cpu_milli / node.cpu_milli if node.cpu_milli else math.inf
-        gpu = pod.gpu_milli / node.gpu_milli if node.gpu_milli else math.inf * bool(pod.gpu_milli)
-        part = max(cpu, gpu) if pod.gpu_milli else cpu
-        share += part if part <= 1 else 0.0
-    return math.ceil(share)
 
 
 # --- pools ------------------------------------------------------------------------------------
@@ -349,7 +294,29 @@ def _pool(
     rested = [name for name in asleep if nodes[name].power_at <= rested_since]
     recent = limits.before(limits.interval_s)
     fallen = sum(nodes[name].power_at > recent for name in asleep)
-    return Pool(size, in_use, empty, waking, asleep, rested, fallen)
+    return Pool(size, in_use, empty, waking, asleep, rested, fallen, has_cards)
+
+
+def _change(
+    nodes: Mapping[str, NodeState],
+    pool: Pool,
+    need: Need,
+    reserve: int,
+    limits: Limits,
+    changes: PowerChanges,
+) -> int:
+    """The changes of one pool, by the rules of the plan. Returns how many nodes are missing."""
+    kind = "with_cards" if pool.has_cards else "without_cards"
+    if limits.sleep_rules > 1:
+        changes.inputs[f"reserve_{kind}"] = reserve
+    if limits.sleep_rules > 2:
+        changes.inputs[f"nodes_for_pods_{kind}"] = need.nodes
+        missing = _serve(nodes, pool, need, reserve, limits, changes)
+    else:
+        missing = _balance(pool, need.nodes, reserve, limits, changes)
+    if limits.sleep_rules > 1:
+        _cover(pool, limits, changes)
+    return missing
 
 
 def _balance(pool: Pool, needed: int, reserve: int, limits: Limits, changes: PowerChanges) -> int:
@@ -366,6 +333,35 @@ def _balance(pool: Pool, needed: int, reserve: int, limits: Limits, changes: Pow
         if i < for_pods:
             changes.wake[name] = DEMAND
         elif name in rested:
+            changes.wake[name] = RESERVE
+    return max(0, for_pods - len(ordered))
+
+
+def _serve(
+    nodes: Mapping[str, NodeState],
+    pool: Pool,
+    need: Need,
+    reserve: int,
+    limits: Limits,
+    changes: PowerChanges,
+) -> int:
+    """Wakes nodes for pods that fit on no awake node: an empty node is no supply for them, except
+    an eco node that this plan makes a performance node. No node sleeps while such pods wait.
+    Returns how many nodes are missing because none of the pool is asleep."""
+    changed = len(freed_by(need, nodes, pool.empty, pool.has_cards))
+    for_pods = max(0, need.nodes - changed - len(pool.waking))
+    surplus = len(pool.empty) - changed - reserve
+    if not for_pods and surplus >= 0:
+        beyond = surplus - math.ceil(limits.numbers.hysteresis * reserve)
+        _put_to_sleep(pool, min(beyond, _most_to_sleep(pool, limits.numbers)), limits, changes)
+        return 0
+    rested = set(pool.rested)
+    ordered = [*pool.rested, *(name for name in pool.asleep if name not in rested)]
+    if need.performance > changed:
+        ordered.sort(key=lambda name: nodes[name].profile == "eco")
+    changes.wake.update(dict.fromkeys(ordered[:for_pods], DEMAND))
+    for name in ordered[for_pods : for_pods + max(0, -surplus - len(pool.waking))]:
+        if name in rested:
             changes.wake[name] = RESERVE
     return max(0, for_pods - len(ordered))
 

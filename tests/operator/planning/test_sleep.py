@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_bus.events import EvictionOrdered, NodePlan, SleepOrdered, WakeOrdered
+from joulie_bus.events import (
+    DrainingBegun,
+    EvictionOrdered,
+    NodePlan,
+    ProfileAssigned,
+    SleepOrdered,
+    WakeOrdered,
+)
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning import sleep
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
@@ -586,3 +593,97 @@ def test_pods_that_wait_for_closed_nodes_wake_no_other_node() -> None:
 
     assert woken(planned({**nodes, "c": node(pods=1, load=full)}, pod())) == {}
     assert "a" in woken(planned({**nodes, "b": asleep(), "c": node(pods=1, load=full)}, pod()))
+
+
+# --- supply by class ---------------------------------------------------------------------------
+
+
+FULL = node(
+    profile="performance", pods=1, performance_pods=1, load=replace(node().load, cpu_milli=96_000)
+)
+
+
+def performance_pods(count: int, cores: float = 48) -> list[PodState]:
+    asked = [pod(f"p{i}", cores=cores) for i in range(count)]
+    return [replace(each, pod=replace(each.pod, workload="performance")) for each in asked]
+
+
+def became_performance(made: Plan) -> list[str]:
+    return [
+        event.node
+        for event in made.events
+        if isinstance(event, ProfileAssigned) and event.profile == "performance"
+    ]
+
+
+def test_empty_eco_nodes_become_performance_nodes_for_pods_that_they_refuse() -> None:
+    nodes = {"a": FULL, "e0": node(), "e1": node(), "e2": node(), "z": asleep()}
+
+    made = planned(nodes, *performance_pods(3))
+
+    assert sorted(became_performance(made)) == ["e0", "e1"]
+    assert woken(made) == {}
+    assert made.made.inputs["nodes_for_performance_pods"] == 2
+
+
+def test_nodes_wake_for_performance_pods_beyond_the_empty_eco_nodes() -> None:
+    nodes = {"a": FULL, "e": node(), "eco": asleep(power_at=LONG_AGO + 1)}
+    nodes |= {"fast": asleep(profile="performance")}
+
+    made = planned(nodes, *performance_pods(3))
+
+    assert became_performance(made) == ["e"]
+    assert woken(made) == {"fast": sleep.DEMAND}
+
+
+def test_an_empty_node_is_no_supply_for_a_pod_that_does_not_fit_there() -> None:
+    small = node(cpu_milli=8_000, hardware=hardware("s", cores=8))
+    nodes = {"a": small, "b": node(pods=1, load=replace(node().load, cpu_milli=96_000))}
+
+    assert woken(planned(nodes | {"z": asleep()}, pod(cores=48))) == {"z": sleep.DEMAND}
+
+
+def test_a_node_stays_a_performance_node_until_its_pods_have_come() -> None:
+    nodes = {"a": FULL, "e0": node(profile="performance"), "e1": node()}
+
+    made = planned(nodes, *performance_pods(2))
+
+    assert [event.node for event in made.events if isinstance(event, ProfileAssigned)] == []
+
+
+def test_an_eco_node_without_room_for_the_pods_does_not_become_a_performance_node() -> None:
+    small = node(cpu_milli=8_000, hardware=hardware("s", cores=8))
+
+    made = planned({"a": FULL, "s": small, "z": asleep()}, *performance_pods(1))
+
+    assert became_performance(made) == []
+    assert woken(made) == {"z": sleep.DEMAND}
+
+
+def test_a_performance_pod_that_no_node_can_run_changes_nothing() -> None:
+    made = planned({"a": FULL, "e": node(), "z": asleep()}, *performance_pods(1, cores=500))
+
+    assert (became_performance(made), woken(made)) == ([], {})
+
+
+def test_a_node_with_performance_pods_stays_a_performance_node() -> None:
+    made = planned({"a": FULL, "b": node(pods=1)})
+
+    assert [event for event in made.events if isinstance(event, DrainingBegun)] == []
+
+
+def test_a_node_of_each_family_stays_a_performance_node_if_it_always_has_to() -> None:
+    nodes = {"a": FULL, "g": with_cards(node(profile="performance"))}
+
+    made = planned(nodes, rules=RULES._replace(family_floor="always"))
+
+    assert made.made.performance == 2
+
+
+def test_plans_of_the_second_rules_count_empty_eco_nodes_as_supply() -> None:
+    nodes = {"a": FULL, "e0": node(), "e1": node(), "z": asleep()}
+
+    made = planned(nodes, *performance_pods(3), rules=RULES._replace(sleep_rules=2))
+
+    assert (became_performance(made), woken(made)) == (["e1"], {})  # one for three pods
+    assert "nodes_for_performance_pods" not in made.made.inputs
