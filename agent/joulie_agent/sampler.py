@@ -80,11 +80,12 @@ class Sampler:
     def _find(self) -> Iterator[Probe]:
         yield from probes.rapl(self._host)
         yield from probes.sensors(self._host)
-        if library := self._opened():
+        if library := self.library():
             yield from probes.nvidia(library)
         yield from probes.amd(self._host)
 
-    def _opened(self) -> Library | None:
+    def library(self) -> Library | None:
+        """NVML, opened when a driver is there."""
         if self._library is None:
             try:
                 self._library = Library.open(library_in(self._host))

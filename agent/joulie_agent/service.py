@@ -1,17 +1,21 @@
-"""`joulie agent`: publishes the power of this node."""
+"""`joulie agent`: publishes the power, the hardware and the cards of this node."""
 
 import asyncio
 import time
 
+from joulie_agent.inventory import Inventory
 from joulie_agent.measure.node_power import NodePower, node_power
 from joulie_agent.measure.pace import Pace, Published, is_due
 from joulie_agent.sampler import Clock, Sampler
 from joulie_bus.errors import BusError
-from joulie_bus.events import TelemetrySampled
+from joulie_bus.events import InventoryRead, NodeReading, TelemetrySampled
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.streams.subjects import Subjects, agent_name
+
+INVENTORY_S = 5.0
+INVENTORY_AGAIN_S = 600.0
 
 
 class Agent:
@@ -23,16 +27,20 @@ class Agent:
         subjects: Subjects,
         node: str,
         sampler: Sampler,
-        pace: Pace = Pace(),  # noqa: B008
+        inventory: Inventory,
         clock: Clock = time.monotonic,
     ) -> None:
         self._bus = bus
         self._node = node
         self._sampler = sampler
-        self._pace = pace
+        self._inventory = inventory
+        self._pace = Pace()
         self._clock = clock
         self._producer = Producer(agent_name(node), subjects, time.time_ns)
         self._last: Published | None = None
+        self._found: InventoryRead | None = None
+        self._inventory_s = -INVENTORY_S
+        self._inventory_published_s = 0.0
         self._refused = Refusals("agent", "these readings are lost; the next ones follow")
 
     async def run(self) -> None:
@@ -45,6 +53,22 @@ class Agent:
 
     async def sample(self) -> None:
         """Reads the meters once, and publishes if it is time."""
+        await self._sample_power()
+        await self._take_inventory()
+
+    async def _take_inventory(self) -> None:
+        """Published when something changed, and now and then for a log that has lost it."""
+        now = self._clock()
+        if now - self._inventory_s < INVENTORY_S:
+            return
+        self._inventory_s = now
+        found = await self._inventory.read(self._sampler.library())
+        if found == self._found and now - self._inventory_published_s < INVENTORY_AGAIN_S:
+            return
+        if await self._publish(found):
+            self._found, self._inventory_published_s = found, now
+
+    async def _sample_power(self) -> None:
         power = node_power(self._sampler.sample())
         now = self._clock()
         if power is None or not is_due(self._last, now, power.power_mw, self._pace):
@@ -52,13 +76,15 @@ class Agent:
         self._last = Published(now, power.power_mw)
         await self._publish(_reading(self._node, power))
 
-    async def _publish(self, reading: TelemetrySampled) -> None:
+    async def _publish(self, fact: NodeReading) -> bool:
+        """Whether it is stored."""
         try:
-            await self._bus.publish([self._producer.stamp(reading)])
+            await self._bus.publish([self._producer.stamp(fact)])
         except BusError as error:
             self._refused.saw(error)
-        else:
-            self._refused.ended()
+            return False
+        self._refused.ended()
+        return True
 
 
 def _reading(node: str, power: NodePower) -> TelemetrySampled:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import host_trees
-from joulie_agent.measure.pace import Pace
+from joulie_agent.inventory import Inventory
 from joulie_agent.sampler import Sampler
 from joulie_agent.service import Agent
 from joulie_agent.sources.host import Host
@@ -13,6 +13,7 @@ from joulie_bus.events import TelemetrySampled, codec
 from joulie_bus.log.memory import MemoryLog
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, memory_log
+from joulie_projections.hardware.catalog import EMPTY
 
 pytestmark = pytest.mark.anyio
 ZONE = "sys/class/powercap/intel-rapl:0/energy_uj"
@@ -36,7 +37,9 @@ class Rig:
         self.clock = Clock()
         self.log: MemoryLog = memory_log(VirtualClock())
         sampler = Sampler(Host(root), clock=self.clock)
-        self.agent = Agent(self.log, CLUSTER, "n1", sampler, Pace(), self.clock)
+        self.agent = Agent(
+            self.log, CLUSTER, "n1", sampler, Inventory("n1", Host(root), EMPTY), self.clock
+        )
         self._energy_uj = 0
 
     async def second(self, watts: int) -> None:

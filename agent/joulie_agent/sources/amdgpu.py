@@ -19,6 +19,13 @@ def devices(host: Host) -> list[Path]:
 
 
 def read(host: Host, found: Findings) -> tuple[Card, ...]:
+    for card in devices(host):
+        _read_power(host, card, found)
+    return cards_of(host, found)
+
+
+def cards_of(host: Host, found: Findings) -> tuple[Card, ...]:
+    """The cards with their limits, without what they draw."""
     known = devices(host)
     if not known:
         found.lacks(SOURCE, "/sys/class/drm has no card of AMD")
@@ -26,8 +33,7 @@ def read(host: Host, found: Findings) -> tuple[Card, ...]:
         uuid_of(host, card): host.maybe(card / "xgmi_hive_info/xgmi_hive_id") for card in known
     }
     groups = groups_of({uuid: {hive} if hive else set() for uuid, hive in hives.items()})
-    for card in known:
-        _read_power(host, card, found)
+    found.caps.extend(cap for card in known if (cap := _limits(host, card)))
     return tuple(
         _card(host, card, index, groups.get(uuid_of(host, card), ""))
         for index, card in enumerate(known)
@@ -63,11 +69,9 @@ def _read_power(host: Host, card: Path, found: Findings) -> None:
         found.readings.append(
             Reading(source=SOURCE, component=uuid, watts=watts, accuracy=ACCURACY)
         )
-    if cap := _limits(host, card, uuid):
-        found.caps.append(cap)
 
 
-def _limits(host: Host, card: Path, uuid: str) -> CapRange | None:
+def _limits(host: Host, card: Path) -> CapRange | None:
     sensor = _sensor(host, card)
     if sensor is None or not (sensor / "power1_cap").exists():
         return None
@@ -78,7 +82,7 @@ def _limits(host: Host, card: Path, uuid: str) -> CapRange | None:
     ]
     return CapRange(
         source=SOURCE,
-        component=uuid,
+        component=uuid_of(host, card),
         watts=watts[0],
         min_watts=watts[1],
         max_watts=watts[2],

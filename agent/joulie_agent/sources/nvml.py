@@ -125,18 +125,20 @@ def read(host: Host, found: Findings) -> tuple[Card, ...]:
         found.lacks(SOURCE, error)
         return ()
     try:
-        return _read(host, library, found)
+        for device in library.devices:
+            _read_power(library, device, found)
+        return cards_of(host, library, found)
     finally:
         library.close()
 
 
-def _read(host: Host, library: Library, found: Findings) -> tuple[Card, ...]:
+def cards_of(host: Host, library: Library, found: Findings) -> tuple[Card, ...]:
+    """The cards with their limits, without what they draw."""
     if not library.devices:
         found.lacks(SOURCE, "the driver of NVIDIA knows no card")
     groups = link_groups(library)
-    for card in library.devices:
-        _read_power(library, card, found)
-        if cap := limits(library, card):
+    for device in library.devices:
+        if cap := limits(library, device):
             found.caps.append(cap)
     return tuple(
         describe(host, library, card, groups.get(card.uuid, "")) for card in library.devices

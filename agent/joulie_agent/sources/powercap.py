@@ -55,7 +55,11 @@ def read(host: Host, found: Findings) -> None:
         found.readings.append(
             Reading(source=SOURCE, component=domain.name, joules=joules, accuracy=accuracy)
         )
-    found.caps.extend(cap for domain in known if (cap := _limit(host, domain)))
+    read_limits(host, found)
+
+
+def read_limits(host: Host, found: Findings) -> None:
+    found.caps.extend(cap for domain in domains(host) if (cap := _limit(host, domain)))
 
 
 def limit_file(host: Host, domain: Domain) -> Path | None:

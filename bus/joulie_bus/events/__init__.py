@@ -39,6 +39,7 @@ from joulie_bus.events.decisions import (
     Verb,
 )
 from joulie_bus.events.grid import GridIntensity, GridPriced
+from joulie_bus.events.inventory import CardRead, InventoryRead
 from joulie_bus.events.nodes import (
     HardwareDiscovered,
     HardwareSource,
@@ -93,6 +94,7 @@ from joulie_bus.events.unions import (
     GridFact,
     NodeFact,
     NodePlan,
+    NodeReading,
     NodeUse,
     Observed,
     PlanEvent,
@@ -112,6 +114,7 @@ __all__ = [
     "CapsSet",
     "CardClaimed",
     "CardFact",
+    "CardRead",
     "CardSource",
     "ClaimConfirmed",
     "ClaimEvent",
@@ -140,12 +143,14 @@ __all__ = [
     "HardwareDiscovered",
     "HardwareSource",
     "Inputs",
+    "InventoryRead",
     "Lifetime",
     "ModelFigures",
     "NamespaceSeen",
     "NodeFact",
     "NodeGone",
     "NodePlan",
+    "NodeReading",
     "NodeSeen",
     "NodeUse",
     "Observed",

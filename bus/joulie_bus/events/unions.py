@@ -14,6 +14,7 @@ from joulie_bus.events.decisions import (
     PrioritizeDecided,
 )
 from joulie_bus.events.grid import GridIntensity, GridPriced
+from joulie_bus.events.inventory import InventoryRead
 from joulie_bus.events.nodes import HardwareDiscovered, NodeGone, NodeSeen
 from joulie_bus.events.plans import (
     CapsSet,
@@ -31,7 +32,9 @@ from joulie_bus.events.pods import NamespaceSeen, PodBound, PodFinished, PodGone
 from joulie_bus.events.settings import SettingsDeclared
 from joulie_bus.events.telemetry import CapsMeasured, FacilityPolled, TargetSet, TelemetrySampled
 
-NodeFact: TypeAlias = TelemetrySampled | NodeSeen | NodeGone | HardwareDiscovered
+# What is measured and found on a node, by its agent or by a program for many nodes.
+NodeReading: TypeAlias = TelemetrySampled | InventoryRead
+NodeFact: TypeAlias = NodeReading | NodeSeen | NodeGone | HardwareDiscovered
 CardFact: TypeAlias = GpuSeen | GpuGone
 GridFact: TypeAlias = GridPriced | GridIntensity
 PodFact: TypeAlias = PodPending | PodBound | PodFinished | PodGone
@@ -74,6 +77,7 @@ DecisionEntry: TypeAlias = (
 AnyEvent: TypeAlias = Fact | DecisionEntry
 FACT_TYPES: tuple[type[Fact], ...] = (
     TelemetrySampled,
+    InventoryRead,
     NodeSeen,
     NodeGone,
     HardwareDiscovered,

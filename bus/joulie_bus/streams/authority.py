@@ -17,10 +17,10 @@ from joulie_bus.events import (
     AnyEvent,
     ClaimEvent,
     DecisionEntry,
+    NodeReading,
     Observed,
     OutcomeSeen,
     PlanEvent,
-    TelemetrySampled,
 )
 from joulie_bus.events.codec import Envelope, Origin, origin_of
 from joulie_bus.streams.records import Record
@@ -38,8 +38,8 @@ from joulie_bus.streams.subjects import (
 
 # The events that a family of subjects may carry.
 EVENTS: dict[Family, frozenset[type[AnyEvent]]] = {
-    Family.TEL: frozenset({TelemetrySampled}),
-    Family.AGENT: frozenset({TelemetrySampled}),
+    Family.TEL: frozenset(get_args(NodeReading)),
+    Family.AGENT: frozenset(get_args(NodeReading)),
     Family.OBS: frozenset(get_args(Observed)),
     Family.PLAN: frozenset(get_args(PlanEvent)),
     Family.CLAIM: frozenset(get_args(ClaimEvent)),

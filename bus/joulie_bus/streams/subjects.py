@@ -1,7 +1,7 @@
 """All subjects and streams of the bus. No other module spells one.
 
-    joulie.tel.<cluster>.<node>                 telemetry of a node, from a program for many
-    joulie.agent.<cluster>.<node>               telemetry of a node, from its own agent
+    joulie.tel.<cluster>.<node>                 telemetry, inventory, by a program for many
+    joulie.agent.<cluster>.<node>               telemetry, inventory, by its own agent
     joulie.obs.<cluster>.node.<node>            a node, as Kubernetes reports it
     joulie.obs.<cluster>.hardware.<node>        a node's hardware
     joulie.obs.<cluster>.facility.<facility>    temperature and power of the building
@@ -48,8 +48,10 @@ from joulie_bus.events import (
     GridIntensity,
     GridPriced,
     HardwareDiscovered,
+    InventoryRead,
     NamespaceSeen,
     NodeGone,
+    NodeReading,
     NodeSeen,
     Observed,
     OutcomeSeen,
@@ -182,7 +184,7 @@ class Subjects:
 def place_of(event: AnyEvent, producer: str) -> tuple[Family, str]:
     """The family of its subject, and what follows the cluster."""
     match event:  # the most frequent family comes first
-        case TelemetrySampled():
+        case TelemetrySampled() | InventoryRead():
             is_agent = producer == agent_name(event.node)
             return (Family.AGENT if is_agent else Family.TEL), escape(event.node)
         case OutcomeSeen():
@@ -246,7 +248,7 @@ def stream_of(event: AnyEvent) -> Stream:
 
 # A test checks that each event type is listed and that its stream accepts its subject.
 _STREAMS: dict[type[AnyEvent], Stream] = {
-    TelemetrySampled: Stream.TEL,
+    **dict.fromkeys(get_args(NodeReading), Stream.TEL),
     **dict.fromkeys(get_args(Observed), Stream.OBS),
     **dict.fromkeys(get_args(PlanEvent), Stream.PLAN),
     **dict.fromkeys(get_args(ClaimEvent), Stream.CLAIM),

@@ -20,7 +20,7 @@ from joulie_bus.testing.brokers import (
 from joulie_bus.testing.cards import card, claim, confirmed, released
 from joulie_bus.testing.clock import NOON, SECOND, VirtualClock, noon
 from joulie_bus.testing.examples import one_of_each
-from joulie_bus.testing.nodes import hardware, node_seen, polled, power
+from joulie_bus.testing.nodes import hardware, inventory, node_seen, polled, power
 from joulie_bus.testing.plans import (
     asleep,
     caps,
@@ -59,6 +59,7 @@ __all__ = [
     "eco",
     "full",
     "hardware",
+    "inventory",
     "lazy_broker",
     "memory_log",
     "node_seen",

@@ -15,7 +15,7 @@ from joulie_bus.events import (
 from joulie_bus.testing.cards import card, claim, confirmed, released
 from joulie_bus.testing.clock import NOON, SECOND
 from joulie_bus.testing.grid import intensity, price
-from joulie_bus.testing.nodes import hardware, node_seen, polled, power
+from joulie_bus.testing.nodes import hardware, inventory, node_seen, polled, power
 from joulie_bus.testing.plans import (
     asleep,
     caps,
@@ -34,6 +34,7 @@ from joulie_bus.testing.pods import bound, pending
 # Every kind of fact, about a few nodes and pods only, so that some facts concern the same ones.
 _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda node, _, number: power(node, number * 10),
+    lambda node, _, number: inventory(node, *(f"g{each}" for each in range(number % 3))),
     lambda node, _, number: node_seen(node, cores=number, gpus=number % 3, zone=str(number)),
     lambda node, _pod, _number: NodeGone(node=node),
     lambda node, _, number: hardware(node, cores=number, gpus=number % 9),

@@ -36,7 +36,7 @@ from joulie_bus.events import (
 from joulie_bus.testing.cards import claim, confirmed, released
 from joulie_bus.testing.clock import NOON
 from joulie_bus.testing.grid import intensity, price
-from joulie_bus.testing.nodes import hardware, node_seen
+from joulie_bus.testing.nodes import hardware, inventory, node_seen
 from joulie_bus.testing.plans import caps, completed, draining, eco
 from joulie_bus.testing.pods import ask
 
@@ -60,6 +60,7 @@ def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
 def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
     return [
         TelemetrySampled(node=node, power_mw=412_500, card_mw={"GPU-5ab1": 68_250}),
+        inventory(node),
         node_seen(node, gpus=8, power_profile="eco"),
         NodeGone(node=node),
         hardware(node, gpus=8),

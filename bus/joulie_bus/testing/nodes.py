@@ -1,6 +1,15 @@
 """Builders: facts about nodes and the building."""
 
-from joulie_bus.events import FacilityPolled, HardwareDiscovered, NodeSeen, TelemetrySampled
+from msgspec.structs import replace
+
+from joulie_bus.events import (
+    CardRead,
+    FacilityPolled,
+    HardwareDiscovered,
+    InventoryRead,
+    NodeSeen,
+    TelemetrySampled,
+)
 
 
 def power(node: str, watts: float) -> TelemetrySampled:
@@ -39,4 +48,25 @@ def polled(*, ambient_c: float | None = None, it_w: float | None = None) -> Faci
         facility="hall",
         ambient_mdeg=None if ambient_c is None else round(ambient_c * 1000),
         it_mw=None if it_w is None else round(it_w * 1000),
+    )
+
+
+def inventory(node: str, *cards: str, owner: str = "", problem: str = "") -> InventoryRead:
+    """What an agent found: these cards, all held by one pod or by none; two cards if none is
+    named."""
+    found = cards or (f"GPU-{node}-0", f"GPU-{node}-1")
+    return InventoryRead(
+        node=node,
+        hardware=replace(hardware(node, gpus=len(found)), source="agent"),
+        cards=tuple(
+            CardRead(
+                uuid=uuid,
+                model="NVIDIA H100 SXM5",
+                total_mb=81_559,
+                problem=problem,
+                link_group="link-0",
+                owner=owner,
+            )
+            for uuid in found
+        ),
     )

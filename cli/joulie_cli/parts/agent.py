@@ -14,8 +14,9 @@ from joulie_bus.errors import SettingsError
 from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
 from joulie_cli.wiring import Wiring, connected, serve_part
+from joulie_projections.catalog_file import CatalogSettings
 
-SETTINGS: tuple[type, ...] = ()
+SETTINGS = (CatalogSettings,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -35,13 +36,15 @@ def _root(root: Path) -> Path:
 
 
 async def _serve(wires: Wiring, node: str, host: Host) -> None:
+    from joulie_agent.inventory import Inventory
     from joulie_agent.sampler import Sampler
     from joulie_agent.service import Agent
 
     sampler = Sampler(host)
+    inventory = Inventory(node, host, wires.source.load(CatalogSettings).catalog)
     try:
         async with connected(wires, Role.AGENT) as bus:
-            await Agent(bus, wires.subjects, node, sampler).run()
+            await Agent(bus, wires.subjects, node, sampler, inventory).run()
     finally:
         sampler.close()
 

@@ -24,6 +24,7 @@ from joulie_bus.events import (
     GridIntensity,
     GridPriced,
     HardwareDiscovered,
+    InventoryRead,
     NamespaceSeen,
     NodeGone,
     NodeSeen,
@@ -43,6 +44,7 @@ from joulie_bus.events import (
     TransitionCompleted,
     WakeOrdered,
 )
+from joulie_projections.fold.inventory import drop_cards, read_inventory
 from joulie_projections.fold.node_facts import (
     change_node,
     cluster_of,
@@ -69,8 +71,8 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
     match fact:
         case TelemetrySampled():  # first, because most facts are
             sampled_power(draft, fact, at)
-        case NodeSeen() | NodeGone() | HardwareDiscovered():
-            evolve_node(draft, fact, at)
+        case NodeSeen() | NodeGone() | HardwareDiscovered() | InventoryRead():
+            _evolve_node(draft, fact, at)
         case PodPending() | PodBound() | PodFinished() | PodGone():
             evolve_pod(draft, fact, at)
         case FacilityPolled() | GridPriced() | GridIntensity():
@@ -83,6 +85,17 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             _change_card(draft, fact.card, after_claim(draft.gpus.get(fact.card), fact, at))
         case _:
             _evolve_plan(draft, fact, at)
+
+
+def _evolve_node(
+    draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered | InventoryRead, at: int
+) -> None:
+    if isinstance(fact, InventoryRead):
+        read_inventory(draft, fact, at)
+        return
+    if isinstance(fact, NodeGone):
+        drop_cards(draft, fact.node, at)
+    evolve_node(draft, fact, at)
 
 
 def _evolve_cluster(draft: Draft, fact: NamespaceSeen | TargetSet | CapsMeasured, at: int) -> None:

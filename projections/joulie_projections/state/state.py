@@ -67,6 +67,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     power_at: int = 0  # when a plan last put the node to sleep or woke it
     evict_at: int = 0  # when a plan ordered to evict its pods; 0: they may end by themselves
     closed_at: int = 0  # when a plan closed it to pods of class standard; 0: it is open
+    agent_cards: tuple[str, ...] = ()  # the cards that its agent reported
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

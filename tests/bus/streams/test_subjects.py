@@ -22,6 +22,7 @@ NAMES = st.text(min_size=1)
 EXAMPLES = [pytest.param(event, id=event.TYPE) for event in one_of_each(node="gpu-07.lab")]
 SUBJECTS = {
     "telemetry.sampled": "joulie.tel.test.gpu-07=2Elab",
+    "inventory.read": "joulie.tel.test.gpu-07=2Elab",
     "node.seen": "joulie.obs.test.node.gpu-07=2Elab",
     "node.gone": "joulie.obs.test.node.gpu-07=2Elab",
     "hardware.discovered": "joulie.obs.test.hardware.gpu-07=2Elab",

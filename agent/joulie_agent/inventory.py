@@ -1,0 +1,132 @@
+"""What the agent publishes about the hardware and the cards of its node."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, assigned, holders
+from joulie_agent.report import CapRange, Card, NodeReport
+from joulie_agent.sources import amdgpu, machine, nvml, powercap
+from joulie_agent.sources.host import Findings, Host
+from joulie_bus.events import CardRead, HardwareDiscovered, InventoryRead
+from joulie_bus.runtime.logging import get_logger
+from joulie_projections.hardware.catalog import Catalog, with_catalog_figures
+from joulie_projections.hardware.models import vendor_of
+
+log = get_logger("agent")
+POD_LOGS = "var/log/pods"
+SEVERAL = "?"
+_REPLICA = re.compile(r"::\d+$")  # a time-sliced card has an id for each of its shares
+
+
+def inventory_of(
+    report: NodeReport, pods: Mapping[str, Sequence[str]], uids: Mapping[str, str], catalog: Catalog
+) -> InventoryRead:
+    """`pods` are the pods of each card by its UUID, `uids` their uids by namespace/name."""
+    caps = {cap.component: cap for cap in report.caps}
+    cards = tuple(_card(card, pods.get(card.uuid, ()), uids) for card in report.cards)
+    return InventoryRead(
+        node=report.node,
+        hardware=with_catalog_figures(_hardware(report, caps), catalog),
+        cards=cards,
+    )
+
+
+async def pods_of_cards(host: Host) -> dict[str, list[str]]:
+    """Raises KubeletSilent. The shares of a time-sliced card count as the card."""
+    found: dict[str, list[str]] = {}
+    for device, pods in holders(await assigned(host.path(SOCKET))).items():
+        known = found.setdefault(_REPLICA.sub("", device), [])
+        known.extend(pod for pod in pods if pod not in known)
+    return found
+
+
+def uids_of_pods(host: Host) -> dict[str, str]:
+    """The uids of the pods of this node by namespace/name. The kubelet keeps their logs in folders
+    with these names; PodResources has no uids."""
+    return dict(_uids(host.folders(host.path(POD_LOGS))))
+
+
+def _uids(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    for folder in folders:
+        parts = folder.name.split("_")
+        if len(parts) == 3:
+            yield f"{parts[0]}/{parts[1]}", parts[2]
+
+
+def _hardware(report: NodeReport, caps: Mapping[str, CapRange]) -> HardwareDiscovered:
+    """Figures that the node does not tell stay 0; the catalog has them for known models."""
+    cpu, cards = report.hardware.cpu, report.cards
+    packages = [cap for cap in report.caps if cap.source == powercap.SOURCE and cap.max_watts]
+    model = cards[0].model if cards else ""
+    ranges = [caps[card.uuid] for card in cards if card.uuid in caps]
+    return HardwareDiscovered(
+        node=report.node,
+        cpu_model=cpu.model,
+        cpu_sockets=cpu.sockets,
+        cpu_cores=cpu.threads,
+        cpu_max_mw_per_socket=max((_mw(cap.max_watts) for cap in packages), default=0),
+        gpu_model=model,
+        gpu_count=len(cards),
+        gpu_max_mw=max((_mw(cap.max_watts) for cap in ranges), default=0),
+        gpu_min_mw=max((_mw(cap.min_watts) for cap in ranges), default=0),
+        memory_bytes=report.hardware.memory_bytes,
+        source="agent",
+        gpu_vendor=vendor_of(model) or ("amd" if model.startswith("AMD") else ""),
+    )
+
+
+def _card(card: Card, pods: Sequence[str], uids: Mapping[str, str]) -> CardRead:
+    """A card of one pod has an owner; of several, only that it is in use is known."""
+    owner = uids.get(pods[0], "") if len(pods) == 1 else ""
+    holder = "" if owner or not pods else pods[0] if len(pods) == 1 else SEVERAL
+    return CardRead(
+        uuid=card.uuid,
+        model=card.model,
+        total_mb=card.memory_mb,
+        problem="; ".join(card.problems)[:256],
+        link_group=card.link_group,
+        owner=owner,
+        holder=holder,
+    )
+
+
+def _mw(watts: float | None) -> int:
+    return round((watts or 0) * 1000)
+
+
+class Inventory:
+    """Reads the inventory of the node again and again."""
+
+    def __init__(self, node: str, host: Host, catalog: Catalog) -> None:
+        self._node = node
+        self._host = host
+        self._catalog = catalog
+        self._pods: dict[str, list[str]] = {}
+        self._silent = ""
+
+    async def read(self, library: nvml.Library | None) -> InventoryRead:
+        """While the kubelet does not answer, its last answer counts: a card that is in use does not
+        become free because of that."""
+        found = Findings()
+        hardware = machine.read(self._host, found)
+        powercap.read_limits(self._host, found)
+        nvidia = nvml.cards_of(self._host, library, found) if library else ()
+        report = NodeReport(
+            node=self._node,
+            hardware=hardware,
+            cards=(*nvidia, *amdgpu.cards_of(self._host, found)),
+            caps=tuple(found.caps),
+        )
+        if report.cards:
+            await self._ask_kubelet()
+        return inventory_of(report, self._pods, uids_of_pods(self._host), self._catalog)
+
+    async def _ask_kubelet(self) -> None:
+        try:
+            self._pods = await pods_of_cards(self._host)
+            self._silent = ""
+        except KubeletSilent as error:
+            if not self._silent:
+                log.warning("kubelet_silent", why=str(error), meanwhile="its last answer counts")
+            self._silent = str(error)
