@@ -182,12 +182,12 @@ class Applier:
 
     def _failed(self, what: str, name: str, state: NodeWriteState, error: Exception) -> None:
         state.failures += 1
-        pause_s = self._backoff.after(state.failures)
+        pause_s = self._backoff.after(state.failures) * random.uniform(0.75, 1.25)
         if isinstance(error, KubernetesRefused):
-            pause_s = max(pause_s, error.retry_after_s)
+            pause_s = max(pause_s, error.retry_after_s * random.uniform(1.0, 1.25))  # never earlier
             self._is_unreachable = self._is_unreachable or error.code == TOO_MANY
         self._note_overload(error)
-        state.not_before = time.monotonic() + pause_s * random.uniform(0.75, 1.25)
+        state.not_before = time.monotonic() + pause_s
         state.next_check_at = 0.0
         metrics.KUBE_WRITES.labels(kind=what, outcome="failed").inc()
         log.warning(

@@ -43,6 +43,7 @@ from joulie_projections.twin.twin import DRAINING_LABEL, PROFILE_LABEL
 
 OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL, PLACEMENT_LABEL)
 OVERWRITTEN = Backoff(2.0, 60.0)
+FORGOTTEN_S = 600.0  # without an overwrite, then the backoff starts again
 STATUS_UPDATES_PER_S = 10  # of measured numbers, over all nodes: each costs the server 5 ms
 COMPLETIONS_PER_S = 50  # first statuses that become whole, over all nodes
 T = TypeVar("T", covariant=True)
@@ -92,7 +93,9 @@ class NodeWriteState:
     not_before: float = 0.0  # backoff after a failed write
     failures: int = 0
     written_spec: NodeTwinSpec | None = None  # the spec that was written last
-    overwrites: int = 0  # how often another writer has replaced it since
+    wanted_spec: NodeTwinSpec | None = None  # the spec whose overwrites are counted
+    overwrites: int = 0  # how often another writer has replaced it
+    overwritten_at: float = 0.0
     status: NodeTwinStatus | None = None  # the status that was written last
     status_at: float | None = None  # when; None if not by this process
 
@@ -242,12 +245,15 @@ def _fraction(name: str) -> float:
 
 def _is_overwritten(state: NodeWriteState, spec: NodeTwinSpec, at: float) -> bool:
     """Another writer replaced the spec: it is written again, with exponential backoff."""
+    has_rest = at - state.overwritten_at > FORGOTTEN_S
+    if state.wanted_spec != spec or has_rest:  # another plan, or the other writer has stopped
+        state.wanted_spec, state.overwrites = spec, 0
     if state.written_spec != spec or state.twin is None:
-        state.overwrites = 0
         return False
     state.overwrites += 1
+    state.overwritten_at = at
     state.written_spec = None  # next time it is written
-    state.not_before = at + OVERWRITTEN.after(state.overwrites)
+    state.not_before = state.next_check_at = at + OVERWRITTEN.after(state.overwrites)
     return True
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_bus import testing
 from joulie_bus.events import AnyEvent
@@ -424,6 +425,25 @@ async def test_a_refused_write_is_retried_and_does_not_delay_the_others(
 
 
 async def test_the_applier_respects_retry_after(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    def is_of_n1(asked: Asked) -> bool:
+        return asked.right == ("joulie.io", "nodetwins", "patch") and asked.name == "n1"
+
+    headers = {"Retry-After": "3600"}
+    server.faults.append(Fault(is_of_n1, 429, "TooManyRequests", headers, times=1))
+    with capture_logs() as lines:
+        async with server.listening(), applying(server, bus, view, tmp_path, at_once=1):
+            await tell(*[eco(name) for name in ("n1", "n2", "n3")])
+            await until(has_settled(server, "n2", "n3"))
+            await until(lambda: any(map(is_of_n1, server.asked)))
+
+    [failed] = [line for line in lines if line["event"] == "not_applied"]
+    assert (failed["node"], failed["retry_in_s"] >= 3600) == ("n1", True)
+    assert len([asked for asked in server.asked if is_of_n1(asked)]) == 1
+
+
+async def test_the_applier_waits_for_retry_after_and_writes_then(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
 ) -> None:
     headers = {"Retry-After": "1"}

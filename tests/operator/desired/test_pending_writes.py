@@ -419,16 +419,32 @@ def test_a_status_that_another_writer_changes_waits_for_the_interval() -> None:
 
 
 def test_another_writer_of_specs_is_overwritten_with_growing_backoff() -> None:
-    place, gaps, last = one(eco("n1")), list[float](), 0.0
-    for _ in range(3):
-        place.write("n1", NodeTwinSpec(node_name="n1", profile="performance"))
-        while "n1" not in place.pending_writes():
-            place.now_s += 0.5
-        gaps, last = [*gaps, place.now_s - last], place.now_s
-        place.settle()
+    place = one(eco("n1"))
+    gaps = [overwritten(place) for _ in range(8)]
 
-    assert gaps == sorted(gaps)
-    assert gaps[0] >= 2
+    assert gaps == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+
+
+def overwritten(place: Place) -> float:
+    """Another writer replaces the spec; the seconds until it is written again."""
+    place.now_s += 1
+    begun = place.now_s
+    place.write("n1", NodeTwinSpec(node_name="n1", profile="performance"))
+    while "n1" not in place.pending_writes():
+        place.now_s += 0.5
+    place.apply()
+    return place.now_s - begun
+
+
+def test_the_backoff_starts_again_for_another_spec_and_after_a_rest() -> None:
+    place = one(eco("n1"))
+    before = [overwritten(place) for _ in range(3)]
+    place.now_s += pending_writes.FORGOTTEN_S
+    rested = [overwritten(place) for _ in range(2)]
+    place.tell(caps("n1", 70))
+    place.settle()
+
+    assert (before, rested, overwritten(place)) == ([2.0, 4.0, 8.0], [2.0, 4.0], 2.0)
 
 
 @pytest.mark.parametrize(
