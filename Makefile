@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills
+.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants
 .PHONY: kube apiservers golden lock clean
 .PHONY: broker cluster cluster-ha upgrade dist krew image sbom wheels chart page
 
@@ -64,6 +64,9 @@ docs: setup ## build the documentation as a site, into docs/_build
 
 bench: setup ## measure; prints ratios, asserts nothing
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+mutants: setup ## changes in the code that decides, which a test has to notice; takes hours
+	$(BIN)/python tests/mutants.py
 
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
