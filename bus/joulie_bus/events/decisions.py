@@ -15,7 +15,7 @@ BindOutcome = Literal["bound", "lost-race", "failed"]
 Duty = Literal["energy", "gpu", "all"]  # the rules that a request asks about
 
 
-class Basis(msgspec.Struct, frozen=True, kw_only=True):
+class Basis(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an answer depends on: enough to recompute it at any later time."""
 
     view: Count  # position of the view that was read
