@@ -187,6 +187,31 @@ async def test_a_pod_of_a_daemonset_stays_as_it_is(admitting: Running) -> None:
 
 
 @pytest.mark.parametrize(
+    ("owner", "terms"),
+    [
+        ({"apiVersion": "tenant.example/v1"}, [{"matchFields": [NAME]}]),
+        ({"apiVersion": "apps.example/v1"}, [{"matchFields": [NAME]}]),
+        ({"controller": False}, [{"matchFields": [NAME]}]),
+        ({}, None),
+        ({}, [{"matchExpressions": [ZONE]}]),
+        ({}, [{"matchFields": [NAME]}, {"matchFields": [NAME]}]),
+        ({}, [{"matchFields": [NAME], "matchExpressions": [ZONE]}]),
+    ],
+    ids=str,
+)
+async def test_an_owner_that_a_tenant_writes_is_no_way_around_the_scheduler(
+    admitting: Running, owner: Tree, terms: list[Tree] | None
+) -> None:
+    found = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}
+    asked = pod(**({} if terms is None else {"affinity": with_terms(*terms)}))
+    asked["metadata"]["ownerReferences"] = [found | {"controller": True} | owner]
+
+    tree = await stored(admitting, "plain", asked)
+
+    assert tree["spec"]["schedulerName"] == "joulie"
+
+
+@pytest.mark.parametrize(
     "spec",
     [
         {"nodeSelector": {PROFILE: "eco"}},
@@ -218,7 +243,7 @@ async def test_any_pod_gets_what_the_code_computes(admitting: Running) -> None:
     for _ in range(150):
         namespace, asked = draw.choice(list(NAMESPACES)), any_pod(draw)
         kept = {"fast": "performance", "slow": "standard"}.get(namespace)
-        patch = pod_patch(asked, kept, "joulie")  # type: ignore[arg-type]
+        patch = pod_patch(with_priority(asked), kept, "joulie")  # type: ignore[arg-type]
         expected = patched(asked, patch)
 
         found = await stored(admitting, namespace, asked)
@@ -227,6 +252,12 @@ async def test_any_pod_gets_what_the_code_computes(admitting: Running) -> None:
         assert found["spec"]["schedulerName"] == scheduler, asked
         assert terms_of(found) == terms_of(expected), asked
         assert found["spec"].get("affinity", {}) == expected["spec"].get("affinity", {}), asked
+
+
+def with_priority(tree: Tree) -> Tree:
+    """The API server derives it from the class, before it asks anyone, and accepts no other."""
+    is_critical = "priorityClassName" in tree["spec"]
+    return {**tree, "spec": tree["spec"] | ({"priority": 2_000_000_000} if is_critical else {})}
 
 
 def any_pod(draw: random.Random) -> Tree:
@@ -241,7 +272,12 @@ def any_pod(draw: random.Random) -> Tree:
             spec[name] = value()
     if draw.random() < 0.7:
         spec["affinity"] = any_affinity(draw)
-    return pod(draw.choice([None, None, "performance", "standard", " performance"]), **spec)
+    made = pod(draw.choice([None, None, "performance", "standard", " performance"]), **spec)
+    if draw.random() < 0.4:
+        version = draw.choice(["apps/v1", "apps/v1", "batch/v1"])
+        owner = {"apiVersion": version, "kind": "DaemonSet", "name": "d", "uid": "u"}
+        made["metadata"]["ownerReferences"] = [owner | {"controller": draw.random() < 0.8}]
+    return made
 
 
 def any_affinity(draw: random.Random) -> Tree:
@@ -258,7 +294,7 @@ def any_affinity(draw: random.Random) -> Tree:
     pool = [ZONE, NO_GPU, exists, NOT_ECO]
     terms: list[Tree] = []
     for _ in range(draw.randint(1, 3)):
-        drawn: Tree = {"matchExpressions": draw.sample(pool, draw.choice([0, 1, 1, 2]))}
+        drawn: Tree = {"matchExpressions": draw.sample(pool, draw.choice([0, 0, 1, 1, 2]))}
         if draw.random() < 0.3:
             drawn["matchFields"] = [NAME]
         terms.append({key: value for key, value in drawn.items() if value})

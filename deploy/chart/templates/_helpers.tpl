@@ -100,16 +100,34 @@ namespaceSelector:
     - { key: kubernetes.io/metadata.name, operator: NotIn, values: [{{ .Release.Namespace }}] }
 {{- end }}
 
-{{/* Pods that name a scheduler or a node, and pods of the system, stay as they are. */}}
+{{/*
+Pods that name a scheduler or a node stay as they are, and pods that the extender exempts from its
+rules: joulie_projections.pods.classify.exemption. A tenant can write an owner or a name of a class;
+only the pod's single node, or the priority that the API server sets, makes them true.
+*/}}
 {{- define "joulie.admittedPods" -}}
 - name: names-no-scheduler
   expression: "!has(object.spec.schedulerName) || object.spec.schedulerName in ['', 'default-scheduler']"
 - name: names-no-node
   expression: "!has(object.spec.nodeName) || object.spec.nodeName == ''"
 - name: is-not-of-a-daemonset
-  expression: "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, o.kind == 'DaemonSet' && has(o.controller) && o.controller)"
+  expression: >-
+    !(has(object.metadata.ownerReferences)
+    && object.metadata.ownerReferences.exists(o,
+      o.kind == 'DaemonSet' && o.apiVersion.startsWith('apps/') && has(o.controller) && o.controller)
+    && has(object.spec.affinity)
+    && has(object.spec.affinity.nodeAffinity)
+    && has(object.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution)
+    && object.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.size() == 1
+    && object.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.all(t,
+      (!has(t.matchExpressions) || t.matchExpressions.size() == 0)
+      && has(t.matchFields) && t.matchFields.size() == 1 && t.matchFields.all(f,
+        f.key == 'metadata.name' && f.operator == 'In' && has(f.values) && f.values.size() == 1)))
 - name: is-not-critical
-  expression: "!has(object.spec.priorityClassName) || !(object.spec.priorityClassName in ['system-cluster-critical', 'system-node-critical'])"
+  expression: >-
+    !(has(object.spec.priorityClassName)
+    && object.spec.priorityClassName in ['system-cluster-critical', 'system-node-critical']
+    && has(object.spec.priority) && object.spec.priority >= 2000000000)
 {{- end }}
 
 {{/* Replicas on different nodes, where the nodes suffice; with SQLite on the projector's node. */}}

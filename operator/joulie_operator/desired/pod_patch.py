@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from joulie_bus.events import WorkloadClass
-from joulie_projections.pods.classify import CRITICAL_CLASSES, PROFILE_LABEL, classify
+from joulie_projections.pods.classify import PROFILE_LABEL, classify, exemption
 from joulie_projections.pods.kubernetes_pod import Pod
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -32,12 +32,11 @@ def pod_patch(tree: Tree, namespace_class: WorkloadClass | None, scheduler: str)
 
 
 def _is_meant(spec: Tree, pod: Pod) -> bool:
-    """Pods of the system, and pods that name a scheduler or a node, stay as they are."""
+    """Pods that are exempt at the extender, and pods that name a scheduler or a node, stay as they
+    are.
+    """
     names_scheduler = spec.get("schedulerName") not in (None, "", DEFAULT_SCHEDULER)
-    owners = pod.metadata.owner_references or []
-    is_of_daemonset = any(owner.kind == "DaemonSet" and owner.controller for owner in owners)
-    is_critical = pod.spec.priority_class_name in CRITICAL_CLASSES
-    return not (names_scheduler or pod.spec.node_name or is_of_daemonset or is_critical)
+    return not (names_scheduler or pod.spec.node_name or exemption(pod))
 
 
 def _is_performance(pod: Pod, namespace_class: WorkloadClass | None) -> bool:
