@@ -8,6 +8,7 @@ reports, and the sizes of intervals for a year.
 
 import argparse
 import gc
+import hashlib
 import json
 import tempfile
 import time
@@ -19,7 +20,6 @@ import numpy as np
 
 from joulie_audit.archive.archiver import PART_ROWS
 from joulie_audit.archive.columnar import Segment
-from joulie_audit.archive.parts import checksum
 from joulie_audit.archive.reading_columns import (
     OTHERS,
     READINGS,
@@ -171,9 +171,10 @@ def fold_records(state: LedgerState, parts: Sequence[Sequence[Record]]) -> None:
 
 def fold_file(state: LedgerState, place: Path) -> None:
     """As the ledger does with a part of the archive."""
-    for name in (READINGS, OTHERS):
-        checksum(place / name)
-    readings, others = (Segment().read(place / name) for name in (READINGS, OTHERS))
+    contents = [(place / name).read_bytes() for name in (READINGS, OTHERS)]
+    for content in contents:
+        hashlib.sha256(content).hexdigest()
+    readings, others = map(Segment().read, contents)
     count = len(others["place"]) + len(readings["place"][0]) // 4
     assert state.fold_columns(columns_of(readings, others, count), ())
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from joulie_bus.core.certificate_names import certificate_names
 from joulie_bus.core.http_head import canonical_names, host_names, is_loopback
 from joulie_bus.runtime.settings import (
     HostPort,
@@ -67,11 +68,6 @@ def team_file(path: str) -> tuple[Team, ...]:
         return teams_in(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(str(error)) from error
-
-
-def certificate_names(text: str) -> frozenset[str]:
-    """common names or DNS names with commas between; empty for any"""
-    return frozenset(filter(None, map(str.strip, text.split(","))))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -235,3 +235,18 @@ def opened(data: Path) -> list[tuple[str, bytes]]:
         return [(page, urllib.request.urlopen(page, timeout=5).read()) for page in pages]
     except (OSError, KeyError, ValueError):
         return []
+
+
+@pytest.mark.parametrize("command", ["up", "demo", "migrate", "projector"])
+def test_a_planted_data_directory_is_refused(command: str, tmp_path: Path) -> None:
+    planted = tmp_path / "data"
+    planted.mkdir()
+    planted.chmod(0o777)
+    (planted / "head.key").write_text("known to another user")
+    before = sorted(planted.rglob("*"))
+
+    ended = joulie(command, "--data", planted, environ=dict(os.environ))
+
+    assert ended.returncode == 2
+    assert f"{planted} is not trusted: others may write to it" in ended.stderr
+    assert sorted(path for path in planted.rglob("*") if path.is_file()) == before

@@ -203,7 +203,7 @@ async def test_an_owner_that_a_tenant_writes_is_no_way_around_the_scheduler(
     admitting: Running, owner: Tree, terms: list[Tree] | None
 ) -> None:
     found = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}
-    asked = pod(**({} if terms is None else {"affinity": with_terms(*terms)}))
+    asked = pod() if terms is None else pod(affinity=with_terms(*terms))
     asked["metadata"]["ownerReferences"] = [found | {"controller": True} | owner]
 
     tree = await stored(admitting, "plain", asked)

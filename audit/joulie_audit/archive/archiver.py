@@ -1,6 +1,5 @@
 """Writes the archive in whole hours; reads every part back before it counts as archived."""
 
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -29,6 +28,7 @@ from joulie_audit.archive.parts import (
     sealed,
 )
 from joulie_bus.errors import ArchiveBroken
+from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten
 from joulie_bus.streams.records import Record
 from joulie_projections.chain.signed import KeyStatement
@@ -140,7 +140,7 @@ class Archiver:
         _write_durably(draft / MANIFEST, msgspec.json.encode(part))
         self._read_back(draft, part, found)
         draft.rename(place)
-        _sync(place.parent)
+        sync(place.parent)
         self._parts += 1
         return part
 
@@ -148,7 +148,7 @@ class Archiver:
         file = place / f"{name}{self._file_format.suffix}"
         make_private(file)
         self._file_format.write(file, columns)
-        _sync(file)
+        sync(file)
         rows = len(next(iter(columns.values())))
         return File(name=file.name, rows=rows, sha256=checksum(file))
 
@@ -205,12 +205,4 @@ def _log_by_hour(entries: Iterable[StoredEntry]) -> Iterator[tuple[int, list[Sto
 def _write_durably(file: Path, content: bytes) -> None:
     make_private(file)
     file.write_bytes(content)
-    _sync(file)
-
-
-def _sync(place: Path) -> None:
-    opened = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+    sync(file)

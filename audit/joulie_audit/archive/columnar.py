@@ -17,7 +17,7 @@ class Format(Protocol):
 
     def write(self, file: Path, columns: Columns) -> None: ...
 
-    def read(self, file: Path) -> Columns: ...
+    def read(self, content: bytes) -> Columns: ...
 
 
 class Parquet:
@@ -32,8 +32,8 @@ class Parquet:
     def write(self, file: Path, columns: Columns) -> None:
         self._parquet.write_table(self._arrow.table(dict(columns)), file, compression="zstd")
 
-    def read(self, file: Path) -> Columns:
-        table = self._parquet.read_table(file)
+    def read(self, content: bytes) -> Columns:
+        table = self._parquet.read_table(self._arrow.BufferReader(content))
         columns: Columns = table.to_pydict()
         return columns
 
@@ -46,8 +46,8 @@ class Segment:
     def write(self, file: Path, columns: Columns) -> None:
         file.write_bytes(zlib.compress(msgspec.msgpack.encode(dict(columns)), 6))
 
-    def read(self, file: Path) -> Columns:
-        return msgspec.msgpack.decode(zlib.decompress(file.read_bytes()), type=dict[str, list[Any]])
+    def read(self, content: bytes) -> Columns:
+        return msgspec.msgpack.decode(zlib.decompress(content), type=dict[str, list[Any]])
 
 
 def has_parquet() -> bool:

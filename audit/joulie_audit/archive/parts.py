@@ -10,6 +10,7 @@ manifest holds the SHA-256 of each file and the seal of the part before it, so a
 changed, exchanged or removed is detected.
 """
 
+import errno
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -29,6 +30,7 @@ from joulie_audit.archive.reading_columns import (
     tables_of,
 )
 from joulie_bus.errors import ArchiveBroken
+from joulie_bus.runtime.own_files import open_regular
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.chain.signed import Head, KeyStatement, decode_key, encode
@@ -91,7 +93,7 @@ def sealed(part: Part) -> Part:
 
 
 def checksum(file: Path) -> str:
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
@@ -249,7 +251,7 @@ class Archive:
 
 
 def _read_manifest(file: Path, kind: str) -> Part:
-    content = file.read_bytes()
+    content = _content(file)
     try:
         part = msgspec.json.decode(content, type=Part)
     except msgspec.DecodeError as error:
@@ -261,6 +263,18 @@ def _read_manifest(file: Path, kind: str) -> Part:
     return part
 
 
+def _content(file: Path) -> bytes:
+    """Of a regular file: a link to a device would never end."""
+    try:
+        with open_regular(file) as opened:
+            return opened.read()
+    except FileNotFoundError as error:
+        raise ArchiveBroken(str(file), "it is missing") from error
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
+        raise ArchiveBroken(str(file), why) from error
+
+
 def _read_tables(
     place: Path, part: Part, only: str = "", without: Sequence[str] = ()
 ) -> dict[str, Columns]:
@@ -269,11 +283,10 @@ def _read_tables(
         file = place / known.name
         if (only and file.stem != only) or file.stem in without:
             continue
-        if not file.exists():
-            raise ArchiveBroken(str(file), "it is missing")
-        if checksum(file) != known.sha256:
+        content = _content(file)
+        if hashlib.sha256(content).hexdigest() != known.sha256:
             raise ArchiveBroken(str(file), "its SHA-256 does not match")
-        tables[file.stem] = format_of(file.suffix).read(file)
+        tables[file.stem] = format_of(file.suffix).read(content)
     return tables
 
 

@@ -21,6 +21,7 @@ from joulie_bus.broker.checksum import server_binary
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.own_files import open_regular, read_own, require_own
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.secret_files import keep_private, private, write_private
 from joulie_bus.streams.roles import GRANTS, Role, inbox, permissions
@@ -219,12 +220,18 @@ def _passwords(directory: Path) -> dict[Role, str]:
     for role in Role:
         if not (folder / role).exists():
             keep_private(folder / role, secrets.token_urlsafe(24))
-    return {role: (folder / role).read_text() for role in Role}
+    require_own(folder)
+    return {role: read_own(folder / role).decode() for role in Role}
 
 
 def address_within(directory: Path, url: str, role: Role) -> Address:
     """The address of a broker that another process runs in the directory."""
-    return _address(url, role, (directory / "credentials" / role).read_text())
+    return _address(url, role, _password(directory / "credentials" / role))
+
+
+def _password(file: Path) -> str:
+    with open_regular(file) as opened:
+        return opened.read().decode()
 
 
 def _address(url: str, role: Role, password: str) -> Address:

@@ -300,6 +300,12 @@ ADMITTED = Counter(
     ["result"],
     registry=ADMISSION,
 )
+ADMISSION_REFUSED = Counter(
+    "joulie_admission_refused_total",
+    "Requests and connections that the webhook refused or ended, by reason",
+    ["reason"],
+    registry=ADMISSION,
+)
 PLANS = Counter("joulie_plans_total", "Plans published", ["policy"], registry=OPERATOR)
 PLANS_STOPPED = Gauge(
     "joulie_plans_stopped",

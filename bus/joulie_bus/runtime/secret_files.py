@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.own_files import sync
 
 OTHERS = 0o077
 log = get_logger("files")
@@ -16,12 +17,14 @@ def write_private(path: Path, text: str) -> None:
     """Replaces the file atomically: on a full disk the old file stays."""
     with _written(path, text) as fresh:
         fresh.replace(path)
+    sync(path.parent)
 
 
 def keep_private(path: Path, text: str) -> None:
     """Creates the file if it does not exist; of several writers at once the first one wins."""
     with _written(path, text) as fresh, suppress(FileExistsError):
         os.link(fresh, path)
+    sync(path.parent)
 
 
 @contextmanager
@@ -30,6 +33,8 @@ def _written(path: Path, text: str) -> Generator[Path]:
     try:
         with open(fresh, "x", opener=private) as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         yield fresh
     finally:
         fresh.unlink(missing_ok=True)
@@ -37,7 +42,7 @@ def _written(path: Path, text: str) -> Generator[Path]:
 
 def make_private(path: Path) -> None:
     """Creates an empty file if none exists, and restricts it to its owner."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDONLY, 0o600))
+    os.close(os.open(path, os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     tighten(path)
 
 
@@ -59,5 +64,5 @@ def tighten(*paths: Path) -> None:
 
 
 def private(path: str, flags: int) -> int:
-    """An opener for `open` that creates files for their owner only."""
-    return os.open(path, flags, 0o600)
+    """An opener for `open` that creates files for their owner only, and follows no link."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

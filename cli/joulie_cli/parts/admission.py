@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from joulie_bus.core.certificate_names import certificate_names
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import address
 from joulie_cli.wiring import Wiring, serve_part
@@ -26,6 +27,7 @@ async def _admit(args: argparse.Namespace, cluster: str) -> None:
         at = address(args.listen)
     except ValueError as error:
         raise SettingsError([f"--listen={args.listen!r}: {error}"]) from error
-    serving = Serving(at, args.cert, args.key, args.scheduler)
+    names = certificate_names(args.client_names)
+    serving = Serving(at, args.cert, args.key, args.scheduler, args.client_ca, names)
     async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
         await serve(api, serving)

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from joulie_bus.errors import DataDirectoryError
+from joulie_bus.runtime.own_files import require_own
 from joulie_bus.runtime.secret_files import write_private
 from joulie_projections.store.database import Place, sqlite_file
 
@@ -52,9 +53,13 @@ class DataDirectory:
         self._lock = self.path / "lock"
 
     def create(self) -> None:
+        for folder in (self.path, self.spool, self.logs):
+            self._make(folder)
+            require_own(folder)
+
+    def _make(self, folder: Path) -> None:
         try:
-            for folder in (self.path, self.spool, self.logs):
-                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise DataDirectoryError(
                 f"The data directory {self.path} cannot be created: {error.strerror}. "
@@ -108,7 +113,7 @@ class DirectoryLock:
     """A file lock, which the kernel releases when the process ends for any reason."""
 
     def __init__(self, lock: Path, directory: Path) -> None:
-        self._file = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+        self._file = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

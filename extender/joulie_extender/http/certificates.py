@@ -2,9 +2,11 @@
 
 import asyncio
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from joulie_bus.core.certificate_names import is_client
 
 POLL_S = 2.0
 
@@ -33,11 +35,7 @@ class Certificates:
     def accepts(self, peer: Mapping[str, Any] | None) -> bool:
         """Whether requests of this client are answered; `peer` is its certificate, already checked
         against the authority."""
-        if self._client_ca is None:
-            return True
-        if not peer:
-            return False
-        return not self._client_names or not self._client_names.isdisjoint(_names_of(peer))
+        return self._client_ca is None or is_client(peer, self._client_names)
 
     def context(self) -> ssl.SSLContext:
         """Raises OSError (SSLError is a subclass) for files that do not match."""
@@ -62,13 +60,6 @@ class Certificates:
     def _state(self) -> list[tuple[int, int, int] | None]:
         """A mounted secret changes by replacing a symbolic link, which `stat` follows."""
         return [_stat(file) for file in self._files]
-
-
-def _names_of(peer: Mapping[str, Any]) -> Iterator[str]:
-    """The common name and the DNS names of a certificate, as `ssl` describes it."""
-    for part in peer.get("subject", ()):
-        yield from (value for kind, value in part if kind == "commonName")
-    yield from (value for kind, value in peer.get("subjectAltName", ()) if kind == "DNS")
 
 
 def _stat(file: Path) -> tuple[int, int, int] | None:

@@ -224,6 +224,8 @@ def read_args(body: Body, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Ext
             args = _decode_args(body)
         if args.pod is None:
             raise BadRequest(_NO_POD)
+        if args.nodes is not None and not body.isascii():
+            bytes(body).decode()  # nodes are repeated in the reply as they are
         return _asked(_ask_of(args.pod, gpu_resources), args, body)
     except UNDECODABLE as error:
         _require_nodes(body)  # names the first wrong item

@@ -17,6 +17,7 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.vital_tasks import VitalTask, living, why_not_ready
+from joulie_operator.admission.door import Door, Limits
 from joulie_operator.desired.pod_patch import Patch, pod_patch
 from joulie_operator.facts.facts_from_objects import Namespace, class_of
 from joulie_operator.kube.api_client import ApiServer
@@ -24,7 +25,6 @@ from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
 
 NAMESPACES = "/api/v1/namespaces"
-LARGEST_REVIEW = 8 * 1024 * 1024  # two pods of 1.5 MiB, and the objects of the request
 RELOAD_S = 30.0
 log = get_logger("admission")
 
@@ -36,6 +36,9 @@ class Serving(NamedTuple):
     cert: Path
     key: Path
     scheduler: str
+    client_ca: Path | None = None  # of the API server's client certificate, if it sends one
+    client_names: frozenset[str] = frozenset()
+    limits: Limits = Limits()
 
 
 class Request(msgspec.Struct):
@@ -92,29 +95,50 @@ async def _listening(
             asked = _read(await request.read()).request
         except UNDECODABLE as error:
             raise web.HTTPBadRequest(text=f"not an AdmissionReview: {error}\n") from error
-        return web.json_response(
-            answer(asked.uid, _patched(namespaces, serving.scheduler, asked)),
-        )
+        patch = _patched(namespaces, serving.scheduler, asked)
+        return web.json_response(answer(asked.uid, patch))
 
     async def ready(_: web.Request) -> web.Response:
         is_complete = namespaces.complete.is_set()
         why = why_not_ready() if is_complete else "the namespaces are not listed yet"
         return web.Response(text=f"{why or 'ok'}\n", status=503 if why else 200)
 
-    app = web.Application(client_max_size=LARGEST_REVIEW)
-    app.add_routes([web.post("/mutate", mutate), web.get("/readyz", ready)])
+    door = Door(serving.limits, None if serving.client_ca is None else serving.client_names)
+    app = web.Application(client_max_size=serving.limits.body, middlewares=[door.ends])
+    app.add_routes([web.post("/mutate", door.answering(mutate)), web.get("/readyz", ready)])
     runner = web.AppRunner(app, access_log=None)
     context = _context(serving)
     await runner.setup()
     try:
-        try:
-            await web.TCPSite(runner, *serving.at, ssl_context=context).start()
-        except OSError as error:
-            raise PortTaken(str(serving.at), error.strerror or str(error)) from error
-        async with living(VitalTask.CERTIFICATES, lambda: _reload(context, serving)):
+        async with (
+            _bound(runner, door, serving.at, context),
+            living(VitalTask.CERTIFICATES, lambda: _reload(context, serving)),
+        ):
             yield
     finally:
         await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def _bound(
+    runner: web.AppRunner, door: Door, at: HostPort, context: ssl.SSLContext
+) -> AsyncGenerator[None, None]:
+    http = runner.server
+    assert http is not None
+    try:
+        server = await asyncio.get_running_loop().create_server(
+            lambda: door.guarded(http()),
+            *at,
+            ssl=context,
+            ssl_handshake_timeout=door.limits.request_s,
+            reuse_address=True,
+        )
+    except OSError as error:
+        raise PortTaken(str(at), error.strerror or str(error)) from error
+    try:
+        yield
+    finally:
+        server.close()
 
 
 def _context(serving: Serving) -> ssl.SSLContext:
@@ -124,6 +148,13 @@ def _context(serving: Serving) -> ssl.SSLContext:
         context.load_cert_chain(serving.cert, serving.key)
     except OSError as error:
         raise SettingsError([f"--cert={serving.cert} --key={serving.key}: {error}"]) from error
+    if serving.client_ca is not None:
+        # Optional: the kubelet's probes have none. Reviews without one are refused.
+        context.verify_mode = ssl.CERT_OPTIONAL
+        try:
+            context.load_verify_locations(serving.client_ca)
+        except OSError as error:
+            raise SettingsError([f"--client-ca={serving.client_ca}: {error}"]) from error
     return context
 
 

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from joulie_bus.errors import KeyMismatch, KeyRingBroken
+from joulie_bus.runtime.own_files import open_regular, read_own, sync
 from joulie_bus.runtime.secret_files import keep_private
 from joulie_projections.chain import keyring
 from joulie_projections.chain.keyring import Key, Ring, key_of
@@ -101,10 +102,11 @@ class Ed25519Signer(Signer):
             key = Ed25519PrivateKey.generate()
             pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             keep_private(path, pem.decode())
-        if is_hmac_secret(path):
+        content = read_own(path)
+        if content.startswith(_SECRET.encode()):
             raise KeyMismatch(str(path), ED25519, HMAC)
         try:
-            loaded = load_pem_private_key(path.read_bytes(), password=None)
+            loaded = load_pem_private_key(content, password=None)
         except ValueError:  # the text of the error may quote the file
             raise KeyMismatch(str(path), ED25519, "no private key in PEM") from None
         if not isinstance(loaded, Ed25519PrivateKey):
@@ -121,6 +123,8 @@ class Ed25519Signer(Signer):
         half = self._key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         if not path.exists() or path.read_bytes() != half:  # another process may be reading it
             path.write_bytes(half)
+            sync(path)
+            sync(path.parent)
 
     def _require_in_force(self, path: Path) -> None:
         newest = self.public.newest.id
@@ -148,7 +152,8 @@ class _Secret:
     """Signs and verifies with one secret: every verifier is also able to sign."""
 
     def __init__(self, path: Path) -> None:
-        self._secret = base64.b64decode(path.read_text().split()[1])
+        with open_regular(path) as opened:
+            self._secret = base64.b64decode(opened.read().split()[1])
         digest = hashlib.sha256(b"joulie-hmac\n" + self._secret).digest()
         self.name = "hmac-" + base64.urlsafe_b64encode(digest[:9]).decode()
 
@@ -174,6 +179,7 @@ class _HmacSigner(Signer):
             keep_private(path, f"{_SECRET}\n{secret}\n")
         if not is_hmac_secret(path):
             raise KeyMismatch(str(path), HMAC, ED25519)
+        read_own(path)  # refuses one that another user has put there
         return cls(path, _Secret(path))
 
     def reload(self) -> "_HmacSigner":
@@ -192,7 +198,10 @@ def _file_identity(path: Path) -> tuple[int, int]:
 
 
 def is_hmac_secret(path: Path) -> bool:
-    return path.exists() and path.read_bytes().startswith(_SECRET.encode())
+    if not path.exists():
+        return False
+    with open_regular(path) as opened:
+        return opened.read(len(_SECRET)) == _SECRET.encode()
 
 
 def public_key(path: Path) -> Ring:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.errors import KeyChangeRefused, KeyMismatch, KeyRingBroken
+from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import keep_private
 from joulie_projections.chain import keyring
 from joulie_projections.chain.keyring import Ring
@@ -107,6 +108,7 @@ class KeyChange(NamedTuple):
             self.requested_by.replace(self.signer.path)
         else:
             self.requested_by.unlink()
+        sync(self.requested_by.parent)
         return Ed25519Signer.load_or_create(self.signer.path)
 
 
@@ -158,6 +160,7 @@ def _replace(file: Path, content: bytes) -> None:
         opened.flush()
         os.fsync(opened.fileno())
     fresh.replace(file)
+    sync(file.parent)
 
 
 def is_in_force(signer: Signer) -> bool:

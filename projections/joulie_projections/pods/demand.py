@@ -87,8 +87,11 @@ def ask_of(
     pod: Pod, namespace_class: str | None = None, gpu_resources: tuple[str, ...] = GPU_RESOURCES
 ) -> PodAsk:
     """Everything that Joulie reads from a pod, in the form that facts carry."""
-    metadata = pod.metadata
-    asked = _cached_ask(_encode(_AskInputs.of(pod)), namespace_class, gpu_resources)
+    metadata, inputs = pod.metadata, _AskInputs.of(pod)
+    try:
+        asked = _cached_ask(_encode(inputs), namespace_class, gpu_resources)
+    except OverflowError:  # an integer that MessagePack cannot hold, as no API server sends
+        asked = _ask_without_identity(inputs.pod(), namespace_class, gpu_resources)
     return msgspec.structs.replace(
         asked,
         uid=metadata.uid or "",
@@ -102,7 +105,12 @@ def ask_of(
 def _cached_ask(kind: bytes, namespace_class: str | None, gpu_resources: tuple[str, ...]) -> PodAsk:
     """The ask without the pod's identity, cached: the exact arithmetic is slow, and all pods of a
     deployment share one ask."""
-    pod = _decode(kind).pod()
+    return _ask_without_identity(_decode(kind).pod(), namespace_class, gpu_resources)
+
+
+def _ask_without_identity(
+    pod: Pod, namespace_class: str | None, gpu_resources: tuple[str, ...]
+) -> PodAsk:
     workload, placement, rule = classify(pod, namespace_class)
     demand = demand_of(pod, gpu_resources)
     gpu = _gpu_ask(pod)

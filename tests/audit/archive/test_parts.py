@@ -1,5 +1,6 @@
 """Archives: written, verified, replayed and restored; damage is reported with its file."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,26 @@ async def test_one_flipped_byte_in_any_file_is_reported_with_its_file(
 
         assert str(file) in ((await verified(small_log, tmp_path / "a")).flaw or "")
         file.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["facts.seg", MANIFEST])
+@pytest.mark.parametrize(
+    ("target", "why"), [("/dev/zero", "it is a link"), ("", "it is no regular file")]
+)
+async def test_a_file_that_would_never_end_is_reported(
+    small_log: RecordedLog, tmp_path: Path, name: str, target: str, why: str
+) -> None:
+    await archived(small_log, tmp_path / "a", Segment())
+    file = next(file for file in files_of(tmp_path / "a") if file.name == name)
+    file.unlink()
+    if target:
+        file.symlink_to(target)
+    else:
+        os.mkfifo(file)
+
+    assert f"{file} is not what was archived: {why}" in (
+        (await verified(small_log, tmp_path / "a")).flaw or ""
+    )
 
 
 async def test_a_missing_file_is_reported(small_log: RecordedLog, tmp_path: Path) -> None:

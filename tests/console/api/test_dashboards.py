@@ -48,7 +48,7 @@ def test_every_metric_in_a_query_exists(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_label_in_a_query_exists(path: Path) -> None:
     series = known()
-    for text in expressions(path):
+    for text in filter(re.compile("joulie_").search, expressions(path)):
         labels = set.union(*(series[name] for name in re.findall(r"joulie_\w+", text)))
         grouped = re.findall(r"by \(([^)]*)\)", text)
         asked = {label.strip() for group in grouped for label in group.split(",")}

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import math
 import shlex
 import subprocess
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -205,6 +207,57 @@ async def test_a_pod_that_asks_for_more_than_any_machine_has_is_answered(cpu: st
     greedy = {**ARGS, "Pod": {"metadata": {"name": "p"}, "spec": {"containers": [container]}}}
 
     assert len(await answered("prioritize", json.dumps(greedy).encode())) == 3
+
+
+def replaced(tree: Any, by: object) -> Iterator[Any]:
+    """Copies of the tree, in each of which one value is replaced."""
+    pairs = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in pairs:
+        changed = list(replaced(value, by)) if isinstance(value, dict | list) else []
+        for each in (*changed, by):
+            yield (
+                {**tree, key: each}
+                if isinstance(tree, dict)
+                else [*tree[:key], each, *tree[key + 1 :]]
+            )
+
+
+ONE = {
+    "metadata": {"name": "p", "uid": "u", "annotations": {"a": "b"}, "labels": {"a": "b"}},
+    "spec": {
+        "priority": 5,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": 1, "memory": 1}}}],
+        "overhead": {"cpu": 1},
+    },
+}
+WHOLE = {"metadata": {"name": "n0", "labels": {"a": "b"}}, "spec": {"taints": [{"key": "k"}]}}
+FORMS = {
+    "by names": ("filter", {"Pod": ONE, "Nodes": None, "NodeNames": ["n0"]}),
+    "whole": ("filter", {"Pod": ONE, "Nodes": {"items": [WHOLE]}, "NodeNames": None}),
+    "scores": ("prioritize", {"Pod": ONE, "Nodes": {"items": [WHOLE]}, "NodeNames": None}),
+    "victims": ("preempt", {"Pod": ONE, "NodeNameToMetaVictims": VICTIMS}),
+}
+MARK = "REPLACED"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "value",
+    [b"1" + b"0" * 30, b"-1" + b"0" * 30, b"1" * 400, b'"\xff\xfe"', b"[" * 3000],
+    ids=["beyond 64 bits", "below 64 bits", "400 digits", "no UTF-8", "deep"],
+)
+def test_no_value_of_a_request_causes_a_500_or_a_reply_that_is_no_json(
+    form: str, value: bytes
+) -> None:
+    verb, args = FORMS[form]
+    handler = routed(Moving().extender, lambda: False)
+    for changed in replaced(args, MARK):
+        body = json.dumps(changed).encode().replace(f'"{MARK}"'.encode(), value)
+        reply = handler(Request("POST", f"/{verb}", body, math.inf))
+
+        assert isinstance(reply, Reply)
+        assert reply.status in (200, 400)
+        json.loads(reply.body.decode())
 
 
 IMPOSSIBLE = {

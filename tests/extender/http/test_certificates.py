@@ -10,6 +10,7 @@ import pytest
 from authority import Authority
 from extender_kit import JSON, QUICK, opened
 from go_http import CallFailed, Client
+from joulie_bus.core.certificate_names import certificate_names
 from joulie_bus.core.http_head import HeadRule
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import HostPort, Source
@@ -18,7 +19,7 @@ from joulie_extender.http.connection import LARGE
 from joulie_extender.http.routes import PROBES
 from joulie_extender.http.server import listening
 from joulie_extender.protocol.exchange import Reply, Request
-from joulie_extender.settings import ServerSettings, certificate_names
+from joulie_extender.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
 

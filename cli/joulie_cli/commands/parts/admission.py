@@ -15,6 +15,18 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cert", type=Path, required=True, metavar="FILE", help="PEM, with chain")
     parser.add_argument("--key", type=Path, required=True, metavar="FILE", help="PEM")
     parser.add_argument(
+        "--client-ca",
+        type=Path,
+        metavar="FILE",
+        help="PEM; only clients with a certificate of it get reviews answered",
+    )
+    parser.add_argument(
+        "--client-names",
+        default="",
+        metavar="NAMES",
+        help="common or DNS names of these clients, with commas between (any)",
+    )
+    parser.add_argument(
         "--scheduler", default="joulie", metavar="NAME", help="the pods' schedulerName (joulie)"
     )
 
