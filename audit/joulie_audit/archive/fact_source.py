@@ -45,8 +45,14 @@ class ColumnSource(FactSource, Protocol):
         ...
 
 
+class _OpenReader(NamedTuple):
+    reader: Reader
+    read_to: int  # the last sequence that was taken
+    closing: contextlib.AsyncExitStack
+
+
 class StreamFacts:
-    """Reads the streams forward; a jump opens a new reader."""
+    """Reads the streams forward; a jump replaces the reader."""
 
     def __init__(
         self, bus: Log, known: Mapping[Stream, Input], stack: contextlib.AsyncExitStack
@@ -56,7 +62,7 @@ class StreamFacts:
         self._compared: set[Stream] = set()
         self._stack = stack
         self._bell = asyncio.Event()
-        self._open: dict[Stream, tuple[Reader, int]] = {}  # and the last sequence read
+        self._open: dict[Stream, _OpenReader] = {}
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -87,7 +93,8 @@ class StreamFacts:
         return None
 
     async def _read(self, wanted: Range) -> list[Record]:
-        reader = await self._reader_at(wanted)
+        opened = await self._reader_at(wanted)
+        reader = opened.reader
         count = wanted.last - wanted.first + 1
         taken: list[Record] = []
         while len(taken) < count:
@@ -95,7 +102,7 @@ class StreamFacts:
             taken.extend(reader.take(count - len(taken)))
             if len(taken) < count and not len(reader):
                 await self._await_more(wanted)
-        self._open[wanted.stream] = (reader, wanted.last)
+        self._open[wanted.stream] = opened._replace(read_to=wanted.last)
         return taken
 
     async def _await_more(self, wanted: Range) -> None:
@@ -107,14 +114,18 @@ class StreamFacts:
                 f"arrived for {PATIENCE_S:g} s. Reading stopped; the broker's log may say why."
             ) from error
 
-    async def _reader_at(self, wanted: Range) -> Reader:
-        reader, place = self._open.get(wanted.stream, (None, -1))
-        if reader is not None and place == wanted.first - 1:
-            return reader
+    async def _reader_at(self, wanted: Range) -> _OpenReader:
+        known = self._open.pop(wanted.stream, None)
+        if known is not None and known.read_to == wanted.first - 1:
+            return known
+        if known is not None:
+            await known.closing.aclose()
         created = await self._identity(wanted.stream)
         reading = self._bus.reading(wanted.stream, wanted.first - 1, created, self._bell)
+        closing = await self._stack.enter_async_context(contextlib.AsyncExitStack())
         try:
-            return await self._stack.enter_async_context(reading)
+            reader = await closing.enter_async_context(reading)
+            return _OpenReader(reader, wanted.first - 1, closing)
         except StreamGap as error:
             raise NotInTheLog(
                 f"{wanted.stream} starts at {error.first}; {wanted.first} to "

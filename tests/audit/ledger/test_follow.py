@@ -1,9 +1,12 @@
 """The ledger follows the log: no failure loses what was folded, and none loses energy."""
 
 import asyncio
+import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
@@ -13,6 +16,7 @@ from joulie_audit.ledger.follow import LedgerFollower
 from joulie_audit.ledger.refold import refolded
 from joulie_audit.testing import RecordedLog
 from joulie_bus.errors import NotInTheLog
+from joulie_bus.log.memory import MemoryLog, MemoryReader
 from joulie_bus.runtime import metrics
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
@@ -153,6 +157,28 @@ def retries() -> float:
 def expected_uj() -> int:
     watts = [100 + at for at in range(READINGS)]
     return sum((a + b) * 500 * round(STEP_S * 1000) for a, b in pairwise(watts))
+
+
+async def test_a_jump_in_a_stream_closes_the_former_reader(log: RecordedLog) -> None:
+    open_now = Counter[Stream]()
+
+    class Counting(MemoryLog):
+        @contextlib.asynccontextmanager
+        async def reading(
+            self, stream: Stream, *args: Any, **kwargs: Any
+        ) -> AsyncGenerator[MemoryReader, None]:
+            open_now[stream] += 1
+            async with super().reading(stream, *args, **kwargs) as reader:
+                yield reader
+            open_now[stream] -= 1
+
+    bus = Counting(log.builder.broker)
+    async with log.reading() as (history, _), StreamFacts.on(bus, history) as facts:
+        for manifest in list(history.manifests())[::3]:
+            assert await facts.of(manifest)
+        assert set(open_now.values()) == {1}
+
+    assert set(open_now.values()) == {0}
 
 
 async def test_the_lag_in_seconds_grows_until_every_committed_fact_is_folded(
