@@ -111,7 +111,7 @@ class Projecting:
         engine.dispose()
         self.engine = database.writer(file)
         self._store, self.cluster_state = Store(self.engine), ClusterState()
-        lease = self._store.acquire("bench", 2**62, 0, "inc", lambda _: True)
+        lease = self._store.acquire("bench", 1e9, "inc", lambda _: True)
         assert lease is not None
         self._epoch = lease.epoch
         self._cursor = FoldCursor(0, {}, lease.digests, b"")

@@ -90,7 +90,7 @@ def written(file: Path, names: list[str], events: int) -> Held:
     engine.dispose()
     writer = database.writer(file)
     store, cluster_state, held = Store(writer), ClusterState(), Held()
-    lease = store.acquire("bench", 2**62, 0, "inc", lambda _: True)
+    lease = store.acquire("bench", 1e9, "inc", lambda _: True)
     assert lease is not None
     cursor = FoldCursor(0, {}, lease.digests, b"")
     created = dict.fromkeys(Stream, "bench")

@@ -63,7 +63,7 @@ class LogBuilder:
         self.cluster_state = ClusterState()
         self.weights = Weights()
         self._store, self._decision_log = store, decision_log
-        lease = self._store.acquire("test", 2**62, 0, "inc", lambda _: True)
+        lease = self._store.acquire("test", 1e9, "inc", lambda _: True)
         assert lease is not None
         self._epoch = lease.epoch
         self._cursor = FoldCursor(0, {}, lease.digests, b"")
@@ -130,10 +130,11 @@ class LogBuilder:
         await self.bus.publish([self._producer.stamp(entry) for entry in entries])
         async with self.bus.reading(Stream.DEC, self._read[Stream.DEC]) as reader:
             records = reader.take(10_000)
+        before = self._read[Stream.DEC]
         self._read[Stream.DEC] += len(records)
         to_entry = entry_of if self.headers else _entry_without_header
         added = [to_entry(record) for record in records]
-        self._decision_log.append(self._epoch, added, Input("", self._read[Stream.DEC]))
+        self._decision_log.append(self._epoch, added, before, Input("", self._read[Stream.DEC]))
 
     def snapshot(self) -> int:
         """Keeps a snapshot as the projector does; returns its position."""
@@ -221,7 +222,7 @@ def restore_into(archive: Path, file: Path) -> Restored:
     engine = database.writer(file)
     try:
         store = Store(engine)
-        lease = store.acquire("restore", 2**62, 0, "restored", lambda _: True)
+        lease = store.acquire("restore", 1e9, "restored", lambda _: True)
         assert lease is not None
         return restore(Archive.of(archive), store, DecisionLog(engine), lease)
     finally:

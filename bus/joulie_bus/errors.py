@@ -256,6 +256,16 @@ class KeyMismatch(StoreError):
         )
 
 
+class KeyOfAnotherLog(StoreError):
+    def __init__(self, path: str, own: str, of_log: str) -> None:
+        super().__init__(
+            f"{path} holds the key {own}, and the newest head of this log is signed with {of_log}. "
+            f"This projector does not lead: with another key the log could not be verified. Copy "
+            f"head.key and head.pub from the projector that signs; all projectors of a log share "
+            f"one key. If that key is lost, `joulie keys replace {of_log}` lets this one continue."
+        )
+
+
 class KeyRingBroken(StoreError):
     def __init__(self, path: str, why: str) -> None:
         super().__init__(
@@ -297,6 +307,12 @@ class Unreadable(StoreError):
         )
 
 
+class DatabaseUrlRefused(StoreError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"DATABASE_URL cannot be used: {why}. Nothing was changed.")
+        self.why = why
+
+
 class Unwritable(StoreError):
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
@@ -313,6 +329,18 @@ class Fenced(StoreError):
             f"Nothing of this batch was committed; this projector stands down."
         )
         self.epoch = epoch
+
+
+class DatabaseSetBack(Fenced):
+    def __init__(self, what: str, held: int, known: int) -> None:
+        StoreError.__init__(
+            self,
+            f"The database is at {what} {held}, and this projector committed {known} before: a "
+            f"standby took over that had not received all of it, or an older copy was restored. "
+            f"Nothing of this batch was committed. This projector ends; the next one reads again "
+            f"from {held}. A synchronous standby prevents this.",
+        )
+        self.held = held
 
 
 class ProjectorRuns(StoreError):

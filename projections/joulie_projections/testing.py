@@ -48,7 +48,14 @@ class PostgresMissing(Exception):
 class Postgres:
     """A PostgreSQL server in its own directory, with a socket in it."""
 
-    def __init__(self, directory: Path, *, durable: bool = False, address: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        durable: bool = False,
+        address: str = "",
+        primary: "Postgres | None" = None,
+    ) -> None:
         self._address = address
         self._bin = _programs()
         self._directory = directory
@@ -57,6 +64,10 @@ class Postgres:
         self._names = count()
         self._process: subprocess.Popen[bytes] | None = None
         self._chown(directory)
+        if primary is not None:
+            source = ("-h", str(primary.directory), "-U", "owner")
+            self._run("pg_basebackup", "-D", "data", "-R", "--no-sync", "-c", "fast", *source)
+            return
         self._run("initdb", "-D", "data", "-A", "trust", "-U", "owner", "--no-sync", "-E", "UTF8")
         if address:
             with (directory / "data/pg_hba.conf").open("a") as rules:
@@ -78,6 +89,29 @@ class Postgres:
         finally:
             server.stop(signal.SIGQUIT)
             shutil.rmtree(directory, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def standby(self) -> Generator["Postgres", None, None]:
+        """Runs a streaming standby of this server."""
+        directory = Path(tempfile.mkdtemp(prefix="joulie-pg-"))
+        server = Postgres(directory, primary=self)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop(signal.SIGQUIT)
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def cut_off(self) -> None:
+        """Ends the replication to this standby."""
+        self.execute("postgres", "ALTER SYSTEM SET primary_conninfo = ''")
+        self.execute("postgres", "SELECT pg_reload_conf()")
+        with psycopg.connect(self._conninfo("postgres"), autocommit=True) as db:
+            while db.execute("SELECT 1 FROM pg_stat_wal_receiver").fetchone():
+                time.sleep(0.02)
+
+    def promote(self) -> None:
+        self.execute("postgres", "SELECT pg_promote()")
 
     def start(self) -> None:
         fsync = "on" if self._durable else "off"

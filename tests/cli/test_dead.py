@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import joulie_migrations
-from joulie_bus.testing import noon
 from joulie_cli.main import main
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_projections.fold.commit import Poison
@@ -27,7 +26,7 @@ def data(tmp_path: Path) -> Path:
     directory.create()
     owner = database.migrator(directory.database)
     joulie_migrations.upgrade(owner)
-    Store(owner).acquire("me", noon(), noon(), "i", lambda _: True)
+    Store(owner).acquire("me", 0, "i", lambda _: True)
     poison = [
         Poison(at, "JOULIE_OBS", at, f"why {at}", b"\xc1", "joulie.obs.c.pod.p")
         for at in range(1, COUNT + 1)

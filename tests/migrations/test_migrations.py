@@ -199,12 +199,12 @@ def test_entries_from_before_headers_are_unchanged(empty: Engine, place: Place) 
     joulie_migrations.upgrade(empty)
 
     writer = database.writer(place)
-    held = Store(writer).acquire("me", noon(10), noon(), "i", lambda _: True)
+    held = Store(writer).acquire("me", 10, "i", lambda _: True)
     assert held is not None
     log = DecisionLog(writer)
     log.open()
     again, new = Entry(FIELDS[1], BODIES[1]), entry_of(records(*one_of_each()[-1:])[0])
-    assert log.append(held.epoch, [again, new], Input("", 4)) == 1
+    assert log.append(held.epoch, [again, new], 0, Input("", 4)) == len(before) + 1
     writer.dispose()
     with History.of(place) as history:
         after = list(history.entries())
@@ -229,7 +229,7 @@ def current_schema(empty: Engine, place: Place) -> Engine:
 def run_projector(writer: Engine) -> None:
     """Commits facts like the projector of this code."""
     store = Store(writer)
-    held = store.acquire("me", noon(10), noon(), "i", lambda _: True)
+    held = store.acquire("me", 10, "i", lambda _: True)
     assert held is not None
     cursor = FoldCursor(held.position, held.inputs, held.digests or empty_digests(), held.head)
     messages = records(node_seen("a"), power("a", 1), name=f"n{held.position}")

@@ -36,7 +36,7 @@ def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) 
     for place, part in archive.parts(LOG):
         found = archive.read_log(place, part)
         added = [Entry(entry.fields, entry.body) for entry in found.entries]
-        log.append(held.epoch, added, Input("", 0))
+        log.append(held.epoch, added, 0, Input("", 0))
         log.import_heads(held.epoch, found.heads)
         entries = part.last
     return Restored(facts.position, entries)

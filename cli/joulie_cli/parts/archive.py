@@ -40,7 +40,7 @@ class ArchiveSettings(ArchivePlace):
 SETTINGS = (ArchiveSettings,)
 KEY = "head.pub"
 EVERY_S = 3600.0  # far less than the 24 h after which a stream drops readings
-LEASE_NS = 60_000_000_000
+LEASE_S = 60.0
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -113,11 +113,11 @@ def _restore(path: Path, wires: Wiring) -> Restored:
         with_schema.dispose()
     engine = database.writer(data.database)
     try:
-        store, now = Store(engine), time.time_ns()
-        held = store.acquire("restore", now + LEASE_NS, now, secrets.token_hex(8), lambda _: True)
+        store = Store(engine)
+        held = store.acquire("restore", LEASE_S, secrets.token_hex(8), lambda _: True)
         assert held is not None  # the database is new, so no other process can hold the lease
         done = restore(archive, store, DecisionLog(engine), held)
-        store.renew(held.epoch, 0)
+        store.release(held.epoch)
     finally:
         engine.dispose()
     if (path / KEY).exists() and not data.public_key.exists():

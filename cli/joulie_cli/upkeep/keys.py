@@ -1,4 +1,4 @@
-"""`joulie keys`: lists, rotates and retires the keys that sign the log."""
+"""`joulie keys`: lists, rotates, retires and replaces the keys that sign the log."""
 
 import argparse
 import asyncio
@@ -10,6 +10,7 @@ import msgspec
 
 from joulie_bus.errors import KeyChangeRefused, NotInTheLog
 from joulie_bus.log.whole_stream import everything
+from joulie_bus.runtime.secret_files import keep_private
 from joulie_bus.streams.subjects import Stream
 from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import as_time, shown
@@ -19,7 +20,7 @@ from joulie_cli.wiring import Wiring
 from joulie_projections.chain.keyring import ENDLESS, Key, Ring
 from joulie_projections.chain.signed import Head, decode_any
 from joulie_projections.decision_log import key_change
-from joulie_projections.decision_log.heads import next_path
+from joulie_projections.decision_log.heads import next_path, replaced_path
 
 SETTINGS = ()
 LOOK_S = 0.2
@@ -35,6 +36,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.action == "list":
         return _list(args, public_key(wires))
     key = wires.data.key
+    if args.action == "replace":
+        return _replace(args, replaced_path(key))
     if args.action == "rotate":
         key_change.request_rotation(key)
         return _wait(args, wires, next_path(key))
@@ -47,6 +50,16 @@ def _list(args: argparse.Namespace, ring: Ring) -> int:
     listed = [_as_json(number, key, ring) for number, key in enumerate(ring.keys, 1)]
     lines = [_as_text(number, key, ring) for number, key in enumerate(ring.keys, 1)]
     show(args, listed, "\n".join(lines))
+    return 0
+
+
+def _replace(args: argparse.Namespace, file: Path) -> int:
+    if not args.key:
+        raise KeyChangeRefused(
+            "No key is named. Nothing was changed. The projector's error names it."
+        )
+    keep_private(file, f"{args.key}\n")
+    print(f"{file} lets a projector continue the log of {args.key} with its own key.")
     return 0
 
 

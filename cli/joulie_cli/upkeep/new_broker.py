@@ -40,7 +40,7 @@ async def _continue(wires: Wiring, store: Store, log: DecisionLog) -> dict[Strea
     if held is None or not held.position:
         raise NotInTheLog("This database holds no facts, so there is nothing to continue.")
     async with _administered(wires) as connection:
-        held = await _leased(store)
+        held = await leased(store)
         try:
             ends = {stream: read.sequence for stream, read in held.inputs.items()}
             ends[Stream.DEC] = log.read_to()
@@ -49,15 +49,14 @@ async def _continue(wires: Wiring, store: Store, log: DecisionLog) -> dict[Strea
             store.continue_streams(held.epoch, created)
             log.continue_stream(held.epoch, created[Stream.DEC])
         finally:
-            store.renew(held.epoch, 0)
+            store.release(held.epoch)
     return ends
 
 
-async def _leased(store: Store) -> Checkpoint:
+async def leased(store: Store) -> Checkpoint:
     owner, deadline = new_owner(), time.monotonic() + WAIT_S
     while True:
-        now = time.time_ns()
-        held = store.acquire(owner, now + int(LEASE_S * 1e9), now, "", is_gone)
+        held = store.acquire(owner, LEASE_S, "", is_gone)
         if held is not None:
             return held
         if time.monotonic() >= deadline:

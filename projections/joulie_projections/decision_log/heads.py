@@ -247,6 +247,16 @@ def next_path(key: Path) -> Path:
     return key.with_name(f"{key.name}.next")
 
 
+def replaced_path(key: Path) -> Path:
+    """The file with the id of a lost key that this one replaces: `joulie keys replace`."""
+    return key.with_name(f"{key.name}.replaces")
+
+
+def lost_key(key: Path) -> str:
+    file = replaced_path(key)
+    return file.read_text().strip() if file.exists() else ""
+
+
 def _require_no_ring(key: Path) -> None:
     file = ring_path(key)
     if file.exists() and is_ring(content := file.read_bytes()):

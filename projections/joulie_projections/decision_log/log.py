@@ -6,6 +6,7 @@ from typing import NamedTuple
 import msgspec
 from sqlalchemy import Connection, Engine, delete, func, insert, select
 
+from joulie_bus.errors import DatabaseSetBack
 from joulie_bus.events import OutcomeSeen, PrioritizeDecided
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.entry import (
@@ -58,14 +59,20 @@ class DecisionLog:
             mine = checkpoint.update().where(checkpoint.c.name == NAME)
             db.execute(mine.values(inputs=msgspec.msgpack.encode({Stream.DEC: read})))
 
-    def append(self, epoch: int, entries: Sequence[Entry], read: Input) -> int:
+    def append(self, epoch: int, entries: Sequence[Entry], after: int, read: Input) -> int:
         """Adds the new ones of `entries` and the position in the stream in one transaction.
 
-        Returns how many were added.
+        `after` is the position in the stream that they follow. Returns the end of the log. Raises
+        DatabaseSetBack, without a change, if the database was read up to another position: it is
+        not the one that the entries before these were written to.
         """
         with self._engine.begin() as db:
             require_epoch(db, epoch)
-            tip = _tip(db)
+            tip, held = _tip(db), decision_input(db)
+            if held == read and read.sequence != after:
+                return tip.pos  # the reply to the COMMIT was lost, and the call is repeated
+            if held.sequence != after:
+                raise DatabaseSetBack("message of decisions", held.sequence, after)
             placed = _chained(tip, _without_known(db, entries))
             _insert(db, placed)
             inputs = msgspec.msgpack.encode({Stream.DEC: read})
@@ -78,7 +85,7 @@ class DecisionLog:
             settled = [fields.pod_uid for fields, _ in entries if fields.kind == OutcomeSeen.TYPE]
             if settled:
                 db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(settled)))
-            return len(placed)
+            return last
 
     def due(self, at_most: int) -> list[tuple[FirstBinding, bytes | None]]:
         """Bound pods without an outcome, each with the last answer that scored it."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 from sqlalchemy import Engine
 
-from joulie_bus.errors import BusError, OutOfBounds, Unwritable
+from joulie_bus.errors import BusError, KeyOfAnotherLog, OutOfBounds, Unwritable
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.log.whole_stream import everything
@@ -29,7 +29,7 @@ from joulie_projections.chain.entry import (
 )
 from joulie_projections.chain.signed import Head, KeyStatement, Signed, decode_any, encode
 from joulie_projections.decision_log import key_change
-from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.heads import Signer, lost_key
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import FirstBinding, Input
 from joulie_projections.fold.sequence import input_after
@@ -81,6 +81,17 @@ class DecisionWriter:
         """Entries that the broker has stored and the database lacks."""
         return len(self._reader) + self._reader.pending if self._reader is not None else 0
 
+    async def require_key(self) -> None:
+        """Raises KeyOfAnotherLog if the newest head was signed with a key unknown here."""
+        newest = await self._calls.until_done(self._log.newest_head)
+        if self._signer.is_stale():  # another projector changed the key while this one stood by
+            self._signer = self._signer.reload()
+        signer = self._signer
+        if newest is None or newest.key_id == lost_key(signer.path):
+            return
+        if signer.public.key(newest.key_id) is None:
+            raise KeyOfAnotherLog(str(signer.path), signer.key_id, newest.key_id)
+
     async def open(self, epoch: int) -> bool:
         """Returns False if the log ends before an anchored head: the database is an older copy."""
         tip, self._at = await self._calls.until_done(self._log.open)
@@ -127,9 +138,12 @@ class DecisionWriter:
         await write_bisecting(records, put, set_aside)
 
     async def _put(self, leadership: Leadership, entries: Sequence[Entry], read: Input) -> None:
-        added = await self._calls.until_done(self._log.append, leadership.epoch, entries, read)
-        self.entries += added
-        metrics.DECISIONS_WRITTEN.inc(added)
+        end = await self._calls.until_done(
+            self._log.append, leadership.epoch, entries, self._at.sequence, read
+        )
+        self._at = read
+        metrics.DECISIONS_WRITTEN.inc(end - self.entries)
+        self.entries = end
         unreadable = sum(entry.fields.kind == UNREADABLE for entry in entries)
         metrics.REFUSED.labels(stream=Stream.DEC).inc(unreadable)
 

@@ -136,6 +136,7 @@ class Projector:
     async def run(self) -> None:
         """Runs until cancelled; raises if it is fenced or a stream was replaced or trimmed."""
         try:
+            await self._decision_writer.require_key()
             await self._boot(await self._acquire())
             async with asyncio.TaskGroup() as tasks:
                 for task, work in self._vital_tasks(tasks):
@@ -174,11 +175,9 @@ class Projector:
         waited = False
         while True:
             await self._reach_broker()
-            now = time.time_ns()
-            until = now + int(self._settings.lease_s * 1e9)
             fresh = secrets.token_hex(8)
             held = await self._calls.until_done(
-                self._store.acquire, self._owner, until, now, fresh, is_gone
+                self._store.acquire, self._owner, self._settings.lease_s, fresh, is_gone
             )
             if held is not None:
                 log.info("leading", epoch=held.epoch, position=held.position)
@@ -207,13 +206,9 @@ class Projector:
             if problem := self._ends.problem:
                 log.warning("lease_not_renewed", error=problem)
                 continue
-            now, behind_s = time.time_ns(), self._lag.behind_s
-            until = now + int(self._settings.lease_s * 1e9)
-            complete_at = 0 if math.isinf(behind_s) else now - int(behind_s * 1e9)
+            lease = (self._leadership.epoch, self._settings.lease_s, self._cursor.position)
             try:
-                await self._calls.once(
-                    self._store.renew, self._leadership.epoch, until, complete_at
-                )
+                await self._calls.once(self._store.renew, *lease, self._lag.behind_s)
             except TRANSIENT as error:
                 log.warning("lease_not_renewed", error=str(error.orig))
 
@@ -223,7 +218,7 @@ class Projector:
             return
         with contextlib.suppress(Fenced, TimeoutError, *TRANSIENT):
             async with asyncio.timeout(RELEASE_S):
-                await self._calls.once(self._store.renew, self._leadership.epoch, 0)
+                await self._calls.once(self._store.release, self._leadership.epoch)
 
     async def _boot(self, held: Checkpoint) -> None:
         _, rows = await self._calls.until_done(self._store.load)
@@ -236,7 +231,9 @@ class Projector:
         self._snapshot_position = await self._calls.until_done(self._store.newest_snapshot)
         metrics.EPOCH.set(held.epoch)
         metrics.POSITION.set(held.position)
-        if not await self._decision_writer.open(held.epoch):
+        was_promoted = await self._calls.until_done(self._store.was_promoted, held.epoch)
+        await self._decision_writer.require_key()  # it may have changed while this one stood by
+        if not await self._decision_writer.open(held.epoch) or was_promoted:
             await self._reset_incarnation()
 
     async def _reset_incarnation(self) -> None:

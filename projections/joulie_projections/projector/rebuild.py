@@ -40,7 +40,7 @@ from joulie_projections.store.store import GenerationInfo, Store
 
 MANIFESTS_PER_READ = 10_000
 FETCH_TIMEOUT_S = 10.0  # for the next messages from the broker
-LEASE_NS = 30_000_000_000  # for the last positions; the projector waits this long if a rebuild dies
+LEASE_S = 30.0  # for the last positions; the projector waits this long if a rebuild dies
 
 
 class RebuildResult(NamedTuple):
@@ -216,7 +216,6 @@ def _take_over(store: Store, owner: str) -> Checkpoint:
     """Takes the lease from the projector: its next commit is fenced, and it restarts on the new
     rows.
     """
-    now = time.time_ns()
-    held = store.acquire(owner, now + LEASE_NS, now, "", lambda _: True)
+    held = store.acquire(owner, LEASE_S, "", lambda _: True)
     assert held is not None
     return held

@@ -5,30 +5,32 @@ import sqlite3
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.pool import StaticPool
 
 from joulie_bus.core.redaction import masked
-from joulie_bus.errors import DatabaseUnreachable
+from joulie_bus.errors import DatabaseUnreachable, DatabaseUrlRefused
 from joulie_bus.runtime.secret_files import make_private, tighten
 from joulie_migrations.cuts import TRIMMER
 from joulie_migrations.guards import GROWING, READER, WRITER
+from joulie_projections.store.postgres import (
+    BACKEND,
+    BUSY_MS,
+    OF_READERS,
+    is_postgres,
+    parsed,
+    postgres_engine,
+)
 from joulie_projections.store.statements import run_in_sqlite
 
 Place: TypeAlias = Path | str  # a file of SQLite, or the URL of either database
-BUSY_MS = 5_000  # how long a statement waits for a lock of another connection
-# A writer that is paused inside a transaction must not hold its locks forever. A reader holds none
-# that a writer waits for, and computes for minutes between two rows.
-IDLE_TRANSACTION_MS, FOR_EVER = 10_000, 0
 # 32 MB instead of the default 4: a commit that also checkpoints the WAL takes several times as
 # long as the others. At 4 MB one commit in a hundred does, and sets the 99th percentile of readers.
 WAL_PAGES = 8000
-CONNECT_S = 5
 SQLITE_SUFFIXES = ("-wal", "-shm")  # of the files that SQLite writes beside the database file
-POSTGRES = "postgresql"
 _GUARDED = frozenset({*GROWING, "cut"})
 _TRIMMED = frozenset({*GROWING, "snapshot", "gone"})
 _REFUSED = frozenset({sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE})
@@ -43,28 +45,28 @@ _REFUSED_PRAGMAS = frozenset({"writable_schema", "recursive_triggers", "journal_
 def writer(place: Place) -> Engine:
     """For the projector. Its connection refuses statements that the triggers guard against."""
     if (url := _url(place)) is not None:
-        return _postgres(url, WRITER, "")
+        return postgres_engine(url, WRITER, {})
     return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _guarded, _file(place))
 
 
 def trimmer(place: Place) -> Engine:
     """For the trimmer: deletes rows before a cut and records cuts; the triggers allow no more."""
     if (url := _url(place)) is not None:
-        return _postgres(url, TRIMMER, "")
+        return postgres_engine(url, TRIMMER, {})
     return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _trimming, _file(place))
 
 
 def migrator(place: Place) -> Engine:
     """For migrations: the owner of the tables."""
     if (url := _url(place)) is not None:
-        return _postgres(url, "", "")
+        return postgres_engine(url, "", {})
     return _sqlite(str(_file(place)), "BEGIN IMMEDIATE", _durable, _file(place))
 
 
 def reader(place: Place) -> Engine:
     """A read-only engine."""
     if (url := _url(place)) is not None:
-        return _postgres(url, READER, "-c default_transaction_read_only=on", idle_ms=FOR_EVER)
+        return postgres_engine(url, READER, OF_READERS)
     return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", _tolerant)
 
 
@@ -73,17 +75,22 @@ def database_url(text: str) -> str:
     if not text:
         return text
     try:
-        url = make_url(text)
+        url = parsed(text) if is_postgres(text) else make_url(text)
+    except DatabaseUrlRefused as error:
+        raise ValueError(error.why) from error
     except ArgumentError as error:
         raise ValueError("not a URL") from error
-    if url.get_backend_name() not in ("sqlite", POSTGRES) or not url.database:
+    if url.get_backend_name() not in ("sqlite", BACKEND) or not url.database:
         raise ValueError("neither a SQLite file nor a PostgreSQL database")
     return text
 
 
 def without_password(place: Place) -> str:
     """The location for messages, with the password masked."""
-    return str(place) if isinstance(place, Path) else masked(make_url(place).render_as_string())
+    if isinstance(place, Path):
+        return str(place)
+    url = parsed(place) if is_postgres(place) else make_url(place)
+    return masked(url.render_as_string())
 
 
 def sqlite_file(place: Place) -> Path | None:
@@ -101,12 +108,7 @@ def require_reachable(engine: Engine) -> None:
 
 
 def _url(place: Place) -> URL | None:
-    if isinstance(place, Path):
-        return None
-    url = make_url(place)
-    if url.get_backend_name() == "sqlite":
-        return None
-    return url.set(drivername=f"{POSTGRES}+psycopg")
+    return None if isinstance(place, Path) or not is_postgres(place) else parsed(place)
 
 
 def _file(place: Place) -> Path:
@@ -204,30 +206,3 @@ def _is_refused(action: int, first: str | None, second: str | None) -> bool:
         or (action in _REFUSED_BY_SECOND and second in _GUARDED)
         or (action == sqlite3.SQLITE_PRAGMA and first in _REFUSED_PRAGMAS)
     )
-
-
-def _postgres(url: URL, role: str, options: str, idle_ms: int | None = None) -> Engine:
-    """One snapshot per transaction, with the rights of `role`, whatever the user of the URL."""
-    idle = IDLE_TRANSACTION_MS if idle_ms is None else idle_ms
-    engine = create_engine(
-        url,
-        isolation_level="REPEATABLE READ",
-        connect_args={
-            "connect_timeout": CONNECT_S,
-            "keepalives_idle": CONNECT_S,
-            "tcp_user_timeout": 2 * CONNECT_S * 1000,
-            "application_name": role or "joulie_migrate",
-            "options": f"-c synchronous_commit=on -c lock_timeout={BUSY_MS} "
-            f"-c idle_in_transaction_session_timeout={idle} {options}",
-        },
-    )
-
-    @event.listens_for(engine, "connect")
-    def connected(connection: Any, _: object) -> None:
-        # Before the first migration neither the role nor the tables exist.
-        known = "SELECT 1 FROM pg_roles WHERE rolname = %s"
-        if role and connection.execute(known, (role,)).fetchone():
-            connection.execute(f"SET ROLE {role}")
-        connection.commit()
-
-    return engine

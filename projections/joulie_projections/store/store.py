@@ -9,10 +9,11 @@ from itertools import chain
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError
 
-from joulie_bus.errors import Fenced, StateDamaged
+from joulie_bus.errors import DatabaseSetBack, Fenced, StateDamaged
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.commit import (
     Checkpoint,
@@ -116,7 +117,7 @@ class Store:
         )
 
     def acquire(
-        self, owner: str, until: int, now: int, incarnation: str, is_gone: Callable[[str], bool]
+        self, owner: str, lease_s: float, incarnation: str, is_gone: Callable[[str], bool]
     ) -> Checkpoint | None:
         """Takes the lease in a new epoch if it is free, expired, or its owner has ended.
 
@@ -125,6 +126,7 @@ class Store:
         """
         with self._engine.connect() as db:
             held = db.execute(_LEASE.where(checkpoint.c.name == NAME)).first()
+            now = clock_of(db)
         if held is not None and held.until >= now and not is_gone(held.owner):
             return None
         with self._engine.begin() as db:
@@ -132,31 +134,61 @@ class Store:
             mine = checkpoint.c.name == NAME
             # Serializes concurrent attempts.
             found = db.execute(select(checkpoint).where(mine).with_for_update()).one()
-            if found.until >= now and not is_gone(found.owner):
+            if found.until >= clock_of(db) and not is_gone(found.owner):
                 return None
             if found.named_epoch != found.epoch:
                 name_rows_after_gap(db, found.generation)
+            until = clock_of(db) + int(lease_s * 1e9)
             epoch = found.epoch + 1
             taken = {"owner": owner, "until": until, "epoch": epoch, "named_epoch": epoch}
             db.execute(update(checkpoint).where(mine).values(**taken))
             return read_checkpoint(db)
 
-    def renew(self, epoch: int, until: int, complete_at: int = 0) -> None:
-        """Until `complete_at` the rows include everything in the streams; 0: not known."""
-        self._change(epoch, until=until, complete_at=complete_at)
+    def renew(self, epoch: int, lease_s: float, position: int, behind_s: float = math.inf) -> None:
+        """`position` was committed in this epoch; a database that lacks it was set back. The rows
+        include everything that the streams held `behind_s` ago.
+        """
+        with self._engine.begin() as db:
+            now = clock_of(db)
+            complete_at = 0 if math.isinf(behind_s) else now - int(behind_s * 1e9)
+            renewed = {"until": now + int(lease_s * 1e9), "complete_at": complete_at}
+            mine = (checkpoint.c.name == NAME, checkpoint.c.epoch == epoch)
+            kept = update(checkpoint).where(*mine, checkpoint.c.position >= position)
+            if db.execute(kept.values(**renewed)).rowcount != 1:
+                raise _fenced(db, epoch, position)
 
     def progress(self) -> "Progress | None":
         """What the last renewal of the lease shows a reader that does not reach the broker."""
         with self._engine.connect() as db:
             found = db.execute(select(checkpoint).where(checkpoint.c.name == NAME)).first()
+            now = clock_of(db)
         if found is None or not found.epoch:
             return None
-        age_s = (time.time_ns() - found.complete_at) / 1e9 if found.complete_at else math.inf
+        age_s = (now - found.complete_at) / 1e9 if found.complete_at else math.inf
         return Progress(found.incarnation, found.position, found.until, max(0.0, age_s))
+
+    def release(self, epoch: int) -> None:
+        """Lets another projector take the lease at once."""
+        self._change(epoch, until=0)
+
+    def was_promoted(self, epoch: int) -> bool:
+        """Whether the database server is on another timeline than when the incarnation began.
+
+        PostgreSQL begins a timeline when a standby is promoted or a backup is restored: commits of
+        the time before may be lost then, and no row shows it.
+        """
+        with self._engine.begin() as db:
+            known = db.scalar(select(checkpoint.c.timeline).where(checkpoint.c.name == NAME))
+            current = _timeline(db)
+        if current and not known:
+            self._change(epoch, timeline=current)
+        return bool(known and current and known != current)
 
     def reset_incarnation(self, epoch: int, incarnation: str) -> None:
         """Sets a new incarnation, so that every reader reloads all rows."""
-        self._change(epoch, incarnation=incarnation)
+        with self._engine.begin() as db:
+            current = _timeline(db)
+        self._change(epoch, incarnation=incarnation, timeline=current)
 
     def continue_streams(self, epoch: int, created: Mapping[Stream, str]) -> None:
         """Records the identities of new streams, which continue at the same positions."""
@@ -185,7 +217,7 @@ class Store:
                 db, _advance_values(epoch, before, work), changes_of(work)
             )
             if apply is None and not _is_committed(read_checkpoint(db), epoch, work.manifest):
-                raise Fenced(epoch, before)
+                raise _fenced(db, epoch, before)
 
     def checkpoint(self) -> Checkpoint | None:
         with self._engine.connect() as db:
@@ -244,6 +276,9 @@ class Store:
         """Inserts a snapshot, and deletes the oldest ones beyond `at_most`."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
+            reached = db.scalar(select(checkpoint.c.position).where(checkpoint.c.name == NAME)) or 0
+            if reached < made.position:
+                raise DatabaseSetBack("position", reached, made.position)
             insert_new(db, snapshot, made._asdict())
             newest = select(snapshot.c.position).order_by(snapshot.c.position.desc())
             kept = list(db.scalars(newest.limit(at_most)))
@@ -306,6 +341,33 @@ class Store:
             found = read_checkpoint(db)
             if found is not None:
                 _drop_generations(db, but=found.generation)
+
+
+def clock_of(db: Connection) -> int:
+    """The time of the database server, by which all projectors judge a lease."""
+    if db.dialect.name != "postgresql":
+        return time.time_ns()
+    micros = text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+    return int(db.scalar(micros) or 0) * 1000
+
+
+def _timeline(db: Connection) -> str:
+    """Empty where there is none: in SQLite, and in services that hide it."""
+    if db.dialect.name != "postgresql":
+        return ""
+    try:
+        with db.begin_nested():
+            return str(db.scalar(text("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")))
+    except DBAPIError:
+        return ""
+
+
+def _fenced(db: Connection, epoch: int, position: int) -> Fenced:
+    """The error of a projector that committed `position` in `epoch` and may not go on."""
+    held = read_checkpoint(db)
+    if held is not None and held.epoch == epoch and held.position < position:
+        return DatabaseSetBack("position", held.position, position)
+    return Fenced(epoch, position)
 
 
 def _is_committed(found: Checkpoint | None, epoch: int, manifest: Manifest) -> bool:

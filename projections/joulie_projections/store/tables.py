@@ -82,6 +82,8 @@ checkpoint = Table(
     Column("named_epoch", BigInteger, nullable=False, server_default=text("0")),
     # Until then the rows include everything in the streams; 0: not known.
     Column("complete_at", BigInteger, nullable=False, server_default=text("0")),
+    # Of the PostgreSQL server under which the newest epoch began.
+    Column("timeline", Text, nullable=False, server_default=""),
 )
 
 batch = Table(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from sqlalchemy import Engine
 
-from joulie_bus.errors import Fenced
+from joulie_bus.errors import DatabaseSetBack, Fenced
 from joulie_bus.events import (
     AnyEvent,
     Basis,
@@ -40,7 +40,6 @@ from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 
-READ = Input("then", 1)
 ANSWERS = FilterDecided | PrioritizeDecided | PreemptDecided | FallbackAnswered | BindDecided
 
 
@@ -75,14 +74,17 @@ def unbounded(event: AnyEvent) -> bytes:
 @pytest.fixture
 def log(writer: Engine) -> DecisionLog:
     """The log of a projector in epoch 1."""
-    Store(writer).acquire("me", noon(10), noon(), "i", lambda _: False)
+    Store(writer).acquire("me", 10, "i", lambda _: False)
     made = DecisionLog(writer)
     made.open()
     return made
 
 
 def append(log: DecisionLog, messages: Sequence[Record], epoch: int = 1) -> int:
-    return log.append(epoch, [entry_of(record) for record in messages], READ)
+    """Appends the messages as those that follow in the stream; returns the end of the log."""
+    after = log.read_to()
+    entries_of = [entry_of(record) for record in messages]
+    return log.append(epoch, entries_of, after, Input("then", after + 1))
 
 
 def entries(place: Place) -> list[StoredEntry]:
@@ -151,21 +153,21 @@ def test_entries_are_chained_without_a_gap_across_appends(log: DecisionLog, plac
         assert (entry.pos, entry.prev, entry.message) == (pos, prev, record.data)
         prev = chain_hash(prev, entry.body)
         assert entry.hash == prev
-    assert log.open() == (Tip(7, prev), READ)
+    assert log.open() == (Tip(7, prev), Input("then", 3))
 
 
 def test_a_repeated_event_is_stored_once(log: DecisionLog, place: Place) -> None:
     messages = decision_records(filtered("a"), filtered("b"), filtered("c"))
 
-    added = [append(log, [messages[0], messages[0]]), append(log, messages), append(log, messages)]
+    ends = [append(log, [messages[0], messages[0]]), append(log, messages), append(log, messages)]
 
-    assert added == [1, 2, 0]
+    assert ends == [1, 3, 3]
     assert [entry.pod_uid for entry in entries(place)] == ["a", "b", "c"]
 
 
 def test_the_position_in_the_stream_moves_with_the_entries(log: DecisionLog) -> None:
-    log.append(1, [entry_of(record) for record in decision_records(filtered())], Input("then", 9))
-    log.append(1, [], Input("then", 12))
+    log.append(1, [entry_of(each) for each in decision_records(filtered())], 0, Input("then", 9))
+    log.append(1, [], 9, Input("then", 12))
 
     assert (log.read_to(), log.open()[1]) == (12, Input("then", 12))
 
@@ -204,6 +206,26 @@ def test_another_epoch_is_fenced_and_appends_nothing(
         append(log, decision_records(filtered()), epoch)
 
     assert (entries(place), log.read_to()) == ([], 0)
+
+
+def test_entries_that_follow_another_position_of_the_stream_are_refused(
+    log: DecisionLog, place: Place
+) -> None:
+    first, second = decision_records(filtered("a"), filtered("b"))
+    append(log, [first])
+
+    with pytest.raises(DatabaseSetBack, match=r"is at message of decisions 1, .* committed 2"):
+        log.append(1, [entry_of(second)], 2, Input("then", 3))
+
+    assert ([entry.pod_uid for entry in entries(place)], log.read_to()) == (["a"], 1)
+
+
+def test_an_append_whose_reply_was_lost_can_be_repeated(log: DecisionLog, place: Place) -> None:
+    written = [entry_of(record) for record in decision_records(filtered("a"))]
+    repeated = [log.append(1, written, 0, Input("then", 5)) for _ in range(2)]
+
+    assert repeated == [1, 1]
+    assert [entry.pod_uid for entry in entries(place)] == ["a"]
 
 
 # --- heads ------------------------------------------------------------------------------------

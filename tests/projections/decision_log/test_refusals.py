@@ -43,10 +43,10 @@ def bound(uid: str) -> BindDecided:
 
 
 def logged(writer: Engine, *events: AnyEvent) -> None:
-    Store(writer).acquire("me", noon(10), noon(), "i", lambda _: False)
+    Store(writer).acquire("me", 10, "i", lambda _: False)
     log = DecisionLog(writer)
     log.open()
-    log.append(1, [entry_of(each) for each in records(*events, name="x")], Input("then", 1))
+    log.append(1, [entry_of(each) for each in records(*events, name="x")], 0, Input("then", 1))
 
 
 def test_a_pod_that_is_refused_every_node_is_found_with_its_first_answer(writer: Engine) -> None:

@@ -27,6 +27,7 @@ from joulie_projections.state.rows import (
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
+from joulie_projections.store.tables import checkpoint
 from joulie_projections.view.view import View
 
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
@@ -88,7 +89,9 @@ def test_rows_that_do_not_match_the_digest_are_rejected() -> None:
 @pytest.fixture
 def store(writer: Engine) -> Store:
     made = Store(writer)
-    made.acquire("me", noon(10), noon(), "first", lambda _: False)
+    made.acquire("me", 10, "first", lambda _: False)
+    with writer.begin() as db:
+        db.execute(checkpoint.update().values(position=100))
     return made
 
 

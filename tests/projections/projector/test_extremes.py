@@ -165,7 +165,7 @@ def test_every_extreme_takes_a_position_and_a_refold_gives_the_same(
 ) -> None:
     messages = facts()
     store, cluster_state, cursor = Store(writer), ClusterState(), START
-    assert store.acquire("me", noon(10), noon(), "i", lambda _: False) is not None
+    assert store.acquire("me", 10, "i", lambda _: False) is not None
 
     for part in in_parts(messages, 1000):
         done: SequencedBatch = sequence(cluster_state, cursor, part, CREATED, noon())
@@ -193,15 +193,14 @@ def test_an_extreme_decision_does_not_keep_others_from_the_log(
     messages = [event for event in one_of_each() if not isinstance(event, FACT_TYPES)]
     bodies = [body for event in messages for body in messages_of(event)]
     records = [Record(Stream.DEC, number, noon(), body) for number, body in enumerate(bodies, 1)]
-    Store(writer).acquire("me", noon(10), noon(), "i", lambda _: False)
+    Store(writer).acquire("me", 10, "i", lambda _: False)
     log = DecisionLog(writer)
     log.open()
 
     entries = [entry_of(record) for record in records]
-    added = sum(
-        log.append(1, part, Input("then", number))
-        for number, part in enumerate(parts(entries, 400), 1)
-    )
+    added = 0
+    for number, part in enumerate(parts(entries, 400), 1):
+        added = log.append(1, part, number - 1, Input("then", number))
 
     assert added == len({entry.fields.event_id for entry in entries}) > 1000
     with History.of(place) as history:

@@ -215,7 +215,7 @@ async def test_concurrent_rebuilds_never_activate_inconsistent_rows(
 ) -> None:
     store = Store(writer)
     checkpoint, rows = held(place)
-    leading = store.acquire("rebuild", noon(10), noon(), "", lambda _: True)
+    leading = store.acquire("rebuild", 10, "", lambda _: True)
     assert leading is not None
     store.fill(2, rows[:-1], checkpoint.position)
 

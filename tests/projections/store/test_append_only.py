@@ -49,11 +49,11 @@ def sql_for(place: Place, statement: str) -> str:
 def fill(writer: Engine, key: Path) -> None:
     """Writes two decisions, a head, a batch and a message in quarantine."""
     store, log = Store(writer), DecisionLog(writer)
-    store.acquire("me", noon(10), noon(), "i", lambda _: False)
+    store.acquire("me", 10, "i", lambda _: False)
     log.open()
     answers = [event for event in one_of_each() if isinstance(event, FilterDecided)]
     entries = [entry_of(record) for record in records(*answers, *answers, name="extender")]
-    log.append(1, entries, Input("then", 2))
+    log.append(1, entries, 0, Input("then", 2))
     log.sign_head(1, Signer.of(key), noon())
     start = FoldCursor(0, {}, empty_digests(), b"")
     garbage = [Record(Stream.TEL, 1, noon(), b"garbage")]

@@ -11,6 +11,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from joulie_projections.store import database, retrying
+from joulie_projections.store import postgres as sessions
 from joulie_projections.store.retrying import SLOW_S, DatabaseExecutor
 from joulie_projections.testing import Postgres
 
@@ -108,7 +109,7 @@ IDLE_MS = 100
 @pytest.fixture
 def impatient(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> str:
     """A database whose writers may be idle in a transaction for a moment only."""
-    monkeypatch.setattr(database, "IDLE_TRANSACTION_MS", IDLE_MS)
+    monkeypatch.setattr(sessions, "IDLE_TRANSACTION_MS", IDLE_MS)
     return postgres.migrated()
 
 

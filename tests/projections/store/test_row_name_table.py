@@ -27,7 +27,7 @@ class Projector:
 
     def __init__(self, store: Store, *, is_older: bool = False) -> None:
         self._store, self._is_older = store, is_older
-        lease = store.acquire("me", noon(10), noon(), "first", lambda _: True)
+        lease = store.acquire("me", 10, "first", lambda _: True)
         assert lease is not None
         self._epoch = lease.epoch
 

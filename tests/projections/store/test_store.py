@@ -6,22 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, event, text
+from sqlalchemy import Engine, event, select, text
 from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError
 
 import joulie_migrations
-from joulie_bus.errors import Fenced
+from joulie_bus.errors import DatabaseSetBack, Fenced
 from joulie_bus.events import Fact, NodeGone
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import bound, node_seen, noon, pending, power, records
 from joulie_projections.fold.commit import Checkpoint, Commit, Poison
 from joulie_projections.fold.sequence import FoldCursor, sequence
+from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import VIEWED, Row, cluster_state_of, digests_of, empty_digests
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
-from joulie_projections.store.store import Store
+from joulie_projections.store.store import Store, clock_of
+from joulie_projections.store.tables import checkpoint
 
 CREATED = dict.fromkeys(Stream, "then")
 
@@ -38,7 +40,7 @@ def store(writer: Engine) -> Store:
 @pytest.fixture
 def leading(store: Store) -> Store:
     """Holds the lease, in epoch 1."""
-    store.acquire("me", noon(10), noon(), "first", is_never_gone)
+    store.acquire("me", 10, "first", is_never_gone)
     return store
 
 
@@ -257,13 +259,13 @@ def test_the_changes_since_any_position_bring_a_reader_up_to_date(
 
 
 def test_a_free_lease_is_taken_in_the_first_epoch(store: Store) -> None:
-    held = store.acquire("me", noon(10), noon(), "first", is_never_gone)
+    held = store.acquire("me", 10, "first", is_never_gone)
 
     assert held == Checkpoint(0, 1, {}, empty_digests(), b"", "first")
 
 
 def test_a_held_lease_keeps_others_waiting(leading: Store) -> None:
-    assert leading.acquire("you", noon(20), noon(10), "second", is_never_gone) is None
+    assert leading.acquire("you", 10, "second", is_never_gone) is None
 
 
 def test_an_expired_lease_is_taken_in_a_new_epoch_of_the_same_history(
@@ -271,30 +273,67 @@ def test_an_expired_lease_is_taken_in_a_new_epoch_of_the_same_history(
 ) -> None:
     commit(leading, node_seen("a"))
 
-    held = leading.acquire("you", noon(20), noon(10.001), "second", is_never_gone)
+    leading.renew(1, -0.001, 1)
+
+    held = leading.acquire("you", 10, "second", is_never_gone)
 
     assert held is not None
     assert (held.epoch, held.position, held.incarnation) == (2, 1, "first")
 
 
 def test_a_lease_whose_owner_is_gone_is_taken_at_once(leading: Store) -> None:
-    held = leading.acquire("you", noon(20), noon(1), "second", "me".__eq__)
+    held = leading.acquire("you", 10, "second", "me".__eq__)
 
     assert held is not None
     assert held.epoch == 2
 
 
 def test_a_renewed_lease_lasts_longer(leading: Store) -> None:
-    leading.renew(1, noon(60))
+    leading.renew(1, -0.001, 0)
+    leading.renew(1, 60, 0)
 
-    assert leading.acquire("you", noon(99), noon(59), "second", is_never_gone) is None
+    assert leading.acquire("you", 10, "second", is_never_gone) is None
 
 
 def test_a_lost_lease_cannot_be_renewed(leading: Store) -> None:
-    leading.acquire("you", noon(20), noon(11), "second", is_never_gone)
+    leading.renew(1, -0.001, 0)
+    leading.acquire("you", 10, "second", is_never_gone)
 
     with pytest.raises(Fenced, match="epoch 1"):
-        leading.renew(1, noon(60))
+        leading.renew(1, 60, 0)
+
+
+def test_a_database_without_the_last_commit_renews_no_lease(leading: Store) -> None:
+    commit(leading, node_seen("a"))
+
+    with pytest.raises(DatabaseSetBack, match=r"is at position 1, .* committed 2"):
+        leading.renew(1, 10, 2)
+
+
+def test_a_database_without_the_last_commit_takes_no_further_one(leading: Store) -> None:
+    """A standby that lagged has the same epoch."""
+    following = next_commit(leading, records(node_seen("a")))
+    manifest = following.manifest._replace(p_from=2, p_to=2)
+
+    with pytest.raises(DatabaseSetBack, match=r"is at position 0, .* committed 1"):
+        leading.commit(1, following._replace(manifest=manifest))
+
+
+def test_a_database_without_the_last_commit_takes_no_snapshot_of_it(leading: Store) -> None:
+    commit(leading, node_seen("a"))
+
+    with pytest.raises(DatabaseSetBack, match=r"is at position 1, .* committed 2"):
+        leading.save_snapshot(1, Snapshot(2, "1", noon(), b"", b""), 3)
+
+    assert leading.newest_snapshot() == 0
+
+
+def test_a_lease_lasts_by_the_clock_of_the_database(leading: Store, writer: Engine) -> None:
+    """Not by that of the machine, which may differ from that of another projector."""
+    with writer.connect() as db:
+        until = db.scalar(select(checkpoint.c.until))
+        assert until is not None
+        assert 9e9 < until - clock_of(db) <= 10e9
 
 
 def test_of_two_concurrent_attempts_one_takes_the_lease(place: Place) -> None:
@@ -304,7 +343,7 @@ def test_of_two_concurrent_attempts_one_takes_the_lease(place: Place) -> None:
     def acquire(engine: Engine) -> object:
         together.wait(5)
         try:
-            return Store(engine).acquire(str(id(engine)), noon(10), noon(), "first", is_never_gone)
+            return Store(engine).acquire(str(id(engine)), 10, "first", is_never_gone)
         except OperationalError as error:  # the projector tries again
             return error
 

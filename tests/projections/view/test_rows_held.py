@@ -211,7 +211,7 @@ def test_rows_do_not_depend_on_the_size_of_portions(
     writer: Engine, monkeypatch: pytest.MonkeyPatch, portion: int
 ) -> None:
     store = Store(writer)
-    leased = store.acquire("me", noon(10), noon(), "inc", lambda _: True)
+    leased = store.acquire("me", 10, "inc", lambda _: True)
     assert leased is not None
     sent = records(*map(any_fact, range(ANY_FACTS)))
     cursor = FoldCursor(0, {}, leased.digests, b"")

@@ -53,7 +53,7 @@ class ManualProjector:
         self._cursor = FoldCursor(0, {}, empty_digests(), b"")
         self._producers = self._renewals = 0
         self._incarnation = "first"
-        self._store.acquire("hand", noon(10), noon(), self._incarnation, lambda _: False)
+        self._store.acquire("hand", 10, self._incarnation, lambda _: False)
 
     def commit(self, *facts: Fact) -> SequencedBatch:
         self._producers += 1
@@ -86,8 +86,7 @@ class ManualProjector:
     def renew(self, behind_s: float) -> None:
         """Renews the lease, as the projector does each second."""
         self._renewals += 1
-        complete_at = time.time_ns() - int(behind_s * 1e9)
-        self._store.renew(1, noon(10 + self._renewals), complete_at)
+        self._store.renew(1, 10 + self._renewals, self._cursor.position, behind_s)
 
     def restored(self, cursor: FoldCursor) -> None:
         """Continues as the projector of a restored database."""
