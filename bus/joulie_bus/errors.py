@@ -28,6 +28,7 @@
     │   ├── NoSnapshot           a rebuild can only start from the first fact
     │   ├── NotRetryable         a message in quarantine that would be refused again
     │   ├── Unreadable           the database cannot be read now
+    │   ├── QueryRefused         too many queries of the history, or one that took too long
     │   ├── Unwritable           values that the database refuses at every attempt
     │   ├── ProjectorRuns        a projector runs beside a command that requires it to be stopped
     │   └── Fenced               another projector took over; this one stops
@@ -311,6 +312,11 @@ class DatabaseUrlRefused(StoreError):
     def __init__(self, why: str) -> None:
         super().__init__(f"DATABASE_URL cannot be used: {why}. Nothing was changed.")
         self.why = why
+
+
+class QueryRefused(StoreError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The history was not read: {why}. Ask again later, or for less.")
 
 
 class Unwritable(StoreError):

@@ -16,6 +16,7 @@ EXAMPLES: list[JoulieError] = [
     errors.Undecodable("JOULIE_OBS 7", "this version of Joulie has no event type 'node.lost'"),
     errors.OutOfBounds("pod.bound", "Expected `int` <= 1000000000 - at `$.pod.cpu_milli`"),
     errors.StreamGap("JOULIE_OBS", 7, 9),
+    errors.QueryRefused("32 queries run or wait"),
     errors.StreamSilent("JOULIE_HEADS", 3, 9, 30.0),
     errors.StreamsMissing("nats://nats:4222", ["JOULIE_OBS"]),
     errors.StreamsForeign("nats://nats:4222", "JOULIE_TEL", ["joulie.tel.x.*"], ["joulie.tel.y.*"]),

@@ -5,9 +5,10 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from threading import BoundedSemaphore
 from typing import NamedTuple, TypeVar
 
-from joulie_bus.errors import Undecodable
+from joulie_bus.errors import QueryRefused, Undecodable
 from joulie_bus.events import SettingsDeclared, codec
 from joulie_bus.streams.subjects import Stream
 from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe
@@ -21,6 +22,8 @@ from joulie_projections.twin.row_names import RowNames
 
 T = TypeVar("T")
 OpenHistory = Callable[[], AbstractContextManager[History]]
+MAX_QUERIES = 32  # that run or wait
+DEADLINE_S = 20.0
 MAX_ENTRIES_READ = 20_000  # for one query; its page says where the next one continues
 ENTRIES_DESCRIBED = 200  # at a time
 MAX_NAMES = 100_000  # of rows in memory; then those of older positions are dropped
@@ -72,10 +75,15 @@ class PlanRanges(NamedTuple):
 
 
 class HistoryReader:
-    """Runs queries in two threads, so that a long query does not block the short ones."""
+    """Runs queries in two threads, so that a long query does not block the short ones.
 
-    def __init__(self, open_history: OpenHistory) -> None:
+    Queries beyond MAX_QUERIES are refused at once, and each one is answered or refused in time.
+    """
+
+    def __init__(self, open_history: OpenHistory, deadline_s: float = DEADLINE_S) -> None:
         self._open_history = open_history
+        self._deadline_s = deadline_s
+        self._places = BoundedSemaphore(MAX_QUERIES)
         self._threads = ThreadPoolExecutor(2, "history")
         self.weights: dict[str, Weights] = {}
         self._declared: dict[str, SettingsDeclared] = {}
@@ -85,9 +93,18 @@ class HistoryReader:
         self._threads.shutdown()
 
     async def run(self, query: Callable[[History], T]) -> T:
-        """Runs a query in a thread. Raises Unreadable if the database does."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._run, query)
+        """Runs a query in a thread. Raises Unreadable if the database does, and QueryRefused."""
+        if not self._places.acquire(blocking=False):
+            raise QueryRefused(f"{MAX_QUERIES} queries run or wait")
+        submitted = self._threads.submit(self._run, query)
+        submitted.add_done_callback(lambda _: self._places.release())
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                # Cancelling removes it from the queue; one that runs keeps its place to its end.
+                return await asyncio.wrap_future(submitted)
+        except TimeoutError as error:
+            why = f"the query was not answered within {self._deadline_s:g} s"
+            raise QueryRefused(why) from error
 
     def _run(self, query: Callable[[History], T]) -> T:
         with self._open_history() as history:
