@@ -49,6 +49,19 @@ def test_a_message_without_a_header_has_a_detached_one(fields: EntryFields) -> N
     assert detached_header(Entry(fields, message)) == header_of(fields)
 
 
+@pytest.mark.parametrize("end", [b"x038", b"0x38", b"003x", b"    "])
+def test_a_header_whose_offset_is_no_number_has_an_empty_id(end: bytes) -> None:
+    header = header_of(PLAIN)
+
+    assert event_ids_in([header[:1] + end + header[5:], header]) == [b"", b"a:1:7"]
+
+
+def test_the_id_of_a_long_header_is_read_whole() -> None:
+    long = PLAIN._replace(event_id="x" * 1500)
+
+    assert event_ids_in([header_of(long)]) == [b"x" * 1500]
+
+
 @settings(deadline=None)
 @given(fields=entry_fields, message=st.binary(), is_detached=st.booleans())
 def test_sqlite_generates_the_columns_from_the_header(
