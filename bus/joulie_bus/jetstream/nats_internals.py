@@ -1,4 +1,4 @@
-"""The client of nats-py with three changes. The only module that uses private names of nats-py.
+"""The client of nats-py with four changes. The only module that uses private names of nats-py.
 
 Each private name is listed in `PRIVATE_NAMES` with the reason why the public API does not suffice.
 `require_compatible` runs before each connection and names what an installed nats-py lacks. The
@@ -60,6 +60,15 @@ PRIVATE_NAMES = (
         "broker that accepts connections and answers none exhausts the file descriptors. The "
         "public API has no hook between two attempts.",
     ),
+    PrivateName(
+        "Client",
+        "_process_pong",
+        (),
+        "A pong that comes after its flush was given up, as on a machine under load, raises an "
+        "InvalidStateError, which ends the read loop: the connection reads nothing until it is "
+        "found stale and made again. The public API has no hook before a pong.",
+    ),
+    PrivateName("Client", "_pongs", None, "The flushes that wait for the next pongs, in order."),
     PrivateName(
         "Client",
         "_transport",
@@ -139,6 +148,11 @@ class JoulieClient(Client):
             receiver(subject, reply, data)
         except Exception as error:  # raised here, it would end the read loop of the connection
             await self._on_error(error)
+
+    async def _process_pong(self) -> None:
+        if self._pongs and self._pongs[0].done():  # its flush was given up
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
 
     async def _connect_to_server(self, s: Any) -> None:
         self.close_socket()

@@ -3,6 +3,8 @@
 import ast
 import asyncio
 import contextlib
+import os
+import signal
 import tomllib
 from collections.abc import AsyncGenerator, Iterator
 from importlib.metadata import version
@@ -17,6 +19,7 @@ from nats.aio.transport import TcpTransport
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import ClientIncompatible
 from joulie_bus.jetstream import nats_internals
 from joulie_bus.jetstream.connection import Address, Connection
@@ -148,6 +151,29 @@ async def test_a_receiver_gets_messages_without_the_queue_of_the_subscription(
 
     assert (first, second) == ((b"news", b"reply", b"with headers"), (b"news", b"", b"plain"))
     assert queued == []
+
+
+@pytest.mark.anyio
+async def test_a_pong_after_its_flush_was_given_up_ends_no_connection(
+    broker: Embedded, connection: Connection
+) -> None:
+    """`_process_pong` and `_pongs`."""
+    received: asyncio.Queue[bytes] = asyncio.Queue()
+    async with connection.listening("news", received.put_nowait):
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            for _ in range(2):  # under load several are given up
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await connection.flush()
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        await connection.flush()
+        await connection.send("news", b"after it")
+        async with asyncio.timeout(5):
+            assert await received.get() == b"after it"
+
+    assert connection.lives == 1
 
 
 class Failing:
