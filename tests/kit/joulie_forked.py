@@ -37,7 +37,7 @@ class Command:
         environ: Mapping[str, str],
         kept: Path,
         where: Path | None = None,
-        constants: Mapping[str, float] | None = None,
+        constants: Mapping[str, object] | None = None,
     ) -> None:
         self._words = [*map(str, words)]
         self._out, self._err = kept / "out", kept / "err"
@@ -89,7 +89,7 @@ class _Place(NamedTuple):
     err: Path
 
 
-def _run(words: list[str], place: _Place, constants: Mapping[str, float]) -> None:
+def _run(words: list[str], place: _Place, constants: Mapping[str, object]) -> None:
     for number, path in ((1, place.out), (2, place.err)):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, number)

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import enum
 from collections.abc import Awaitable, Callable, Generator
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from joulie_bus.core.backoff import Backoff
@@ -23,7 +24,7 @@ Work = Callable[[], Awaitable[None]]
 
 
 class OnFailure(enum.StrEnum):
-    ENDS = "ends"  # the component ends with an error
+    ENDS = "ends"  # the component ends with an error, or the task that this one is part of fails
     RESTARTS = "restarts"  # the task is started again; until then the component is not ready
 
 
@@ -40,7 +41,7 @@ _WITH_VIEW = ("extender", "operator", "console", "simulator", "shadow")
 class VitalTask(enum.Enum):
     """All of them, with the components in which they run. docs/faults.md has the same table."""
 
-    RESEND = _Row("resend", _RESTARTS, ("projector", "archive", "ledger", *_WITH_VIEW))
+    RESEND = _Row("resend", _RESTARTS, ("projector", "ledger", *_WITH_VIEW))
     PULL = _Row("pull", _ENDS, ("projector", "console"))
     VIEW = _Row("view", _RESTARTS, _WITH_VIEW)
 
@@ -101,6 +102,7 @@ class TaskEnded(Exception):
     """A task ended without an error although it must run as long as its component."""
 
 
+_restarts: ContextVar[str] = ContextVar("_restarts", default="")  # the task around this one
 _failed: dict[object, str] = {}  # one entry per task that is to be restarted: its name
 _callbacks: list[Callable[[str], None]] = []
 
@@ -134,6 +136,7 @@ async def vital(task: VitalTask, work: Work, about: str = "") -> None:
     if task.on_failure is OnFailure.ENDS:
         await _run_once(task, work, about)
         return
+    _restarts.set(str(task))
     backoff, run = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), _Run(str(task))
     with contextlib.closing(run):
         while True:
@@ -152,10 +155,11 @@ async def _run_once(task: VitalTask, work: Work, about: str) -> None:
     try:
         await _attempt(task, work)
     except Exception as error:
+        around = _restarts.get()
         if not _is_named(error):
             error.add_note(f"in the task {task}")
-            _report(task, about, error, "the component ends")
-        for callback in list(_callbacks):
+            _report(task, about, error, f"{around} fails, too" if around else "the component ends")
+        for callback in () if around else list(_callbacks):
             callback(str(task))
         raise
 

@@ -108,6 +108,27 @@ async def test_a_failure_within_a_group_of_tasks_is_one_line_too(lines: StringIO
     assert [line["task"] for line in written(lines)] == ["beat"]
 
 
+async def test_a_task_within_one_that_is_restarted_ends_no_component(lines: StringIO) -> None:
+    ended, inner, started = list[str](), Failing(), asyncio.Semaphore(0)
+
+    async def outer() -> None:
+        started.release()
+        async with living(ENDS, inner):
+            await asyncio.Event().wait()
+
+    with reporting_ends(ended.append):
+        async with living(RESTARTS, outer), asyncio.timeout(30):
+            await started.acquire()
+            inner.fails.set()
+            await started.acquire()
+
+    assert [(line["task"], line["what"]) for line in written(lines)] == [
+        ("beat", "ship fails, too"),
+        ("ship", "it is restarted in 0.001 s"),
+    ]
+    assert not ended
+
+
 async def test_a_task_is_started_again_and_unready_until_it_has_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
