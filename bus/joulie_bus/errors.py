@@ -20,6 +20,7 @@
     ├── StoreError
     │   ├── SchemaMismatch       the schema of the database is another version
     │   ├── MigrationDenied      the role of the database may not migrate it
+    │   ├── NotOursToMigrate     a database of the settings that needs a migration
     │   ├── DatabaseUnreachable  no database to talk to
     │   ├── StateDamaged         rows differ from what was committed
     │   ├── KeyMismatch          a key file of another kind than the settings require
@@ -34,7 +35,10 @@
     │   └── Fenced               another projector took over; this one stops
     ├── TooFarBack               the facts of that time are no longer stored
     ├── ViewBehind               the projection did not reach a position in time
-    ├── PortTaken                the address in the settings is in use
+    ├── NotStarted               something that a start needs is missing
+    │   ├── PortTaken            the address in the settings is in use
+    │   ├── DiskFull             the data directory has no room
+    │   └── BadKubeconfig        a kubeconfig that cannot be used
     ├── KubernetesRefused        the API server refused a request
     ├── ConsoleUnavailable       the console cannot be read through the API server
     ├── LeaseHeld                an operator runs beside a command that requires it to be stopped
@@ -233,6 +237,15 @@ class MigrationDenied(StoreError):
         )
 
 
+class NotOursToMigrate(StoreError):
+    def __init__(self) -> None:
+        super().__init__(
+            "The database of DATABASE_URL has no tables of Joulie. Only the file in the data "
+            "directory is migrated at a start. Nothing was started, and nothing was changed. If "
+            "the database is meant for Joulie, run `joulie migrate`; otherwise unset DATABASE_URL."
+        )
+
+
 class DatabaseUnreachable(StoreError):
     def __init__(self, url: str, why: str) -> None:
         super().__init__(
@@ -374,11 +387,31 @@ class ViewBehind(JoulieError):
         )
 
 
-class PortTaken(JoulieError):
+class NotStarted(JoulieError):
+    """Something that a start needs is missing. The exit code of such a command is 1."""
+
+
+class PortTaken(NotStarted):
     def __init__(self, at: str, why: str) -> None:
         super().__init__(
             f"Nothing can listen on {at}: {why}. "
             f"Stop what listens there, or choose another address."
+        )
+
+
+class DiskFull(NotStarted):
+    def __init__(self, directory: str, why: str) -> None:
+        super().__init__(
+            f"The data directory {directory} has no room: {why}. Nothing was started. "
+            f"Make room there, or choose another directory with --data."
+        )
+
+
+class BadKubeconfig(NotStarted):
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"{why}. Nothing was started. "
+            f"Name another file with --kubeconfig, or none for no cluster."
         )
 
 

@@ -5,15 +5,23 @@ import os
 import sys
 from collections.abc import Sequence
 
-from joulie_bus.errors import JoulieError
+from joulie_bus.errors import JoulieError, NotStarted
 from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import parsed
 
-FAILED = 2
+NOTHING_RUNS, FAILED, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parsed(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        _discard_output()
+        return INTERRUPTED
+
+
+def _run(argv: Sequence[str]) -> int:
+    args = parsed(argv)
     # Imported once the command line is valid: it takes half a second, and --help does without.
     from joulie_cli.wiring import wired
 
@@ -21,8 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         wires = wired(args.command, program.SETTINGS, args.data, args.config)
         return program.run(args, wires)
-    except (KeyboardInterrupt, BrokenPipeError):  # the reader of a pipe closed it
-        return _discard_output()
+    except BrokenPipeError:  # the reader of a pipe closed it
+        _discard_output()
+        return FAILED
     except Exception as error:
         message = _message_of(error)
         if message is None:
@@ -30,14 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         from joulie_bus.core.redaction import masked
 
         print(masked(f"joulie {args.command}: {message}"), file=sys.stderr)
-        return FAILED
+        return NOTHING_RUNS if isinstance(error, NotStarted) else FAILED
 
 
-def _discard_output() -> int:
+def _discard_output() -> None:
     """Redirect stdout to the null device: Python flushes at exit and reports a closed pipe."""
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED
 
 
 def _message_of(error: BaseException) -> str | None:

@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from joulie_bus.broker.embedded import address_within
 from joulie_bus.errors import PortTaken
@@ -17,9 +17,10 @@ from joulie_bus.jetstream.streams import require
 from joulie_bus.runtime import logging, metrics, nats_keys
 from joulie_bus.runtime.metrics import Probe, well
 from joulie_bus.runtime.settings import BusSettings, Source, setting, text
-from joulie_bus.runtime.vital_tasks import why_not_ready
+from joulie_bus.runtime.vital_tasks import reporting_ends, why_not_ready
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
+from joulie_cli.ending import Ending, code_after
 from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
 from joulie_cli.supervisor.malloc import keep_memory
 from joulie_projections.store import database
@@ -77,15 +78,21 @@ def serve_part(
     `fast` selects uvloop, if it is installed, for parts with thousands of small requests.
     """
     keep_memory()
+    ending = Ending()
+
+    def is_ready() -> str:
+        return ending.why or why_not_ready() or ready()
+
     try:
-        metrics.serve(*wires.bus.metrics_addr, part, alive, lambda: why_not_ready() or ready())
+        metrics.serve(*wires.bus.metrics_addr, part, alive, is_ready)
     except PortTaken:
         if asyncio.iscoroutine(work):
             work.close()  # else Python warns that it was never awaited
         raise
-    with asyncio.Runner(loop_factory=_fast_loop() if fast else None) as runner:
-        runner.run(_until_cancelled(work))
-    return 0
+    factory = _fast_loop() if fast else None
+    with ending, reporting_ends(ending.on_failure), asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(_until_cancelled(work, ending))
+    return ending.code
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -96,28 +103,45 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def run_until_signalled(run: Callable[[asyncio.Event], Awaitable[T]]) -> T:
+class Signalled(NamedTuple, Generic[T]):
+    result: T
+    code: int  # the exit code
+
+
+def run_until_signalled(run: Callable[[asyncio.Event], Awaitable[T]]) -> Signalled[T]:
     """Run an interactive command: Ctrl-C and SIGTERM set an event for a clean shutdown."""
+    codes = [0]
 
     async def guarded() -> T:
         stop = asyncio.Event()
-        _on_signals(stop.set)
+
+        def on_signal(number: signal.Signals) -> None:
+            codes.append(code_after(number))
+            stop.set()
+
+        _on_signals(on_signal)
         return await run(stop)
 
-    return asyncio.run(guarded())
+    result = asyncio.run(guarded())
+    return Signalled(result, codes[-1])
 
 
-async def _until_cancelled(part: Awaitable[None]) -> None:
+async def _until_cancelled(part: Awaitable[None], ending: Ending) -> None:
     task = asyncio.ensure_future(part)
-    _on_signals(task.cancel)
+
+    def on_signal(number: signal.Signals) -> None:
+        ending.on_signal(number)
+        task.cancel()
+
+    _on_signals(on_signal)
     with contextlib.suppress(asyncio.CancelledError):
         await task
 
 
-def _on_signals(call: Callable[[], object]) -> None:
+def _on_signals(call: Callable[[signal.Signals], object]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, call)
+        loop.add_signal_handler(number, call, number)
 
 
 def names_a_broker(wires: Wiring) -> bool:

@@ -24,6 +24,7 @@ EXAMPLES: list[JoulieError] = [
     errors.BrokerStartFailed("nats://127.0.0.1:4222", "address already in use", "nats.log"),
     errors.SchemaMismatch("0001", "0002"),
     errors.MigrationDenied("permission denied to create role"),
+    errors.NotOursToMigrate(),
     errors.DatabaseUnreachable("postgresql://extender@db/joulie", "connection refused"),
     errors.StateDamaged("The snapshot", 700),
     errors.KeyMismatch("head.key", "ed25519", "hmac"),
@@ -39,6 +40,8 @@ EXAMPLES: list[JoulieError] = [
     errors.TooFarBack(7, "the facts of that time are gone."),
     errors.ViewBehind(5, 7, 2.0),
     errors.PortTaken("127.0.0.1:9876", "address already in use"),
+    errors.DiskFull("/data", "3 MiB are free"),
+    errors.BadKubeconfig("KUBECONFIG='/etc/none': there is no such file"),
     errors.KubernetesRefused("/api/v1/nodes", 403, "nodes is forbidden"),
     errors.ConsoleUnavailable("joulie-system", "HTTP 403.", "Ask for the role joulie-viewer."),
     errors.SwitchFailed("POST https://bmc-7/redfish/v1/Systems/1 returned 503"),
@@ -89,7 +92,7 @@ def test_the_drawn_tree_is_the_real_one() -> None:
 
 
 def test_the_examples_cover_every_error_that_is_raised() -> None:
-    leaves = set(children(JoulieError)) - {"BusError", "StoreError"}
+    leaves = set(children(JoulieError)) - {"BusError", "StoreError", "NotStarted"}
 
     assert {type(error).__name__ for error in EXAMPLES} >= leaves
 

@@ -44,6 +44,6 @@ def test_a_taken_address_of_metrics_is_one_error_in_one_line(tmp_path: Path) -> 
 
         done = joulie("projector", tmp_path / "data", METRICS_ADDR=address)
 
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert done.stderr.count("\n") == 1, done.stderr
     assert f"Nothing can listen on {address}" in done.stderr

@@ -164,7 +164,7 @@ async def projecting(place: Place, component: str) -> AsyncGenerator[None, None]
     """What every component but the projector needs beside it."""
     kept = place.path / "kept-beside"
     kept.mkdir()
-    words = ["projector", "--data", place.data]
+    words: list[str | Path] = ["projector", "--data", place.data]
     command = Command(words, place.environ("projector"), kept)
     try:
         yield

@@ -166,6 +166,7 @@ def test_a_demo_on_postgres_has_the_same_result_and_no_database_file(
     decisions: int, postgres: Postgres, tmp_path: Path
 ) -> None:
     url = postgres.empty()
+    assert joulie("migrate", "--data", tmp_path, DATABASE_URL=url).returncode == 0
     with demo(tmp_path, "--nodes", "40", "--seed", "7", DATABASE_URL=url) as running:
         running.await_decisions(decisions)
         told = running.end()
@@ -364,7 +365,7 @@ def test_up_without_a_cluster_runs_and_reports_that_none_is_watched(tmp_path: Pa
         up.process.send_signal(signal.SIGINT)
         _, err = up.process.communicate(timeout=PATIENCE_S)
 
-    assert up.process.returncode == 0
+    assert up.process.returncode == 130
     assert "For a cluster give --kubeconfig FILE" in err
     assert [name for name, pid in pids.items() if is_alive(pid)] == []
     first, *_, last = sorted(patience, key=patience.__getitem__)

@@ -11,8 +11,10 @@ from joulie_cli.command_line.commands import GROUPS, Command, commands
 DESCRIPTION = "Energy- and GPU-aware scheduling for Kubernetes, with an auditable log."
 EXIT_CODES = {
     0: "it was done, and what was checked is in order",
-    1: "it was done, and what was checked is not in order, or nothing runs",
+    1: "it was done, and what was checked is not in order, or nothing runs: "
+    "a port, the disk or the kubeconfig cannot be used",
     2: "it was not done; the error is on stderr",
+    130: "Ctrl-C ended it",
 }
 TIMES = ("--at", "--since", "--compromised-since", "--from", "--to")
 

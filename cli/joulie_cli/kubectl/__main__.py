@@ -24,7 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.configure("error", "console", "kubectl")
     try:
         asyncio.run(_run(args))
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
         return 0
     except KubernetesRefused as error:
         hint = " Is Joulie installed? See deploy/crds." if error.code == NOT_FOUND else ""

@@ -68,9 +68,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.compare:
         return compare.run(args, wires, options.simulated, options.arguments)
     with contextlib.nullcontext() if options.headless else log_to_file(wires):
-        summary = run_until_signalled(lambda stop: run_demo(wires, options, stop))
+        summary, code = run_until_signalled(lambda stop: run_demo(wires, options, stop))
     show(args, summary, _farewell(summary, wires))
-    return 0
+    return code
 
 
 def demo_options(args: argparse.Namespace) -> DemoOptions:

@@ -5,15 +5,17 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from joulie_bus.runtime.logging import get_logger
 from joulie_cli.parts import archive, console, extender, ledger, operator, projector
+from joulie_cli.supervisor.start_checks import require_kubeconfig
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_signalled
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
-from joulie_operator.cluster_settings import ClusterSettings
+from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings
 
 SETTINGS = (
     *projector.SETTINGS,
@@ -44,8 +46,10 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
             "`joulie demo`.",
             file=sys.stderr,
         )
+    elif cluster != IN_CLUSTER:
+        require_kubeconfig(Path(cluster))
     options = UpOptions(cluster, args.shadow, args.seconds)
-    run_until_signalled(lambda stop: _up(wires, options, stop))
+    _, code = run_until_signalled(lambda stop: _up(wires, options, stop))
     if args.report is not None:
         # Imported here: 10 MB in a process that otherwise only watches over others.
         from joulie_cli.reporting.write import report_now, write
@@ -53,7 +57,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         ledger.fold_once(wires)
         write(args.report, asyncio.run(report_now(wires, signs=True)))
         print(f"Wrote {args.report}.")
-    return 0
+    return code
 
 
 async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:

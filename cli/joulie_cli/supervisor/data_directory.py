@@ -42,6 +42,7 @@ class DataDirectory:
     def __init__(self, path: Path, database_url: str = "", broker: str = "") -> None:
         self.path = path.resolve()
         self.database: Place = database_url or self.path / "joulie.db"
+        self.owns_database = not database_url
         self.broker = broker  # path of nats-server; empty for the one in the wheel
         self.key = self.path / "head.key"
         self.public_key = self.path / "head.pub"

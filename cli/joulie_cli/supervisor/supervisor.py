@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 import joulie_migrations
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.core.backoff import Backoff
-from joulie_bus.errors import BrokerStartFailed
+from joulie_bus.errors import BrokerStartFailed, NotOursToMigrate
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
@@ -29,10 +29,12 @@ from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
+from joulie_cli.supervisor.start_checks import require_ports, require_room
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store import database
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
+LAST_BYTES = 500
 STABLE_AFTER_S = 30.0  # an uptime after which the restart pause is reset
 # Together less than the 30 s that Kubernetes and systemd wait before they kill the supervisor.
 STOP_TIMEOUT_S = 7.0  # for all components but the projector, which end together; then for that
@@ -98,6 +100,7 @@ class Child:
                 part=self.name,
                 exit_code=code,
                 restart_in_s=pause,
+                why=self._last_line(),
                 log=str(self._log_path()),
             )
             await asyncio.sleep(pause)
@@ -115,6 +118,14 @@ class Child:
             log.warning("killed", part=self.name, why=f"did not end in {STOP_TIMEOUT_S:.0f} s")
             process.kill()
             await process.wait()
+
+    def _last_line(self) -> str:
+        """Of its log, so that the terminal has the reason, too."""
+        with contextlib.suppress(OSError), open(self._log_path(), "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
+            lines = file.read().decode(errors="replace").split("\n")
+            return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return ""
 
     def _log_path(self) -> str:
         return str(self._data.logs / f"{self.name}.log")
@@ -165,12 +176,14 @@ class Supervisor:
     ) -> AsyncGenerator["Supervisor", None]:
         """`names`: the parts, each with its command-line options."""
         data.create()
+        require_room(data.path)
         lock = data.lock()
         broker = Embedded(data.path, program=data.broker)
         try:
+            require_ports(addresses.values())
+            _prepare_database(data)
             await broker.start()
             await prepare_streams(broker, subjects)
-            _migrate(data)
             metrics_addresses = {name: HostPort("127.0.0.1", free_port()) for name in names}
             metrics_addresses |= {"extender": addresses["metrics"]}
             parts = [
@@ -295,11 +308,20 @@ async def prepare_streams(broker: Embedded, subjects: Subjects) -> None:
         await connection.close()
 
 
-def _migrate(data: DataDirectory) -> None:
-    engine = database.migrator(data.database)
+def _prepare_database(data: DataDirectory) -> None:
+    """Migrates the file in the data directory. A database of the settings has to be ready: the
+    DATABASE_URL of a shell may name that of another program."""
+    is_file = database.sqlite_file(data.database) is not None
+    reads_only = is_file and not data.owns_database  # any other engine changes the file's header
+    engine = (database.reader if reads_only else database.migrator)(data.database)
     try:
         database.require_reachable(engine)
-        joulie_migrations.upgrade(engine)
+        if data.owns_database:
+            joulie_migrations.upgrade(engine)
+            return
+        if not joulie_migrations.current(engine):
+            raise NotOursToMigrate
+        joulie_migrations.require(engine)
     finally:
         engine.dispose()
 

@@ -16,7 +16,7 @@ from urllib.request import getproxies_environment, proxy_bypass
 import aiohttp
 import msgspec
 from kubernetes.aio.client import ApiClient, Configuration
-from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
+from kubernetes.aio.config import load_incluster_config, load_kube_config
 
 from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import KubernetesRefused, SettingsError
@@ -127,6 +127,11 @@ _read_version = msgspec.json.Decoder(Versioned).decode
 _read_bookmark = msgspec.json.Decoder(Bookmark).decode
 
 
+def _on_one_line(error: Exception) -> str:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return " ".join((why or type(error).__name__).split())
+
+
 class ApiServer:
     """A client of the Kubernetes API server."""
 
@@ -142,14 +147,15 @@ class ApiServer:
         configuration = Configuration()
         try:
             if kubeconfig is not None:
+                kubeconfig.read_bytes()  # the library reports a missing file as an empty one
                 await load_kube_config(  # type: ignore[no-untyped-call]
                     str(kubeconfig), context=context, client_configuration=configuration
                 )
             else:
                 load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-        except (ConfigException, OSError, ValueError) as error:
-            named = kubeconfig or "in-cluster"
-            raise SettingsError([f"KUBECONFIG={str(named)!r}: {error}"]) from error
+        except Exception as error:  # the library raises whatever the content makes it raise
+            named, why = str(kubeconfig or "in-cluster"), _on_one_line(error)
+            raise SettingsError([f"KUBECONFIG={named!r} cannot be used: {why}"]) from error
         # The session would read the environment and ~/.netrc again for each request.
         configuration.client_session_kwargs = {"trust_env": False}
         configuration.proxy = configuration.proxy or proxy_for(configuration.host)

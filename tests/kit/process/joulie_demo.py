@@ -78,7 +78,7 @@ class Running:
     def end(self, number: int = signal.SIGINT) -> dict[str, Any]:
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=PATIENCE_S)
-        assert self.process.returncode == 0, err
+        assert self.process.returncode == (130 if number == signal.SIGINT else 0), err
         told: dict[str, Any] = json.loads(out)
         return told
 

@@ -6,12 +6,13 @@ saves the import, which takes most of the processor time of a short command.
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import NamedTuple
 
 from joulie_cli.command_line.commands import commands
@@ -59,6 +60,11 @@ class Command:
             self._process.kill()
             raise subprocess.TimeoutExpired(self._words, STOP_PATIENCE_S)
 
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGINT)
+
     def said(self) -> str:
         """All that it has written so far."""
         return "".join(file.read_text() for file in (self._out, self._err) if file.exists())
@@ -98,6 +104,6 @@ def _run(words: list[str], place: _Place, constants: Mapping[str, object]) -> No
     os.environ.update(place.environ)
     os.chdir(place.where)
     for path_of, value in constants.items():
-        module, _, name = path_of.rpartition(".")
-        setattr(import_module(module), name, value)
+        owner, _, name = path_of.rpartition(".")
+        setattr(resolve_name(owner), name, value)
     sys.exit(main(words))
