@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import contextlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import joulie_migrations
@@ -13,6 +13,7 @@ from joulie_audit.ledger.follow import NOT_READ, REST_S, LedgerFollower
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.wiring import Wiring, serve_part
 from joulie_projections.store import database
@@ -55,22 +56,31 @@ async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:
 
 
 async def _follow(wires: Wiring, archive: Path | None) -> None:
-    """Runs until cancelled. A failed pass is logged and repeated."""
-    pauses = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+    """Runs until cancelled."""
     with _table(wires) as table, _executor() as executor:
         follower = LedgerFollower(table, executor)
         async with broker_of(wires) as bus:
-            while True:
-                try:
-                    async with contextlib.AsyncExitStack() as stack:
-                        await _until_one_fails(
-                            _Passes(wires, archive, follower, bus, stack), pauses
-                        )
-                except NOT_READ as error:
-                    pause_s = pauses.failed()
-                    log.error("not_folded", why=str(error), retry_in_s=pause_s)
-                    follower.reload()
-                    await asyncio.sleep(pause_s)
+
+            def passes(stack: contextlib.AsyncExitStack) -> _Passes:
+                return _Passes(wires, archive, follower, bus, stack)
+
+            await vital(VitalTask.LEDGER, lambda: _repeat(follower, passes))
+
+
+async def _repeat(
+    follower: LedgerFollower, passes: "Callable[[contextlib.AsyncExitStack], _Passes]"
+) -> None:
+    """A failed pass is logged and repeated."""
+    pauses = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+    while True:
+        follower.reload()
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                await _until_one_fails(passes(stack), pauses)
+        except NOT_READ as error:
+            pause_s = pauses.failed()
+            log.error("not_folded", why=str(error), retry_in_s=pause_s)
+            await asyncio.sleep(pause_s)
 
 
 async def _until_one_fails(passes: "_Passes", pauses: Backoff) -> None:
