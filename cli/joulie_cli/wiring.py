@@ -20,8 +20,8 @@ from joulie_bus.runtime.settings import BusSettings, Source, setting, text
 from joulie_bus.runtime.vital_tasks import reporting_ends, why_not_ready
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
-from joulie_cli.ending import Ending, code_after
 from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
+from joulie_cli.supervisor.ending import Ending, code_after
 from joulie_cli.supervisor.malloc import keep_memory
 from joulie_projections.store import database
 from joulie_projections.view.view import View

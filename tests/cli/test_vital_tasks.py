@@ -91,7 +91,8 @@ class Place(NamedTuple):
             case "up":
                 addresses = ("EXTENDER_ADDR", "CONSOLE_ADDR")
                 return (), {name: f"127.0.0.1:{free_port()}" for name in addresses}
-        return (), {}
+            case _:
+                return (), {}
 
 
 @pytest.fixture
