@@ -1,5 +1,6 @@
 """The rendered chart: what helm accepts, and what it promises of every pod."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -377,3 +378,11 @@ def test_the_operator_may_evict_only_if_the_chart_says_so(home: Path) -> None:
 
     assert (rule["resources"], rule["verbs"]) == (["pods/eviction"], ["create"])
     assert (subject["name"], subject["namespace"]) == ("joulie-operator", NAMESPACE)
+
+
+def test_images_are_named_by_digest_where_one_is_given(home: Path) -> None:
+    digest = f"sha256:{'0f' * 32}"
+    text = json.dumps(rendered(home, "--set", f"image.digest={digest}"))
+
+    images = {name for name in re.findall(r'"image": "([^"]+)"', text) if name.startswith("joulie")}
+    assert images == {f"joulie@{digest}"}

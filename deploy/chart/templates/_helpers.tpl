@@ -21,7 +21,7 @@ labels: {{- include "joulie.labels" . | nindent 2 }}
 {{- end }}
 
 {{- define "joulie.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{/* Non-empty if the parts share SQLite on the volume of the projector. */}}
