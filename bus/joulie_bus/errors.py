@@ -29,10 +29,13 @@
     │   ├── NoSnapshot           a rebuild can only start from the first fact
     │   ├── NotRetryable         a message in quarantine that would be refused again
     │   ├── Unreadable           the database cannot be read now
+    │   ├── KeyOfAnotherLog      the signing key is not the one that signed the newest head
+    │   ├── DatabaseUrlRefused   a URL that libpq does not accept, or that names a standby
     │   ├── QueryRefused         too many queries of the history, or one that took too long
     │   ├── Unwritable           values that the database refuses at every attempt
     │   ├── ProjectorRuns        a projector runs beside a command that requires it to be stopped
     │   └── Fenced               another projector took over; this one stops
+    │       └── DatabaseSetBack  the database lost commits of this projector
     ├── TooFarBack               the facts of that time are no longer stored
     ├── ViewBehind               the projection did not reach a position in time
     ├── NotStarted               something that a start needs is missing
