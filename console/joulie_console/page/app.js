@@ -68,7 +68,9 @@ function Top({ now }) {
 /** @param {{ isPast: boolean }} props */
 function Age({ isPast }) {
   const { cluster, connected, heardAt } = model;
-  const ms = cluster ? Math.max(cluster.age_ms, cluster.behind_ms) + performance.now() - heardAt : 0;
+  const ms = cluster
+    ? Math.max(cluster.age_ms, cluster.behind_ms) + performance.now() - heardAt
+    : 0;
   const isOld = cluster && (!connected || ms > GONE_MS);
   const state = isPast ? "past state; newest is" : "live \u00b7";
   const age = ms < SILENT_MS ? "fresh" : `${lasting(ms)} old`;

@@ -59,9 +59,9 @@ function Report({ found, by }) {
     <p class="muted">${`${moment(found.from_ms)} to ${moment(found.to_ms)}; complete up to ${
       moment(found.complete_to_ms)
     } (position ${count(found.folded_to)})`}</p>
-    ${found.behind_ms > BEHIND_MS &&
+    ${found.ledger_behind_ms > BEHIND_MS &&
       html`<${Failure} text=${`The ledger lacks facts of the last ${
-        lasting(found.behind_ms)
+        lasting(found.ledger_behind_ms)
       }: later energy is missing here.`} />`}
     <${Figures} found=${found} />
     <div class="charts">

@@ -76,7 +76,7 @@ class EnergyReader:
         ]
         answer = _answer(stamp, report, shares, series_of(fine, known), _savings(savings))
         behind_ms = round(found.behind_s * MS_PER_SECOND)
-        return replace(answer, folded_to=found.position, behind_ms=behind_ms)
+        return replace(answer, folded_to=found.position, ledger_behind_ms=behind_ms)
 
 
 def _began_ms(table: EnergyTable, intervals: Sequence[Interval]) -> int:
@@ -125,7 +125,7 @@ def _answer(
     return responses.Energy(
         **stamp,
         folded_to=0,
-        behind_ms=0,
+        ledger_behind_ms=0,
         from_ms=report.from_ms,
         to_ms=report.to_ms,
         complete_to_ms=report.complete_to_ms,

@@ -313,7 +313,7 @@ class Energy(Answer, frozen=True, kw_only=True):
 
     folded_to: int  # the position that the ledger has reached
     complete_to_ms: int  # the time of the newest reading that it holds; to_ms is not later
-    behind_ms: int  # how long ago the oldest fact was committed that it lacks; 0: it lacks none
+    ledger_behind_ms: int  # how long ago the oldest fact that it lacks was committed; 0: none
     from_ms: int
     to_ms: int
     meter_kwh: float  # pods_kwh + idle_kwh
@@ -335,7 +335,7 @@ class Energy(Answer, frozen=True, kw_only=True):
     @property
     def revision(self) -> str:
         computed_ms = self.saved.computed_ms if self.saved else 0
-        return f"-{self.folded_to}-{computed_ms}-{self.behind_ms // BEHIND_STEP_MS}"
+        return f"-{self.folded_to}-{computed_ms}-{self.ledger_behind_ms // BEHIND_STEP_MS}"
 
 
 class Loss(Item, frozen=True, kw_only=True):
