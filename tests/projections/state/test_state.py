@@ -592,3 +592,11 @@ def test_in_any_order_each_number_is_new_exactly_once(order: list[int], repeats:
 
     assert new == [True] * len(order) + [False] * len(repeats)
     assert life(draft) == Life("b1", 11)
+
+
+def test_a_finished_performance_pod_is_no_longer_counted() -> None:
+    facts = (node_seen("n"), bound("a", "n", performance=True), bound("b", "n"))
+    finished = after(*facts, PodFinished(uid="a")).nodes["n"]
+
+    assert (finished.pods, finished.performance_pods) == (1, 0)
+    assert after(*facts, PodFinished(uid="b")).nodes["n"].performance_pods == 1
