@@ -4,8 +4,9 @@ Each process exports only its own metrics: a zero for the metric of another proc
 that it works.
 """
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from prometheus_client import (
@@ -16,6 +17,7 @@ from prometheus_client import (
     disable_created_metrics,
     make_wsgi_app,
 )
+from prometheus_client.samples import Sample
 
 from joulie_bus.errors import PortTaken
 from joulie_bus.runtime.metrics_server import listener
@@ -43,6 +45,32 @@ SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "simulator": (COMMON, LOG, VIEW),
     "admission": (COMMON, ADMISSION),
 }
+
+
+class AgeGauge(Gauge):
+    """An age, computed at each scrape within `computed_by`.
+
+    A process whose event loop is stuck still answers scrapes: an age that the loop had set would
+    stay young for ever.
+    """
+
+    _source: Callable[[], float] | None = None
+
+    @contextlib.contextmanager
+    def computed_by(self, age_s: Callable[[], float]) -> Generator[None, None, None]:
+        self._source = age_s
+        try:
+            yield
+        finally:
+            if self._source is age_s:
+                self.set(age_s())
+                self._source = None
+
+    def _child_samples(self) -> Iterable[Sample]:
+        if self._source is None:
+            return super()._child_samples()
+        return (Sample("", {}, self._source(), None, None),)
+
 
 BROKER_ERRORS = Counter(
     "joulie_broker_errors_total",
@@ -78,12 +106,12 @@ POSITION = Gauge(
 LAG_EVENTS = Gauge(
     "joulie_lag_events", "Events stored in the streams and not yet committed", registry=PROJECTOR
 )
-LAG_SECONDS = Gauge(
+LAG_SECONDS = AgeGauge(
     "joulie_lag_seconds",
     "How far the committed state is behind the streams",
     registry=PROJECTOR,
 )
-BROKER_SILENT_SECONDS = Gauge(
+BROKER_SILENT_SECONDS = AgeGauge(
     "joulie_broker_silent_seconds",
     "Time since a majority of the broker's replicas confirmed the ends of the streams of facts",
     registry=PROJECTOR,
@@ -199,12 +227,12 @@ DIGEST_MISMATCHES = Counter(
     registry=VIEW,
 )
 VIEW_NEVER_S = 1e9  # the age of a view that has received nothing yet
-VIEW_AGE_SECONDS = Gauge(
+VIEW_AGE_SECONDS = AgeGauge(
     "joulie_view_age_seconds",
     "Time since the view last received a message of the projector",
     registry=VIEW,
 )
-VIEW_BEHIND_SECONDS = Gauge(
+VIEW_BEHIND_SECONDS = AgeGauge(
     "joulie_view_behind_seconds",
     "How far the content of the view is behind the streams",
     registry=VIEW,

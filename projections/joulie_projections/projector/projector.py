@@ -138,9 +138,13 @@ class Projector:
         try:
             await self._decision_writer.require_key()
             await self._boot(await self._acquire())
-            async with asyncio.TaskGroup() as tasks:
-                for task, work in self._vital_tasks(tasks):
-                    tasks.create_task(vital(task, work), name=str(task))
+            with (
+                metrics.LAG_SECONDS.computed_by(lambda: self._lag.behind_ms / 1000),
+                metrics.BROKER_SILENT_SECONDS.computed_by(lambda: self._lag.broker_ms / 1000),
+            ):
+                async with asyncio.TaskGroup() as tasks:
+                    for task, work in self._vital_tasks(tasks):
+                        tasks.create_task(vital(task, work), name=str(task))
         except* Fenced:
             metrics.FENCED.inc()
             raise
@@ -429,8 +433,6 @@ class Projector:
             lag = sum(len(reader) + reader.pending for reader in self._readers.values())
             lag += self._in_flight
             metrics.LAG_EVENTS.set(lag)
-            metrics.LAG_SECONDS.set(self._lag.behind_ms / 1000)
-            metrics.BROKER_SILENT_SECONDS.set(self._lag.broker_ms / 1000)
             self.liveness.observe(self._cursor.position, lag, self._ends.problem)
             beat = Heartbeat(
                 self._cursor.position,

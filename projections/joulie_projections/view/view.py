@@ -96,12 +96,16 @@ class View:
         view = cls(engine, subjects)
         try:
             # Subscribe before the first read, so that no commit is missed.
-            async with (
-                bus.listening(subjects.delta, view._on_delta),
-                bus.listening(subjects.beat, view._on_beat),
-                living(VitalTask.VIEW, view._follow),
+            with (
+                metrics.VIEW_AGE_SECONDS.computed_by(lambda: view.ages.heard_ms / 1000),
+                metrics.VIEW_BEHIND_SECONDS.computed_by(lambda: view.ages.behind_ms / 1000),
             ):
-                yield view
+                async with (
+                    bus.listening(subjects.delta, view._on_delta),
+                    bus.listening(subjects.beat, view._on_beat),
+                    living(VitalTask.VIEW, view._follow),
+                ):
+                    yield view
         finally:
             view._thread.shutdown()  # wait for the current read before the engine is closed
 
@@ -283,8 +287,6 @@ class View:
         self._request_reload("boot")
         while True:
             is_woken = await rung(self._needs_read, POLL_S)
-            metrics.VIEW_AGE_SECONDS.set(self.ages.heard_ms / 1000)
-            metrics.VIEW_BEHIND_SECONDS.set(self.ages.behind_ms / 1000)
             if not self.is_ready:
                 self._reload = "boot"
             elif self._paused:

@@ -596,3 +596,21 @@ async def test_a_timeout_of_wait_for_reports_the_position(
 
         with pytest.raises(ViewBehind, match="at position 1 and did not reach 9"):
             await view.wait_for(9, 0.05)
+
+
+async def test_the_ages_of_a_view_grow_while_its_event_loop_is_stuck(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        await hand.beat(behind_ms=1000)
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+        scraped = metrics.shown_by("extender").get_sample_value
+        before = [scraped(f"joulie_view_{age}_seconds") or 0.0 for age in ("age", "behind")]
+        stuck_since = time.monotonic()
+        while time.monotonic() - stuck_since < 0.1:
+            pass  # the metrics are served by another thread
+        after = [scraped(f"joulie_view_{age}_seconds") or 0.0 for age in ("age", "behind")]
+
+    assert all(later >= earlier + 0.1 for earlier, later in zip(before, after, strict=True))
