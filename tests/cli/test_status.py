@@ -111,7 +111,15 @@ def test_a_reader_that_is_behind_its_projector_is_reported() -> None:
     projector = PROJECTOR | {"lag_s": 0.3}
 
     assert _part_warnings([VIEW, projector], Path("logs")) == [
-        "extender is 60.3 s behind the broker: it has not read what was committed"
+        "extender is 60.3 s behind the broker, and the projector 300 ms"
+    ]
+
+
+def test_a_reader_beyond_the_bound_is_reported_if_the_projector_is_not() -> None:
+    parts = [PROJECTOR | {"lag_s": 1.9}, VIEW | {"view_behind_s": 2.6}]
+
+    assert _part_warnings(parts, Path("logs")) == [
+        "extender is 2.6 s behind the broker, and the projector 1.9 s"
     ]
 
 

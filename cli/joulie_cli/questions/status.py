@@ -201,9 +201,11 @@ def _view_warnings(part: dict[str, Any], projector_s: float) -> list[str]:
         return [f"{name} has received no heartbeat of the projector yet"]
     if age_s > SILENT_S:
         return [f"{name} received no heartbeat of the projector for {_duration(age_s)}"]
-    if behind_s > BEHIND_S and behind_s > 2 * projector_s:
-        how_far = "an unknown time" if behind_s >= VIEW_NEVER_S else _duration(behind_s)
-        return [f"{name} is {how_far} behind the broker: it has not read what was committed"]
+    if behind_s >= VIEW_NEVER_S > projector_s:
+        return [f"{name} does not know how far it is behind the broker"]
+    if behind_s > BEHIND_S and (projector_s <= BEHIND_S or behind_s > 2 * projector_s):
+        how_far = f"{_duration(behind_s)} behind the broker"
+        return [f"{name} is {how_far}, and the projector {_duration(projector_s)}"]
     return []
 
 

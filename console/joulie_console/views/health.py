@@ -59,8 +59,8 @@ def _silence(inputs: HealthInputs) -> Warning | None:
     if inputs.heard_ms < SILENT_MS:
         return None
     level = "serious" if inputs.heard_ms >= GONE_MS else "warning"
-    text = f"No message of the projector for {seconds(inputs.heard_ms)}: "
-    text += "the projector, the broker or the database may be down. "
+    text = f"The console has received no message of the projector for {seconds(inputs.heard_ms)}: "
+    text += "the projector or the broker may be down, or the console has no CPU. "
     text += f"This page is {seconds(inputs.behind_ms)} behind the cluster."
     return Warning(part="projector", level=level, text=text)  # type: ignore[arg-type]
 

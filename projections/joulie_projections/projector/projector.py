@@ -445,6 +445,7 @@ class Projector:
                 self._lag.behind_ms,
                 self._lag.broker_ms,
                 self._decision_writer.unwritten,
+                int(time.monotonic() * 1000),
             )
             await self._bus.tell(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
 MOST_MARKS = 512  # beyond, every second one is dropped: the age is then less exact, never too small
+TRANSIT_S = 300.0
 NEVER_MS = 10**12  # the age of content that is not known to be complete until any moment
 End = TypeVar("End")
 
@@ -18,7 +19,7 @@ End = TypeVar("End")
 class ViewAges(NamedTuple):
     """The two ages of a view. Rules about stale data use the older one."""
 
-    heard_ms: int  # since the last message of the projector
+    heard_ms: int  # since the projector sent its last heartbeat
     behind_ms: int  # since the moment until which the view includes everything in the streams
 
     @property
@@ -57,6 +58,30 @@ class Completeness(Generic[End]):
 
     def age_ms(self, now: float) -> int:
         return milliseconds(now - self.until)
+
+
+class TransitDelay:
+    """How long messages of a sender were on the way, beyond the shortest way of the last minutes.
+
+    A message that waited, because the reader had no CPU, reports an age that is no longer true. The
+    clocks of sender and reader need not agree: only the difference between messages counts.
+    """
+
+    def __init__(self) -> None:
+        self._sender = -1
+        self._began = 0.0
+        self._shortest = self._shortest_before = math.inf
+
+    def of(self, sender: int, sent: float, received: float) -> float:
+        """In seconds; both times are those of the clocks of their sides."""
+        if sender != self._sender:
+            self._sender, self._began = sender, received
+            self._shortest = self._shortest_before = math.inf
+        if received - self._began >= TRANSIT_S:  # clocks drift: an old minimum means nothing
+            self._began = received
+            self._shortest_before, self._shortest = self._shortest, math.inf
+        self._shortest = min(self._shortest, received - sent)
+        return received - sent - min(self._shortest, self._shortest_before)
 
 
 def milliseconds(seconds: float) -> int:

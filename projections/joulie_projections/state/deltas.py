@@ -29,6 +29,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     behind_ms: int = -1  # since the moment until which the state includes everything stored
     broker_ms: int = -1  # since a majority of the broker confirmed the ends of the streams
     unwritten: int = 0  # entries of the decision log that the broker stored and the database lacks
+    sent_ms: int = -1  # by the monotonic clock of the projector
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -31,7 +31,12 @@ from joulie_bus.streams.subjects import Subjects
 from joulie_projections.decision_log.refusals import read_refusals
 from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.pods.refusal import Refusal
-from joulie_projections.state.completeness import Completeness, ViewAges, milliseconds
+from joulie_projections.state.completeness import (
+    Completeness,
+    TransitDelay,
+    ViewAges,
+    milliseconds,
+)
 from joulie_projections.state.deltas import Delta, Heartbeat, decode_delta, decode_heartbeat
 from joulie_projections.state.rows import VIEWED, Row
 from joulie_projections.state.state import ClusterState
@@ -84,6 +89,7 @@ class View:
         self._reload = ""
         self._backwards = 0
         self._beat_at = 0.0
+        self._transit = TransitDelay()
         self._renewed = 0  # until when the projector has the lease, when the database was asked
         self._asked = 0.0
         self.last_beat: Heartbeat | None = None
@@ -215,7 +221,6 @@ class View:
         if self._paused:
             return
         delta = decode_delta(data)
-        self._last_contact = time.monotonic()
         if self._reading.locked():
             self._keep_waiting(delta, len(data))
         elif self.is_ready:  # otherwise the first read finds it in the database
@@ -244,9 +249,9 @@ class View:
 
     def _on_beat(self, data: bytes) -> None:
         beat = decode_heartbeat(data)  # raises before the contact time is updated
-        self._last_contact = time.monotonic()
         self.last_beat = beat
-        self._beat_at = self._last_contact
+        self._beat_at = self._sent_at(beat)
+        self._last_contact = max(self._last_contact, self._beat_at)
         if self._paused:
             metrics.POSITION.set(beat.position)  # a resumed view is at least there
             self._mark_complete()
@@ -266,6 +271,13 @@ class View:
             self._mark_complete()
         else:
             self._request_reload("digest")
+
+    def _sent_at(self, beat: Heartbeat) -> float:
+        """By the clock of this process; of older projectors, when the heartbeat arrived."""
+        now = time.monotonic()
+        if beat.sent_ms < 0:
+            return now
+        return now - self._transit.of(beat.epoch, beat.sent_ms / 1000, now)
 
     def _mark_complete(self) -> None:
         """The last heartbeat states until when its position is complete, in this history."""
@@ -305,10 +317,10 @@ class View:
     async def _read_database(self) -> None:
         loop = asyncio.get_running_loop()
         async with self._reading:
+            self._waiting, self._waiting_bytes = [], 0  # their commits are in the database
             asked, progress = time.monotonic(), None
             if self._silence_s > SILENCE_S:
                 progress = await loop.run_in_executor(self._thread, self._store.progress)
-            self._waiting, self._waiting_bytes = [], 0  # their commits are in the database
             reads_all = not self._paused  # no change is dropped after this read began
             reason, self._reload = self._reload, ""
             if reason:

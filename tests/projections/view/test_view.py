@@ -77,10 +77,23 @@ class ManualProjector:
         delta = encode_delta(here, here, self._cursor.digests, [row], 1_000_000)
         await self._bus.tell(CLUSTER.delta, delta)
 
-    async def beat(self, of: FoldCursor | None = None, *, behind_ms: int = 0) -> None:
+    async def beat(
+        self, of: FoldCursor | None = None, *, behind_ms: int = 0, waited_s: float | None = None
+    ) -> None:
         cursor = of or self._cursor
         digests = pack_digests(cursor.digests)
-        beat = Heartbeat(cursor.position, digests, self._incarnation, 1, 0, 0, 0, behind_ms)
+        sent_ms = -1 if waited_s is None else int((time.monotonic() - waited_s) * 1000)
+        beat = Heartbeat(
+            cursor.position,
+            digests,
+            self._incarnation,
+            epoch=1,
+            lag=0,
+            lag_ms=0,
+            decisions=0,
+            behind_ms=behind_ms,
+            sent_ms=sent_ms,
+        )
         await self._bus.tell(CLUSTER.beat, on_the_bus(beat))
 
     def renew(self, behind_s: float) -> None:
@@ -332,6 +345,24 @@ async def test_a_view_is_as_far_behind_as_the_projector_that_it_just_heard(
 
         assert view.ages.heard_ms < 57_000 <= view.ages.behind_ms
         assert view.age_s >= 57, "rules about stale data use the older age"
+
+
+async def test_a_heartbeat_that_waited_for_the_reader_is_as_old_as_it_is(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        await hand.beat(waited_s=100)  # a clock that is 100 s behind, and no delay
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+        first = view.ages
+        await until(lambda: view.ages.heard_ms >= first.heard_ms + 300)
+        beats = view.last_beat
+        await hand.beat(waited_s=107)
+        await until(lambda: view.last_beat is not beats)
+
+        assert first.oldest_ms < 5000
+        assert view.ages.heard_ms >= 300, "a heartbeat of before the last one tells nothing"
 
 
 async def test_a_view_that_lacks_commits_is_not_as_current_as_the_projector(

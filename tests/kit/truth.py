@@ -1,0 +1,355 @@
+"""Compares what a running Joulie states about itself with its broker and its database.
+
+The witness reads the streams and the commits by itself. For each statement it knows two moments of
+its own clock between which the statement was made; a statement is false if it holds at none of
+them.
+"""
+
+import asyncio
+import bisect
+import contextlib
+import math
+import re
+import time
+import urllib.request
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from joulie_bus.events import NodeGone, NodeSeen, PrioritizeDecided, TelemetrySampled, codec
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
+from joulie_cli.questions.status import StalenessLimits, as_text, status_of
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_projections.history.history import History
+from joulie_projections.state.completeness import NEVER_MS
+
+SAMPLE_S = 0.1
+SETTLE_S = 0.5
+EVERY_S = 1.0
+# An age may be older than the truth by this: it counts from the last question that was answered.
+OLDER_MS = 2_500
+APART_MS = 300  # between a position and an age that one scrape of metrics reads one after the other
+STALENESS_S = 300.0
+REPLY_S = 120.0
+DECISIONS = 5  # newest ones that are compared at each look
+Ends = Mapping[Stream, int]
+
+
+class FalseStatement(NamedTuple):
+    at_s: float
+    where: str
+    statement: str
+    truth: str
+
+
+class Statement(NamedTuple):
+    """That a position includes everything stored until so long before now."""
+
+    where: str
+    position: int
+    behind_ms: float
+    began: float  # the statement was made after this
+    ended: float  # and before this
+
+
+class _Sample(NamedTuple):
+    asked: float
+    answered: float
+    ends: Ends
+
+
+class Witness:
+    """What is true, as read from the broker and the database."""
+
+    def __init__(self, bus: JetStreamLog, subjects: Subjects, data: DataDirectory) -> None:
+        self._bus = bus
+        self._subjects = subjects
+        self._data = data
+        self._samples: list[_Sample] = []
+        self._answered: list[float] = []
+        self._commits: list[int] = []  # the last positions
+        self._inputs: list[dict[Stream, int]] = []
+        self._watts: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
+        self._names: list[tuple[int, str, bool]] = []  # sequence, node, whether it came
+        self.winners: dict[str, str] = {}  # by the id of the answer
+        self.signs: list[float] = []  # when a message of the projector arrived
+        self.decided_at = 0.0
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncGenerator[None, None]:
+        def sign(_: bytes) -> None:
+            self.signs.append(time.monotonic())
+
+        async with (
+            self._bus.listening(self._subjects.beat, sign),
+            self._bus.listening(self._subjects.delta, sign),
+            asyncio.TaskGroup() as tasks,
+        ):
+            running = [
+                tasks.create_task(self._sample()),
+                tasks.create_task(self._read(Stream.TEL, self._on_reading)),
+                tasks.create_task(self._read(Stream.OBS, self._on_node)),
+                tasks.create_task(self._read(Stream.DEC, self._on_decision)),
+            ]
+            yield
+            for task in running:
+                task.cancel()
+
+    async def _sample(self) -> None:
+        while True:
+            asked = time.monotonic()
+            tips = await asyncio.gather(*map(self._bus.tip, MERGE_ORDER))
+            answered = time.monotonic()
+            self._samples.append(_Sample(asked, answered, {tip.stream: tip.last for tip in tips}))
+            self._answered.append(answered)
+            await asyncio.sleep(SAMPLE_S)
+
+    async def _read(self, stream: Stream, use: Any) -> None:
+        bell = asyncio.Event()
+        async with self._bus.reading(stream, 0, bell=bell) as reader:
+            while True:
+                await rung(bell, gather_s=0.05)
+                while records := reader.take(500):
+                    for record in records:
+                        use(record)
+                    await asyncio.sleep(0)
+
+    def _on_reading(self, record: Record) -> None:
+        fact = codec.decoded(record.data, "here")
+        if isinstance(fact, TelemetrySampled):
+            self._watts[fact.node].append((record.sequence, record.at, fact.power_mw / 1000))
+
+    def _on_node(self, record: Record) -> None:
+        fact = codec.decoded(record.data, "here")
+        if isinstance(fact, NodeSeen | NodeGone):
+            self._names.append((record.sequence, fact.node, isinstance(fact, NodeSeen)))
+
+    def _on_decision(self, record: Record) -> None:
+        envelope = codec.open_envelope(record.data, "here")
+        fact = codec.read(envelope, "here")
+        self.decided_at = time.monotonic()
+        if isinstance(fact, PrioritizeDecided) and fact.top:
+            self.winners[envelope.id] = fact.top[0].node
+
+    def read_commits(self) -> None:
+        first = self._commits[-1] + 1 if self._commits else 1
+        with History.of(self._data.database) as history:
+            for manifest in history.manifests(first):
+                inputs = dict(self._inputs[-1]) if self._inputs else {}
+                inputs |= {each.stream: each.last for each in manifest.ranges}
+                self._commits.append(manifest.p_to)
+                self._inputs.append(inputs)
+
+    def inputs_at(self, position: int) -> Ends | None:
+        """How far the streams are read at a position; None if it is no end of a commit."""
+        at = bisect.bisect_left(self._commits, position)
+        known = at < len(self._commits) and self._commits[at] == position
+        return self._inputs[at] if known else None
+
+    def watts_at(self, inputs: Ends, now_ns: int) -> tuple[float, int]:
+        """The sum of the newest fresh readings of all nodes, and their number."""
+        last, watts, count = inputs.get(Stream.TEL, 0), 0.0, 0
+        for readings in self._watts.values():
+            at = bisect.bisect_right(readings, (last, math.inf, math.inf)) - 1
+            if at >= 0 and now_ns - readings[at][1] <= STALENESS_S * 1e9:
+                watts, count = watts + readings[at][2], count + 1
+        return watts, count
+
+    def names_at(self, inputs: Ends) -> set[str]:
+        last, there = inputs.get(Stream.OBS, 0), set[str]()
+        for sequence, node, came in self._names:
+            if sequence <= last:
+                (there.add if came else there.discard)(node)
+        return there
+
+    def wrong(self, said: Statement, slack_ms: float = 0.0) -> str:
+        """Why the statement is false; empty if it is true."""
+        inputs = self.inputs_at(said.position)
+        if inputs is None:
+            return ""
+        moment = said.began - (said.behind_ms + slack_ms) / 1000
+        at = bisect.bisect_right(self._answered, moment) - 1
+        if at >= 0 and not _includes(inputs, ends := self._samples[at].ends):
+            age_ms = (said.began - self._samples[at].answered) * 1000
+            return f"it lacks what was stored {age_ms:.0f} ms before: {ends} in {inputs}"
+        complete = self._complete_until(inputs)
+        true_ms = (said.ended - complete) * 1000
+        if said.behind_ms > true_ms + OLDER_MS and complete > -math.inf:
+            return f"it includes everything until {true_ms:.0f} ms before"
+        return ""
+
+    def _complete_until(self, inputs: Ends) -> float:
+        for sample in reversed(self._samples):
+            if _includes(inputs, sample.ends):
+                return sample.asked
+        return -math.inf
+
+    def heard_since(self, moment: float) -> bool:
+        return bool(self.signs) and self.signs[-1] >= moment
+
+
+def _includes(inputs: Ends, ends: Ends) -> bool:
+    return all(inputs.get(stream, 0) >= last for stream, last in ends.items())
+
+
+class Judge:
+    """Asks the page and the terminal, and keeps what was false."""
+
+    def __init__(self, witness: Witness, data: DataDirectory, console: str) -> None:
+        self._witness = witness
+        self._data = data
+        self._console = console
+        self._began = time.monotonic()
+        self.false: list[FalseStatement] = []
+        self.checked = 0
+        self.looks = 0
+        self.worst_ms = 0.0
+        self._reading = asyncio.Lock()
+
+    async def run(self, seconds: float) -> None:
+        """Looks at each part once a second; a slow answer delays no other part."""
+        looks = (self._look_at_cluster, self._look_at_names, self._look_at_status)
+        until = time.monotonic() + seconds
+        await asyncio.gather(*(self._repeat(look, until) for look in looks))
+
+    async def _repeat(self, look: Callable[[], Awaitable[None]], until: float) -> None:
+        while (began := time.monotonic()) < until:
+            await look()
+            self.looks += 1
+            await asyncio.sleep(max(0.0, EVERY_S - (time.monotonic() - began)))
+
+    async def _look_at_cluster(self) -> None:
+        began = time.monotonic()
+        cluster = await self._get("/v1/cluster")
+        ended = time.monotonic()
+        await self._settle()
+        self._check_cluster(cluster, began, ended)
+
+    async def _look_at_names(self) -> None:
+        shown = await self._get("/v1/map")
+        decisions = await self._get(f"/v1/decisions?limit={DECISIONS}")
+        await self._settle()
+        self._check_names(shown, decisions)
+
+    async def _look_at_status(self) -> None:
+        began = time.monotonic()
+        limits = StalenessLimits(time.time_ns(), STALENESS_S)
+        status = await asyncio.to_thread(status_of, self._data, limits)
+        ended = time.monotonic()
+        await self._settle()
+        self._check_status(status, began, ended)
+
+    async def _settle(self) -> None:
+        """Until the witness has read the streams and the commits up to now."""
+        await asyncio.sleep(SETTLE_S)
+        async with self._reading:
+            await asyncio.to_thread(self._witness.read_commits)
+
+    async def _get(self, path: str) -> Any:
+        def fetch() -> bytes:
+            with urllib.request.urlopen(f"{self._console}{path}", timeout=REPLY_S) as reply:
+                body: bytes = reply.read()
+                return body
+
+        return msgspec.json.decode(await asyncio.to_thread(fetch))
+
+    def _expect(self, is_true: bool, where: str, statement: str, truth: str) -> None:
+        self.checked += 1
+        if not is_true:
+            at_s = time.monotonic() - self._began
+            self.false.append(FalseStatement(round(at_s, 1), where, statement, truth))
+
+    def _expect_age(self, said: Statement, slack_ms: float = 0.0) -> None:
+        if said.behind_ms < NEVER_MS:
+            self.worst_ms = max(self.worst_ms, said.behind_ms)
+        wrong = self._witness.wrong(said, slack_ms)
+        text = f"position {said.position} is {said.behind_ms:.0f} ms behind"
+        self._expect(not wrong, said.where, text, wrong)
+
+    def _check_cluster(self, told: Any, began: float, ended: float) -> None:
+        said = Statement("page", told["position"], told["behind_ms"], began, ended)
+        self._expect_age(said)
+        heard = self._witness.heard_since(began - told["age_ms"] / 1000 - 1.0)
+        self._expect(heard, "page", f"heard {told['age_ms']} ms ago", "no message since")
+        inputs = self._witness.inputs_at(told["position"])
+        if inputs is not None:
+            watts, count = self._witness.watts_at(inputs, told["at_ms"] * 1_000_000)
+            known = len(self._witness.names_at(inputs))
+            self._expect(
+                abs(told["measured_w"] - watts) <= 0.1 + watts * 1e-6,
+                "page",
+                f"{told['measured_w']:.1f} W measured",
+                f"{watts:.1f} W",
+            )
+            shown = (told["nodes"], told["unmeasured"])
+            self._expect(
+                shown == (known, known - count), "page", f"{shown} nodes", f"{(known, count)}"
+            )
+        for warning in told["warnings"]:
+            self._check_warning(warning, said)
+
+    def _check_warning(self, warning: Any, said: Statement) -> None:
+        """The figures of the ages are those of the fields, which are compared besides."""
+        part, text = warning["part"], warning["text"]
+        where = f"page, warning of {part}"
+        if "received no message" in text:
+            self._expect("console has no CPU" in text, where, text, "the projector runs")
+        elif "behind the cluster" in text:
+            shown = re.search(r"is (\d+) s behind", text)
+            is_same = shown is None or abs(int(shown[1]) * 1000 - said.behind_ms) <= 1000
+            self._expect(is_same, where, text, f"{said.behind_ms:.0f} ms in the same answer")
+        elif part == "extender":
+            idle_s = time.monotonic() - self._witness.decided_at
+            self._expect(idle_s > 29, where, text, f"the last decision was {idle_s:.1f} s ago")
+        elif part == "telemetry":
+            self._expect(True, where, text, "compared as `unmeasured`")
+        else:
+            self._expect(False, where, text, "the broker, the operator and all cards work")
+
+    def _check_names(self, shown: Any, decisions: Any) -> None:
+        inputs = self._witness.inputs_at(shown["position"])
+        if inputs is not None:
+            there, named = self._witness.names_at(inputs), set(shown["name"])
+            differing = sorted(there ^ named)[:5]
+            self._expect(not differing, "page, map", f"{len(named)} names", f"not {differing}")
+        for entry in decisions["items"]:
+            winner = self._witness.winners.get(entry["id"], entry["winner"])
+            if entry["verb"] == "prioritize":
+                is_same = winner == entry["winner"]
+                self._expect(is_same, "page, decisions", entry["winner"], winner)
+
+    def _check_status(self, status: dict[str, Any], began: float, ended: float) -> None:
+        behind = 0.0
+        for part in status["parts"]:
+            seconds = part.get("lag_s", part.get("view_behind_s"))
+            if part["position"] is None or seconds is None:
+                continue
+            if part["name"] != "console":  # which is paused while it is not used
+                behind = max(behind, seconds)
+            said = Statement(
+                f"status, {part['name']}", part["position"], seconds * 1000, began, ended
+            )
+            self._expect_age(said, APART_MS)
+        self._check_stale_lines(as_text(status), behind)
+
+    def _check_stale_lines(self, text: str, behind_s: float) -> None:
+        stale = [line for line in text.splitlines() if line.startswith("STALE")]
+        named = any("behind the broker" in line or "of before its start" in line for line in stale)
+        self._expect(
+            named or behind_s <= 2.0, "status", "no STALE line", f"{behind_s:.1f} s behind"
+        )
+        for line in stale:
+            if "received no heartbeat" in line:
+                silent = not self._witness.heard_since(time.monotonic() - 3)
+                self._expect(silent, "status", line, "its messages arrive")
+            elif "is down" in line or "no majority" in line:
+                self._expect(False, "status", line, "all components run")
+
+
+def report(false: Sequence[FalseStatement]) -> str:
+    return "\n".join(f"{f.at_s:7.1f} s  {f.where}: {f.statement!r}: {f.truth}" for f in false)
