@@ -21,9 +21,10 @@ from nats.aio.client import Client
 
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
-from joulie_bus.jetstream.streams import ensure
+from joulie_bus.jetstream.streams import ensure, state_of
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
@@ -69,6 +70,21 @@ async def measure(address: Address, count: int) -> dict[str, Cost]:
     return found
 
 
+async def measure_across(broker: Embedded, count: int) -> dict[str, Cost]:
+    """The same from accounts of their own: a writer by imports, a reader by direct gets."""
+    writer = await Connection.open(broker.address_of(Role.SIMULATOR), "bench")
+    reader = await Connection.open(broker.address_of(Role.AUDITOR), "bench")
+    before = (await state_of(reader, Stream.TEL)).last
+    messages = stamped(count, "c")
+    async with Publisher.on(writer) as publisher:
+        publishing = await cost(count, lambda: publisher.publish(messages))
+    total = before + count
+    reading = await cost(total, lambda: read(reader, total, DirectReader))
+    await writer.close()
+    await reader.close()
+    return {"publish, ours, by imports": publishing, "pull, ours, by direct gets": reading}
+
+
 async def one_by_one(client: Client, messages: list[Message]) -> None:
     stream = client.jetstream()
     for message in messages:
@@ -86,9 +102,11 @@ async def fetched(client: Client, count: int) -> None:
             await message.ack()
 
 
-async def read(connection: Connection, count: int) -> None:
+async def read(
+    connection: Connection, count: int, kind: type[Reader] | type[DirectReader] = Reader
+) -> None:
     bell = asyncio.Event()
-    async with Reader.on(connection, Stream.TEL, 0, bell=bell) as reader:
+    async with kind.on(connection, Stream.TEL, 0, bell=bell) as reader:
         taken = 0
         while taken < count:
             await bell.wait()
@@ -103,6 +121,7 @@ async def run(count: int) -> dict[str, dict[str, Cost]]:
         broker = Embedded(Path(durable))
         await broker.start()
         synced = await measure(broker.address_of(Role.ADMIN), min(count, 5000))
+        synced |= await measure_across(broker, count)
         await broker.stop()
     return {"broker that syncs every two minutes": relaxed, "ours, every message on disk": synced}
 

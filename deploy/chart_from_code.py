@@ -18,6 +18,7 @@ from joulie_bus.broker import embedded
 from joulie_bus.runtime.settings import BusSettings, declared
 from joulie_bus.streams.roles import Role, inbox
 from joulie_cli.command_line.commands import commands
+from joulie_cli.upkeep.grant import every_account
 from joulie_cli.wiring import PlaceSettings
 from joulie_extender.protocol import scheduler_config
 
@@ -81,18 +82,16 @@ def setting_names() -> set[str]:
 
 def nats_conf() -> str:
     """Names and passwords are variables that nats-server reads from its environment."""
-    users = embedded._users({role: f"$NATS_{role.upper()}" for role in Role})
     text = embedded._CONFIG.format(
         name="$POD_NAME",
         port=4222,
         max_payload=embedded.MAX_PAYLOAD,
         store="/data",
-        users=users.replace('},{"user"', '},\n{"user"'),
+        accounts=every_account(),
         cluster=_CLUSTER_AND_TLS,
     )
     _, text = text.split("\n", 1)  # the comment of the embedded broker
-    text = text.replace("127.0.0.1", "0.0.0.0")  # noqa: S104  a NetworkPolicy names the clients
-    return re.sub(r'"(\$NATS_\w+)"', r"\1", text)
+    return text.replace("127.0.0.1", "0.0.0.0")  # noqa: S104  a NetworkPolicy names the clients
 
 
 def parts() -> str:

@@ -18,7 +18,7 @@ from joulie_bus.runtime import logging, metrics, nats_keys
 from joulie_bus.runtime.metrics import Probe, well
 from joulie_bus.runtime.settings import BusSettings, Source, setting, text
 from joulie_bus.runtime.vital_tasks import reporting_ends, why_not_ready
-from joulie_bus.streams.roles import Role
+from joulie_bus.streams.roles import CORE_ROLES, Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
 from joulie_cli.supervisor.ending import Ending, code_after
@@ -166,6 +166,7 @@ def address_of(wires: Wiring, role: Role) -> Address:
         cert_file=bus.nats_cert_file,
         key_file=bus.nats_key_file,
         inbox=bus.nats_inbox,
+        direct=role not in CORE_ROLES,
     )
 
 

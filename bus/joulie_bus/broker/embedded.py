@@ -15,8 +15,7 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
+from joulie_bus.broker import older_streams
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
@@ -24,7 +23,8 @@ from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.own_files import open_regular, read_own, require_own
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.secret_files import keep_private, private, write_private
-from joulie_bus.streams.roles import GRANTS, Role, inbox, permissions
+from joulie_bus.streams.accounts import user, written
+from joulie_bus.streams.roles import CORE_ROLES, Role, inbox
 
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 START_PATIENCE_S = 15.0
@@ -42,7 +42,7 @@ jetstream {{
   max_file_store: 32GB  # what the streams may reserve; their own limits come first
   sync_interval: always
 }}
-authorization {{ users: {users} }}
+{accounts}
 {cluster}
 """
 _CLUSTER = """\
@@ -167,14 +167,14 @@ class Embedded:
 
     def _write_config(self) -> Path:
         store = self._directory / "nats"
-        store.mkdir(mode=0o700, parents=True, exist_ok=True)
+        older_streams.adopt(store / "jetstream")
         path = self._directory / "nats.conf"
         text = _CONFIG.format(
             port=self._port,
             max_payload=MAX_PAYLOAD,
             store=store,
             name=self._peer.name if self._peer else "joulie",
-            users=_users(self._passwords),
+            accounts=written({role: [user(role, word)] for role, word in self._passwords.items()}),
             cluster=_cluster(self._peer),
         )
         write_private(path, text)
@@ -235,19 +235,8 @@ def _password(file: Path) -> str:
 
 
 def _address(url: str, role: Role, password: str) -> Address:
-    return Address(url=url, user=role, password=password, inbox=inbox(role))
-
-
-def _users(passwords: Mapping[Role, str]) -> str:
-    users = [
-        {
-            "user": role,
-            "password": passwords[role],
-            "permissions": permissions(grant),
-        }
-        for role, grant in GRANTS.items()
-    ]
-    return msgspec.json.encode(users).decode()
+    direct = role not in CORE_ROLES
+    return Address(url=url, user=role, password=password, inbox=inbox(role), direct=direct)
 
 
 def _cluster(peer: Peer | None) -> str:

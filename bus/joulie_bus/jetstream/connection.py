@@ -46,6 +46,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     cert_file: str = ""
     key_file: str = ""
     inbox: str = "_INBOX"
+    direct: bool = False  # reads streams by direct gets, for a user that may create no consumer
 
     def __repr__(self) -> str:
         return f"Address(url={self.shown!r}, user={self.user!r})"
@@ -140,11 +141,16 @@ class Connection:
 
     @contextlib.asynccontextmanager
     async def subscribed(
-        self, subject: str, handler: Handler, receiver: Receiver | None = None
+        self,
+        subject: str,
+        handler: Handler,
+        receiver: Receiver | None = None,
+        with_headers: bool = False,
     ) -> AsyncGenerator[None, None]:
         """Drops no message: whatever requests messages also limits their number.
 
-        With a `receiver`, messages go to it at once, and only statuses go to `handler`.
+        With a `receiver`, messages go to it at once, and only statuses go to `handler`;
+        `with_headers` also those, and it gets the headers in place of a reply subject.
         """
         denied: list[Denial] = []
         before = _cancellations()
@@ -152,7 +158,7 @@ class Connection:
             subject, cb=handler, pending_msgs_limit=0, pending_bytes_limit=0
         )
         if receiver is not None:
-            self._client.dispatch(subscription, receiver)
+            self._client.dispatch(subscription, receiver, with_headers)
         try:
             _raise_cancellation_since(before)
             # A broker that is down reports a denial after the reconnection.

@@ -3,17 +3,21 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 
 from nats.errors import Error as NatsError
 
 from joulie_bus.jetstream import batch, streams
 from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.direct import DirectReader, may_get
+from joulie_bus.jetstream.ordered import OrderedReader
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.log.protocol import Listener
+from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import Message, Record, Stored, StreamSize, StreamState, StreamTip
 from joulie_bus.streams.subjects import Stream
+
+log = get_logger("bus")
 
 
 class JetStreamLog:
@@ -22,6 +26,7 @@ class JetStreamLog:
     def __init__(self, connection: Connection, publisher: Publisher) -> None:
         self._connection = connection
         self._publisher = publisher
+        self._is_direct = connection.address.direct
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -73,15 +78,22 @@ class JetStreamLog:
     async def size(self, stream: Stream) -> StreamSize:
         return await streams.size_of(self._connection, stream)
 
-    def reading(
+    @contextlib.asynccontextmanager
+    async def reading(
         self,
         stream: Stream,
         after: int,
         created: str = "",
         bell: asyncio.Event | None = None,
         digest: bytes = b"",
-    ) -> AbstractAsyncContextManager[Reader]:
-        return Reader.on(self._connection, stream, after, created, bell, digest)
+    ) -> AsyncGenerator[OrderedReader, None]:
+        if self._is_direct and not await may_get(self._connection, stream):
+            self._is_direct = False
+            what = "its users have permissions of an older version: renew them (joulie grant all)"
+            log.warning("broker_outdated", what=what)
+        on = DirectReader.on if self._is_direct else Reader.on
+        async with on(self._connection, stream, after, created, bell, digest) as reader:
+            yield reader
 
     async def tell(self, subject: str, data: bytes) -> None:
         if self._connection.is_connected:

@@ -22,7 +22,7 @@ from joulie_bus.errors import ClientIncompatible
 
 TESTED_VERSIONS = ">=2.16,<2.17"
 
-# Receives subject, reply subject and data of a message. It must neither wait nor raise.
+# Receives subject, reply subject (or headers) and data of a message. It must not wait or raise.
 Receiver = Callable[[bytes, bytes, bytes], None]
 ErrorCallback = Callable[[Exception], Any]
 
@@ -123,13 +123,22 @@ class JoulieClient(Client):
         super().__init__()
         self._on_error = on_error
         self._receivers: dict[int, Receiver] = {}  # by the number of the subscription
+        self._with_headers: set[int] = set()
 
-    def dispatch(self, subscription: Subscription, receiver: Receiver) -> None:
-        """From now on messages go to `receiver`; only statuses go to the callback."""
+    def dispatch(
+        self, subscription: Subscription, receiver: Receiver, with_headers: bool = False
+    ) -> None:
+        """From now on messages go to `receiver`; only statuses go to the callback.
+
+        `with_headers` statuses go to it too, and it gets the headers in place of the reply subject.
+        """
         self._receivers[subscription._id] = receiver
+        if with_headers:
+            self._with_headers.add(subscription._id)
 
     def stop_dispatching(self, subscription: Subscription) -> None:
         self._receivers.pop(subscription._id, None)
+        self._with_headers.discard(subscription._id)
 
     def close_socket(self) -> None:
         """Closes the socket that close() leaves open if the client counts as closed already."""
@@ -140,12 +149,13 @@ class JoulieClient(Client):
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
     ) -> None:
         # A status has headers and no reply subject; its headers have to be parsed.
-        receiver = self._receivers.get(sid) if reply or not headers else None
+        has_headers = sid in self._with_headers
+        receiver = self._receivers.get(sid) if reply or has_headers or not headers else None
         if receiver is None:
             await super()._process_msg(sid, subject, reply, data, headers)
             return
         try:
-            receiver(subject, reply, data)
+            receiver(subject, headers or b"" if has_headers else reply, data)
         except Exception as error:  # raised here, it would end the read loop of the connection
             await self._on_error(error)
 

@@ -3,6 +3,7 @@
 import calendar
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -187,8 +188,12 @@ def _bytes(message: dict[str, Any]) -> bytes:
 def nanoseconds(moment: str) -> int:
     """Parses RFC 3339 with up to nine decimals; the broker omits trailing zeros."""
     seconds, _, fraction = moment.removesuffix("Z").partition(".")
-    whole = calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S"))
-    return whole * _SECOND + int(fraction.ljust(9, "0"))
+    return _second(seconds) * _SECOND + int(fraction.ljust(9, "0"))
+
+
+@lru_cache(maxsize=64)  # many messages are of one second
+def _second(moment: str) -> int:
+    return calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%S"))
 
 
 async def continue_after(connection: Connection, ends: Mapping[Stream, int]) -> dict[Stream, str]:

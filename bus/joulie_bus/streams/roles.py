@@ -45,9 +45,13 @@ def _to(*families: Family) -> tuple[str, ...]:
 
 
 _LIVE = LIVE.format(cluster="*")
+# They share the account that holds the streams (`accounts`); each other role has one of its own.
+CORE_ROLES = frozenset({Role.ADMIN, Role.PROJECTOR})
 _ASK = ("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.NAMES")
-# Readers create consumers without acknowledgements, which the broker removes when idle.
-_READ = ("$JS.API.CONSUMER.CREATE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
+# The projector creates consumers without acknowledgements, which the broker removes when idle.
+FOLLOW = ("$JS.API.CONSUMER.CREATE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
+# Other readers ask for batches of messages, for which the broker keeps nothing.
+DIRECT = "$JS.API.DIRECT.GET.*"
 # Writers with compare-and-set look up the message of the other writer.
 _LAST = "$JS.API.STREAM.MSG.GET.{}"
 _OUTCOMES = f"joulie.dec.*.{PROJECTOR}"
@@ -55,7 +59,7 @@ _PURGE = "$JS.API.STREAM.PURGE.{}"
 
 _SAYS: dict[Role, tuple[str, ...]] = {
     Role.PROJECTOR: (
-        *_READ,
+        *FOLLOW,
         *_to(Family.HEADS),
         _LIVE,
         _OUTCOMES,  # the outcomes of answers, in the same stream as the answers
@@ -65,13 +69,13 @@ _SAYS: dict[Role, tuple[str, ...]] = {
     Role.EXTENDER: (*_to(Family.DEC, Family.CLAIM), _LAST.format(Stream.CLAIM)),
     Role.AGENT: _to(Family.AGENT),
     Role.SIMULATOR: _to(Family.TEL, Family.OBS),
-    Role.AUDITOR: _READ,
+    Role.AUDITOR: (DIRECT,),
     Role.ARCHIVIST: (
-        *_READ,
+        DIRECT,
         _LAST.format(Stream.PLAN),
         *(_PURGE.format(stream) for stream in Stream if stream is not Stream.HEADS),
     ),
-    Role.CONSOLE: _READ,
+    Role.CONSOLE: (DIRECT,),
     Role.VIEWER: (),
 }
 # Live messages only, not those of streams.

@@ -6,6 +6,8 @@ import shutil
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.broker.embedded import Embedded, Peer, environment
 from joulie_bus.errors import Unreachable
@@ -90,9 +92,11 @@ async def running_cluster(directory: Path) -> AsyncGenerator[dict[str, Embedded]
 
 @contextlib.asynccontextmanager
 async def connected(
-    broker: Embedded, name: str = "test", role: Role = Role.ADMIN
+    broker: Embedded, name: str = "test", role: Role = Role.ADMIN, direct: bool = False
 ) -> AsyncGenerator[Connection, None]:
-    connection = await Connection.open(broker.address_of(role), name)
+    """`direct`: it reads as roles outside of the core do."""
+    address = broker.address_of(role)
+    connection = await Connection.open(replace(address, direct=direct or address.direct), name)
     try:
         yield connection
     finally:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime import metrics
@@ -23,7 +24,8 @@ async def stored(connection: Connection, stream: Stream) -> list[Record]:
     """All messages of a stream, in order."""
     state, bell, found = await state_of(connection, stream), asyncio.Event(), list[Record]()
     after = max(0, state.first - 1)
-    async with asyncio.timeout(30), Reader.on(connection, stream, after, bell=bell) as reader:
+    on = DirectReader.on if connection.address.direct else Reader.on
+    async with asyncio.timeout(30), on(connection, stream, after, bell=bell) as reader:
         while after + len(found) < state.last:
             await rung(bell, 1)
             found += reader.take(10_000)

@@ -1,25 +1,55 @@
-"""`joulie grant`: prints a broker user and its permissions for nats-server's configuration."""
+"""`joulie grant`: prints accounts and users of the broker for nats-server's configuration."""
 
 import argparse
 import json
+import re
 
 from joulie_bus.errors import SettingsError
+from joulie_bus.streams.accounts import account_of, user, written
 from joulie_bus.streams.roles import NAMED, Role, grant_of, inbox, permissions
 from joulie_bus.streams.subjects import escape
 from joulie_cli.wiring import Wiring
 
 SETTINGS = ()
-HEADER = """\
-# For `users` of nats-server's configuration; add a password, an nkey or a certificate's name.
-# The program that uses it needs NATS_INBOX={inbox}."""
+EVERY_ROLE = "all"
+ACCOUNTS = """\
+# For nats-server's configuration, in place of its users. Each password is a variable: set it in
+# the environment of nats-server (a letter first), or write the password, an nkey or the name of a
+# certificate. The program of a role needs NATS_INBOX=_INBOX_ROLE."""
+USER = """\
+# For `users` of the account {account} (`joulie grant all` prints the accounts); add a password, an
+# nkey or a certificate's name. The program that uses it needs NATS_INBOX={inbox}."""
 
 
 def run(args: argparse.Namespace, _: Wiring) -> int:
+    if args.role == EVERY_ROLE:
+        return _print_accounts(args.name)
     role, name = Role(args.role), args.name
     if name and role not in NAMED:
-        named = " and ".join(NAMED)
-        raise SettingsError([f"joulie grant {role} {name}: only {named} are granted by name"])
-    user = f"{role}-{escape(name)}" if name else str(role)
-    print(HEADER.format(inbox=inbox(role, name)))
-    print(json.dumps({"user": user, "permissions": permissions(grant_of(role, name))}, indent=2))
+        _refuse_name(role, name)
+    login = f"{role}-{escape(name)}" if name else str(role)
+    print(USER.format(account=account_of(role), inbox=inbox(role, name)))
+    print(json.dumps({"user": login, "permissions": permissions(grant_of(role, name))}, indent=2))
     return 0
+
+
+def with_variables(text: str) -> str:
+    """nats-server replaces a variable only where it is no text."""
+    return re.sub(r'"(\$NATS_\w+)"', r"\1", text)
+
+
+def every_account() -> str:
+    return with_variables(written({role: [user(role, f"$NATS_{role.upper()}")] for role in Role}))
+
+
+def _print_accounts(name: str) -> int:
+    if name:
+        _refuse_name(EVERY_ROLE, name)
+    print(ACCOUNTS)
+    print(every_account())
+    return 0
+
+
+def _refuse_name(role: str, name: str) -> None:
+    named = " and ".join(NAMED)
+    raise SettingsError([f"joulie grant {role} {name}: only {named} are granted by name"])

@@ -13,29 +13,16 @@ from joulie_bus.errors import BrokerRefused
 from joulie_bus.events import AnyEvent, TelemetrySampled
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.streams import ensure, state_of
+from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role, agent_grant, grant_of, inbox, permissions
-from joulie_bus.streams.subjects import Stream, agent_name
-from joulie_bus.testing import CLUSTER, card, claim, node_seen, one_of_each, power, producer, stored
+from joulie_bus.streams.subjects import agent_name
+from joulie_bus.testing import CLUSTER, card, claim, node_seen, one_of_each, power, producer
 from joulie_cli.main import main
 from nats_trust import Key, Operator, serving
 
 pytestmark = pytest.mark.anyio
 ADMIN = Address(url="", user="admin", password="a")
-AGENTS = """
-accounts {{
-  JOULIE {{
-    jetstream: enabled
-    users: [ {{ user: admin, password: a }} ]
-    exports: [ {{ service: "joulie.agent.*.*", accounts: [AGENTS] }} ]
-  }}
-  AGENTS {{
-    users: [ {agent} ]
-    imports: [ {{ service: {{ account: JOULIE, subject: "joulie.agent.*.*" }} }} ]
-  }}
-}}
-"""
 
 
 def storing(directory: Path) -> str:
@@ -128,28 +115,6 @@ async def may_publish(connection: Connection, subject: str) -> bool:
     with pytest.raises(BrokerRefused) as caught:
         await connection.request(subject, b"")
     return caught.value.code == 503
-
-
-async def test_agents_in_an_account_of_their_own_reach_no_stream_by_the_subject_for_answers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The broker sends its answers wherever a message says, and asks for no right to publish."""
-    user = granted(capsys, tmp_path, "agent", "n1")
-    agent, own = agent_address(user["user"], "n1"), producer(agent_name("n1")).stamp(power("n1", 1))
-    config = storing(tmp_path) + AGENTS.format(agent=json.dumps(user))
-    with serving(tmp_path, config) as url:
-        async with opened(url, ADMIN) as admins:
-            await ensure(admins, CLUSTER)
-            assert await is_taken(url, agent, own)
-            async with opened(url, agent) as connection:
-                for reply in (CLUSTER.plan_meta, CLUSTER.heads, CLUSTER.decisions("r")):
-                    await connection.send(own.subject, own.data, reply)
-                await connection.flush()
-            records = await stored(admins, Stream.TEL)
-            ends = [(await state_of(admins, stream)).last for stream in Stream]
-
-    assert {record.subject for record in records} == {"joulie.agent.test.n1"}
-    assert ends == [4, 0, 0, 0, 0, 0]
 
 
 async def test_a_user_for_one_replica_decides_as_this_replica_alone(

@@ -1,15 +1,18 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import StreamGap, StreamReplaced
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.nats_internals import JoulieClient
+from joulie_bus.jetstream.ordered import PULL, OrderedReader
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import PULL, Reader, parse_ticket
+from joulie_bus.jetstream.reader import Reader, parse_ticket
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.streams.records import Record
@@ -28,8 +31,19 @@ async def bare(tmp_path: Path) -> AsyncGenerator[Connection, None]:
         yield opened
 
 
+Kind = type[Reader] | type[DirectReader]
+
+
+@pytest.fixture(params=[Reader, DirectReader])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """By a consumer, and by direct gets."""
+    made: Kind = request.param
+    return made
+
+
 async def make_stream(connection: Connection) -> None:
-    config = {"name": STREAM, "subjects": ["joulie.tel.>"], "storage": "file"}
+    config: dict[str, Any] = {"name": STREAM, "subjects": ["joulie.tel.>"], "storage": "file"}
+    config["allow_direct"] = True
     await connection.api(f"STREAM.CREATE.{STREAM}", config)
 
 
@@ -39,7 +53,9 @@ async def fill(connection: Connection, count: int, boot: str = "b1") -> None:
         await publisher.publish([says.stamp(power("n1", watts)) for watts in range(count)])
 
 
-async def read_to(reader: Reader, bell: asyncio.Event, last: int, limit: int = 100) -> list[int]:
+async def read_to(
+    reader: OrderedReader, bell: asyncio.Event, last: int, limit: int = 100
+) -> list[int]:
     """Sequences up to `last`; raises what the reader raises."""
     found: list[Record] = []
     async with asyncio.timeout(30):
@@ -50,29 +66,31 @@ async def read_to(reader: Reader, bell: asyncio.Event, last: int, limit: int = 1
     return [record.sequence for record in found]
 
 
-async def test_a_stream_is_read_in_order_from_its_beginning(connection: Connection) -> None:
+async def test_a_stream_is_read_in_order_from_its_beginning(
+    kind: Kind, connection: Connection
+) -> None:
     await fill(connection, 700)  # more than one pull
     bell = asyncio.Event()
-    async with Reader.on(connection, STREAM, 0, bell=bell) as reader:
+    async with kind.on(connection, STREAM, 0, bell=bell) as reader:
         assert await read_to(reader, bell, 700) == list(range(1, 701))
 
 
 @pytest.mark.parametrize("after", [0, 1, 42, 99])
 async def test_reading_resumes_exactly_behind_its_position(
-    connection: Connection, after: int
+    kind: Kind, connection: Connection, after: int
 ) -> None:
     await fill(connection, 100)
     bell = asyncio.Event()
-    async with Reader.on(connection, STREAM, after, bell=bell) as reader:
+    async with kind.on(connection, STREAM, after, bell=bell) as reader:
         assert await read_to(reader, bell, 100) == list(range(after + 1, 101))
 
 
-async def test_a_record_is_what_was_stored_and_when(connection: Connection) -> None:
+async def test_a_record_is_what_was_stored_and_when(kind: Kind, connection: Connection) -> None:
     message = producer().stamp(power("n1", 100))
     async with Publisher.on(connection) as publisher:
         await publisher.publish([message])
     bell = asyncio.Event()
-    async with Reader.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(5):
+    async with kind.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(5):
         await bell.wait()
         [record] = reader.take(10)
 
@@ -81,9 +99,9 @@ async def test_a_record_is_what_was_stored_and_when(connection: Connection) -> N
     assert record.at > 1_500_000_000 * 10**9
 
 
-async def test_a_later_message_sets_the_event(connection: Connection) -> None:
+async def test_a_later_message_sets_the_event(kind: Kind, connection: Connection) -> None:
     bell = asyncio.Event()
-    async with Reader.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(5):
+    async with kind.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(5):
         assert reader.take(10) == []
         await fill(connection, 1)
         await bell.wait()
@@ -91,10 +109,12 @@ async def test_a_later_message_sets_the_event(connection: Connection) -> None:
         assert [record.sequence for record in reader.take(10)] == [1]
 
 
-async def test_slow_taking_loses_nothing_and_buffers_little(connection: Connection) -> None:
+async def test_slow_taking_loses_nothing_and_buffers_little(
+    kind: Kind, connection: Connection
+) -> None:
     await fill(connection, 2000)
     bell, most, found = asyncio.Event(), 0, list[int]()
-    async with Reader.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(30):
+    async with kind.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(30):
         while len(found) < 2000:
             await rung(bell, 0.01)
             most = max(most, len(reader))
@@ -105,22 +125,22 @@ async def test_slow_taking_loses_nothing_and_buffers_little(connection: Connecti
 
 
 async def test_the_reader_knows_how_much_there_is_behind_what_it_got(
-    connection: Connection,
+    kind: Kind, connection: Connection
 ) -> None:
     await fill(connection, 10)
     bell = asyncio.Event()
-    async with Reader.on(connection, STREAM, 0, bell=bell) as reader:
+    async with kind.on(connection, STREAM, 0, bell=bell) as reader:
         await read_to(reader, bell, 10)
 
         assert (reader.position, reader.pending, len(reader)) == (10, 0, 0)
 
 
 async def test_reading_lives_through_a_power_cut_of_the_broker(
-    broker: Embedded, connection: Connection
+    kind: Kind, broker: Embedded, connection: Connection
 ) -> None:
     await fill(connection, 50)
     bell = asyncio.Event()
-    async with Reader.on(connection, STREAM, 0, bell=bell) as reader:
+    async with kind.on(connection, STREAM, 0, bell=bell) as reader:
         before = await read_to(reader, bell, 50)
         broker.kill()
         await broker.wait()
@@ -132,73 +152,79 @@ async def test_reading_lives_through_a_power_cut_of_the_broker(
     assert before + after == list(range(1, 101))
 
 
-async def test_two_readers_read_the_same(connection: Connection) -> None:
+async def test_two_readers_read_the_same(kind: Kind, connection: Connection) -> None:
     await fill(connection, 100)
     first, second = asyncio.Event(), asyncio.Event()
     async with (
-        Reader.on(connection, STREAM, 0, bell=first) as one,
-        Reader.on(connection, STREAM, 0, bell=second) as other,
+        kind.on(connection, STREAM, 0, bell=first) as one,
+        kind.on(connection, STREAM, 0, bell=second) as other,
     ):
         assert await read_to(one, first, 100) == await read_to(other, second, 100)
 
 
-async def test_a_stream_trimmed_before_it_was_read_is_a_gap(bare: Connection) -> None:
+async def test_a_stream_trimmed_before_it_was_read_is_a_gap(kind: Kind, bare: Connection) -> None:
     await fill(bare, 20)
     await bare.api(f"STREAM.PURGE.{STREAM}", {"seq": 11})
     with pytest.raises(StreamGap, match="4 fact") as caught:
-        async with Reader.on(bare, STREAM, 6):
+        async with kind.on(bare, STREAM, 6):
             pass
 
     assert (caught.value.stream, caught.value.wanted, caught.value.first) == (STREAM, 7, 11)
 
 
-async def test_a_stream_trimmed_up_to_the_position_is_no_gap(bare: Connection) -> None:
+async def test_a_stream_trimmed_up_to_the_position_is_no_gap(kind: Kind, bare: Connection) -> None:
     await fill(bare, 20)
     await bare.api(f"STREAM.PURGE.{STREAM}", {"seq": 11})
     bell = asyncio.Event()
-    async with Reader.on(bare, STREAM, 10, bell=bell) as reader:
+    async with kind.on(bare, STREAM, 10, bell=bell) as reader:
         assert await read_to(reader, bell, 20) == list(range(11, 21))
 
 
-async def test_a_message_that_was_trimmed_at_our_position_is_not_compared(bare: Connection) -> None:
+async def test_a_message_that_was_trimmed_at_our_position_is_not_compared(
+    kind: Kind, bare: Connection
+) -> None:
     await fill(bare, 20)
     await bare.api(f"STREAM.PURGE.{STREAM}", {"seq": 11})
     bell = asyncio.Event()
-    async with Reader.on(bare, STREAM, 10, bell=bell, digest=b"of the message 10") as reader:
+    async with kind.on(bare, STREAM, 10, bell=bell, digest=b"of the message 10") as reader:
         assert await read_to(reader, bell, 20) == list(range(11, 21))
 
 
-async def test_a_hole_within_the_stream_is_a_gap_and_never_skipped(bare: Connection) -> None:
+async def test_a_hole_within_the_stream_is_a_gap_and_never_skipped(
+    kind: Kind, bare: Connection
+) -> None:
     await fill(bare, 20)
     await bare.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 7})
     bell = asyncio.Event()
-    async with Reader.on(bare, STREAM, 2, bell=bell) as reader:
+    async with kind.on(bare, STREAM, 2, bell=bell) as reader:
         with pytest.raises(StreamGap) as caught:
             await read_to(reader, bell, 20)
 
     assert (caught.value.wanted, caught.value.first) == (7, 8)
 
 
-async def test_a_position_beyond_the_end_belongs_to_another_stream(bare: Connection) -> None:
+async def test_a_position_beyond_the_end_belongs_to_another_stream(
+    kind: Kind, bare: Connection
+) -> None:
     await fill(bare, 20)
     with pytest.raises(StreamReplaced, match=r"is at sequence 20 .* belongs to sequence 21"):
-        async with Reader.on(bare, STREAM, 21):
+        async with kind.on(bare, STREAM, 21):
             pass
 
 
-async def test_a_stream_made_anew_is_another_stream(bare: Connection) -> None:
+async def test_a_stream_made_anew_is_another_stream(kind: Kind, bare: Connection) -> None:
     known = (await state_of(bare, STREAM)).created
     await bare.api(f"STREAM.DELETE.{STREAM}")
     await make_stream(bare)
     with pytest.raises(StreamReplaced, match=f"belongs to one created at {known}"):
-        async with Reader.on(bare, STREAM, 0, known):
+        async with kind.on(bare, STREAM, 0, known):
             pass
 
 
-async def test_a_stream_made_anew_under_a_reader_is_noticed(bare: Connection) -> None:
+async def test_a_stream_made_anew_under_a_reader_is_noticed(kind: Kind, bare: Connection) -> None:
     await fill(bare, 20)
     bell = asyncio.Event()
-    async with Reader.on(bare, STREAM, 0, bell=bell) as reader:
+    async with kind.on(bare, STREAM, 0, bell=bell) as reader:
         await read_to(reader, bell, 20)
         await bare.api(f"STREAM.DELETE.{STREAM}")
         await make_stream(bare)

@@ -84,10 +84,16 @@ async def in_memory(_: Path) -> AsyncGenerator[Carrier, None]:
 
 
 @contextlib.asynccontextmanager
-async def on_jetstream(directory: Path) -> AsyncGenerator[Carrier, None]:
+async def by_direct_gets(directory: Path) -> AsyncGenerator[Carrier, None]:
+    async with on_jetstream(directory, direct=True) as carrier:
+        yield carrier
+
+
+@contextlib.asynccontextmanager
+async def on_jetstream(directory: Path, direct: bool = False) -> AsyncGenerator[Carrier, None]:
     async with (
         running_broker(directory) as broker,
-        connected(broker) as one,
+        connected(broker, direct=direct) as one,
         connected(broker) as two,
         JetStreamLog.over(one) as log,
         JetStreamLog.over(two) as other,
@@ -108,6 +114,7 @@ async def on_jetstream(directory: Path) -> AsyncGenerator[Carrier, None]:
 KINDS: dict[str, Callable[[Path], AbstractAsyncContextManager[Carrier]]] = {
     "memory": in_memory,
     "jetstream": on_jetstream,
+    "direct gets": by_direct_gets,
 }
 
 

@@ -273,11 +273,11 @@ async def test_a_replica_that_calls_itself_projector_writes_no_decision(
 
 
 async def pull_to(broker: Embedded, stream: Stream, reply: str, count: int = 9) -> None:
-    """As a reading role: the broker sends old messages to the subject in the request."""
+    """As a reader in the account of the core: the broker sends old messages to any subject."""
     create = f"CONSUMER.CREATE.{stream}.evil"
     config = {"name": "evil", "deliver_policy": "all", "ack_policy": "none", "mem_storage": True}
     pull = json.dumps({"batch": count, "expires": 1_000_000_000}).encode()
-    async with connected(broker, role=Role.AUDITOR) as connection:
+    async with connected(broker, role=Role.PROJECTOR) as connection:
         await connection.api(create, {"stream_name": str(stream), "config": config})
         await connection.send(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.evil", pull, reply)
         await connection.flush()
@@ -325,10 +325,10 @@ async def test_an_old_message_resent_into_another_stream_is_refused(
 async def test_a_reply_of_the_broker_to_a_subject_of_facts_changes_nothing(
     watched: View, broker: Embedded, place: Place
 ) -> None:
-    """Any user may name any reply subject, and the broker checks no permission for it."""
+    """A user in the account of the core may name any reply subject, whatever its permissions."""
     before = _cluster_state(watched)
 
-    async with connected(broker, role=Role.AGENT) as connection:
+    async with connected(broker, role=Role.PROJECTOR) as connection:
         await connection.send("$JS.API.INFO", b"", "joulie.plan.test._meta")
         await connection.send("$JS.API.INFO", b"", "joulie.claim.test.GPU-1")
         await connection.flush()
@@ -341,7 +341,7 @@ async def test_a_reply_of_the_broker_to_a_subject_of_facts_changes_nothing(
 async def test_a_reply_of_the_broker_into_the_live_view_stops_no_reader(
     watched: View, broker: Embedded
 ) -> None:
-    async with connected(broker, role=Role.AGENT) as connection:
+    async with connected(broker, role=Role.PROJECTOR) as connection:
         for subject in (CLUSTER.beat, CLUSTER.delta):
             await connection.send("$JS.API.INFO", b"", subject)
         await connection.flush()

@@ -1,4 +1,4 @@
-"""print the permissions of a broker user for nats-server's configuration."""
+"""print accounts and users of the broker for nats-server's configuration."""
 
 import argparse
 
@@ -12,7 +12,9 @@ ROLES = (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("role", choices=ROLES, help="role of the user")
+    parser.add_argument(
+        "role", choices=(*ROLES, "all"), help="role of the user; all: every account"
+    )
     parser.add_argument(
         "name", nargs="?", default="", help="the node of an agent or the replica of an extender"
     )

@@ -1,0 +1,140 @@
+"""Reads a stream by direct gets: requests for batches, for which the broker keeps nothing.
+
+For readers outside of the core. They may create no consumer, as a consumer stays, counts against
+the limits of its stream, and delivers to any subject. At the end of the stream a reader asks again
+after a pause.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+import msgspec
+from nats.aio.msg import Msg
+
+from joulie_bus.errors import BrokerRefused
+from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
+from joulie_bus.jetstream.ordered import PULL, OrderedReader
+from joulie_bus.jetstream.streams import nanoseconds
+from joulie_bus.streams.records import Record, digest_of
+from joulie_bus.streams.subjects import Stream
+
+PAUSE_S = 0.25
+_SUBJECT = "$JS.API.DIRECT.GET.{}"
+SILENCE_S = 4.0  # an answer that has not begun or continued by then is lost
+
+
+class Found(NamedTuple):
+    """What the broker adds to a message that it answers with."""
+
+    subject: str
+    sequence: int
+    at: int
+    pending: int  # messages of the stream after this one
+    before: int  # the sequence of the message before it in the answer; 0: it is the first
+
+
+def found_in(headers: bytes) -> Found | None:
+    """None for a status. The broker appends its headers to those that the publisher chose."""
+    named: dict[bytes, bytes] = {}
+    for line in headers.split(b"\r\n"):
+        name, _, value = line.partition(b": ")
+        named[name] = value
+    if b"Nats-Sequence" not in named:
+        return None
+    return Found(
+        # A subject may hold any bytes.
+        named[b"Nats-Subject"].decode(errors="backslashreplace"),
+        int(named[b"Nats-Sequence"]),
+        nanoseconds(named[b"Nats-Time-Stamp"].decode()),
+        int(named[b"Nats-Num-Pending"]),
+        int(named[b"Nats-Last-Sequence"]),
+    )
+
+
+async def may_get(connection: Connection, stream: Stream) -> bool:
+    """Whether this user may read so: users of a broker of an older version may not."""
+    try:
+        await connection.request(_SUBJECT.format(stream), b'{"seq":1}')
+    except BrokerRefused as refusal:
+        return refusal.code != FORBIDDEN
+    return True
+
+
+async def _unused(_: Msg) -> None: ...
+
+
+class DirectReader(OrderedReader):
+    """One request at a time."""
+
+    _number = 0  # of the newest request
+    _is_waiting = False  # for its answer
+    _again_at = 0.0
+    _last = 0  # the newest sequence of the answer
+    _after = 0  # messages of the stream after it
+
+    @contextlib.asynccontextmanager
+    async def _subscribed(self) -> AsyncGenerator[None, None]:
+        inbox = f"{self._inbox}.*"
+        with self._connection.reporting_denials(self._on_denial):
+            async with self._connection.subscribed(
+                inbox, _unused, self._on_answer, with_headers=True
+            ):
+                yield
+
+    def _on_denial(self, denial: Denial) -> None:
+        subject = _SUBJECT.format(self.stream)
+        if denial.concerns("publish", subject):
+            self._fail(BrokerRefused(subject, FORBIDDEN, "this user may not read it"))
+
+    @property
+    def _wants_more(self) -> bool:
+        return not self._is_waiting and len(self._buffer) <= PULL
+
+    async def _begin(self) -> None:
+        self._broken = False
+        self._life = self._connection.lives
+        await self._ask()
+
+    async def _ask_if_there_is_room(self) -> None:
+        if self._wants_more and self._clock() >= self._again_at:
+            await self._ask()
+
+    async def _ask(self) -> None:
+        """The message at the position is compared again, and those after it are new."""
+        if self._newest is not None:
+            self.digest = digest_of(self._newest)
+        self._number += 1
+        self._last = 0
+        self._is_waiting = True
+        self._received_at = self._clock()
+        request = {"seq": max(1, self.position), "batch": PULL}
+        subject, body = _SUBJECT.format(self.stream), msgspec.json.encode(request)
+        await self._connection.send(subject, body, f"{self._inbox}.{self._number}")
+
+    @property
+    def _is_silent(self) -> bool:
+        return self._is_waiting and self._clock() - self._received_at > SILENCE_S
+
+    def _on_answer(self, subject: bytes, headers: bytes, data: bytes) -> None:
+        if not subject.endswith(b".%d" % self._number):
+            return  # to a request that was given up
+        self._received_at = self._clock()
+        found = found_in(headers)
+        if found is None:
+            self._finish(headers)
+        elif found.before != self._last:
+            self._broken = True  # a message was lost on the way: read again from the position
+        else:
+            self._last, self._after = found.sequence, found.pending
+            record = Record(self.stream, found.sequence, found.at, data, found.subject)
+            self._accept(record, found.pending)
+
+    def _finish(self, headers: bytes) -> None:
+        """204 ends an answer, 404 is one without messages; any other status refuses it."""
+        status = headers[9:12]
+        self._is_waiting = False
+        self._broken = self._broken or status not in (b"204", b"404")
+        is_at_end = not self._last or not self._after
+        self._again_at = self._clock() + PAUSE_S if is_at_end else 0.0
+        self._wake.set()

@@ -1,0 +1,180 @@
+"""Reads one stream in order, from a position that the reader keeps.
+
+Every sequence is checked: if the stream itself has a gap, reading ends with an error. The position
+is stored with the rows (docs/decisions/0003), so nothing is acknowledged.
+
+Each reader starts at the position itself, to check that the message there is the one that was read
+before. A stream that was restored from an older state and has grown since holds another one.
+
+How the messages come is in `reader` (a consumer) and `direct` (requests for batches).
+"""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Self
+
+from nats.errors import Error as NatsError
+
+from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced, Unreachable
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.streams import state_of
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.vital_tasks import VitalTask, living
+from joulie_bus.streams.records import Record, digest_of
+from joulie_bus.streams.subjects import Stream
+
+PULL = 2500  # messages per request
+RETRY_S = 0.2
+log = get_logger("bus")
+
+
+class OrderedReader(ABC):
+    """`async with Reader.on(connection, stream, after=...)`, then `take` again and again."""
+
+    def __init__(
+        self, connection: Connection, stream: Stream, after: int, bell: asyncio.Event
+    ) -> None:
+        self.stream = stream
+        self.created = ""
+        self.digest = b""  # of the message at `position`; empty: not known yet
+        self.position = after  # the last sequence that was taken into the buffer
+        self.pending = 0  # messages in the stream after the newest received one
+        self._connection = connection
+        self._buffer: deque[Record] = deque()
+        self._newest: Record | None = None  # of those put into the buffer
+        self._bell = bell
+        self._wake = asyncio.Event()
+        self._inbox = ""
+        self._clock = asyncio.get_running_loop().time
+        self._received_at = 0.0
+        self._broken = False
+        self._life = 0
+        self._failure: Exception | None = None
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def on(
+        cls,
+        connection: Connection,
+        stream: Stream,
+        after: int,
+        created: str = "",
+        bell: asyncio.Event | None = None,
+        digest: bytes = b"",
+    ) -> AsyncGenerator[Self, None]:
+        """`created` identifies the stream that `after` belongs to, if known, and `digest` the
+        message at `after`.
+
+        `bell` is set when `take` has records or an error; readers may share one.
+        """
+        reader = cls(connection, stream, after, bell or asyncio.Event())
+        reader.created, reader.digest = created, digest
+        await reader._check_history()
+        reader._inbox = connection.new_inbox()
+        async with reader._subscribed():
+            await reader._begin()
+            async with living(VitalTask.PULL, reader._keep_reading, stream):
+                yield reader
+
+    @abstractmethod
+    def _subscribed(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Receives the answers to the inbox."""
+
+    @abstractmethod
+    async def _begin(self) -> None:
+        """Starts at the position, for the first time or again."""
+
+    @abstractmethod
+    async def _ask_if_there_is_room(self) -> None:
+        """Asks for more messages, if the buffer has room for them."""
+
+    @property
+    @abstractmethod
+    def _wants_more(self) -> bool: ...
+
+    @property
+    @abstractmethod
+    def _is_silent(self) -> bool:
+        """Whether an answer is overdue."""
+
+    def __len__(self) -> int:
+        return len(self._buffer)
+
+    def take(self, limit: int) -> list[Record]:
+        """At most `limit` received records; never waits."""
+        if self._failure is not None:
+            raise self._failure
+        taken = [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
+        if self._wants_more:
+            self._wake.set()
+        return taken
+
+    async def _check_history(self) -> None:
+        state = await state_of(self._connection, self.stream)
+        if self.created and self.created != state.created:
+            raise StreamReplaced(
+                self.stream, f"one created at {self.created}", f"one created at {state.created}"
+            )
+        self.created = state.created
+        if state.last < self.position:
+            raise StreamReplaced(
+                self.stream,
+                f"sequence {self.position}",
+                f"sequence {state.last} (the stream lost messages that were read)",
+            )
+        if state.first > self.position + 1:
+            raise StreamGap(self.stream, self.position + 1, state.first)
+        if self._newest is not None:
+            self.digest = digest_of(self._newest)
+        if self.digest and state.first > self.position:
+            # The message at the position was trimmed, so there is nothing else to compare.
+            log.info("not_compared", stream=self.stream, position=self.position, why="trimmed")
+
+    async def _keep_reading(self) -> None:
+        while self._failure is None:
+            try:
+                # The requests of an earlier connection were lost with it.
+                if self._broken or self._life != self._connection.lives or self._is_silent:
+                    await self._check_history()
+                    await self._begin()
+                await self._ask_if_there_is_room()
+                await rung(self._wake, RETRY_S)
+            except (Unreachable, BrokerRefused, NatsError, OSError) as error:
+                log.warning("pull_failed", stream=self.stream, error=str(error))
+                self._broken = True
+                await asyncio.sleep(RETRY_S)
+            except (StreamGap, StreamReplaced) as error:
+                self._fail(error)
+        await asyncio.Event().wait()  # `take` raises the failure
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error  # later failures follow from the first
+        self._bell.set()
+
+    def _accept(self, found: Record, pending: int) -> None:
+        """Takes the next message into the buffer. No delivery was lost before it."""
+        if found.sequence <= self.position:
+            self._compare(found)
+            return
+        if found.sequence != self.position + 1:  # the gap is in the stream
+            self._fail(StreamGap(self.stream, self.position + 1, found.sequence))
+            return
+        self.position = found.sequence
+        self.pending = pending
+        self._newest = found
+        self._buffer.append(found)
+        self._bell.set()
+        if self._wants_more:
+            self._wake.set()
+
+    def _compare(self, found: Record) -> None:
+        """Compares the message at the position with the one read before, if that is known."""
+        if found.sequence != self.position:
+            return
+        self.digest = self.digest or digest_of(found)
+        if digest_of(found) != self.digest:
+            self._fail(StreamReplaced.at(self.stream, self.position))

@@ -1,0 +1,87 @@
+"""A hostile client with the credential of each role, at each broker that Joulie is installed with.
+
+JOULIE_DRILL_SECONDS sets how long each role attacks; by default everything is sent once.
+"""
+
+import json
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from broker_attacks import Holdings, attack, grown, holdings, overhearing
+from broker_installations import INSTALLATIONS, Installation, flat
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.roles import CORE_ROLES, Role
+from joulie_bus.streams.subjects import PATTERNS, Stream
+from joulie_bus.testing import CLUSTER, stored
+from one_broker import anyio_backend
+
+__all__ = ["anyio_backend"]  # a fixture
+pytestmark = pytest.mark.anyio
+SECONDS = float(os.environ.get("JOULIE_DRILL_SECONDS", "0"))
+OUTSIDE = [role for role in Role if role not in CORE_ROLES]
+READERS = [Role.AUDITOR, Role.ARCHIVIST, Role.CONSOLE]
+
+
+@pytest.fixture(scope="module", params=INSTALLATIONS)
+async def installation(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Installation, None]:
+    make = INSTALLATIONS[request.param]
+    async with make(tmp_path_factory.mktemp("broker") / "broker") as installed:
+        await fill(installed)
+        yield installed
+
+
+async def fill(installed: Installation) -> None:
+    """One message in each family of subjects."""
+    subjects = [
+        pattern.format(cluster=CLUSTER.cluster).replace("*", "first")
+        for pattern in PATTERNS.values()
+    ]
+    async with installed.connected(Role.ADMIN) as connection, Publisher.on(connection) as publisher:
+        await publisher.publish([Message(subject, subject, b"a fact") for subject in subjects])
+
+
+async def attacked(installed: Installation, role: Role) -> tuple[Holdings, Holdings, list[bytes]]:
+    """What the broker held before and after, and what arrived at the live view of the core."""
+    async with installed.connected(Role.ADMIN) as admin, overhearing(admin) as heard:
+        before = await holdings(admin)
+        async with installed.connected(role) as hostile:
+            await attack(hostile, role, SECONDS)
+        await admin.flush()
+        return before, await holdings(admin), heard
+
+
+@pytest.mark.parametrize("role", OUTSIDE)
+async def test_a_role_outside_of_the_core_makes_the_broker_keep_nothing_but_its_own_messages(
+    installation: Installation, role: Role
+) -> None:
+    before, after, heard = await attacked(installation, role)
+
+    assert grown(before, after, role) == {}
+    assert heard == []
+
+
+@pytest.mark.parametrize("role", READERS)
+async def test_a_reader_reads_every_stream(installation: Installation, role: Role) -> None:
+    async with installation.connected(role) as reader:
+        first = [(await stored(reader, stream))[0].data for stream in Stream]
+
+    assert set(first) == {b"a fact"}
+
+
+@pytest.mark.parametrize("role", [Role.AGENT, Role.AUDITOR, Role.VIEWER])
+async def test_with_all_users_in_one_account_the_same_attack_succeeds(
+    tmp_path: Path, role: Role
+) -> None:
+    """It is the accounts that contain it, and the drill would see an attack that is not."""
+    async with flat(tmp_path / "broker") as installed:
+        await fill(installed)
+        before, after, heard = await attacked(installed, role)
+
+    assert CLUSTER.heads in json.dumps(grown(before, after, role))
+    assert heard
