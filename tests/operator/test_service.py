@@ -116,10 +116,10 @@ async def test_a_plan_is_published_and_reaches_the_view(bus: JetStreamLog, view:
 async def test_a_message_that_is_not_a_plan_does_not_stop_plans(
     broker: Embedded, bus: JetStreamLog, view: View
 ) -> None:
-    """A client without the right to publish can make the broker reply to this subject."""
+    """A client in the account of the core can make the broker reply to this subject."""
     await tell(bus, view, *nodes(2))
     operator = operator_of(bus, view)
-    async with connected(broker, role=Role.AGENT) as connection:
+    async with connected(broker, role=Role.PROJECTOR) as connection:
         await connection.send("$JS.API.INFO", b"", CLUSTER.plan_meta)
         await connection.flush()
     await until(lambda: view.position == 5)
