@@ -17,8 +17,8 @@ from joulie_bus.streams.roles import CORE_ROLES, DIRECT, GRANTS, Role, inbox, pe
 CORE = "JOULIE"
 # The broker forgets where an unfinished answer goes: a request leaves nothing behind.
 FORGOTTEN_AFTER = "5s"
-# A reading of an agent has some hundred bytes; roles that only read send requests alone.
-SMALL_PAYLOAD = 64 * 1024
+# An agent sends readings and its inventory; roles that only read send requests alone.
+SMALL_PAYLOAD = 256 * 1024
 _SMALL = frozenset({Role.AGENT, Role.AUDITOR, Role.CONSOLE, Role.VIEWER})
 
 
