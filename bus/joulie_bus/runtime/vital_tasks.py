@@ -67,6 +67,7 @@ class VitalTask(enum.Enum):
     APPLY = _Row("apply", _RESTARTS, ("operator",))
     NOMINATE = _Row("nominate", _RESTARTS, ("operator",))
     GPU_STATUS = _Row("gpu-status", _RESTARTS, ("operator",))
+    INVENTORY = _Row("inventory", _RESTARTS, ("operator",))
     POD_EVENTS = _Row("pod-events", _RESTARTS, ("operator",))
     EVICT = _Row("evict", _RESTARTS, ("operator",))
     SWITCH = _Row("switch", _RESTARTS, ("operator",))

@@ -126,6 +126,7 @@ async def _lead(
     wires: Wiring, bus: Log, view: View, api: "ApiServer", entries: "Sequence[ExecutorEntry]"
 ) -> None:
     """The work of the leader; all of it is cancelled when the lease is lost."""
+    from joulie_operator.apply.agent_objects import AgentObjectWriter
     from joulie_operator.apply.gpu_status import GpuStatusWriter
     from joulie_operator.apply.nominations import NominationWriter
     from joulie_operator.apply.writer import Applier
@@ -136,7 +137,9 @@ async def _lead(
     applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
     inventory = _inventory(wires)
     nominations = NominationWriter(api, view, load(ApplierSettings))
-    gpu_status = GpuStatusWriter(api, view, cluster, load(ApplierSettings).deadline_s)
+    deadline_s = load(ApplierSettings).deadline_s
+    gpu_status = GpuStatusWriter(api, view, cluster, deadline_s)
+    found = AgentObjectWriter(api, view, cluster, deadline_s)
 
     def watch() -> Coroutine[None, None, None]:
         return watch_cluster(api, bus, wires.subjects, view, cluster, inventory)
@@ -147,6 +150,7 @@ async def _lead(
             (VitalTask.APPLY, applier.run),
             (VitalTask.NOMINATE, nominations.run),
             (VitalTask.GPU_STATUS, gpu_status.run),
+            (VitalTask.INVENTORY, found.run),
         )
         _start(tasks, writing)
         _start(tasks, _optional(wires, view, api, entries))

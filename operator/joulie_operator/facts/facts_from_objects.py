@@ -19,7 +19,13 @@ from joulie_bus.events import (
     WorkloadClass,
 )
 from joulie_bus.events.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI
-from joulie_operator.resources.custom_resources import MANAGER, Gpu, GpuStatus, ObjectMeta
+from joulie_operator.resources.custom_resources import (
+    AGENT_MANAGER,
+    MANAGER,
+    Gpu,
+    GpuStatus,
+    ObjectMeta,
+)
 from joulie_operator.resources.gpu_objects import AVAILABLE
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, count_cards
 from joulie_projections.pods.classify import CLASS_ANNOTATION
@@ -212,8 +218,8 @@ class GpuKind:
         return seen.metadata.resource_version
 
     def fact(self, seen: Gpu, /) -> GpuSeen | None:
-        if seen.spec is None:
-            return None
+        if seen.spec is None or seen.metadata.is_managed_by(AGENT_MANAGER):
+            return None  # it is incomplete, or was written for a fact of an agent
         status = seen.status or GpuStatus()
         return GpuSeen(
             uuid=seen.spec.uuid,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from joulie_bus.events import HardwareDiscovered
 from joulie_operator.facts.facts_from_objects import ChangeFilter, Node, NodeKind
 from joulie_operator.resources.custom_resources import (
+    AGENT_MANAGER,
     CapRangePerGpu,
     CapRangePerSocket,
     HardwareCpu,
@@ -70,6 +71,8 @@ class HardwareKind:
         return seen.metadata.resource_version
 
     def fact(self, seen: NodeHardware, /) -> HardwareDiscovered | None:
+        if seen.metadata.is_managed_by(AGENT_MANAGER):
+            return None  # it was written for a fact of an agent
         described = _described(seen, self._catalog)
         if described is None:
             return None  # its agent has not written the status yet

@@ -68,6 +68,7 @@ class ObservedCluster(NamedTuple):
     nodes: ObjectCache[Node]
     twins: ObjectCache[NodeTwin]
     gpus: ObjectCache[Gpu]
+    hardware: ObjectCache[NodeHardware]
     watches: WatchStatuses
 
     @classmethod
@@ -76,6 +77,7 @@ class ObservedCluster(NamedTuple):
             ObjectCache[Node](lambda it: it.metadata, metadata_of),
             ObjectCache[NodeTwin](lambda it: it.metadata, reduced_twin),
             ObjectCache[Gpu](lambda it: it.metadata),
+            ObjectCache[NodeHardware](lambda it: it.metadata),
             WatchStatuses(),
         )
 
@@ -151,7 +153,12 @@ def _machine_watchers(
             watch_status=cluster.watches.nodes,
         ),
         Watcher(api, NODETWINS, read_twin, cluster.twins),
-        Watcher(api, NODEHARDWARES, decoder_of(NodeHardware), publishing.facts(described)),
+        Watcher(
+            api,
+            NODEHARDWARES,
+            decoder_of(NodeHardware),
+            publishing.facts(described, also_to=cluster.hardware),
+        ),
         Watcher(api, GPUS, decoder_of(Gpu), publishing.facts(cards, also_to=cluster.gpus)),
     )
 

@@ -17,6 +17,7 @@ from joulie_bus.events.bounds import MOST_CARDS, MOST_MW, NAME, WORD, Bytes, Car
 
 GROUP, GPU_GROUP, VERSION = "joulie.io", "gpu.mle.com", "v1alpha1"
 MANAGER = "joulie-operator"  # the field manager of what the operator applies
+AGENT_MANAGER = "joulie-agent"  # of the objects that are written for what agents found
 ANNOTATION_MANAGER = "joulie-power"  # of the annotations for autoscalers
 NODETWINS = f"/apis/{GROUP}/{VERSION}/nodetwins"
 NODEHARDWARES = f"/apis/{GROUP}/{VERSION}/nodehardwares"
