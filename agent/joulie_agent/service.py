@@ -12,6 +12,7 @@ from joulie_bus.events import InventoryRead, NodeReading, TelemetrySampled
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
+from joulie_bus.runtime import metrics
 from joulie_bus.streams.subjects import Subjects, agent_name
 
 INVENTORY_S = 5.0
@@ -69,8 +70,12 @@ class Agent:
             self._found, self._inventory_published_s = found, now
 
     async def _sample_power(self) -> None:
-        power = node_power(self._sampler.sample())
-        now = self._clock()
+        readings = self._sampler.sample()
+        power, now = node_power(readings), self._clock()
+        metrics.AGENT_METERS.set(len(readings))
+        metrics.AGENT_POWER.clear()
+        if power is not None:
+            metrics.AGENT_POWER.labels(covers=power.covers).set(power.power_mw / 1000)
         if power is None or not is_due(self._last, now, power.power_mw, self._pace):
             return
         self._last = Published(now, power.power_mw)

@@ -31,8 +31,8 @@ def _group() -> CollectorRegistry:
     return CollectorRegistry(auto_describe=True)
 
 
-COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE, LEDGER, ADMISSION = (
-    _group() for _ in range(10)
+COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE, LEDGER, ADMISSION, AGENT = (
+    _group() for _ in range(11)
 )
 SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "projector": (COMMON, LOG, PROJECTOR),
@@ -44,6 +44,7 @@ SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "console": (COMMON, LOG, VIEW, CONSOLE),
     "simulator": (COMMON, LOG, VIEW),
     "admission": (COMMON, ADMISSION),
+    "agent": (COMMON, AGENT),
 }
 
 
@@ -328,6 +329,13 @@ ADMITTED = Counter(
     ["result"],
     registry=ADMISSION,
 )
+AGENT_POWER = Gauge(
+    "joulie_agent_power_watts",
+    "Newest measured power of the node, by what the meters cover: node, parts or cards",
+    ["covers"],
+    registry=AGENT,
+)
+AGENT_METERS = Gauge("joulie_agent_meters", "Meters that gave the newest power", registry=AGENT)
 ADMISSION_REFUSED = Counter(
     "joulie_admission_refused_total",
     "Requests and connections that the webhook refused or ended, by reason",

@@ -41,7 +41,7 @@ _WITH_VIEW = ("extender", "operator", "console", "simulator", "shadow")
 class VitalTask(enum.Enum):
     """All of them, with the components in which they run. docs/faults.md has the same table."""
 
-    RESEND = _Row("resend", _RESTARTS, ("projector", "ledger", *_WITH_VIEW))
+    RESEND = _Row("resend", _RESTARTS, ("projector", "ledger", *_WITH_VIEW, "agent"))
     PULL = _Row("pull", _ENDS, ("projector", "console"))
     VIEW = _Row("view", _RESTARTS, _WITH_VIEW)
 
@@ -78,6 +78,8 @@ class VitalTask(enum.Enum):
     TAIL = _Row("tail", _ENDS, ("console",))
     POLL = _Row("poll", _ENDS, ("console",))
     HTTP = _Row("http", _ENDS, ("console",))
+
+    SAMPLE = _Row("sample", _RESTARTS, ("agent",))
 
     LEDGER = _Row("ledger", _RESTARTS, ("ledger",))
     ARCHIVE = _Row("archive", _RESTARTS, ("archive",))

@@ -11,6 +11,7 @@ from joulie_agent.once import read_once
 from joulie_agent.report import NodeReport, Reading
 from joulie_agent.sources.host import Host
 from joulie_bus.errors import SettingsError
+from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
 from joulie_cli.wiring import Wiring, connected, serve_part
@@ -44,7 +45,8 @@ async def _serve(wires: Wiring, node: str, host: Host) -> None:
     inventory = Inventory(node, host, wires.source.load(CatalogSettings).catalog)
     try:
         async with connected(wires, Role.AGENT) as bus:
-            await Agent(bus, wires.subjects, node, sampler, inventory).run()
+            agent = Agent(bus, wires.subjects, node, sampler, inventory)
+            await vital(VitalTask.SAMPLE, agent.run)
     finally:
         sampler.close()
 
