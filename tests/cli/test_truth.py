@@ -64,7 +64,7 @@ async def test_every_age_name_and_kilowatt_is_true_beside_two_busy_loops(tmp_pat
             witness = Witness(bus, Subjects(BusSettings().cluster), data)
             judge = Judge(witness, data, ran.endpoints["console"])
             async with witness.watching():
-                await asyncio.sleep(10)  # the witness reads what was stored before
+                await judge.until_ready()
                 with busy_loops(2):
                     await judge.run(SECONDS)
         running.end()

@@ -11,6 +11,7 @@ import contextlib
 import math
 import re
 import time
+import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -210,6 +211,14 @@ class Judge:
         self.looks = 0
         self.worst_ms = 0.0
         self._reading = asyncio.Lock()
+
+    async def until_ready(self) -> None:
+        """Until the console answers; meanwhile the witness reads what was stored before."""
+        while True:
+            await asyncio.sleep(10)
+            with contextlib.suppress(urllib.error.HTTPError):
+                await self._get("/v1/cluster")
+                return
 
     async def run(self, seconds: float) -> None:
         """Looks at each part once a second; a slow answer delays no other part."""
