@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,8 +22,10 @@ from helm_chart import (
     rendered,
     template,
 )
+from joulie_bus.jetstream.streams import ensure
 from joulie_bus.runtime.settings import declared
 from joulie_bus.streams.roles import Role
+from joulie_bus.testing import CLUSTER, connected, running_broker, running_cluster
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.protocol import scheduler_config
 from joulie_extender.settings import ServerSettings
@@ -111,6 +114,32 @@ def test_every_container_sets_known_settings_only(trees: list[dict[str, Any]]) -
 
     assert set_by_pods - known == set()
     assert set_by_pods & FROM_CODE.setting_names() <= FROM_CODE.BY_THE_CHART
+
+
+@pytest.mark.anyio
+async def test_a_cluster_of_brokers_refuses_the_store_of_a_single_one(
+    home: Path, tmp_path: Path
+) -> None:
+    """nats-server would delete its streams after 30 s."""
+    pods = pod_specs(rendered(home, *values("values-ha")))
+    [check] = pods["StatefulSet/joulie-nats"]["initContainers"]
+    async with running_broker(tmp_path / "single"):
+        pass
+    async with running_cluster(tmp_path) as servers, connected(servers["n0"]) as connection:
+        await ensure(connection, CLUSTER, replicas=3)
+    (tmp_path / "new").mkdir()
+
+    def ended(store: Path) -> tuple[int, str]:
+        done = subprocess.run(
+            check["command"], cwd=store, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stderr
+
+    code, said = ended(tmp_path / "single/nats")
+    assert code == 1
+    assert "a cluster would delete them" in said
+    assert ended(tmp_path / "n0/nats") == (0, "")
+    assert ended(tmp_path / "new") == (0, "")
 
 
 def test_files_of_the_values_are_in_every_container_of_a_component(home: Path) -> None:
@@ -253,7 +282,7 @@ def test_an_extender_that_binds_has_the_rights_to_bind_and_no_more(
     assert [rule["resources"] for rule in rules] == [["pods/binding"], ["pods"]]
     binding = of_kind(trees, "ClusterRoleBinding")["joulie-extender"]
     assert binding["subjects"][0]["name"] == "joulie-extender"
-    pod = pod_specs(trees)["Deployment/joulie-extender"]
+    pod = pod_specs(trees)["StatefulSet/joulie-extender"]
     assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == (
         "joulie-extender",
         True,
@@ -273,7 +302,7 @@ def test_kube_scheduler_runs_in_a_deployment_of_its_own_that_needs_no_component(
     assert [each["name"] for each in scheduler["containers"]] == ["kube-scheduler"]
     assert volumes == {"configMap", "secret", "emptyDir"}
     assert "podAffinity" not in scheduler["affinity"]
-    assert "podAffinity" in pods["Deployment/joulie-extender"]["affinity"]
+    assert "podAffinity" in pods["StatefulSet/joulie-extender"]["affinity"]
     for name, spec in pods.items():
         if name != "Deployment/joulie-scheduler":
             assert "kube-scheduler" not in str(spec["containers"]), name

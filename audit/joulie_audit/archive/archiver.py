@@ -19,6 +19,7 @@ from joulie_audit.archive.parts import (
     FactPart,
     File,
     LogPart,
+    LogRead,
     Part,
     checksum,
     columns_of_facts,
@@ -95,6 +96,8 @@ class Archiver:
         """Archives only entries that a signed head covers."""
         last, heads = self._last(LOG), history.heads()
         signed_to = heads[-1].pos if heads else 0
+        at = history.decisions_read()
+        read = (LogRead(history.tip(), at.created, at.sequence, at.digest),)
         for hour, entries in _log_by_hour(history.entries(last.last + 1, signed_to)):
             if (hour + 1) * HOUR_NS > self._before:
                 break
@@ -103,7 +106,7 @@ class Archiver:
             keys = tuple(
                 statement for statement in self._keys if span[0] <= statement.pos + 1 <= span[1]
             )
-            last = self._write(LOG, hour, span, last, LogPart(entries, covered, keys), {})
+            last = self._write(LOG, hour, span, last, LogPart(entries, covered, keys, read), {})
         return last.last
 
     def _last(self, kind: str) -> Part:

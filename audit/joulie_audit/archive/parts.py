@@ -43,7 +43,7 @@ from joulie_projections.history.history import History, StoredEntry
 FORMAT = "joulie-archive/1"
 FACTS, LOG = "facts", "log"
 BATCHES, ASIDE, SNAPSHOTS = "batches", "aside", "snapshots"
-ENTRIES, HEADS, KEYS = "entries", "heads", "keys"
+ENTRIES, HEADS, KEYS, READ = "entries", "heads", "keys", "read"
 MANIFEST = "manifest.json"
 OTHER_LOG = "its facts belong to another log"
 _EVERY = frozenset(MERGE_ORDER)
@@ -81,10 +81,22 @@ class FactPart(NamedTuple):
     snapshots: Sequence[Snapshot] = ()  # at most one: time travel within the part can start there
 
 
+class LogRead(NamedTuple):
+    """How far the stream of decisions was read when the log had so many entries: entries after
+    them are messages after this one.
+    """
+
+    entries: int
+    created: str
+    sequence: int
+    digest: bytes
+
+
 class LogPart(NamedTuple):
     entries: list[StoredEntry]
     heads: list[Head]
     keys: tuple[KeyStatement, ...] = ()
+    read: tuple[LogRead, ...] = ()  # at most one; older archives have none
 
 
 def sealed(part: Part) -> Part:
@@ -125,7 +137,8 @@ def columns_of_log(part: LogPart) -> dict[str, Columns]:
         HEADS: _columns(Head.__struct_fields__, part.heads),
     }
     keys: Columns = {"statement": [encode(statement) for statement in part.keys]}
-    return columns | ({KEYS: keys} if part.keys else {})
+    columns |= {KEYS: keys} if part.keys else {}
+    return columns | ({READ: _columns(LogRead._fields, part.read)} if part.read else {})
 
 
 def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
@@ -163,7 +176,9 @@ def heads_of(heads: Columns) -> list[Head]:
 def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
     entries = [StoredEntry(**row) for row in _rows(tables[ENTRIES])]
     statements = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
-    return LogPart(entries, heads_of(tables[HEADS]), tuple(map(decode_key, statements)))
+    keys = tuple(map(decode_key, statements))
+    read = tuple(LogRead(**row) for row in _rows(tables.get(READ, {})))
+    return LogPart(entries, heads_of(tables[HEADS]), keys, read)
 
 
 def root_of(part: FactPart | LogPart) -> str:

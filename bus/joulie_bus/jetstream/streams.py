@@ -67,15 +67,15 @@ def declaration(stream: Stream, subjects: Subjects, replicas: int = 1) -> dict[s
 async def ensure(connection: Connection, subjects: Subjects, replicas: int = 1) -> None:
     """Creates missing streams. An existing stream keeps the limits that its operator configured.
 
-    Subjects that this version adds are added to streams of older versions.
+    Subjects that this version adds are added to streams of older versions. A stream with fewer
+    copies than `replicas` gets more, while it is read and written; none is taken away.
     """
     for stream, config in (await _configs(connection)).items():
         wanted = declaration(stream, subjects, replicas)
         if config is None:
             await connection.api(f"STREAM.CREATE.{stream}", wanted)
-        elif lacking := _lacking(config, stream, subjects):
-            subjects_then = [*config.get("subjects", ()), *lacking]
-            await connection.api(f"STREAM.UPDATE.{stream}", config | {"subjects": subjects_then})
+        elif changes := _changes(config, stream, subjects, replicas):
+            await connection.api(f"STREAM.UPDATE.{stream}", config | changes)
 
 
 async def require(connection: Connection, subjects: Subjects) -> None:
@@ -101,6 +101,17 @@ async def _configs(connection: Connection) -> dict[Stream, dict[str, Any] | None
                 raise
             found[stream] = None
     return found
+
+
+def _changes(
+    config: dict[str, Any], stream: Stream, subjects: Subjects, replicas: int
+) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if lacking := _lacking(config, stream, subjects):
+        changes["subjects"] = [*config.get("subjects", ()), *lacking]
+    if config.get("num_replicas", 1) < replicas:
+        changes["num_replicas"] = replicas
+    return changes
 
 
 def _lacking(config: dict[str, Any], stream: Stream, subjects: Subjects) -> list[str]:

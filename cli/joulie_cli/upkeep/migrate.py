@@ -7,6 +7,7 @@ import joulie_migrations
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.roles import Role
+from joulie_cli.upkeep.move import as_text, move
 from joulie_cli.upkeep.new_broker import continue_streams
 from joulie_cli.wiring import Wiring, address_of, names_a_broker
 from joulie_projections.store import database
@@ -15,6 +16,9 @@ SETTINGS = ()
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    if args.source or args.to:
+        print(as_text(asyncio.run(move(args.source, args.to))))
+        return 0
     wires.data.create()
     engine = database.migrator(wires.data.database)
     try:

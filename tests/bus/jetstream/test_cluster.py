@@ -96,6 +96,36 @@ async def test_a_leader_that_lost_its_majority_answers_since_when(tmp_path: Path
 
 
 @pytest.mark.slow
+async def test_streams_get_more_copies_while_they_are_read(tmp_path: Path) -> None:
+    says, bell = producer(), asyncio.Event()
+    async with (
+        asyncio.timeout(60),
+        running_cluster(tmp_path) as servers,
+        connected(servers["n0"]) as connection,
+        Publisher.on(connection) as publisher,
+    ):
+        await ensure(connection, CLUSTER, replicas=1)
+        before = await state_of(connection, Stream.OBS)
+        await publisher.publish([says.stamp(node_seen(f"n{n}")) for n in range(500)])
+        async with Reader.on(connection, Stream.OBS, 0, before.created, bell) as reader:
+            await ensure(connection, CLUSTER, replicas=3)
+            await publisher.publish([says.stamp(node_seen(f"n{n}")) for n in range(500)])
+            records = await read_to(reader, bell, 1000)
+        while not all_current(await info(connection, Stream.OBS)):
+            await asyncio.sleep(0.05)
+        await ensure(connection, CLUSTER, replicas=1)  # takes none away
+        after = await info(connection, Stream.OBS)
+
+    assert [record.sequence for record in records] == list(range(1, 1001))
+    assert (after["config"]["num_replicas"], after["created"]) == (3, before.created)
+
+
+def all_current(found: dict[str, Any]) -> bool:
+    copies = found["cluster"].get("replicas", [])
+    return len(copies) == 2 and all(copy["current"] for copy in copies)
+
+
+@pytest.mark.slow
 async def test_of_several_addresses_one_that_lives_is_enough(tmp_path: Path) -> None:
     async with asyncio.timeout(60), running_cluster(tmp_path) as servers:
         gone, *others = servers.values()

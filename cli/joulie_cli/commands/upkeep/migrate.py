@@ -16,6 +16,10 @@ def options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the streams are lost: continue the log on an empty broker",
     )
+    parser.add_argument(
+        "--from", dest="source", metavar="URL", help="copy this database, of stopped components"
+    )
+    parser.add_argument("--to", metavar="URL", help="into this one, which is empty")
 
 
 def program() -> Program:
