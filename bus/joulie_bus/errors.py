@@ -265,6 +265,19 @@ class StateDamaged(StoreError):
         )
 
 
+class CopyDiffers(StoreError):
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"The copy of {what} differs from the original. Nothing was written to the new "
+            f"database, and the old one is unchanged. `joulie verify` checks the old one."
+        )
+
+
+class NotMoved(StoreError):
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why} Nothing was changed.")
+
+
 class KeyMismatch(StoreError):
     def __init__(self, path: str, wanted: str, found: str) -> None:
         super().__init__(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from joulie_audit.archive.parts import LOG, Archive, FactPart
+from joulie_audit.archive.parts import LOG, Archive, FactPart, LogRead
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.entry import Entry
@@ -32,13 +32,18 @@ def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) 
         created = {Stream(stream): value for stream, value in part.created.items()}
         facts.put(str(place), archive.read_facts(place, part), created)
     log.open()
-    entries = 0
+    entries, read = 0, list[LogRead]()
     for place, part in archive.parts(LOG):
         found = archive.read_log(place, part)
         added = [Entry(entry.fields, entry.body) for entry in found.entries]
         log.append(held.epoch, added, 0, Input("", 0))
         log.import_heads(held.epoch, found.heads)
         entries = part.last
+        read.extend(found.read)
+    if known := [each for each in read if each.entries <= entries]:
+        newest = known[-1]
+        at = Input(newest.created, newest.sequence, newest.digest)
+        log.append(held.epoch, [], 0, at)
     return Restored(facts.position, entries)
 
 
