@@ -240,7 +240,8 @@ class Judge:
         self._check_cluster(cluster, began, ended)
 
     async def _look_at_names(self) -> None:
-        shown, decisions = await self._get("/v1/map"), {"items": []}
+        shown = await self._get("/v1/map")
+        decisions: dict[str, Any] = {"items": []}
         with contextlib.suppress(urllib.error.HTTPError):  # 503: the console states nothing
             decisions = await self._get(f"/v1/decisions?limit={DECISIONS}")
         await self._settle()

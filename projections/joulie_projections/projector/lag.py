@@ -19,7 +19,7 @@ from joulie_projections.fold.commit import Input, Inputs
 from joulie_projections.state.completeness import Completeness, milliseconds
 
 QUESTION_S = 0.25
-PATIENCE_S = 2.0  # for one answer of the broker
+PATIENCE_S = 4.0  # for one answer of the broker; a projector without CPU reads it late
 CONFIRMED_S = 5.0  # without a confirmed answer for longer, this projector does not reach the broker
 Tips = Mapping[Stream, StreamTip]
 
