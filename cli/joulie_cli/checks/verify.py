@@ -58,10 +58,10 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         return verify_report.run(args, wires)
     if args.archive is not None and not wires.data.has_database:
         return _verify_archive_alone(args, wires)
-    report, archived = asyncio.run(_verify(args, wires))
+    report, archived, anchors = asyncio.run(_verify(args, wires))
     show(args, as_json(report, archived), as_text(report, archived))
-    if args.heads == FROM_NOWHERE and args.output == "table":
-        print(NOT_COMPARED)
+    if args.output == "table":
+        print_notes(args, anchors)
     flawed = report.flaw is not None or (archived is not None and archived.flaw is not None)
     return 1 if flawed else 0
 
@@ -85,7 +85,16 @@ def _public(args: argparse.Namespace, wires: Wiring) -> Ring:
     return public_key(wires) if args.key is None else public_key_in(args.key)
 
 
-async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, ArchiveReport | None]:
+def print_notes(args: argparse.Namespace, anchors: Anchors) -> None:
+    if args.heads == FROM_NOWHERE:
+        print(NOT_COMPARED)
+    for note in anchors.notes:
+        print(f"  Note: {note}.")
+
+
+async def _verify(
+    args: argparse.Namespace, wires: Wiring
+) -> tuple[Report, ArchiveReport | None, Anchors]:
     require_readable(wires.data)  # before a broker is contacted or started
     public = _public(args, wires)
     if args.heads == FROM_THE_STREAM:
@@ -95,9 +104,10 @@ async def _verify(args: argparse.Namespace, wires: Wiring) -> tuple[Report, Arch
         report = _report(args, wires, public, anchors)
     archive = archive_of(args, wires)
     if archive is None:
-        return report, None
+        return report, None, anchors
     with history_of(wires) as history:
-        return report, verify_archive(Archive.of(archive), public, history, anchors.heads)
+        archived = verify_archive(Archive.of(archive), public, history, anchors.heads)
+    return report, archived, anchors
 
 
 async def _by_the_stream(

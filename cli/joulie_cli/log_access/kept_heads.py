@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_bus.errors import NotInTheLog, Undecodable
-from joulie_bus.events import codec
+from joulie_bus.errors import NotInTheLog
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream
 from joulie_cli.wiring import Wiring
+from joulie_projections.chain.entry import UNREADABLE, entry_of
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.signed import Head, KeyStatement, Signed, decode_any
 from joulie_projections.decision_log import heads
@@ -24,6 +24,7 @@ class Anchors(NamedTuple):
     heads: Sequence[Head]
     keys: Sequence[KeyStatement] = ()
     flaw: str = ""  # of the stream they were read from
+    notes: Sequence[str] = ()  # on what the stream holds beside them
 
 
 NOTHING = Anchors(())
@@ -50,14 +51,24 @@ def public_key_in(file: Path) -> Ring:
 async def anchors_of(bus: Log) -> Anchors:
     """Read anchors from their stream, from which only the administrator can delete messages."""
     state, statements, flaw = await bus.state(Stream.HEADS), list[Signed](), ""
+    strangers: list[int] = []
     if state.first > 1:
         flaw = f"the messages before #{state.first} of {Stream.HEADS} were removed"
     for record in await everything(bus, Stream.HEADS):
         try:
             statements.append(decode_any(record.data))
         except msgspec.DecodeError:
-            flaw = flaw or f"{Stream.HEADS} #{record.sequence} is neither a head nor about a key"
-    return _anchors(statements)._replace(flaw=flaw)
+            strangers.append(record.sequence)
+    return _anchors(statements)._replace(flaw=flaw, notes=_notes_on(strangers))
+
+
+def _notes_on(strangers: Sequence[int]) -> tuple[str, ...]:
+    """Messages that no key signed prove nothing, and so they do not make the log corrupted."""
+    if not strangers:
+        return ()
+    count = "1 message" if len(strangers) == 1 else f"{len(strangers)} messages"
+    what = f"of {Stream.HEADS} that no key signed (#{strangers[0]} first)"
+    return (f"ignored {count} {what}",)
 
 
 def _anchors(statements: Sequence[Signed]) -> Anchors:
@@ -66,14 +77,12 @@ def _anchors(statements: Sequence[Signed]) -> Anchors:
 
 
 async def ids_of(bus: Log) -> dict[str, int]:
-    """Event ids in the stream of decisions, with their sequences."""
+    """Ids of the entries that the stream of decisions holds, with their sequences."""
     found: dict[str, int] = {}
     for record in await everything(bus, Stream.DEC):
-        try:
-            envelope = codec.open_envelope(record.data, "decision")
-        except Undecodable:
-            continue
-        found[envelope.id] = record.sequence
+        fields = entry_of(record).fields
+        if fields.kind != UNREADABLE:  # the log has those by their sequence
+            found[fields.event_id] = record.sequence
     return found
 
 

@@ -50,7 +50,8 @@ def row_names_in(changes: Iterable[Change], position: int) -> list[RowName]:
 
 
 def ordinals_of(candidates: Candidates) -> Ints:
-    return np.frombuffer(candidates.ordinals, "<i4").astype(np.int64)
+    """Entries of older versions may end within a number; that rest names no node."""
+    return np.frombuffer(candidates.ordinals, "<i4", candidates.count).astype(np.int64)
 
 
 def unknown_node(ordinal: int) -> str:

@@ -15,6 +15,7 @@ from joulie_bus.events.codec import Envelope, seal
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.records import Message
 from joulie_bus.testing import CLUSTER, ask, bound, decided, node_seen, noon, power, producer, until
+from joulie_cli.log_access.kept_heads import ids_of
 from joulie_projections.fold.quarantine_quota import (
     BODIES_PER_COMMIT,
     BODIES_PER_SUBJECT,
@@ -96,6 +97,26 @@ async def test_the_projector_quarantines_the_message_and_continues(
     with History.of(place) as history:
         assert held is not None
         assert history.digests() == held.digests
+
+
+@pytest.mark.parametrize("rows", [b"\0", b"\0\0\0\0\0"], ids=["1 byte", "5 bytes"])
+async def test_a_decision_whose_rows_end_within_a_number_is_an_unreadable_entry(
+    projecting: Projecting, bus: JetStreamLog, place: Place, rows: bytes
+) -> None:
+    odd = wire(decided("u"), 1, candidates={"ordinals": rows})
+    message = Message(CLUSTER.decisions("extender"), "odd", odd)
+
+    def written() -> bool:
+        with History.of(place) as history:
+            return history.tip() == 1
+
+    async with projecting():
+        await bus.publish([message])
+        await until(written)
+
+    with History.of(place) as history:
+        assert [entry.kind for entry in history.entries()] == ["unreadable"]
+    assert await ids_of(bus) == {}  # `joulie verify` misses no entry of this id
 
 
 @pytest.mark.parametrize("name", [LONG, "\0", "a\0b", "x" * 254], ids=["8 kB", "NUL", "b", "254"])
