@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import ssl
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ ROUND_TRIP_S = 2
 FORBIDDEN = 403
 CLOSE_TIMEOUT_S = 2.0
 CANCEL_AGAIN_S = 0.1
+MINUTE_S = 60.0
 log = get_logger("bus")
 
 
@@ -365,6 +367,22 @@ def _tls(address: Address) -> ssl.SSLContext | None:
 _DENIAL = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
 
 
+class MinuteLines:
+    """At most one log line a minute of each kind."""
+
+    def __init__(self) -> None:
+        self._next: dict[str, float] = {}
+        self._unlogged: dict[str, int] = {}
+
+    def due(self, kind: str, now: float) -> int | None:
+        """How many were not logged since the last line; None if a line is not due yet."""
+        if now < self._next.get(kind, now):
+            self._unlogged[kind] = self._unlogged.get(kind, 0) + 1
+            return None
+        self._next[kind] = now + MINUTE_S
+        return self._unlogged.pop(kind, 0)
+
+
 class _State:
     """Logs and counts what happens to a connection outside of any call."""
 
@@ -374,6 +392,7 @@ class _State:
         self.lives = 1
         self.closing = False  # a disconnection while closing is not logged
         self.last = ""
+        self._unread = MinuteLines()
 
     async def on_error(self, error: Exception) -> None:
         text = str(error) or type(error).__name__
@@ -387,8 +406,16 @@ class _State:
                 on_denial(Denial(found[1], found[2]))
         if kind == "permission" and is_repeated:
             return  # one log line for a thousand denied messages to one subject
-        if self.opened and not self.closing:
+        if not isinstance(error, NatsError):
+            self._log_unread(error, text)
+        elif self.opened and not self.closing:
             log.warning("broker_error", kind=kind, error=text)
+
+    def _log_unread(self, error: Exception, text: str) -> None:
+        """A listener could not use a message; a sender can repeat that as often as it likes."""
+        kind = type(error).__name__
+        if (more := self._unread.due(kind, time.monotonic())) is not None:
+            log.warning("broker_error", kind="message", error=text, unlogged=more)
 
     async def on_lost(self) -> None:
         if self.opened and not self.closing:

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import StreamGap, StreamReplaced
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.connection import Connection, MinuteLines
 from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.nats_internals import JoulieClient
 from joulie_bus.jetstream.ordered import PULL, OrderedReader
@@ -17,7 +18,7 @@ from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import bare_broker, connected, power, producer
+from joulie_bus.testing import bare_broker, connected, power, producer, until
 
 pytestmark = pytest.mark.anyio
 STREAM = Stream.TEL
@@ -265,6 +266,32 @@ async def test_what_falls_over_a_message_ends_neither_the_connection_nor_the_lis
         await connection.send("news", b"good")
 
         assert await asyncio.wait_for(heard.get(), 5) == b"good"
+
+
+async def test_messages_that_a_listener_cannot_use_are_one_log_line_a_minute(
+    connection: Connection,
+) -> None:
+    seen: list[bytes] = []
+
+    def hear(data: bytes) -> None:
+        seen.append(data)
+        raise ValueError("unreadable")
+
+    with capture_logs() as lines:
+        async with connection.listening("news", hear):
+            for _ in range(100):
+                await connection.send("news", b"bad")
+            await until(lambda: len(seen) == 100)
+
+    assert [line["error"] for line in lines if line["event"] == "broker_error"] == ["unreadable"]
+
+
+def test_the_next_line_counts_those_that_were_not_logged() -> None:
+    lines = MinuteLines()
+
+    due = [lines.due("ValueError", now) for now in (0.0, 1.0, 59.0, 60.0)]
+
+    assert (due, lines.due("TypeError", 1.0)) == ([0, None, None, 2], 0)
 
 
 @pytest.mark.parametrize(
