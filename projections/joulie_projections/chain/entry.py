@@ -45,7 +45,7 @@ _MARK, _ENDS, _FIRST = (
     b"%04d" * decision_table.FIELDS,
     decision_table.FIRST,
 )
-_ROW_BYTES, _SCORE_BYTES = 4, 2  # of `Candidates.ordinals` and `PrioritizeDecided.scores`
+_SCORE_BYTES = 2  # of each of `PrioritizeDecided.scores`
 _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
@@ -138,8 +138,8 @@ def fields_of_event(envelope: Envelope, event: AnyEvent, where: str) -> EntryFie
 def _require_whole(where: str, event: AnyEvent) -> None:
     """Packed numbers of a decision are whole numbers: readers unpack them."""
     candidates = getattr(event, "candidates", None)
-    rows = len(candidates.ordinals) if isinstance(candidates, Candidates) else 0
-    if rows % _ROW_BYTES or len(getattr(event, "scores", b"")) % _SCORE_BYTES:
+    is_whole = candidates.is_whole if isinstance(candidates, Candidates) else True
+    if not is_whole or len(getattr(event, "scores", b"")) % _SCORE_BYTES:
         raise Undecodable(where, "its packed rows or scores end within a number")
 
 
