@@ -69,7 +69,7 @@ tls {
   key_file: /etc/joulie/nats/tls.key
   ca_file: /etc/joulie/nats/ca.crt
 }
-http: 8222
+http: "127.0.0.1:8222"  # without a password, so that only probes in the pod reach it
 """
 
 
@@ -91,7 +91,8 @@ def nats_conf() -> str:
         cluster=_CLUSTER_AND_TLS,
     )
     _, text = text.split("\n", 1)  # the comment of the embedded broker
-    return text.replace("127.0.0.1", "0.0.0.0")  # noqa: S104  a NetworkPolicy names the clients
+    # A NetworkPolicy names the clients.
+    return text.replace("127.0.0.1:4222", "0.0.0.0:4222")
 
 
 def parts() -> str:

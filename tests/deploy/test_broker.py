@@ -15,6 +15,7 @@ import pytest
 
 from helm_chart import of_kind, pod_specs, rendered
 from joulie_bus.broker.checksum import server_binary
+from joulie_bus.broker.healthy import why_unhealthy
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.decision_log.heads import Signer
@@ -28,6 +29,7 @@ class Broker(NamedTuple):
     """A nats-server with the rendered configuration, on this machine."""
 
     port: int
+    monitoring: int
     place: Path
     trees: list[dict[str, Any]]
 
@@ -65,14 +67,14 @@ async def answers(port: int) -> None:
 
 @pytest.fixture
 async def nats(home: Path, tmp_path: Path) -> AsyncGenerator[Broker, None]:
-    trees, port = rendered(home), free_port()
+    trees, port, monitoring = rendered(home), free_port(), free_port()
     for name, content in secret(trees, "joulie-nats-tls").items():
         (tmp_path / name).write_bytes(content)
     users = {name: value.decode() for name, value in secret(trees, "joulie-nats-users").items()}
     conf = of_kind(trees, "ConfigMap")["joulie-nats"]["data"]["nats.conf"]
     here = {
         "0.0.0.0:4222": f"127.0.0.1:{port}",
-        "8222": str(free_port()),
+        "8222": str(monitoring),
         "/etc/joulie/nats": str(tmp_path),
         '"/data"': f'"{tmp_path / "store"}"',
     }
@@ -85,7 +87,7 @@ async def nats(home: Path, tmp_path: Path) -> AsyncGenerator[Broker, None]:
     command = ["/usr/bin/env", "-i", *words, server_binary(), "-c", str(tmp_path / "nats.conf")]
     async with started(command, tmp_path):
         await answers(port)
-        yield Broker(port, tmp_path, trees)
+        yield Broker(port, monitoring, tmp_path, trees)
 
 
 async def joulie(nats: Broker, kind: str, *words: str) -> tuple[int, str]:
@@ -115,6 +117,19 @@ async def test_the_migration_and_a_reader_work_with_the_environment_of_the_chart
     levels = {each["check"]: each["level"] for each in tree["findings"]}
     checks = ["broker", "clock of the broker", "database", *(f"stream {each}" for each in Stream)]
     assert {check: levels.get(check) for check in checks} == dict.fromkeys(checks, "ok")
+
+
+async def test_the_probes_of_the_chart_find_a_healthy_server_and_a_missing_one(
+    nats: Broker,
+) -> None:
+    [container] = pod_specs(nats.trees)["StatefulSet/joulie-nats"]["containers"]
+    for probe in ("livenessProbe", "readinessProbe"):
+        *_, module, kind = container[probe]["exec"]["command"]
+        assert module == "joulie_bus.broker.healthy"
+
+        assert await asyncio.to_thread(why_unhealthy, kind, ("127.0.0.1", nats.monitoring)) == ""
+        missing = await asyncio.to_thread(why_unhealthy, kind, ("127.0.0.1", free_port()))
+        assert "nats-server does not answer" in missing
 
 
 async def test_a_component_may_not_create_streams(nats: Broker) -> None:

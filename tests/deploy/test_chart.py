@@ -89,6 +89,19 @@ def test_every_pod_is_unprivileged_with_a_read_only_root(trees: list[dict[str, A
             assert security["capabilities"] == {"drop": ["ALL"]}, name
 
 
+def test_every_container_has_a_memory_limit_of_at_least_its_request(
+    trees: list[dict[str, Any]],
+) -> None:
+    units = {"Mi": 1, "Gi": 1024}
+    for name, spec in pod_specs(trees).items():
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            amounts = {
+                kind: int(amount["memory"][:-2]) * units[amount["memory"][-2:]]
+                for kind, amount in container["resources"].items()
+            }
+            assert amounts["requests"] <= amounts["limits"], (name, container["name"])
+
+
 def test_only_pods_with_rights_get_a_token_of_the_api_server(trees: list[dict[str, Any]]) -> None:
     subjects = [
         subject["name"]

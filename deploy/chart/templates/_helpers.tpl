@@ -64,6 +64,12 @@ readOnlyRootFilesystem: true
 capabilities: { drop: [ALL] }
 {{- end }}
 
+{{/* Of an init container that runs a few lines of the shell. */}}
+{{- define "joulie.shellResources" -}}
+requests: { cpu: 10m, memory: 16Mi }
+limits: { memory: 64Mi }
+{{- end }}
+
 {{/* What all pods of the chart share. "serviceLinks" adds the addresses of Services to the environment. */}}
 {{- define "joulie.podBasics" -}}
 enableServiceLinks: {{ hasKey . "serviceLinks" }}

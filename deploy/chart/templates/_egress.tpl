@@ -1,0 +1,73 @@
+{{/*
+Which component may connect where. A rule without "to" is for addresses that no selector of a chart
+names: those of the API server, of a database and of a broker of yours.
+*/}}
+{{- define "joulie.egress" -}}
+{{- $read := list "projector" "operator" "extender" "console" "ledger" "migrate" "rebuild" "test" }}
+{{- $api := list "operator" "release" "test" }}
+{{- if eq (include "joulie.admission" .) "webhook" }}{{ $api = append $api "admission" }}{{ end }}
+{{- if eq .Values.scheduler.mode "own" }}{{ $api = append $api "scheduler" }}{{ end }}
+{{- if ne .Values.scheduler.configuration "energy" }}{{ $api = append $api "extender" }}{{ end }}
+{{- $ports := list }}
+{{- range .Values.networkPolicy.apiServerPorts }}{{ $ports = append $ports (dict "port" (int .)) }}{{ end }}
+{{- include "joulie.egressOf" (dict "root" . "to" "broker" "of" $read "egress" (list (include "joulie.toBroker" . | fromYaml))) }}
+{{- include "joulie.egressOf" (dict "root" . "to" "api-server" "of" $api "egress" (list (dict "ports" $ports))) }}
+{{- if not (include "joulie.sqlite" .) }}
+{{- $port := dict "ports" (list (dict "port" (int .Values.networkPolicy.databasePort))) }}
+{{- include "joulie.egressOf" (dict "root" . "to" "database" "of" $read "egress" (list $port)) }}
+{{- end }}
+{{- if not .Values.nats.url }}
+{{- $peers := dict "to" (list (include "joulie.podsOf" "nats" | fromYaml)) "ports" (list (dict "port" 6222)) }}
+{{- include "joulie.egressOf" (dict "root" . "to" "brokers" "of" (list "nats") "egress" (list $peers)) }}
+{{- end }}
+{{- if eq .Values.scheduler.mode "own" }}
+{{- $extender := dict "to" (list (include "joulie.podsOf" "extender" | fromYaml)) "ports" (list (dict "port" 9876)) }}
+{{- include "joulie.egressOf" (dict "root" . "to" "extender" "of" (list "scheduler") "egress" (list $extender)) }}
+{{- end }}
+{{- $meters := .Values.networkPolicy.metersTo }}
+{{- if and (not $meters) (include "joulie.hasMeters" .) }}{{ $meters = list dict }}{{ end }}
+{{- if $meters }}
+{{- include "joulie.egressOf" (dict "root" . "to" "meters" "of" (list "operator") "egress" $meters) }}
+{{- end }}
+{{- end }}
+
+{{/* Non-empty if the operator calls meters, prices or controllers of power at addresses of yours. */}}
+{{- define "joulie.hasMeters" -}}
+{{- .Values.operator.powerExecutorsSecret }}
+{{- if eq (.Values.settings.ENABLE_FACILITY_METRICS | default "false" | lower) "true" }}true{{ end }}
+{{- range .Values.settings }}{{ if contains "://" . }}true{{ end }}{{ end }}
+{{- range .Values.files }}{{ if contains "://" . }}true{{ end }}{{ end }}
+{{- end }}
+
+{{- define "joulie.podsOf" -}}
+podSelector:
+  matchLabels: {{- include "joulie.selector" (dict "part" .) | nindent 4 }}
+{{- end }}
+
+{{/* The broker of the chart, or the ports of the addresses of yours. */}}
+{{- define "joulie.toBroker" -}}
+{{- if .Values.nats.url }}
+ports:
+  {{- range splitList "," .Values.nats.url | uniq }}
+  - port: {{ regexFind ":[0-9]+/?$" (trim .) | trimAll ":/" | default "4222" }}
+  {{- end }}
+{{- else }}
+to:
+  - {{- include "joulie.podsOf" "nats" | nindent 4 }}
+ports: [{ port: 4222 }]
+{{- end }}
+{{- end }}
+
+{{- define "joulie.egressOf" }}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {{- include "joulie.meta" (dict "root" .root "part" (printf "to-%s" .to)) | nindent 2 }}
+spec:
+  podSelector:
+    matchLabels: { app.kubernetes.io/name: joulie }
+    matchExpressions:
+      - { key: app.kubernetes.io/component, operator: In, values: {{ toJson .of }} }
+  policyTypes: [Egress]
+  egress: {{- toYaml .egress | nindent 4 }}
+{{- end }}

@@ -1,0 +1,122 @@
+"""Which pod of the chart may connect where, by its NetworkPolicies, which this file evaluates."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from helm_chart import CHART, DOCUMENTED, of_kind, pod_specs, rendered
+
+pytestmark = pytest.mark.slow
+COMPONENT = "app.kubernetes.io/component"
+BROKER, API, DATABASE, DNS = 4222, 443, 5432, 53
+Tree = dict[str, Any]
+
+
+class Pod(NamedTuple):
+    labels: dict[str, str]
+    spec: Tree
+
+    def has(self, name: str) -> bool:
+        return any(
+            each["name"] == name
+            for container in self.spec["containers"]
+            for each in container.get("env", [])
+        )
+
+
+def pods_of(trees: list[Tree]) -> dict[str, Pod]:
+    found = {}
+    for tree in trees:
+        template = tree if tree["kind"] == "Pod" else tree.get("spec", {}).get("template") or {}
+        if "spec" in template:
+            labels = template["metadata"]["labels"]
+            found[labels[COMPONENT]] = Pod(labels, template["spec"])
+    return found
+
+
+def selects(selector: Tree, labels: dict[str, str]) -> bool:
+    return all(
+        labels.get(key) == value for key, value in selector.get("matchLabels", {}).items()
+    ) and all(
+        labels.get(each["key"]) in each["values"] for each in selector.get("matchExpressions", [])
+    )
+
+
+def may_connect(trees: list[Tree], source: Pod, to: Pod | None, port: int) -> bool:
+    """Whether the egress of one pod is allowed; without `to` to an address outside of the chart."""
+    rules = [
+        rule
+        for policy in of_kind(trees, "NetworkPolicy").values()
+        if "Egress" in policy["spec"]["policyTypes"]
+        and selects(policy["spec"]["podSelector"], source.labels)
+        for rule in policy["spec"]["egress"]
+    ]
+    return any(
+        ("ports" not in rule or port in [each["port"] for each in rule["ports"]])
+        and (
+            "to" not in rule
+            or (
+                to is not None
+                and any(selects(each["podSelector"], to.labels) for each in rule["to"])
+            )
+        )
+        for rule in rules
+    )
+
+
+@pytest.fixture(scope="module", params=DOCUMENTED)
+def trees(request: pytest.FixtureRequest, home: Path) -> list[Tree]:
+    return rendered(home, "-f", str(CHART / f"{request.param}.yaml"))
+
+
+def test_every_pod_reaches_what_its_environment_names(trees: list[Tree]) -> None:
+    pods = pods_of(trees)
+    assert len(pods) == len({*pods})
+
+    for name, pod in pods.items():
+        assert may_connect(trees, pod, None, DNS), name
+        assert may_connect(trees, pod, pods.get("nats"), BROKER) == pod.has("NATS_URL"), name
+        assert may_connect(trees, pod, None, DATABASE) == pod.has("DATABASE_URL"), name
+        has_token = pod.spec.get("automountServiceAccountToken", True)
+        assert may_connect(trees, pod, None, API) == has_token, name
+
+
+def test_no_pod_but_the_operator_with_meters_reaches_any_other_address(home: Path) -> None:
+    plain = rendered(home)
+    metered = rendered(home, "--set-string", "settings.NODE_POWER_ADDRESS=http://prometheus:9090")
+    rules = ["--set-json", 'networkPolicy.metersTo=[{"ports":[{"port":9090}]}]']
+    narrow = rendered(home, *rules)
+
+    assert reach(plain, 8080) == set()
+    assert reach(metered, 8080) == {"operator"}
+    assert reach(narrow, 9090) == {"operator"}
+    assert reach(narrow, 8080) == set()
+
+
+def reach(trees: list[Tree], port: int) -> set[str]:
+    return {name for name, pod in pods_of(trees).items() if may_connect(trees, pod, None, port)}
+
+
+def test_the_ports_of_a_broker_of_yours_are_those_of_its_addresses(home: Path) -> None:
+    words = ["--set", "nats.usersSecret=u", "--set", r"nats.url=tls://a:4333\,tls://b"]
+
+    trees = rendered(home, *words)
+
+    assert reach(trees, 4333) == reach(trees, BROKER) >= {"projector", "extender"}
+
+
+def test_a_switch_leaves_the_policies_out(home: Path) -> None:
+    assert not of_kind(rendered(home, "--set", "networkPolicy.enabled=false"), "NetworkPolicy")
+
+
+def test_nothing_outside_of_its_pod_reads_the_monitoring_of_the_broker(home: Path) -> None:
+    trees = rendered(home)
+    conf = of_kind(trees, "ConfigMap")["joulie-nats"]["data"]["nats.conf"]
+    [container] = pod_specs(trees)["StatefulSet/joulie-nats"]["containers"]
+    [monitoring] = [line for line in conf.splitlines() if line.startswith("http")]
+
+    assert monitoring.startswith('http: "127.0.0.1:8222"')
+    assert {each["containerPort"] for each in container["ports"]} == {4222, 6222}
+    assert yaml.safe_dump(container).count("exec:") == 2
