@@ -14,7 +14,7 @@ import msgspec
 from joulie_bus.events import Terms
 from joulie_bus.events.base import Finite
 from joulie_console.views import health
-from joulie_console.views.cluster_view import UNKNOWN, class_name
+from joulie_console.views.cluster_view import POWER_STATES, UNKNOWN, class_name
 from joulie_console.views.decision_text import points_of
 from joulie_extender.decide.explained import Verb
 from joulie_extender.decide.scoring import Weights
@@ -31,6 +31,7 @@ HEAD = """// @ts-check
 def vocabulary() -> dict[str, object]:
     return {
         "CLASSES": [class_name(value) for value in sorted(NodeClass)],
+        "POWER_STATES": POWER_STATES,
         "UNKNOWN": UNKNOWN,
         "VERBS": list(get_args(Verb)),
         "TERMS": terms(),

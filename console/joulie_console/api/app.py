@@ -69,6 +69,7 @@ def operations(console: Console) -> list[Operation]:
         _item("pod", "One pod, explained", (at, a.PodDetail), c.pod, "uid"),
         _collection("pending", "Pending pods with the reason", q.Pending, a.PendingList, c.pending),
         _collection("energy", "The energy of a period", q.Energy, a.Energy, c.energy),
+        _collection("saved", "Saved today and this month", q.NoParameters, a.Saved, c.saved),
         _collection("gpus", "GPU cards", q.Gpus, a.GpuList, c.gpus),
         _collection(
             "decisions", "Decisions, newest first", q.Decisions, a.DecisionList, c.decisions

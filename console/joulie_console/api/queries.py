@@ -252,6 +252,9 @@ class Console:
         period = Period(since // MS, until // MS)
         return await self._energy.energy(self._now().stamp(), period, query)
 
+    async def saved(self, _query: requests.NoParameters) -> responses.Saved:
+        return await self._energy.saved(self._now().stamp(), self._clock() // MS)
+
     async def gpus(self, query: requests.Gpus) -> responses.GpuList:
         resolved = await self._resolve(query)
         cards = [

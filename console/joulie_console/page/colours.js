@@ -11,6 +11,11 @@ const CLASS_COLOURS = {
   light: ["#a7adb3", "#0072b2", "#009e73", "#e08a00"],
 };
 const UNKNOWN_COLOURS = { dark: "#2b3035", light: "#dfe2e5" };
+// Nodes that a plan has put to sleep, and those that wake up: in every colouring, with an outline.
+const SLEEP_COLOURS = {
+  dark: { asleep: "#141f45", waking: "#5f79d6", outline: "#8ea3ee" },
+  light: { asleep: "#d3daf7", waking: "#6d84d8", outline: "#3d52ab" },
+};
 const STEPS = 64;
 
 function isDark() {
@@ -47,23 +52,40 @@ const steps = { dark: stepped(RAMPS.dark), light: stepped(RAMPS.light) };
 
 export const ramp = () => steps[shade()];
 export const classColours = () => CLASS_COLOURS[shade()];
+export const sleepColours = () => SLEEP_COLOURS[shade()];
 export const unknownColour = () => UNKNOWN_COLOURS[shade()];
 
 /** @param {string} role */
 export const roleColour = (role) =>
   getComputedStyle(document.documentElement).getPropertyValue(`--${role}`);
 
-/** @typedef {{ column: string, low: number, high: number, unit: string, what: string }} Scale */
+/**
+ * `least` and `most` are what the ends of the scale mean.
+ * @typedef {{ column: string, low: number, high: number, unit: string, least: string,
+ *   most: string }} Scale
+ */
 
 /**
  * The scale of each colouring: its column, its range, and its unit. High 0: the largest value.
  * @type {Record<string, Scale>}
  */
 const SCALES = {
-  headroom: { column: "headroom", low: 0, high: 100, unit: "%", what: "of the cap is free" },
-  cooling: { column: "cooling", low: 0, high: 100, unit: "%", what: "cooling stress" },
-  watts: { column: "watts", low: 0, high: 0, unit: "W", what: "measured" },
-  gpu: { column: "gpu", low: 0, high: 100, unit: "%", what: "of the GPUs are requested" },
+  headroom: {
+    ...{ column: "headroom", low: 0, high: 100, unit: "%" },
+    ...{ least: "none of the cap is free", most: "all of the cap is free" },
+  },
+  cooling: {
+    ...{ column: "cooling", low: 0, high: 100, unit: "%" },
+    ...{ least: "no cooling stress", most: "highest cooling stress" },
+  },
+  watts: {
+    ...{ column: "watts", low: 0, high: 0, unit: "W" },
+    ...{ least: "no power", most: "measured power" },
+  },
+  gpu: {
+    ...{ column: "gpu", low: 0, high: 100, unit: "%" },
+    ...{ least: "no GPU is requested", most: "all GPUs are requested" },
+  },
 };
 
 /**

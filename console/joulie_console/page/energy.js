@@ -3,14 +3,14 @@
 // what was saved.
 
 import { Chart } from "./chart.js";
-import { ago, count, energy, interval, lasting, moment, percent } from "./format.js";
+import { ago, count, difference, energy, lasting, lessOrMore, moment, percent } from "./format.js";
 import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
 import { model } from "./store.js";
+import { BEHIND_MS, NoPrice } from "./tiles.js";
 import { html } from "./view.js";
 import { ENERGY_BY, NO_PLAN, NOT_ON_CARDS, NOT_SHARED } from "./vocabulary.js";
 
 const HOUR_S = 3600;
-const BEHIND_MS = 10_000; // two passes of the ledger
 const PERIODS = [
   ["1", "last hour"],
   ["6", "last 6 hours"],
@@ -113,7 +113,14 @@ function Figures({ found }) {
     const rest = `${energy(found.unweighed_kwh)} without an intensity`;
     rows.push(["Carbon", `${found.kgco2e.toFixed(2)} kg CO\u2082e`, rest]);
   }
-  return html`<${FigureList} id="energy-figures" rows=${rows} />`;
+  return html`
+    <${FigureList} id="energy-figures" rows=${rows} />
+    ${found.cost === null && html`
+      <p class="muted">
+        <${NoPrice} />
+      </p>
+    `}
+  `;
 }
 
 /** @param {{ id: string, rows: Array<[string, string, string]> }} props */
@@ -158,7 +165,7 @@ function Saved({ saved, currency }) {
   /** @type {Array<[string, string, string]>} */
   const rows = kinds.filter(([, range]) => range).map((
     [term, range, text],
-  ) => [term, interval(range, text), `median ${text(range.mid)}`]);
+  ) => [term, difference(range, text), `median ${lessOrMore(range.mid, text)}`]);
   const isOpen = saved.kwh.low <= 0 && saved.kwh.high >= 0;
   const against = [
     `${saved.policy} against ${saved.baseline}, kube-scheduler’s default score:`,

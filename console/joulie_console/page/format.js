@@ -55,6 +55,21 @@ export function energy(kwh) {
  */
 export const interval = (range, text) => `${text(range.low)} to ${text(range.high)}`;
 
+/** @param {number} value @param {(value: number) => string} text */
+export const lessOrMore = (value, text) =>
+  value < 0 ? `${text(-value)} more` : `${text(value)} less`;
+
+/**
+ * An interval of differences in words: less or more than the baseline, never a negative saving.
+ * @param {{ low: number, high: number }} range
+ * @param {(value: number) => string} text
+ */
+export function difference({ low, high }, text) {
+  if (low >= 0) return `${interval({ low, high }, text)} less`;
+  if (high <= 0) return `${interval({ low: -high, high: -low }, text)} more`;
+  return `${text(-low)} more to ${text(high)} less`;
+}
+
 /**
  * A node above its cap has negative headroom.
  * @param {number | null | undefined} value

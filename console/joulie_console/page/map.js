@@ -1,12 +1,20 @@
 // @ts-check
 // The cluster as a map: one square per node. Drawn after a change, at most once per frame.
 
-import { classColours, colourOf, ramp, roleColour, scaleOf, unknownColour } from "./colours.js";
+import {
+  classColours,
+  colourOf,
+  ramp,
+  roleColour,
+  scaleOf,
+  sleepColours,
+  unknownColour,
+} from "./colours.js";
 import { percent, plain, watts } from "./format.js";
 import { opening } from "./parts.js";
 import { change } from "./state.js";
 import { Component, createRef, html } from "./view.js";
-import { CLASSES } from "./vocabulary.js";
+import { CLASSES, POWER_STATES } from "./vocabulary.js";
 
 const LARGEST = 26; // on a desktop screen; a wall screen is read from a distance
 const LARGEST_WALL = 72;
@@ -14,6 +22,7 @@ const WALL = 1900;
 const SMALLEST = 4;
 const LABEL = 16;
 const LETTER = 7; // the width of a letter of a label
+const [ASLEEP, WAKING] = [POWER_STATES.indexOf("asleep"), POWER_STATES.indexOf("waking")];
 const [ECO, DRAINING] = [CLASSES.indexOf("eco"), CLASSES.indexOf("draining")];
 
 /** @typedef {{ x: number, y: number }} Place */
@@ -162,12 +171,32 @@ class NodeMap {
       pen.fillStyle = colours(index);
       pen.fillRect(x, y, side, side);
     }
+    this.#sleep(pen, side, nodes);
     if (side >= 9 && this.colour === "class") this.#mark(pen, side, nodes);
     pen.fillStyle = roleColour("muted");
     pen.font = "12px system-ui, sans-serif";
     for (const { label, x, y } of this.labels) pen.fillText(plain(label), x, y);
     this.#ring(pen, side, nodes.name.indexOf(this.chosen), roleColour("ink"));
     this.#ring(pen, side, this.under, roleColour("accent"));
+  }
+
+  /**
+   * Nodes that sleep or wake up have a colour and an outline of their own, whatever is coloured.
+   * @param {CanvasRenderingContext2D} pen
+   * @param {number} side
+   * @param {Columns} nodes
+   */
+  #sleep(pen, side, nodes) {
+    const { asleep, waking, outline } = sleepColours();
+    for (let index = 0; index < this.size; index += 1) {
+      if (nodes.power[index] !== ASLEEP && nodes.power[index] !== WAKING) continue;
+      const { x, y } = this.cells[index];
+      pen.fillStyle = nodes.power[index] === ASLEEP ? asleep : waking;
+      pen.fillRect(x, y, side, side);
+      pen.strokeStyle = outline;
+      pen.lineWidth = 1;
+      pen.strokeRect(x + 0.5, y + 0.5, side - 1, side - 1);
+    }
   }
 
   /** @param {Columns} nodes */
@@ -276,10 +305,14 @@ class NodeMap {
 
   /** @param {number} index */
   #describe(index) {
-    const { name, class: kind, headroom, watts: drawn, gpu } = /** @type {Columns} */ (this.nodes);
+    const nodes = /** @type {Columns} */ (this.nodes);
+    const { name, class: kind, headroom, watts: drawn, gpu, power } = nodes;
+    const state = power[index] > 0 ? `, ${POWER_STATES[power[index]]}` : "";
     const free = headroom[index] < 0 ? "unknown" : percent(headroom[index]);
     const gpus = gpu[index] < 0 ? "" : `, GPUs ${percent(gpu[index])} in use`;
-    const values = `${CLASSES[kind[index]]}, headroom ${free}, ${watts(drawn[index])}${gpus}`;
+    const values = `${CLASSES[kind[index]]}${state}, headroom ${free}, ${
+      watts(drawn[index])
+    }${gpus}`;
     return [plain(name[index]), values];
   }
 
@@ -337,15 +370,17 @@ export function Legend({ kind, columns }) {
   if (kind === "class") return html`<${ClassLegend} />`;
   const scale = scaleOf(kind, columns);
   const stops = ramp().filter((_, at) => at % 9 === 0).join(", ");
-  const range = `from ${scale.low} to ${scale.high} ${scale.unit}`;
+  const range = `from ${scale.low} ${scale.unit} (${scale.least}) to ${scale.high} ${scale.unit} ` +
+    `(${scale.most})`;
   return html`
     <div id="legend" class="legend">
-      <span>${scale.low} ${scale.unit}</span>
+      <span>${scale.low} ${scale.unit}: ${scale.least}</span>
       <span class="ramp" role="img" aria-label=${range}
         style=${{ background: `linear-gradient(to right, ${stops})` }}></span>
-      <span>${scale.high} ${scale.unit} ${scale.what}</span>
-      <span class="swatch" style=${{ background: unknownColour() }}></span>
-      <span>unknown or none</span>
+      <span>${scale.high} ${scale.unit}: ${scale.most}</span>
+      <${SleepKeys} />
+      <span><span class="swatch" style=${{ background: unknownColour() }}></span>unknown or
+        none</span>
     </div>
   `;
 }
@@ -365,6 +400,15 @@ function ClassLegend() {
     </li>`
         )}
       </ul>
+      <${SleepKeys} />
     </div>
   `;
+}
+
+function SleepKeys() {
+  const { asleep, waking, outline } = sleepColours();
+  const key = (/** @type {string} */ colour, /** @type {string} */ text) =>
+    html`<span><span class="swatch"
+      style=${{ background: colour, borderColor: outline }}></span>${text}</span>`;
+  return html`${key(asleep, "asleep by a plan")}${key(waking, "waking up")}`;
 }

@@ -8,6 +8,7 @@ import { Legend, MapView } from "./map.js";
 import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
 import { change } from "./state.js";
 import { model, pause } from "./store.js";
+import { Totals } from "./tiles.js";
 import { html } from "./view.js";
 import { VERBS } from "./vocabulary.js";
 
@@ -58,54 +59,6 @@ function rate() {
   if (rates.length < 2) return null;
   const [[t0, n0], [t1, n1]] = [rates[0], rates[rates.length - 1]];
   return t1 > t0 ? Math.max(0, ((n1 - n0) * 1000) / (t1 - t0)) : null;
-}
-
-/** @param {{ term: string, value: string, more: string }} props */
-const Figure = ({ term, value, more }) =>
-  html`
-    <div class="figure">
-      <dt>${term}</dt>
-      <dd><span class="big">${value}</span><span class="muted">${more}</span></dd>
-    </div>
-  `;
-
-const TERMS = ["Measured power", "Nodes", "Pods running", "GPUs requested", "Decisions", "Trend"];
-
-/** @param {{ cluster: any, rate: number | null }} props */
-function Totals({ cluster, rate }) {
-  if (!cluster) {
-    return html`<dl id="totals" aria-busy="true">
-      ${
-      TERMS.map((term) => html`<${Figure} key=${term} term=${term} value=${DASH} more="loading" />`)
-    }
-    </dl>`;
-  }
-  const { classes } = cluster;
-  const share = cluster.capped_w ? (cluster.measured_w / cluster.capped_w) * 100 : null;
-  const asleep = cluster.asleep ? `, ${cluster.asleep} asleep` : "";
-  const perSecond = rate === null ? DASH : `${rate.toFixed(rate < 10 ? 1 : 0)}/s`;
-  const hall = cluster.it_w === null
-    ? "no facility readings"
-    : `hall: ${watts(cluster.it_w)} IT, ${watts(cluster.cooling_w)} cooling`;
-  const trend = `${cluster.trend_w_per_min >= 0 ? "+" : "\u2212"}` +
-    watts(Math.abs(cluster.trend_w_per_min));
-  const figures = [
-    [watts(cluster.measured_w), `${percent(share)} of ${watts(cluster.capped_w)} allowed`],
-    [
-      count(cluster.nodes),
-      `${count(classes.performance)} performance, ${count(classes.eco)} eco, ` +
-      `${count(classes.draining)} draining${asleep}`,
-    ],
-    [count(cluster.pods_running), `${count(cluster.pods_pending)} pending`],
-    [count(cluster.gpus_asked), `of ${count(cluster.gpus)}`],
-    [perSecond, rate === null ? "counted while live" : `${count(cluster.entries)} in the log`],
-    [trend, `per minute; ${hall}`],
-  ];
-  return html`<dl id="totals">${
-    figures.map(([value, more], at) =>
-      html`<${Figure} key=${TERMS[at]} term=${TERMS[at]} value=${value} more=${more} />`
-    )
-  }</dl>`;
 }
 
 // --- nodes ------------------------------------------------------------------------------------

@@ -15,10 +15,18 @@ const PAGE = 50; // rows of the table of nodes
 const LIMIT = 100;
 const AGAIN_MS = 3_000; // before a failed query of the panel runs again
 /** Between two queries for the same thing while the page is live. @type {Record<string, number>} */
-const RENEW_MS = { cards: 10_000, nodes: 5_000, detail: 5_000, pending: 5_000, energy: 60_000 };
+const RENEW_MS = {
+  cards: 10_000,
+  nodes: 5_000,
+  detail: 5_000,
+  pending: 5_000,
+  waiting: 5_000,
+  energy: 60_000,
+  saved: 30_000,
+};
 const TOPICS = "decisions,plans,transitions,cluster,map";
 // The values of a changed row, in order.
-const ROW = ["class", "headroom", "cooling", "watts", "gpu"];
+const ROW = ["class", "headroom", "cooling", "watts", "gpu", "power"];
 const COLUMNS = ["id", "name", "rack", ...ROW];
 
 /**
@@ -41,6 +49,8 @@ const COLUMNS = ["id", "name", "rack", ...ROW];
  * @property {Answer | null} detail
  * @property {Answer | null} pending
  * @property {Answer | null} energy
+ * @property {Answer | null} waiting how many pods wait, by cause
+ * @property {Answer | null} saved
  * @property {string} warning the page's own
  * @property {boolean} connected
  * @property {number} heardAt when the newest state arrived
@@ -66,6 +76,8 @@ export const model = {
   detail: null,
   pending: null,
   energy: null,
+  waiting: null,
+  saved: null,
   warning: "",
   connected: false,
   heardAt: 0,
@@ -271,7 +283,8 @@ export async function refresh() {
     const [found, past] = await Promise.all([loadMap(), now.at ? ask("cluster", moment()) : null]);
     if (state().at !== now.at) return;
     update({ past, warning: model.connected ? "" : model.warning });
-    await Promise.all([loadLists(found), load("cards"), load("nodes"), loadPower()]);
+    const parts = OVERVIEW.map((part) => load(part));
+    await Promise.all([loadLists(found), ...parts, loadPower()]);
   } catch (error) {
     warn(messageOf(error));
   }
@@ -287,7 +300,7 @@ async function loadPower() {
 
 /**
  * The queries of the selection: the question of each, or null if nothing is to be asked.
- * @type {Record<"cards" | "nodes" | "detail" | "pending" | "energy", () => [string, any] | null>}
+ * @type {Record<"cards" | "nodes" | "detail" | "pending" | "energy" | "waiting" | "saved", () => [string, any] | null>}
  */
 const QUESTIONS = {
   cards: () => state().page ? null : ["gpus", { ...moment(), limit: LIMIT }],
@@ -307,9 +320,16 @@ const QUESTIONS = {
     const { page, by, hours } = state();
     return page === "energy" ? ["energy", { by, hours }] : null;
   },
+  waiting: () => isLiveOverview() ? ["pending", { limit: 1 }] : null,
+  saved: () => isLiveOverview() ? ["saved", {}] : null,
 };
 
+const isLiveOverview = () => !state().page && !state().at;
+
 /** @typedef {keyof typeof QUESTIONS} Part */
+
+/** @type {Part[]} */
+const OVERVIEW = ["cards", "nodes", "waiting", "saved"];
 
 /**
  * Asks the question of a part of the page. What is shown stays until the new answer arrives, but
@@ -381,7 +401,7 @@ export function selected(now) {
     update({ decisions: null, plans: now.at === shown.at ? model.plans : null });
     refresh();
   } else {
-    for (const part of /** @type {Part[]} */ (["cards", "nodes"])) load(part);
+    for (const part of OVERVIEW) load(part);
   }
   for (const part of /** @type {Part[]} */ (["detail", "pending", "energy"])) load(part);
   update();

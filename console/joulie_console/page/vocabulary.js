@@ -2,6 +2,7 @@
 // Written by joulie_console.page_vocabulary: `make page`.
 
 export const CLASSES = ["unknown", "performance", "eco", "draining"];
+export const POWER_STATES = ["awake", "asleep", "waking"];
 export const UNKNOWN = -1;
 export const VERBS = [
   "filter",

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from joulie_console.readers.saved import saved_now
+from joulie_console.readers.savings import savings_of
 from joulie_console.schema import requests, responses
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.report import (
@@ -18,7 +20,6 @@ from joulie_projections.energy.report import (
     kwh,
     worth_json,
 )
-from joulie_projections.energy.savings import SavedRange, Savings
 from joulie_projections.store.energy_table import EnergyTable
 
 OpenEnergy = Callable[[], AbstractContextManager[EnergyTable]]
@@ -54,6 +55,15 @@ class EnergyReader:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, stamp, period, query)
 
+    async def saved(self, stamp: dict[str, Any], now_ms: int) -> responses.Saved:
+        """Raises Unreadable if the database fails."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._saved, stamp, now_ms)
+
+    def _saved(self, stamp: dict[str, Any], now_ms: int) -> responses.Saved:
+        with self._open_energy() as table:
+            return saved_now(table, stamp, now_ms)
+
     def _read(
         self, stamp: dict[str, Any], period: Period, query: requests.Energy
     ) -> responses.Energy:
@@ -74,7 +84,7 @@ class EnergyReader:
             _share(name, share, has_model=query.by == "card")
             for name, share in list(report.by.items())[: query.limit]
         ]
-        answer = _answer(stamp, report, shares, series_of(fine, known), _savings(savings))
+        answer = _answer(stamp, report, shares, series_of(fine, known), savings_of(savings))
         behind_ms = round(found.behind_s * MS_PER_SECOND)
         return replace(answer, folded_to=found.position, ledger_behind_ms=behind_ms)
 
@@ -141,35 +151,6 @@ def _answer(
         total=len(report.by),
         series=series,
         saved=savings,
-    )
-
-
-def _savings(found: Savings | None) -> responses.Savings | None:
-    if found is None:
-        return None
-    saved = found.saved
-    return responses.Savings(
-        computed_ms=found.computed_ms,
-        from_ms=found.from_ms,
-        to_ms=found.to_ms,
-        baseline=found.baseline,
-        policy=found.policy,
-        pods=found.pods,
-        nodes=found.nodes,
-        kwh=_range(saved.kwh if saved else None),
-        share=_range(saved.share if saved else None),
-        share_per_work=_range(saved.share_per_work if saved else None),
-        cost=_range(saved.cost if saved else None),
-        kgco2e=_range(saved.kgco2e if saved else None),
-        why=found.why,
-    )
-
-
-def _range(found: SavedRange | None) -> responses.SavedRange | None:
-    return (
-        None
-        if found is None
-        else responses.SavedRange(low=found.low, mid=found.mid, high=found.high)
     )
 
 

@@ -74,6 +74,7 @@ class Cluster(Answer, frozen=True, kw_only=True):
     nodes: int
     classes: Classes
     asleep: int
+    waking: int
     unmeasured: int  # nodes without a fresh power reading
     measured_w: float  # of the nodes that have one
     capped_w: float
@@ -118,6 +119,7 @@ class Map(Answer, frozen=True, kw_only=True):
     cooling: list[int]
     watts: list[int]
     gpu: list[int]  # percentage of the GPUs that running pods request
+    power: list[int]  # 0 awake, 1 asleep, 2 waking
 
 
 class NodeBrief(Item, frozen=True, kw_only=True):
@@ -336,6 +338,40 @@ class Energy(Answer, frozen=True, kw_only=True):
     def revision(self) -> str:
         computed_ms = self.saved.computed_ms if self.saved else 0
         return f"-{self.folded_to}-{computed_ms}-{self.ledger_behind_ms // BEHIND_STEP_MS}"
+
+
+class SavedPeriod(Item, frozen=True, kw_only=True):
+    """Metered energy, and what was saved by the share per work of the newest report. A negative
+    value is energy that the baseline would not have used. Without `saved_kwh`, `why` says what was
+    missing."""
+
+    from_ms: int
+    to_ms: int  # up to when the energy is complete
+    meter_kwh: float
+    unpriced_kwh: float
+    unweighed_kwh: float
+    saved_kwh: SavedRange | None
+    saved_cost: SavedRange | None  # of the part that has a price
+    saved_kgco2e: SavedRange | None
+    why: str
+
+
+class Saved(Answer, frozen=True, kw_only=True):
+    """What was saved on this day and in this month; both begin at midnight UTC."""
+
+    folded_to: int
+    complete_to_ms: int
+    ledger_behind_ms: int
+    currency: str
+    today: SavedPeriod
+    month: SavedPeriod
+    report: Savings | None  # that the shares are of
+
+    @property
+    def revision(self) -> str:
+        computed_ms = self.report.computed_ms if self.report else 0
+        behind = self.ledger_behind_ms // BEHIND_STEP_MS
+        return f"-{self.today.from_ms}-{self.folded_to}-{computed_ms}-{behind}"
 
 
 class Loss(Item, frozen=True, kw_only=True):

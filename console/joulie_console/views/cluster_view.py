@@ -39,6 +39,7 @@ RACK_LABEL = "joulie.io/rack"
 ZONE_LABEL = "joulie.io/cooling-zone"
 MS = 1_000_000  # ns
 UNKNOWN = -1
+POWER_STATES = ["awake", "asleep", "waking"]
 _CLASS_NAMES: dict[NodeClass, NodeClassName] = {
     NodeClass.UNKNOWN: "unknown",
     NodeClass.PERFORMANCE: "performance",
@@ -73,6 +74,7 @@ class Columns(NamedTuple):
     cooling: Ints
     watts: Ints
     gpu: Ints
+    power: Ints
 
 
 class Overview:
@@ -127,7 +129,21 @@ class Overview:
             np.rint(twin_columns.floats("cooling")).astype(np.int64),
             np.rint(watts).astype(np.int64),
             np.rint(np.where(gpus > 0, share, UNKNOWN)).astype(np.int64),
+            self._power_states(),
         )
+
+    def _power_states(self) -> Ints:
+        twin_columns = self.snapshot.twin_columns
+        states = np.zeros(len(twin_columns.columns["gpus"]), np.int64)
+        nodes = self.snapshot.cluster_state.nodes
+        for name, row in twin_columns.rows.items():
+            states[row] = POWER_STATES.index(nodes[name].power_state or "awake")
+        return states
+
+    def count_nodes(self, power_state: str) -> int:
+        nodes = self.snapshot.cluster_state.nodes
+        rows = self.snapshot.twin_columns.rows
+        return sum(nodes[name].power_state == power_state for name in rows)
 
     def node(self, name: str) -> NodeBrief:
         node, twin_columns = self.snapshot.cluster_state.nodes[name], self.snapshot.twin_columns
@@ -401,7 +417,7 @@ def map_changes(before: MapState, after: MapState) -> dict[str, list[Any]]:
 
 
 def _changed_rows(before: Columns, after: MapState, added: list[int]) -> list[list[int]]:
-    """id, class, headroom, cooling, watts, gpu of the nodes with a changed value."""
+    """id, class, headroom, cooling, watts, gpu, power of the nodes with a changed value."""
     columns = after.columns
     height = len(columns.node_class)
     differs = np.zeros(height, np.bool_)

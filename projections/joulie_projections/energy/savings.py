@@ -1,7 +1,7 @@
 """What was saved against the counterfactual, as the newest report computed it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -65,3 +65,47 @@ def packed(savings: Savings) -> bytes:
 
 def unpacked(body: bytes) -> Savings:
     return _decode(body)
+
+
+class Period(NamedTuple):
+    """Metered energy of a period, with the part of it that has a price or an intensity."""
+
+    from_ms: int
+    to_ms: int  # up to when the energy is complete
+    kwh: float
+    cost: float | None
+    kgco2e: float | None
+
+
+class SavedInPeriod(NamedTuple):
+    """Against the baseline, which would have done the work of the period with more energy, or with
+    less: then the values are negative. Without `kwh`, `why` says what was missing."""
+
+    kwh: SavedRange | None = None
+    cost: SavedRange | None = None
+    kgco2e: SavedRange | None = None
+    why: str = ""
+
+
+def saved_in(period: Period, newest: Savings | None) -> SavedInPeriod:
+    """The metered energy of a period, compared by the share per work of the newest report.
+
+    A report of another time says nothing about this period.
+    """
+    if newest is None:
+        return SavedInPeriod(why="no report was written yet")
+    if newest.saved is None:
+        return SavedInPeriod(why=newest.why)
+    if newest.from_ms >= period.to_ms or newest.to_ms <= period.from_ms:
+        return SavedInPeriod(why="the newest report is of another time")
+    share = newest.saved.share_per_work
+    if share.high >= 1:
+        return SavedInPeriod(why="the newest report compares with no energy at all")
+    return SavedInPeriod(_of(share, period.kwh), _of(share, period.cost), _of(share, period.kgco2e))
+
+
+def _of(share: SavedRange, used: float | None) -> SavedRange | None:
+    """Of a baseline `b`, which used `b * (1 - share)`."""
+    if used is None:
+        return None
+    return SavedRange(*(used * each / (1 - each) for each in (share.low, share.mid, share.high)))

@@ -1,5 +1,6 @@
 """The energy of a period, over a real console and the table of the ledger."""
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 PERIOD = {"since": "2020-01-01T00:00:00Z", "until": "2100-01-01T00:00:00Z"}
 HOURS = 3
+DAY_NS = 86_400 * 10**9
 SAVINGS = Savings(
     computed_ms=1,
     position=7,
@@ -165,3 +167,41 @@ async def test_a_period_that_ends_before_it_starts_is_refused(new_harness: NewHa
         answer = await client.get("/v1/energy", params=backwards)
 
     assert (answer.status_code, "before" in answer.json()["detail"]) == (400, True)
+
+
+async def test_without_a_report_of_today_nothing_is_saved_today(new_harness: NewHarness) -> None:
+    async with new_harness() as harness:
+        harness.fill_ledger(steady())
+        harness.keep_savings(SAVINGS)  # of an hour in 1970
+        async with httpx2.AsyncClient(base_url=harness.url) as client:
+            found = (await client.get("/v1/saved")).json()
+
+    assert found["complete_to_ms"] > 0
+    assert found["today"]["from_ms"] % 86_400_000 == 0
+    assert found["month"]["from_ms"] <= found["today"]["from_ms"]
+    for period in (found["today"], found["month"]):
+        assert period["saved_kwh"] is None
+        assert period["why"] == "the newest report is of another time"
+
+
+async def test_energy_of_today_is_compared_by_the_share_of_the_newest_report(
+    new_harness: NewHarness,
+) -> None:
+    now = time.time_ns()
+    midnight_ns = now - now % DAY_NS
+    state = LedgerState()
+    facts: list[AnyEvent] = [node_seen("n1"), power("n1", 100), power("n1", 100)]
+    state.fold(records(*facts, start_s=(midnight_ns - NOON) / 1e9, step_s=1), ())
+    savings = msgspec.structs.replace(SAVINGS, from_ms=0, to_ms=now // 1_000_000)
+    async with new_harness() as harness:
+        harness.fill_ledger(state)
+        harness.keep_savings(savings)
+        async with httpx2.AsyncClient(base_url=harness.url) as client:
+            found = (await client.get("/v1/saved")).json()
+
+    today = found["today"]
+    assert today["meter_kwh"] == pytest.approx(100 / 3_600_000)
+    assert today["saved_kwh"]["mid"] == pytest.approx(today["meter_kwh"] / 4)
+    assert today["saved_cost"] is None
+    assert today["to_ms"] == found["complete_to_ms"] == midnight_ns // 1_000_000 + 2000
+    assert found["report"]["baseline"] == "kube-default"

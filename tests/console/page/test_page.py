@@ -2,18 +2,31 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from playwright.async_api import Page, Route, expect
 
 from joulie_bus.broker.embedded import Embedded
-from joulie_bus.events import SettingsDeclared
+from joulie_bus.events import NodeSeen, SettingsDeclared
 from joulie_bus.runtime.ports import free_port
-from joulie_bus.testing import ask, bound, caps, eco, hardware, node_seen, pending, power
+from joulie_bus.testing import (
+    ask,
+    asleep,
+    bound,
+    caps,
+    eco,
+    hardware,
+    node_seen,
+    pending,
+    power,
+    waking,
+)
 from joulie_console.stream import event_tail
 from joulie_console.testing import ConsoleHarness, console_harness, running_console
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
@@ -397,7 +410,7 @@ async def test_placeholders_name_what_is_loading(page: Page, scenario: ConsoleHa
     await page.goto(f"{scenario.url}/?node=n1")
     await expect(page.get_by_text("Loading the map of nodes.")).to_be_attached()
     await expect(page.get_by_text("Loading the details.")).to_be_attached()
-    await expect(page.locator("#totals[aria-busy=true] .figure")).to_have_count(6)
+    await expect(page.locator("#totals[aria-busy=true] .figure")).to_have_count(7)
     await expect(page.locator("#age")).to_have_text("connecting")
     released.set()
     await page.unroute_all(behavior="wait")
@@ -442,13 +455,77 @@ async def test_what_was_saved_is_an_interval_against_a_named_baseline(
         harness.keep_savings(found)
         await page.reload()
         saved = page.locator("#saved")
-        await expect(saved).to_contain_text("\u22121.00 kWh to 3.00 kWh")
-        await expect(saved).to_contain_text("median 2.50 kWh")
+        await expect(saved).to_contain_text("1.00 kWh more to 3.00 kWh less")
+        await expect(saved).to_contain_text("median 2.50 kWh less")
         await expect(saved).not_to_contain_text("Cost")
         context = page.locator("#saved-against")
         await expect(context).to_contain_text("joulie-energy against kube-default")
         await expect(context).to_contain_text("1,200 pods on the same 200 nodes")
         await expect(context).to_contain_text("The interval includes 0, so no saving is certain.")
+
+    assert complaints == []
+
+
+async def test_the_overview_states_what_was_saved_and_never_a_negative_saving(
+    page: Page, complaints: list[str], new_harness: NewHarness, hour_of_energy: LedgerState
+) -> None:
+    async with new_harness() as harness:
+        harness.fill_ledger(hour_of_energy)
+        await opened(page, harness)
+        totals, basis = page.locator("#totals"), page.locator("#basis")
+        await expect(totals).to_contain_text("saved is not known: no report was written yet")
+        await expect(basis).to_contain_text("joulie report")
+        await expect(basis).to_contain_text("GRID_SOURCE=")
+        await expect(basis).to_contain_text("Energy is complete up to")
+
+        for mid, text in ((0.5, "Saved"), (-0.5, "more")):
+            share = SavedRange(mid - 0.1, mid, mid + 0.1)
+            harness.keep_savings(
+                Savings(
+                    computed_ms=time.time_ns() // 1_000_000,
+                    position=1,
+                    from_ms=0,
+                    to_ms=time.time_ns() // 1_000_000,
+                    baseline="kube-default",
+                    policy="joulie-energy",
+                    pods=5,
+                    nodes=2,
+                    saved=Saved(kwh=share, share=share, share_per_work=share),
+                )
+            )
+            await page.reload()
+            await expect(totals).to_contain_text(re.compile(rf"(Used|Saved) \d+\sWh( {text})?"))
+            await expect(totals).to_contain_text("no price, no carbon intensity")
+            await expect(basis).to_contain_text("against kube-default")
+            assert not re.search("[-\u2212]\\d+ W?h", await totals.inner_text())
+        await expect(totals).to_contain_text("Used")
+
+    assert complaints == []
+
+
+def not_ready(name: str) -> NodeSeen:
+    return msgspec.structs.replace(node_seen(name), ready=False)
+
+
+async def test_nodes_that_sleep_have_a_colour_a_count_and_a_word(
+    page: Page, complaints: list[str], new_harness: NewHarness
+) -> None:
+    async with new_harness() as harness:
+        await harness.publish(*(node_seen(name) for name in ("n1", "n2", "n3")))
+        await harness.publish(asleep("n2"), asleep("n3"), pending("waits"))
+        await harness.publish(not_ready("n2"), not_ready("n3"))
+        await harness.publish(waking("n3"))
+        await opened(page, harness)
+        totals = page.locator("#totals")
+        await expect(totals).to_contain_text("1 awake, 1 asleep, 1 waking")
+        await expect(totals).to_contain_text("of 1 pending pods")
+        for text in ("asleep by a plan", "waking up", "all of the cap is free"):
+            await expect(page.locator("#legend")).to_contain_text(text)
+        await page.locator("#map").press("ArrowRight")
+        await page.locator("#map").press("ArrowRight")
+        await expect(page.locator("#map-status")).to_contain_text("n2: unknown, asleep")
+        await harness.publish(waking("n2"))
+        await expect(totals).to_contain_text("1 awake, 0 asleep, 2 waking")
 
     assert complaints == []
 

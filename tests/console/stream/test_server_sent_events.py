@@ -203,7 +203,7 @@ async def test_the_map_event_has_changed_rows_only(new_harness: NewHarness) -> N
             while not (found := await reader.next("map")).data["rows"]:
                 pass
 
-    assert found.data["rows"] == [[1, 0, 90, 14, 72, -1]]
+    assert found.data["rows"] == [[1, 0, 90, 14, 72, -1, 0]]
 
 
 async def test_a_slow_client_is_cut_with_a_reason_and_may_return(
