@@ -30,6 +30,7 @@ PARTS = {
     "extender": Role.EXTENDER,
     "console": Role.CONSOLE,
     "ledger": Role.AUDITOR,
+    "agent": Role.AGENT,
     "migrate": Role.ADMIN,
 }
 USERS = {**PARTS, "test": Role.AUDITOR}  # of the broker; the test is `joulie doctor`

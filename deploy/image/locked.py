@@ -51,8 +51,13 @@ def closure(roots: set[str], lock: dict[str, str]) -> list[str]:
 
 def roots(what: str) -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    listed = project["build-system"]["requires"] if what == "build" else None
-    found = [_NAME.match(line) for line in listed or project["project"]["dependencies"]]
+    named = project["project"]
+    run = [
+        *named["dependencies"],
+        *named["optional-dependencies"]["agent"],
+    ]  # the image has it, too
+    listed = project["build-system"]["requires"] if what == "build" else run
+    found = [_NAME.match(line) for line in listed]
     return {normal(match[0]) for match in found if match}
 
 

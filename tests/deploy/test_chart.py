@@ -78,6 +78,7 @@ def test_a_wrong_value_is_refused_with_its_name(wrong: str, named: str, home: Pa
 
 def test_every_pod_is_unprivileged_with_a_read_only_root(trees: list[dict[str, Any]]) -> None:
     specs = pod_specs(trees)
+    specs.pop("DaemonSet/joulie-agent")  # in tests/deploy/test_agent.py
 
     assert len(specs) >= 6
     for name, spec in specs.items():
@@ -117,7 +118,7 @@ def test_only_pods_with_rights_get_a_token_of_the_api_server(trees: list[dict[st
 
 
 def test_every_container_sets_known_settings_only(trees: list[dict[str, Any]]) -> None:
-    known = FROM_CODE.setting_names() | {"POD_NAME", "GOMEMLIMIT"}
+    known = FROM_CODE.setting_names() | {"POD_NAME", "NODE_NAME", "GOMEMLIMIT"}
     set_by_pods = {
         each["name"]
         for spec in pod_specs(trees).values()

@@ -113,6 +113,7 @@ def test_the_image_installs_what_joulie_requires_and_no_tool_of_developers() -> 
     run = locked("run")
 
     assert required("joulie") - run == set()
+    assert {"nvidia-ml-py", "grpclib"} <= run  # of the agent, which the image runs, too
     assert run & {"pytest", "mypy", "basedpyright", "ruff", "hatchling", "pyarrow"} == set()
 
 

@@ -10,7 +10,7 @@ names: those of the API server, of a database and of a broker of yours.
 {{- if ne .Values.scheduler.configuration "energy" }}{{ $api = append $api "extender" }}{{ end }}
 {{- $ports := list }}
 {{- range .Values.networkPolicy.apiServerPorts }}{{ $ports = append $ports (dict "port" (int .)) }}{{ end }}
-{{- include "joulie.egressOf" (dict "root" . "to" "broker" "of" $read "egress" (list (include "joulie.toBroker" . | fromYaml))) }}
+{{- include "joulie.egressOf" (dict "root" . "to" "broker" "of" (append $read "agent") "egress" (list (include "joulie.toBroker" . | fromYaml))) }}
 {{- include "joulie.egressOf" (dict "root" . "to" "api-server" "of" $api "egress" (list (dict "ports" $ports))) }}
 {{- if not (include "joulie.sqlite" .) }}
 {{- $port := dict "ports" (list (dict "port" (int .Values.networkPolicy.databasePort))) }}

@@ -186,7 +186,7 @@ env:
 {{- if include "joulie.natsCa" .root }}
   - { name: NATS_CA_FILE, value: /etc/joulie/nats/ca.crt }
 {{- end }}
-{{- if not (include "joulie.sqlite" .root) }}
+{{- if not (or (include "joulie.sqlite" .root) .withoutDatabase) }}
   - name: DATABASE_URL
     valueFrom:
       secretKeyRef: { name: {{ .root.Values.database.existingSecret }}, key: url }

@@ -1,0 +1,59 @@
+{{/* The pods of agents. They need nothing of the API server. */}}
+{{- define "joulie.agentPod" -}}
+serviceAccountName: joulie-agent
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsUser: 0
+  runAsGroup: 0
+  seccompProfile: { type: RuntimeDefault }
+{{- with .Values.agent.runtimeClassName }}
+runtimeClassName: {{ . }}
+{{- end }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.agent.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.agent.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "joulie.agentContainer" -}}
+image: {{ include "joulie.image" .root }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+{{ include "joulie.env" (dict "root" .root "part" "agent" "withoutDatabase" true) }}
+  - { name: NODE_NAME, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
+{{- if .root.Values.agent.runtimeClassName }}
+  # NVIDIA's runtime then gives NVML and the cards.
+  - { name: NVIDIA_VISIBLE_DEVICES, value: all }
+  - { name: NVIDIA_DRIVER_CAPABILITIES, value: utility }
+{{- end }}
+ports:
+  - { name: metrics, containerPort: 9877 }
+{{ include "joulie.probes" . }}
+resources: {{- toYaml .root.Values.agent.resources | nindent 2 }}
+{{- end }}
+
+{{- define "joulie.agentMounts" -}}
+- { name: tmp, mountPath: /tmp }
+{{- if include "joulie.natsCa" . }}
+- { name: nats-ca, mountPath: /etc/joulie/nats, readOnly: true }
+{{- end }}
+{{- if .Values.files }}
+- { name: files, mountPath: /etc/joulie/files, readOnly: true }
+{{- end }}
+{{- end }}
+
+{{- define "joulie.agentVolumes" -}}
+- { name: tmp, emptyDir: {} }
+{{- if include "joulie.natsCa" . }}
+- name: nats-ca
+  secret: { secretName: {{ include "joulie.natsCa" . }}, items: [{ key: ca.crt, path: ca.crt }] }
+{{- end }}
+{{- if .Values.files }}
+- { name: files, configMap: { name: joulie-files } }
+{{- end }}
+{{- end }}

@@ -1,0 +1,103 @@
+"""The agent of the chart: what it may do on a node, and that it reads it with its mounts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helm_chart import CHART, of_kind, pod_specs, rendered
+from joulie_bus.streams.roles import Role
+
+pytestmark = pytest.mark.slow
+READER = "DaemonSet/joulie-agent"
+Tree = dict[str, Any]
+
+
+def mounts_of(spec: Tree) -> dict[str, tuple[Tree, bool]]:
+    """The host's paths in the first container: the volume, and whether it can be written to."""
+    volumes = {each["name"]: each["hostPath"] for each in spec["volumes"] if "hostPath" in each}
+    return {
+        each["mountPath"]: (volumes[each["name"]], not each.get("readOnly", False))
+        for each in spec["containers"][0]["volumeMounts"]
+        if each["name"] in volumes
+    }
+
+
+def test_the_reader_is_root_without_a_capability_and_writes_to_no_file_of_the_host(
+    home: Path,
+) -> None:
+    spec = pod_specs(rendered(home))[READER]
+    [container] = spec["containers"]
+
+    assert spec["securityContext"]["runAsUser"] == 0
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert not {"hostPID", "hostIPC", "hostNetwork"} & set(spec)
+    assert spec["automountServiceAccountToken"] is False
+    assert {path: writable for path, (_, writable) in mounts_of(spec).items()} == dict.fromkeys(
+        (
+            "/host/sys",
+            "/host/proc/cpuinfo",
+            "/host/proc/meminfo",
+            "/host/var/log/pods",
+            "/host/var/lib/kubelet/pod-resources",
+        ),
+        False,
+    )
+
+
+def test_an_agent_runs_on_each_node_as_its_role_and_without_the_database(home: Path) -> None:
+    spec = pod_specs(rendered(home, "-f", str(CHART / "values-ha.yaml")))[READER]
+    env = {each["name"]: each for each in spec["containers"][0]["env"]}
+
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert env["NATS_USER"]["value"] == Role.AGENT
+    assert env["NODE_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert not [each for each in env if each.startswith("DATABASE")]
+
+
+def test_no_container_is_privileged_and_a_switch_leaves_the_agent_out(home: Path) -> None:
+    trees = rendered(home)
+    without = rendered(home, "--set", "agent.enabled=false")
+
+    assert "privileged" not in json.dumps(pod_specs(trees))
+    assert not of_kind(without, "DaemonSet")
+    assert "joulie-agent" not in of_kind(without, "ServiceAccount")
+
+
+def test_the_reader_reads_this_machine_with_the_mounts_of_the_chart(
+    home: Path, tmp_path: Path
+) -> None:
+    """Links in place of the mounts: what is not mounted cannot be read."""
+    spec = pod_specs(rendered(home))[READER]
+    for path, (volume, _) in mounts_of(spec).items():
+        place = tmp_path / path.removeprefix("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(volume["path"])
+    args = [str(tmp_path / "host") if each == "/host" else each for each in container_args(spec)]
+    command = [sys.executable, "-m", "joulie_cli.main", *args, "--once", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    report = json.loads(done.stdout)
+
+    assert done.returncode == 0, done.stderr
+    assert report["hardware"]["cpu"]["cores"] > 0
+    assert report["hardware"]["memory_bytes"] > 0
+
+
+def container_args(spec: Tree) -> list[str]:
+    [container] = spec["containers"]
+    return list(container["args"])
+
+
+def test_a_runtime_of_nvidia_gives_its_cards_to_the_agents(home: Path) -> None:
+    spec = pod_specs(rendered(home, "--set", "agent.runtimeClassName=nvidia"))[READER]
+    env = {each["name"]: each.get("value") for each in spec["containers"][0]["env"]}
+
+    assert spec["runtimeClassName"] == "nvidia"
+    assert (env["NVIDIA_VISIBLE_DEVICES"], env["NVIDIA_DRIVER_CAPABILITIES"]) == ("all", "utility")
