@@ -216,11 +216,24 @@ def test_a_report_ends_where_the_ledger_is_complete(data: Path) -> None:
     assert f"to {end}; it was asked for up to 2099-01-01" in shown
 
 
+def test_a_page_begins_with_the_answer_and_charts_and_tables_follow(
+    data: Path, report: dict[str, Any]
+) -> None:
+    page = joulie("report", "--data", data).stdout
+    whole = sum(each["kwh"] for each in report["power"])
+
+    assert whole == pytest.approx(report["energy"]["node"]["meter_kwh"])
+    assert report["power"][-1]["to"] == report["complete_to"]
+    charts = page.index("<svg"), page.index("simulated beside metered"), page.index("Tables</h2>")
+    assert page.index('class="lead"') < charts[0] < charts[1] < charts[2] < page.index("<table>")
+    assert f"The meters measured {whole:.3f} kWh" in page
+
+
 def as_first_format(report: dict[str, Any], *, to: int) -> dict[str, Any]:
     """As version 0.2.0 wrote it, whose `to` was the end of the running interval."""
     old: dict[str, Any] = json.loads(json.dumps(report))
     old["format"] = "joulie-energy-report/1"
-    for name in ("complete_to", "rule"):
+    for name in ("complete_to", "rule", "power"):
         del old[name]
     del old["counterfactual"]["sleep_numbers"]
     for each in old["energy"].values():

@@ -12,7 +12,9 @@ from joulie_projections.energy.report import (
     UJ_PER_KWH,
     By,
     EnergyReport,
+    Reading,
     as_json,
+    kwh,
     report_of,
 )
 from joulie_simulator.energy.counterfactual import (
@@ -47,9 +49,26 @@ def document_of(got: Gathered, cluster: str) -> Document:
         "rule": got.state.ledger.rule,
         "entries": got.entries,
         "energy": {by: as_json(reports[by], by) for by in DIVISIONS},
+        "power": _power(got.ledger),
         "placements": _placements(got, whole),
         "counterfactual": _counterfactual(asked, whole),
     }
+
+
+def _power(ledger: Reading) -> list[Document]:
+    """The energy of each interval by namespace, oldest first. The last one ends with the ledger."""
+    found = []
+    for each in sorted(ledger.intervals, key=lambda interval: interval.start_ms):
+        one = report_of([each], "namespace")
+        found.append(
+            {
+                "from": each.start_ms,
+                "to": min(each.end_ms, max(each.start_ms + 1, ledger.complete_to_ms)),
+                "kwh": kwh(one.meter_uj),
+                "namespaces": {name: kwh(share.energy_uj) for name, share in one.by.items()},
+            }
+        )
+    return found
 
 
 def first_document_of(got: Gathered, cluster: str) -> Document:
@@ -143,8 +162,8 @@ def _saved(found: Comparison, whole: EnergyReport) -> Document:
     }
 
 
-def _times(kwh: Interval, per_kwh: float | None) -> Mapping[str, float] | None:
-    return None if per_kwh is None else Interval.of([each * per_kwh for each in kwh])._asdict()
+def _times(saved: Interval, per_kwh: float | None) -> Mapping[str, float] | None:
+    return None if per_kwh is None else Interval.of([each * per_kwh for each in saved])._asdict()
 
 
 class Difference(NamedTuple):

@@ -8,9 +8,16 @@ from typing import Any
 
 import msgspec
 
+from joulie_cli.reporting.charts import Bar, bars, power_chart
 from joulie_cli.reporting.document import DIVISIONS, FIRST_FORMAT, Document
 
 LATE_MS = 60_000  # a ledger that ends so long before the period does not hold it
+FIRST_CAPTION = "Saved, over all variants"
+CAPTION = "Less than the baseline, over all variants; negative where more was used"
+POWER_NOTE = (
+    "<p>(free) is the idle energy of what no pod occupies. A ledger that began within the first "
+    "interval has less energy, and so less power, there.</p>"
+)
 SHOWN = 100  # lines of a division; the JSON has all
 OPEN, CLOSE = '<script type="application/json" id="report">', "</script>"
 STYLE = (
@@ -18,20 +25,26 @@ STYLE = (
     "table{border-collapse:collapse;margin:1rem 0}th,td{padding:.2rem .8rem;text-align:right;"
     "border-bottom:1px solid #ccc}th:first-child,td:first-child{text-align:left}"
 )
+CHARTS = (
+    "svg{width:100%;font:12px system-ui,sans-serif}.key{margin-right:1rem}"
+    ".key i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}"
+    ".lead{font-size:20px;font-weight:600;margin:.4rem 0}"
+)
 _EMBEDDED = re.compile(f"{re.escape(OPEN)}(.*?){re.escape(CLOSE)}", re.DOTALL)
 
 
 def page_of(document: Document) -> str:
     whole = document["energy"]["namespace"]
     is_first = document["format"] == FIRST_FORMAT
+    style = STYLE if is_first else STYLE + CHARTS
     start, end = _time(whole["from"]), _time(whole["to"]) if is_first else _end(whole["to"])
     title = f"Energy of {document['cluster']}, {start} to {end}"
     body = "\n".join(
         [
             f"<h1>{html.escape(title)}</h1>",
-            *([] if is_first else [_complete(document)]),
+            *([] if is_first else [_complete(document), _first_page(document)]),
             _totals(whole),
-            _saved(document["counterfactual"], whole),
+            _saved(document["counterfactual"], whole, FIRST_CAPTION if is_first else CAPTION),
             _placements(document["placements"]),
             *(_division(by, document["energy"][by]) for by in DIVISIONS),
             _grid(whole["grid"]),
@@ -41,7 +54,7 @@ def page_of(document: Document) -> str:
     data = msgspec.json.encode(document, order="deterministic").decode().replace("<", "\\u003c")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>\n"
+        f"<title>{html.escape(title)}</title><style>{style}</style></head><body>\n"
         f"{body}\n{OPEN}{data}{CLOSE}\n</body></html>\n"
     )
 
@@ -55,6 +68,56 @@ def _complete(document: Document) -> str:
     if asked - end > LATE_MS:
         return f"<p><strong>Incomplete: later energy is missing.</strong> {text}</p>"
     return f"<p>{text}</p>"
+
+
+def _first_page(document: Document) -> str:
+    """The answer in words, then charts; the tables follow."""
+    whole, found = document["energy"]["namespace"], document["counterfactual"]
+    power = document.get("power", [])
+    lengths = {each["to"] - each["from"] for each in power}
+    grain = "hour or day" if len(lengths) > 1 else "interval"
+    parts = [f'<p class="lead">{html.escape(_in_words(whole, found["saved"]))}</p>']
+    if power:
+        parts.append(f"<h2>Average power of each {grain}, by namespace</h2>")
+        parts.append(power_chart(power, f"Average power of each {grain}, by namespace"))
+        parts.append(POWER_NOTE)
+    if found["saved"]:
+        title = "Energy: simulated beside metered"
+        parts += [f"<h2>{title}</h2>", bars(_compared(found, whole), title)]
+    return "\n".join([*parts, "<h2>Tables</h2>"])
+
+
+def _in_words(whole: Document, saved: Document | None) -> str:
+    used = f"The meters measured {whole['meter_kwh']:.3f} kWh"
+    if whole["cost"] is not None:
+        used += f", {whole['cost']:.2f} {whole['currency']}"
+    if whole["kgco2e"] is not None:
+        used += f", {whole['kgco2e']:.2f} kgCO2e"
+    if saved is None:
+        return f"{used}. What was saved is not known."
+    kwh, share = saved["kwh"], saved["share_per_work"]
+    low, high = (_less(share[end]) for end in ("low", "high"))
+    return (
+        f"{used}. Against kube-scheduler's default score, simulated: "
+        f"{abs(kwh['mid']):.3f} kWh {'more used' if kwh['mid'] < 0 else 'saved'}, "
+        f"{_less(share['mid'])} per work ({low} to {high})."
+    )
+
+
+def _less(share: float) -> str:
+    return f"{-share:.1%} more" if share < 0 else f"{share:.1%} less"
+
+
+def _compared(found: Document, whole: Document) -> list[Bar]:
+    """Nodes of unknown size and time before the first pod are metered, and not simulated."""
+    simulated = []
+    for policy, runs in sorted(found["runs"].items()):
+        values = sorted(run["kwh"] for run in runs)
+        colour = "#777777" if policy == found["baseline"] else "#0072b2"
+        mid = values[len(values) // 2]
+        simulated.append(Bar(f"{policy}, simulated", values[0], mid, values[-1], colour))
+    metered = whole["meter_kwh"]
+    return [*simulated, Bar("metered", metered, metered, metered, "#009e73")]
 
 
 def document_in(text: str) -> Document:
@@ -85,7 +148,7 @@ def _totals(whole: Document) -> str:
     return _table("Total", ("", ""), rows)
 
 
-def _saved(found: Document, whole: Document) -> str:
+def _saved(found: Document, whole: Document, caption: str) -> str:
     named = (
         f"Against <b>{html.escape(found['baseline'])}</b>: the same {found['pods']} pods on the "
         f"same {found['nodes']} nodes under kube-scheduler's default score, beside "
@@ -97,7 +160,7 @@ def _saved(found: Document, whole: Document) -> str:
         return f"<h2>Saved</h2><p>{named} Not computed: {html.escape(found['why'])}.</p>"
     return (
         f"<h2>Saved</h2><p>{named} The meters measured {whole['meter_kwh']:.3f} kWh.</p>"
-        + _table("Saved, over all variants", ("", "low", "mid", "high"), _saved_rows(saved))
+        + _table(caption, ("", "low", "mid", "high"), _saved_rows(saved))
         + _runs(found["runs"])
     )
 
