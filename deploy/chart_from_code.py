@@ -51,6 +51,7 @@ BY_THE_CHART = frozenset(
         "EXTENDER_TLS_KEY_FILE",
         "JOULIE_CLUSTER",
         "JOULIE_DATA",
+        "JOULIE_KEYS",
         "KUBECONFIG",
         "METRICS_ADDR",
         "NATS_CA_FILE",

@@ -33,6 +33,13 @@ log = logging.get_logger("settings")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PlaceSettings:
     data: str = setting(text, "JOULIE_DATA", str(DEFAULT), "The data directory")
+    keys: str = setting(
+        text,
+        "JOULIE_KEYS",
+        "",
+        "The directory with `head.key`, which only the projector needs; empty for the data "
+        "directory",
+    )
     database: str = setting(
         database.database_url,
         "DATABASE_URL",
@@ -60,7 +67,8 @@ def wired(part: str, settings: Sequence[type], data: Path | None, config: Path |
     logging.configure(bus.log_level, bus.log_format, part)
     for name, instead in source.without_effect.items():
         log.warning("setting_without_effect", setting=name, instead=instead)
-    directory = DataDirectory(data or Path(place.data), place.database, bus.nats_server_bin)
+    where = data or Path(place.data)
+    directory = DataDirectory(where, place.database, bus.nats_server_bin, place.keys)
     return Wiring(source, bus, directory, Subjects(bus.cluster))
 
 

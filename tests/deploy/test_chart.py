@@ -200,6 +200,78 @@ def test_every_volume_and_account_of_a_pod_exists(trees: list[dict[str, Any]]) -
         assert account is None or f"ServiceAccount/{account}" in made, name
 
 
+def test_the_projector_alone_mounts_the_key_that_signs_the_log(home: Path) -> None:
+    """With SQLite the others mount the volume of the database, and all but its writers cannot
+    write to it. With PostgreSQL they mount no volume of the projector."""
+    on_one_node, apart = pod_specs(rendered(home)), pod_specs(rendered(home, *values("values-ha")))
+
+    for name, spec in [*on_one_node.items(), *apart.items()]:
+        if name != "StatefulSet/joulie-projector":
+            assert "joulie-head-key" not in str(spec), name
+            assert "joulie-projector-keys" not in str(spec), name
+    assert "data-joulie-projector" not in str(apart)
+    assert {
+        name.split("/joulie-")[1]
+        for name, spec in on_one_node.items()
+        if "joulie-projector-0" in str(spec.get("volumes", []))
+        and not all(each.get("readOnly") for each in data_mounts(spec))
+    } == {"ledger", "migrate", "rebuild"}
+
+
+def data_mounts(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    mounts = [each for container in spec["containers"] for each in container["volumeMounts"]]
+    return [each for each in mounts if each["name"] == "data"]
+
+
+def test_a_key_that_an_older_version_kept_beside_the_database_is_moved(
+    home: Path, tmp_path: Path
+) -> None:
+    pod = pod_specs(rendered(home))["StatefulSet/joulie-projector"]
+    start = {each["name"]: each for each in pod["initContainers"]}["key"]
+    data, keys, secret = (tmp_path / name for name in ("data", "keys", "secret"))
+    for folder in (data, keys, secret):
+        folder.mkdir()
+    (secret / "head.key").write_text("of the chart")
+    (data / "head.key").write_text("rotated")
+    (data / "head.pub").write_text("ring")
+
+    def started() -> dict[str, str]:
+        *shell, script = start["command"]
+        places = {start["workingDir"]: keys, "/etc/joulie/head": secret, "/var/lib/joulie": data}
+        for path, folder in places.items():
+            script = script.replace(f"{path}/", f"{folder}/")
+        subprocess.run([*shell, script], cwd=keys, check=True)
+        return {path.name: path.read_text() for path in keys.iterdir()}
+
+    assert started() == {"head.key": "rotated"}
+    assert [path.name for path in data.iterdir()] == ["head.pub"]
+    (data / "head.key").write_text("of the chart")  # the older version ran again
+    assert started() == {"head.key": "rotated", "head.key.from-data": "of the chart"}
+    (keys / "head.key").unlink()
+    assert started()["head.key"] == "of the chart"
+
+
+def test_each_pod_has_the_url_of_its_right_to_the_database_alone(home: Path) -> None:
+    urls = {
+        name.split("/joulie-")[1]: {
+            each["valueFrom"]["secretKeyRef"]["key"]
+            for container in spec["containers"]
+            for each in container.get("env", [])
+            if each["name"] == "DATABASE_URL"
+        }
+        for name, spec in pod_specs(rendered(home, *values("values-ha"))).items()
+    }
+    owners = {name for name, keys in urls.items() if keys == {"url-migrate"}}
+    writers = {name for name, keys in urls.items() if keys == {"url-writer"}}
+    readers = {name for name, keys in urls.items() if keys == {"url-reader"}}
+
+    assert owners
+    assert all(name.startswith("migrate") for name in owners)
+    assert writers == {"projector", "ledger", "rebuild"}
+    assert readers == {"console", "extender", "operator", "test"}
+    assert all(not keys for name, keys in urls.items() if name not in owners | writers | readers)
+
+
 def test_the_test_reads_every_certificate_of_the_chart_and_no_key(
     trees: list[dict[str, Any]],
 ) -> None:

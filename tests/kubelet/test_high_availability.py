@@ -125,7 +125,8 @@ async def installed(cluster: Cluster) -> None:
     await scheduled_namespace(cluster, MANY)
     url = f"postgresql://joulie:{PASSWORD}@{ADDRESS}:5432/joulie"
     words = ["create", "secret", "generic", "joulie-database", "-n", NAMESPACE]
-    await cluster.told(*words, f"--from-literal=url={url}")
+    rights = ("migrate", "writer", "reader")
+    await cluster.told(*words, *(f"--from-literal=url-{right}={url}" for right in rights))
     (cluster.place / "small.yaml").write_text(yaml.safe_dump(VALUES))
     files = ["-f", "deploy/chart/values-ha.yaml", "-f", str(cluster.place / "small.yaml")]
     await run(cluster, ["helm", "install", "joulie", "deploy/chart", "-n", NAMESPACE, *files])

@@ -38,7 +38,7 @@ def public_key(wires: Wiring) -> Ring:
             "The projector writes it when it starts; a copy of it is sufficient, "
             "and `joulie verify --key FILE` reads one from elsewhere."
         )
-    return heads.public_key(file)
+    return heads.public_key(file, wires.data.key)
 
 
 def public_key_in(file: Path) -> Ring:

@@ -40,7 +40,7 @@ async def _project(wires: Wiring, health: Health) -> None:
         database.require_reachable(engine)
         joulie_migrations.require(engine)
         settings = wires.source.load(ProjectorSettings)
-        signer = Signer.of(wires.data.key, settings.head_signature)
+        signer = Signer.of(wires.data.key, settings.head_signature, wires.data.public_key)
         signer.publish(wires.data.public_key)
         async with connected(wires, Role.PROJECTOR) as bus:
             projector = Projector(bus, wires.subjects, engine, signer, settings)

@@ -3,7 +3,8 @@
 joulie.db          positions, states, decisions (SQLite), unless DATABASE_URL names another place
 nats/              the streams
 credentials/       a password per role at the broker, made once, readable by the owner alone
-head.key           signs the heads of the decision log; head.pub checks them
+head.key           signs the heads of the decision log, unless JOULIE_KEYS names another directory
+head.pub           checks them
 spool/             decisions that are not shipped yet
 run.json           the running processes and their addresses
 prometheus.json    the metrics of each process, as targets for Prometheus (file_sd)
@@ -39,12 +40,14 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataDirectory:
-    def __init__(self, path: Path, database_url: str = "", broker: str = "") -> None:
+    def __init__(
+        self, path: Path, database_url: str = "", broker: str = "", keys: str = ""
+    ) -> None:
         self.path = path.resolve()
         self.database: Place = database_url or self.path / "joulie.db"
         self.owns_database = not database_url
         self.broker = broker  # path of nats-server; empty for the one in the wheel
-        self.key = self.path / "head.key"
+        self.key = (Path(keys).resolve() if keys else self.path) / "head.key"
         self.public_key = self.path / "head.pub"
         self.spool = self.path / "spool"
         self.logs = self.path / "logs"
@@ -54,7 +57,7 @@ class DataDirectory:
         self._lock = self.path / "lock"
 
     def create(self) -> None:
-        for folder in (self.path, self.spool, self.logs):
+        for folder in (self.path, self.key.parent, self.spool, self.logs):
             self._make(folder)
             require_own(folder)
 

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         key_change.request_rotation(key)
         return _wait(args, wires, next_path(key))
     key_id, since = _named(args, public_key(wires)), asyncio.run(_since(args, wires))
-    key_change.request_retirement(key, key_id, since)
+    key_change.request_retirement(key, key_id, since, wires.data.public_key)
     return _wait(args, wires, key_change.retirement_path(key))
 
 

@@ -29,6 +29,15 @@ labels: {{- include "joulie.labels" . | nindent 2 }}
 {{- if not .Values.database.existingSecret }}true{{ end }}
 {{- end }}
 
+{{/* What a component may do with the database: migrate, writer or reader. */}}
+{{- define "joulie.databaseRight" -}}
+{{- if eq .part "migrate" }}migrate{{ else if has .part (list "projector" "ledger" "rebuild") }}writer{{ else }}reader{{ end }}
+{{- end }}
+
+{{- define "joulie.urlKey" -}}
+{{- if .root.Values.database.userPerRight }}url-{{ include "joulie.databaseRight" . }}{{ else }}url{{ end }}
+{{- end }}
+
 {{- define "joulie.natsUrl" -}}
 {{- if .Values.nats.url }}{{ .Values.nats.url }}
 {{- else -}}
@@ -189,12 +198,12 @@ env:
 {{- if not (or (include "joulie.sqlite" .root) .withoutDatabase) }}
   - name: DATABASE_URL
     valueFrom:
-      secretKeyRef: { name: {{ .root.Values.database.existingSecret }}, key: url }
+      secretKeyRef: { name: {{ .root.Values.database.existingSecret }}, key: {{ include "joulie.urlKey" . }} }
 {{- end }}
 {{- end }}
 
 {{- define "joulie.mounts" -}}
-- { name: data, mountPath: /var/lib/joulie }
+- { name: data, mountPath: /var/lib/joulie{{ if and (include "joulie.sqlite" .root) (eq (include "joulie.databaseRight" .) "reader") }}, readOnly: true{{ end }} }
 - { name: tmp, mountPath: /tmp }
 {{- if include "joulie.natsCa" .root }}
 - { name: nats-ca, mountPath: /etc/joulie/nats, readOnly: true }

@@ -48,8 +48,11 @@ class Signer:
     `public` is the key ring of the log: this key and those that signed before it.
     """
 
-    def __init__(self, path: Path, key_id: str, public: Ring) -> None:
+    def __init__(
+        self, path: Path, key_id: str, public: Ring, ring_file: Path | None = None
+    ) -> None:
         self.path = path
+        self.ring_file = ring_file or ring_path(path)
         self.key_id = key_id
         self.public = public
         self._loaded = _file_identity(path)
@@ -60,11 +63,13 @@ class Signer:
         return key is not None and key.after < pos <= key.until
 
     @staticmethod
-    def of(path: Path, kind: str = ED25519) -> "Signer":
-        """Loads the key; creates the file, readable by its owner only, if it does not exist."""
-        return (
-            _HmacSigner.load_or_create(path) if kind == HMAC else Ed25519Signer.load_or_create(path)
-        )
+    def of(path: Path, kind: str = ED25519, ring_file: Path | None = None) -> "Signer":
+        """Loads the key; creates the file, readable by its owner only, if it does not exist.
+
+        The ring is beside the key unless `ring_file` names another place."""
+        if kind == HMAC:
+            return _HmacSigner.load_or_create(path)
+        return Ed25519Signer.load_or_create(path, ring_file)
 
     def is_stale(self) -> bool:
         """Whether the file was replaced since it was loaded."""
@@ -89,16 +94,17 @@ class Signer:
 class Ed25519Signer(Signer):
     """The writer of the log holds the private key; the public key verifies heads."""
 
-    def __init__(self, path: Path, key: Ed25519PrivateKey) -> None:
+    def __init__(self, path: Path, key: Ed25519PrivateKey, ring_file: Path) -> None:
         self._key = key
         self.raw = raw_of(key.public_key())
         own = key_of(self.raw)
-        super().__init__(path, own.id, _ring_beside(path, own))
+        super().__init__(path, own.id, _ring_with(own, ring_file), ring_file)
 
     @classmethod
-    def load_or_create(cls, path: Path) -> "Ed25519Signer":
+    def load_or_create(cls, path: Path, ring_file: Path | None = None) -> "Ed25519Signer":
+        ring_file = ring_file or ring_path(path)
         if not path.exists():
-            _require_no_ring(path)
+            _require_no_ring(path, ring_file)
             key = Ed25519PrivateKey.generate()
             pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
             keep_private(path, pem.decode())
@@ -111,10 +117,10 @@ class Ed25519Signer(Signer):
             raise KeyMismatch(str(path), ED25519, "no private key in PEM") from None
         if not isinstance(loaded, Ed25519PrivateKey):
             raise KeyMismatch(str(path), ED25519, type(loaded).__name__)
-        return cls(path, loaded)
+        return cls(path, loaded, ring_file)
 
     def reload(self) -> "Ed25519Signer":
-        return self.load_or_create(self.path)
+        return self.load_or_create(self.path, self.ring_file)
 
     def publish(self, path: Path) -> None:
         if path.exists() and is_ring(path.read_bytes()):
@@ -204,9 +210,9 @@ def is_hmac_secret(path: Path) -> bool:
         return opened.read(len(_SECRET)) == _SECRET.encode()
 
 
-def public_key(path: Path) -> Ring:
-    """The keys that verify heads: a ring, one public key, or the secret beside a missing file."""
-    secret = path.with_suffix(".key")
+def public_key(path: Path, secret: Path | None = None) -> Ring:
+    """The keys that verify heads: a ring, one public key, or the secret of a missing file."""
+    secret = secret or path.with_suffix(".key")
     if not path.exists() and is_hmac_secret(secret):
         known = _Secret(secret)
         return Ring(Key(known.name, known))
@@ -257,16 +263,14 @@ def lost_key(key: Path) -> str:
     return file.read_text().strip() if file.exists() else ""
 
 
-def _require_no_ring(key: Path) -> None:
-    file = ring_path(key)
+def _require_no_ring(key: Path, file: Path) -> None:
     if file.exists() and is_ring(content := file.read_bytes()):
         newest = _ring_in(file, content).newest.id
         raise KeyRingBroken(str(file), f"its newest key is {newest}, and {key} is missing")
 
 
-def _ring_beside(path: Path, key: Key) -> Ring:
+def _ring_with(key: Key, file: Path) -> Ring:
     """The ring that contains the key; a ring of this key alone if there is none."""
-    file = ring_path(path)
     if file.exists() and is_ring(content := file.read_bytes()):
         ring = _ring_in(file, content)
         if ring.key(key.id) is not None:

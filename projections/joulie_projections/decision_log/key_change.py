@@ -26,7 +26,6 @@ from joulie_projections.decision_log.heads import (
     Signer,
     is_hmac_secret,
     next_path,
-    ring_path,
 )
 
 FAILURES = (KeyChangeRefused, KeyMismatch, KeyRingBroken, OSError)
@@ -57,8 +56,8 @@ def request_rotation(key: Path) -> str:
     return Ed25519Signer.load_or_create(next_path(key)).key_id
 
 
-def request_retirement(key: Path, key_id: str, since: int) -> None:
-    ring = _require_ed25519(key).public
+def request_retirement(key: Path, key_id: str, since: int, ring_file: Path | None = None) -> None:
+    ring = _require_ed25519(key, ring_file).public
     if key_id not in (known.id for known in ring.keys):
         ids = ", ".join(known.id for known in ring.keys)
         raise KeyChangeRefused(
@@ -82,14 +81,14 @@ def _request_in(file: Path) -> RetirementRequest:
     return msgspec.json.decode(file.read_bytes(), type=RetirementRequest)
 
 
-def _require_ed25519(key: Path) -> Ed25519Signer:
+def _require_ed25519(key: Path, ring_file: Path | None = None) -> Ed25519Signer:
     if is_hmac_secret(key):
         raise KeyChangeRefused(
             f"{key} holds a secret ({HMAC}), which has no public half to verify a handover with. "
             "Nothing was changed. Archive the log, and start a new data directory with "
             "HEAD_SIGNATURE=ed25519 to have keys that rotate."
         )
-    return Ed25519Signer.load_or_create(key)
+    return Ed25519Signer.load_or_create(key, ring_file)
 
 
 # --- the change ---------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ class KeyChange(NamedTuple):
         else:
             self.requested_by.unlink()
         sync(self.requested_by.parent)
-        return Ed25519Signer.load_or_create(self.signer.path)
+        return self.signer.reload()
 
 
 def is_requested(signer: Signer) -> bool:
@@ -118,7 +117,7 @@ def is_requested(signer: Signer) -> bool:
 
 def prepare(signer: Signer, pos: int, entry_hash: bytes, now: int) -> KeyChange:
     """Writes the requested change into the ring; `pos` is the entry of the newest head."""
-    current = _require_ed25519(signer.path)
+    current = _require_ed25519(signer.path, signer.ring_file)
     if next_path(signer.path).exists():
         return _rotation(current, pos, entry_hash, now)
     return _retirement(current, pos, now)
@@ -148,7 +147,7 @@ def _add_to_ring(current: Ed25519Signer, statement: Handover | Retirement) -> Ri
     if what := ring.flaw_in(statement):
         raise KeyChangeRefused(f"A change of keys cannot be made: {what}. Nothing was changed.")
     ring = ring.with_one(statement)
-    _replace(ring_path(current.path), keyring.encoded(ring))
+    _replace(current.ring_file, keyring.encoded(ring))
     return ring
 
 

@@ -304,3 +304,24 @@ def test_a_key_that_handed_over_is_no_longer_in_force(key: Path) -> None:
     assert key_change.is_in_force(change.complete())
     ring_path(key).write_text("{}")
     assert not key_change.is_in_force(old)
+
+
+def test_the_ring_may_be_in_another_directory_than_the_keys(tmp_path: Path) -> None:
+    """The key lies where the projector alone reads it, the ring where all auditors do."""
+    keys, data = tmp_path / "keys", tmp_path / "data"
+    keys.mkdir()
+    data.mkdir()
+    key, ring = keys / "head.key", data / "head.pub"
+    signer = Signer.of(key, ring_file=ring)
+    signer.publish(ring)
+    new = key_change.request_rotation(key)
+
+    changed = key_change.prepare(signer, 1, b"\0" * 32, 1).complete()
+
+    assert changed.key_id == new == public_key(ring).newest.id
+    assert Signer.of(key, ring_file=ring).public.newest.id == new
+    assert [path.name for path in keys.iterdir()] == ["head.key"]
+    assert [path.name for path in data.iterdir()] == ["head.pub"]
+    key.unlink()
+    with pytest.raises(KeyRingBroken, match=r"head\.key is missing"):
+        Signer.of(key, ring_file=ring)

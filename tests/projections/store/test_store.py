@@ -1,8 +1,11 @@
 """Rows, position and manifest are committed together or not at all, by the holder of the lease."""
 
+import os
+import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -436,3 +439,39 @@ def test_only_the_owner_may_read_a_database_file_and_the_files_beside_it(
 
     assert fresh == dict.fromkeys(("joulie.db", "joulie.db-wal", "joulie.db-shm"), 0o600)
     assert modes == {0o600}
+
+
+@contextmanager
+def without_rights_to_write(directory: Path) -> Generator[None]:
+    """As a process to which the volume is mounted read-only; root needs another user for it."""
+    paths = [directory, *directory.iterdir()]
+    modes = {path: path.stat().st_mode & 0o777 for path in paths}
+    for path in paths:
+        path.chmod(0o555 if path == directory else 0o444)
+    user = os.geteuid()
+    os.seteuid(user or 65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+def test_a_reader_that_may_not_write_to_the_volume_follows_the_log() -> None:
+    """It needs the -shm file that the writer keeps, and does not change it."""
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "joulie.db"
+        owner = database.migrator(file)
+        joulie_migrations.upgrade(owner)
+        owner.dispose()
+        writing, reading = database.writer(file), database.reader(file)
+        for count in range(1, 4):
+            with writing.begin() as db:
+                db.execute(text(f"INSERT INTO gone VALUES ({count}, 'node', 'n{count}', 1)"))
+            with without_rights_to_write(Path(directory)), reading.begin() as db:
+                assert db.scalar(text("SELECT count(*) FROM gone")) == count
+        writing.dispose()
+        with without_rights_to_write(Path(directory)), reading.begin() as db:
+            assert db.scalar(text("SELECT count(*) FROM gone")) == 3
+        reading.dispose()
