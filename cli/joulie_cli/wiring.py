@@ -174,7 +174,7 @@ def address_of(wires: Wiring, role: Role) -> Address:
         cert_file=bus.nats_cert_file,
         key_file=bus.nats_key_file,
         inbox=bus.nats_inbox,
-        direct=role not in CORE_ROLES,
+        direct=(bus.nats_user or role) not in CORE_ROLES,
     )
 
 
