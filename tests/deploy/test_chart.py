@@ -427,10 +427,12 @@ def test_ports_are_those_of_the_code(home: Path) -> None:
 def test_alerts_and_dashboard_are_those_of_deploy(home: Path) -> None:
     trees = rendered(home, "-f", str(EXTERNAL))
     alerts = yaml.safe_load((DEPLOY / "alerts/joulie.yaml").read_text())
-    dashboard = of_kind(trees, "ConfigMap")["joulie-dashboard"]["data"]["joulie.json"]
+    dashboards = of_kind(trees, "ConfigMap")["joulie-dashboard"]["data"]
 
     assert of_kind(trees, "PrometheusRule")["joulie"]["spec"] == alerts
-    assert dashboard == (DEPLOY / "dashboards/joulie.json").read_text()
+    assert set(dashboards) == {"joulie.json", "energy.json"}
+    for name, text in dashboards.items():
+        assert text == (DEPLOY / "dashboards" / name).read_text()
 
 
 def test_high_availability_has_replicas_and_a_budget_of_each(home: Path) -> None:

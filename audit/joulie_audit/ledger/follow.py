@@ -4,11 +4,11 @@ import time
 from collections.abc import AsyncIterator
 
 from joulie_audit.archive.fact_source import ColumnSource
+from joulie_audit.ledger import energy_metrics
 from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_bus.runtime import metrics
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.columns import LogColumns
-from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
@@ -19,7 +19,6 @@ PASS_S = 5.0  # between two commits while there is a backlog
 LONGEST_PASS_S = 60.0
 WORTHWHILE = 4  # a pass folds for this many times the time that its commit takes
 REST_S = 5.0  # after a pass without a backlog: a pass has a fixed cost, and no placement waits
-UJ_PER_JOULE = 1_000_000
 # What reading the log can fail with. The facts that were read before are folded and committed.
 NOT_READ = (JoulieError, *ANSWERS, OSError)
 
@@ -69,7 +68,8 @@ class LedgerFollower:
         started, closed = time.monotonic(), list(state.ledger.closed)
         await self._database.until_done(self._table.save, before, state)
         self._commit_s = time.monotonic() - started
-        count_energy(closed)
+        energy_metrics.count(closed)
+        energy_metrics.show(state.ledger)
 
     def _budget_s(self) -> float:
         """On a slow machine a commit takes long: with more to fold before the next one, most of the
@@ -143,15 +143,3 @@ def _require_complete(history: History, position: int) -> None:
             f"The ledger is at position {position}, and the log starts after {cut.p_to}. Nothing "
             "was folded. Set ARCHIVE_DIR to the archive that holds the earlier part."
         )
-
-
-def count_energy(closed: list[Interval]) -> None:
-    for interval in closed:
-        if interval.grain == "minutes":
-            for node in interval.nodes:
-                _JOULES["pods"].inc(node.pods_uj / UJ_PER_JOULE)
-                _JOULES["idle"].inc(node.idle_uj / UJ_PER_JOULE)
-                _JOULES["unknown"].inc(node.unknown_uj / UJ_PER_JOULE)
-
-
-_JOULES = {kind: metrics.ENERGY.labels(kind=kind) for kind in ("pods", "idle", "unknown")}

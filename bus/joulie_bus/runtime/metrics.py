@@ -1,4 +1,5 @@
-"""Metrics of all processes. Labels are bounded by construction, never user text.
+"""Metrics of all processes. Labels are bounded by construction, never user text; only the ledger
+names namespaces, and no more than it names in `joulie_audit.ledger.energy_metrics`.
 
 Each process exports only its own metrics: a zero for the metric of another process would suggest
 that it works.
@@ -193,6 +194,42 @@ ENERGY = Counter(
     "joulie_energy_joules_total",
     "Energy of closed intervals of the ledger: of pods above idle, idle, and estimated over gaps",
     ["kind"],
+    registry=LEDGER,
+)
+NAMESPACE_ENERGY = Counter(
+    "joulie_namespace_energy_joules_total",
+    "Energy of the hours that the ledger has closed since it started, by namespace: at most 50, "
+    "then (others); (free) is what no pod occupies",
+    ["namespace"],
+    registry=LEDGER,
+)
+NAMESPACE_COST = Gauge(
+    "joulie_namespace_cost",
+    "Cost of the same energy, as far as it has a price; a price may be negative",
+    ["namespace", "currency"],
+    registry=LEDGER,
+)
+NAMESPACE_CARBON = Counter(
+    "joulie_namespace_carbon_grams_total",
+    "Carbon of the same energy, in gCO2e, as far as its intensity is known",
+    ["namespace"],
+    registry=LEDGER,
+)
+POWER_WATTS = Gauge(
+    "joulie_power_watts",
+    "Power of all nodes by their newest readings of the last minute, as the ledger has folded them",
+    registry=LEDGER,
+)
+NODES = Gauge(
+    "joulie_nodes", "Nodes by power state: awake, asleep, waking", ["state"], registry=LEDGER
+)
+NODES_UNREAD = Gauge(
+    "joulie_nodes_unread", "Nodes without a reading in the last minute", registry=LEDGER
+)
+GPUS = Gauge(
+    "joulie_gpus",
+    "GPUs of all nodes, and those that running pods requested",
+    ["of"],
     registry=LEDGER,
 )
 LEDGER_LAG_EVENTS = Gauge(

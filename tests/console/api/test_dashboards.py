@@ -9,7 +9,7 @@ import pytest
 from joulie_bus.runtime import metrics
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
-FILES = [DEPLOY / "dashboards" / "joulie.json", DEPLOY / "alerts" / "joulie.yaml"]
+FILES = [*sorted((DEPLOY / "dashboards").glob("*.json")), DEPLOY / "alerts" / "joulie.yaml"]
 
 
 def known() -> dict[str, set[str]]:
