@@ -225,6 +225,18 @@ def test_the_plot_has_a_line_and_a_point_for_each_policy() -> None:
     assert float(points[0].attrib["cy"]) < float(points[1].attrib["cy"])
 
 
+def test_a_policy_has_one_colour_and_sleep_is_a_dashed_line() -> None:
+    awake = row("kube-default", 1, 100.0, 50.0)._replace(power_w=(500.0,) * 60)
+    other = awake._replace(policy="joulie-energy")
+    rows = [each._replace(sleep=sleep) for each in (awake, other) for sleep in (False, True)]
+    drawn = ElementTree.fromstring(energy_plot.of(rows, "kube-default"))
+    lines = [line for line in drawn.findall("{*}polyline") if line.attrib["stroke"] != "#999"]
+    colours = [line.attrib["stroke"] for line in lines]
+
+    assert colours[0] == colours[1] != colours[2] == colours[3]
+    assert ["stroke-dasharray" in line.attrib for line in lines] == [False, True] * 2
+
+
 def test_the_plot_is_written_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [*COMMAND, "--loads", "low", "--policies", "joulie-energy", "--sleep", "on", "--idle"]
     assert main([*words, "peer", "--plot", str(tmp_path / "plot.svg")]) == 0

@@ -1,7 +1,8 @@
 """The plot of `joulie simulate energy`, as SVG: power over time, and energy against work.
 
 Each load has two panels. On the diagonal of the right one, energy per work is the baseline's: a
-policy below it takes less energy for its work, and one further left does less work.
+policy below it takes less energy for its work, and one further left does less work. A policy has
+one colour; with sleep its line is dashed and its point hollow.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +24,8 @@ def of(rows: Sequence[Row], baseline: str) -> str:
     for row in rows:
         loads.setdefault(row.load, {}).setdefault((row.policy, row.sleep), []).append(row)
     cases = list(dict.fromkeys(case for groups in loads.values() for case in groups))
-    colours = {case: COLOURS[at % len(COLOURS)] for at, case in enumerate(cases)}
+    policies = list(dict.fromkeys(policy for policy, _ in cases))
+    colours = {case: COLOURS[policies.index(case[0]) % len(COLOURS)] for case in cases}
     parts = list(_legend(colours, 20 + ROW * len(loads)))
     for at, (load, groups) in enumerate(loads.items()):
         parts += _power(f"{rows[0].suite}, load {load}: power, kW", groups, colours, 30 + ROW * at)
@@ -39,7 +41,17 @@ def _power(title: str, groups: Groups, colours: Mapping[Case, str], top: int) ->
     yield from svg.axes(panel, title, "hours")
     for case, line in lines.items():
         points = " ".join(map(panel.at, line))
-        yield f'<polyline fill="none" stroke="{colours[case]}" points="{points}"/>'
+        yield f'<polyline fill="none" {_stroke(case, colours)} points="{points}"/>'
+
+
+def _stroke(case: Case, colours: Mapping[Case, str]) -> str:
+    dashes = ' stroke-dasharray="7 4"' if case[1] else ""
+    return f'stroke="{colours[case]}" stroke-width="1.5"{dashes}'
+
+
+def _filled(case: Case, colours: Mapping[Case, str]) -> str:
+    fill = "#fff" if case[1] else colours[case]
+    return f'fill="{fill}" stroke="{colours[case]}" stroke-width="2"'
 
 
 def _line(group: Sequence[Row]) -> list[Point]:
@@ -65,7 +77,7 @@ def _work(
     yield f'<polyline stroke="#999" stroke-dasharray="4" points="{diagonal}"/>'
     for case, point in points.items():
         x, y = panel.at(point).split(",")
-        yield f'<circle r="5" fill="{colours[case]}" cx="{x}" cy="{y}"/>'
+        yield f'<circle r="5" {_filled(case, colours)} cx="{x}" cy="{y}"/>'
 
 
 def _change(group: Sequence[Row], base: Sequence[Row]) -> Point:
@@ -80,8 +92,10 @@ def _panel(left: float, top: float, low: Point, high: Point) -> Panel:
 
 
 def _legend(colours: Mapping[Case, str], top: int) -> Iterable[str]:
-    named = (
-        (f"{policy}, {'with' if sleep else 'without'} sleep", colour)
-        for (policy, sleep), colour in colours.items()
-    )
-    return svg.legend(LEFT, top, named)
+    for at, case in enumerate(colours):
+        policy, sleep = case
+        y = top + 18 * at
+        yield f'<path d="M{LEFT} {y}h28" fill="none" {_stroke(case, colours)}/>'
+        yield f'<circle r="4" {_filled(case, colours)} cx="{LEFT + 14}" cy="{y}"/>'
+        text = f"{policy}, {'with' if sleep else 'without'} sleep"
+        yield svg.text(LEFT + 36, y + 4, text)
