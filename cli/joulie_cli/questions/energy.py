@@ -9,6 +9,7 @@ import joulie_migrations
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown, time_of_period
+from joulie_cli.questions.cost_export import write_days
 from joulie_cli.wiring import Wiring
 from joulie_projections.energy.report import (
     BEHIND_S,
@@ -42,8 +43,11 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     found = _read(args, wires)
     by: By = args.by
     report = found.report(by)
-    if args.output == "csv":
-        _print_csv(report, by)
+    if args.output in ("csv", "opencost"):
+        if args.output == "csv":
+            _print_csv(report, by)
+        else:
+            write_days(found, by, sys.stdout)
         if warning := behind(found):
             print(warning, file=sys.stderr)
     else:

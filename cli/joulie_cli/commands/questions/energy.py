@@ -9,11 +9,12 @@ BY = ("namespace", "workload", "node", "plan", "pod", "card")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    shared.output(parser, ("table", "json", "yaml", "csv"))
+    shared.output(parser, ("table", "json", "yaml", "csv", "opencost"))
     parser.add_argument("--by", choices=BY, default="namespace", help="namespace")
     parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
     parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
     shared.shorthand(parser, "csv")
+    shared.shorthand(parser, "opencost")
 
 
 def program() -> Program:
