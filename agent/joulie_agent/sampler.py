@@ -7,7 +7,7 @@ from joulie_agent import probes
 from joulie_agent.measure.node_power import Meter
 from joulie_agent.probes import Probe
 from joulie_agent.sources.host import Host, Unreadable
-from joulie_agent.sources.nvml import CardsGone, Library, library_in
+from joulie_agent.sources.nvml import Library, opened
 from joulie_bus.runtime.logging import get_logger
 
 REDISCOVER_S = 60.0
@@ -87,8 +87,5 @@ class Sampler:
     def library(self) -> Library | None:
         """NVML, opened when a driver is there."""
         if self._library is None:
-            try:
-                self._library = Library.open(library_in(self._host))
-            except CardsGone:
-                return None
+            self._library = opened(self._host)
         return self._library

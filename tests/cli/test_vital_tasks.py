@@ -27,7 +27,12 @@ from kube_builders import granted, namespace, server_of_four
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
 PATIENCE_S = 60.0
 SEEN_WITHIN_S = 1.0  # by the clock of the process that failed
-ROLES = {"archive": Role.ARCHIVIST, "ledger": Role.AUDITOR, "shadow": Role.EXTENDER}
+ROLES = {
+    "agent-caps": Role.AGENT,
+    "archive": Role.ARCHIVIST,
+    "ledger": Role.AUDITOR,
+    "shadow": Role.EXTENDER,
+}
 WITHOUT_A_BROKER = {"admission", "up"}
 AT_TIMES = {"archive": {"resend", "pull"}, "ledger": {"pull"}}  # while they read
 COMPONENTS = sorted({name for task in VitalTask for name in task.value.components} - {"demo"})
@@ -92,7 +97,12 @@ class Place(NamedTuple):
                 addresses = ("EXTENDER_ADDR", "CONSOLE_ADDR")
                 return (), {name: f"127.0.0.1:{free_port()}" for name in addresses}
             case _:
-                return (), {}
+                return self.few_options(component), {}
+
+    def few_options(self, component: str) -> Sequence[str | Path]:
+        """Of components without settings."""
+        limits = ("--limits", self.path / "limits.json")
+        return ("--caps", *limits, "--host-root", self.path) if component == "agent-caps" else ()
 
 
 @pytest.fixture
@@ -124,7 +134,7 @@ class Component:
         words, settings = place.options(name)
         environ = place.environ("extender" if name in WITHOUT_A_BROKER else name, self._metrics)
         self.command = Command(
-            [name, "--data", place.data, *words],
+            [name.removesuffix("-caps"), "--data", place.data, *words],
             {**environ, **settings, PLACE: str(place.tasks.place)},
             self._kept,
             constants={ATTEMPT: attempt},

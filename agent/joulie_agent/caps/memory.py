@@ -4,6 +4,7 @@ It is on disk before the hardware is touched, so that a process that was killed 
 give back what was there.
 """
 
+import fcntl
 import json
 import os
 from pathlib import Path
@@ -18,10 +19,16 @@ class BadMemory(Exception):
 
 
 class Memory:
+    """The file of one writer. It is locked as long as the process runs."""
+
     def __init__(self, file: Path) -> None:
-        """Raises BadMemory."""
+        """Raises BadMemory, also while another process has the file."""
         self._file = file
+        self._lock = _locked(file.with_suffix(".lock"))
         self._known = _read(file)
+
+    def close(self) -> None:
+        os.close(self._lock)
 
     def get(self, name: str) -> Remembered | None:
         return self._known.get(name)
@@ -54,6 +61,21 @@ class Memory:
         finally:
             os.close(folder)
         self._known = known
+
+
+def _locked(file: Path) -> int:
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise BadMemory(f"{file}: {os.strerror(error.errno or 0)}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise BadMemory(
+            f"{file} is locked: another process sets the limits of this node"
+        ) from error
+    return descriptor
 
 
 def _read(file: Path) -> dict[str, Remembered]:

@@ -117,6 +117,14 @@ def library_in(host: Host) -> str:
     return next((str(file) for file in files if file.is_file()), "")
 
 
+def opened(host: Host) -> Library | None:
+    """None where no driver of NVIDIA answers."""
+    try:
+        return Library.open(library_in(host))
+    except CardsGone:
+        return None
+
+
 def read(host: Host, found: Findings) -> tuple[Card, ...]:
     """Everything that NVML knows, once."""
     try:

@@ -12,6 +12,13 @@ Not here: how events travel (`streams`, `jetstream`), what they change (projecti
 In: bytes of a message. Out: typed, bounded values, and their bytes again.
 """
 
+from joulie_bus.events.agents import (
+    CapOrder,
+    CapsApplied,
+    CapsRefused,
+    CardRead,
+    InventoryRead,
+)
 from joulie_bus.events.base import Event, Finite, Values
 from joulie_bus.events.cards import CardSource, GpuGone, GpuSeen
 from joulie_bus.events.claims import (
@@ -39,7 +46,6 @@ from joulie_bus.events.decisions import (
     Verb,
 )
 from joulie_bus.events.grid import GridIntensity, GridPriced
-from joulie_bus.events.inventory import CardRead, InventoryRead
 from joulie_bus.events.nodes import (
     HardwareDiscovered,
     HardwareSource,
@@ -110,7 +116,10 @@ __all__ = [
     "BindDecided",
     "BindOutcome",
     "Candidates",
+    "CapOrder",
+    "CapsApplied",
     "CapsMeasured",
+    "CapsRefused",
     "CapsSet",
     "CardClaimed",
     "CardFact",

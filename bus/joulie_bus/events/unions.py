@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from joulie_bus.events.agents import CapsApplied, CapsRefused, InventoryRead
 from joulie_bus.events.cards import GpuGone, GpuSeen
 from joulie_bus.events.claims import CardClaimed, ClaimConfirmed, ClaimReleased
 from joulie_bus.events.decisions import (
@@ -14,7 +15,6 @@ from joulie_bus.events.decisions import (
     PrioritizeDecided,
 )
 from joulie_bus.events.grid import GridIntensity, GridPriced
-from joulie_bus.events.inventory import InventoryRead
 from joulie_bus.events.nodes import HardwareDiscovered, NodeGone, NodeSeen
 from joulie_bus.events.plans import (
     CapsSet,
@@ -33,7 +33,7 @@ from joulie_bus.events.settings import SettingsDeclared
 from joulie_bus.events.telemetry import CapsMeasured, FacilityPolled, TargetSet, TelemetrySampled
 
 # What is measured and found on a node, by its agent or by a program for many nodes.
-NodeReading: TypeAlias = TelemetrySampled | InventoryRead
+NodeReading: TypeAlias = TelemetrySampled | InventoryRead | CapsApplied | CapsRefused
 NodeFact: TypeAlias = NodeReading | NodeSeen | NodeGone | HardwareDiscovered
 CardFact: TypeAlias = GpuSeen | GpuGone
 GridFact: TypeAlias = GridPriced | GridIntensity
@@ -78,6 +78,8 @@ AnyEvent: TypeAlias = Fact | DecisionEntry
 FACT_TYPES: tuple[type[Fact], ...] = (
     TelemetrySampled,
     InventoryRead,
+    CapsApplied,
+    CapsRefused,
     NodeSeen,
     NodeGone,
     HardwareDiscovered,

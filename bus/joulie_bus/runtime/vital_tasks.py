@@ -67,6 +67,7 @@ class VitalTask(enum.Enum):
     APPLY = _Row("apply", _RESTARTS, ("operator",))
     NOMINATE = _Row("nominate", _RESTARTS, ("operator",))
     GPU_STATUS = _Row("gpu-status", _RESTARTS, ("operator",))
+    CAP_ORDERS = _Row("cap-orders", _RESTARTS, ("operator",))
     INVENTORY = _Row("inventory", _RESTARTS, ("operator",))
     POD_EVENTS = _Row("pod-events", _RESTARTS, ("operator",))
     EVICT = _Row("evict", _RESTARTS, ("operator",))
@@ -80,6 +81,8 @@ class VitalTask(enum.Enum):
     HTTP = _Row("http", _ENDS, ("console",))
 
     SAMPLE = _Row("sample", _RESTARTS, ("agent",))
+    LIMITS = _Row("limits", _RESTARTS, ("agent-caps",))
+    ORDERS = _Row("orders", _RESTARTS, ("agent-caps",))
 
     LEDGER = _Row("ledger", _RESTARTS, ("ledger",))
     ARCHIVE = _Row("archive", _RESTARTS, ("archive",))

@@ -64,13 +64,29 @@ def exports() -> list[dict[str, Any]]:
 
 def imports(role: Role) -> list[dict[str, Any]]:
     services = [{"service": {"account": CORE, "subject": each}} for each in _services(role)]
-    streams = [{"stream": {"account": CORE, "subject": each}} for each in _live_subjects(role)]
+    streams = [
+        {"stream": {"account": account, "subject": each}}
+        for each in _live_subjects(role)
+        for account in (CORE, *map(account_of, _publishers(each)))
+    ]
     return services + streams
 
 
 def _account(role: Role, users: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     limits = {"limits": {"max_payload": SMALL_PAYLOAD}} if role in _SMALL else {}
-    return {**limits, "users": list(users), "imports": imports(role)}
+    live = [
+        {"stream": subject, "accounts": names}
+        for subject, names in _users_of(_live_subjects)
+        if role in _publishers(subject)
+    ]
+    exported = {"exports": live} if live else {}
+    return {**limits, "users": list(users), **exported, "imports": imports(role)}
+
+
+def _publishers(subject: str) -> list[Role]:
+    """The roles outside of the core that publish on it. What they send to the core by an import
+    reaches the streams there, but no import of another account: that one imports it from them."""
+    return [role for role in Role if role not in CORE_ROLES and subject in GRANTS[role].publish]
 
 
 def _answers(subject: str) -> dict[str, str]:

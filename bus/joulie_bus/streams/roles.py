@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from joulie_bus.streams.subjects import LIVE, PATTERNS, PROJECTOR, Family, Stream, escape
+from joulie_bus.streams.subjects import CAPS, LIVE, PATTERNS, PROJECTOR, Family, Stream, escape
 
 
 class Role(StrEnum):
@@ -45,6 +45,7 @@ def _to(*families: Family) -> tuple[str, ...]:
 
 
 _LIVE = LIVE.format(cluster="*")
+_CAPS = CAPS.format(cluster="*")
 # They share the account that holds the streams (`accounts`); each other role has one of its own.
 CORE_ROLES = frozenset({Role.ADMIN, Role.PROJECTOR})
 _ASK = ("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.NAMES")
@@ -65,7 +66,7 @@ _SAYS: dict[Role, tuple[str, ...]] = {
         _OUTCOMES,  # the outcomes of answers, in the same stream as the answers
         _LAST.format(Stream.HEADS),
     ),
-    Role.OPERATOR: (*_to(Family.TEL, Family.OBS, Family.PLAN), _LAST.format(Stream.PLAN)),
+    Role.OPERATOR: (*_to(Family.TEL, Family.OBS, Family.PLAN), _CAPS, _LAST.format(Stream.PLAN)),
     Role.EXTENDER: (*_to(Family.DEC, Family.CLAIM), _LAST.format(Stream.CLAIM)),
     Role.AGENT: _to(Family.AGENT),
     Role.SIMULATOR: _to(Family.TEL, Family.OBS),
@@ -79,7 +80,10 @@ _SAYS: dict[Role, tuple[str, ...]] = {
     Role.VIEWER: (),
 }
 # Live messages only, not those of streams.
-_HEARS: dict[Role, tuple[str, ...]] = {Role.VIEWER: _to(Family.PLAN, Family.DEC, Family.HEADS)}
+_HEARS: dict[Role, tuple[str, ...]] = {
+    Role.VIEWER: _to(Family.PLAN, Family.DEC, Family.HEADS),
+    Role.AGENT: (_CAPS,),
+}
 _NEVER: dict[Role, tuple[str, ...]] = {Role.EXTENDER: (_OUTCOMES,)}
 _VIEWING = frozenset(Role) - {Role.ADMIN, Role.PROJECTOR, Role.AGENT, Role.ARCHIVIST}
 
@@ -96,8 +100,9 @@ GRANTS: dict[Role, Grant] = {role: _grant(role) for role in Role}
 
 
 def agent_grant(node: str) -> Grant:
-    """For the agent of one node: the subject of its node, and replies."""
-    return Grant((f"joulie.agent.*.{escape(node)}",), (f"{inbox(Role.AGENT, node)}.>",))
+    """For the agent of one node: its subject, the caps of its node, and replies."""
+    own = f"joulie.caps.*.{escape(node)}"
+    return Grant((f"joulie.agent.*.{escape(node)}",), (f"{inbox(Role.AGENT, node)}.>", own))
 
 
 def replica_grant(replica: str) -> Grant:

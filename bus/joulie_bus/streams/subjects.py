@@ -15,6 +15,7 @@
     joulie.plan.<cluster>._meta                 the plan that the node events belong to
     joulie.claim.<cluster>.<card>               reservations of the memory of a card
     joulie.dec.<cluster>.<replica>              answers of one extender replica
+    joulie.caps.<cluster>.<node>                caps of a node, for its writer (live, not stored)
     joulie.view.<cluster>.delta                 what a commit changed (live, not stored)
     joulie.view.<cluster>.beat                  position and digest, four times a second (live)
     joulie.heads.<cluster>                      signed heads of the decision log
@@ -30,7 +31,9 @@ from typing import get_args
 from joulie_bus.events import (
     AnyEvent,
     BindDecided,
+    CapsApplied,
     CapsMeasured,
+    CapsRefused,
     CapsSet,
     CardClaimed,
     ClaimConfirmed,
@@ -121,6 +124,7 @@ META = "_meta"  # the key of plan events that concern no single node
 PROJECTOR = "projector"  # the replica token of outcomes, in the stream of decisions
 
 LIVE = "joulie.view.{cluster}.*"  # live, never stored
+CAPS = "joulie.caps.{cluster}.*"  # live, never stored
 
 REMEMBERED_NAMES = 20_000  # their tokens are cached, as the same names recur
 AGENT_PREFIX = "agent-"  # prefix of the producer names of agents only
@@ -150,6 +154,12 @@ def agent_name(node: str) -> str:
     return f"{AGENT_PREFIX}{escape(node)}"
 
 
+def cap_writer_name(node: str) -> str:
+    """The producer name of the program that sets the caps of a node. No node has this name: a "="
+    is followed by two digits in an escaped one."""
+    return f"{agent_name(node)}=caps"
+
+
 class Subjects:
     """The subjects of one cluster."""
 
@@ -172,6 +182,9 @@ class Subjects:
     def decisions(self, replica: str) -> str:
         return f"joulie.dec.{self._token}.{escape(replica)}"
 
+    def caps(self, node: str) -> str:
+        return f"joulie.caps.{self._token}.{escape(node)}"
+
     def claim(self, card: str) -> str:
         return f"joulie.claim.{self._token}.{escape(card)}"
 
@@ -184,9 +197,9 @@ class Subjects:
 def place_of(event: AnyEvent, producer: str) -> tuple[Family, str]:
     """The family of its subject, and what follows the cluster."""
     match event:  # the most frequent family comes first
-        case TelemetrySampled() | InventoryRead():
-            is_agent = producer == agent_name(event.node)
-            return (Family.AGENT if is_agent else Family.TEL), escape(event.node)
+        case TelemetrySampled() | InventoryRead() | CapsApplied() | CapsRefused():
+            of_the_node = (agent_name(event.node), cap_writer_name(event.node))
+            return (Family.AGENT if producer in of_the_node else Family.TEL), escape(event.node)
         case OutcomeSeen():
             return Family.DEC, PROJECTOR
         case (

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from joulie_bus.events import (
+    CapsApplied,
     CapsMeasured,
+    CapsRefused,
     Fact,
     GpuGone,
     NamespaceSeen,
@@ -35,6 +37,8 @@ from joulie_bus.testing.pods import bound, pending
 _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda node, _, number: power(node, number * 10),
     lambda node, _, number: inventory(node, *(f"g{each}" for each in range(number % 3))),
+    lambda node, _, number: CapsApplied(node=node, gpu_mw=number * 1000 if number % 2 else None),
+    lambda node, _pod, number: CapsRefused(node=node, because=str(number)),
     lambda node, _, number: node_seen(node, cores=number, gpus=number % 3, zone=str(number)),
     lambda node, _pod, _number: NodeGone(node=node),
     lambda node, _, number: hardware(node, cores=number, gpus=number % 9),

@@ -5,7 +5,9 @@ from joulie_bus.events import (
     Basis,
     BindDecided,
     Candidates,
+    CapsApplied,
     CapsMeasured,
+    CapsRefused,
     DecisionsDropped,
     EvictionOrdered,
     FacilityPolled,
@@ -57,10 +59,18 @@ def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
     ]
 
 
+def _of_agents(node: str) -> list[AnyEvent]:
+    return [
+        inventory(node),
+        CapsApplied(node=node, plan="p1", cpu_mw_per_socket=210_000, gpu_mw=420_000),
+        CapsRefused(node=node, plan="p1", because="nvml/GPU-5ab1: another program has set it"),
+    ]
+
+
 def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
     return [
         TelemetrySampled(node=node, power_mw=412_500, card_mw={"GPU-5ab1": 68_250}),
-        inventory(node),
+        *_of_agents(node),
         node_seen(node, gpus=8, power_profile="eco"),
         NodeGone(node=node),
         hardware(node, gpus=8),

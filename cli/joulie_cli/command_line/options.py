@@ -34,6 +34,24 @@ def cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", metavar="FILE", help="how to reach the cluster")
 
 
+def limits_of_node(parser: argparse.ArgumentParser) -> None:
+    """For commands that read or set the limits of the node on which they run."""
+    parser.add_argument(
+        "--host-root",
+        type=Path,
+        default=Path("/"),
+        metavar="DIR",
+        help="where the host's sys, proc, dev and var are (/)",
+    )
+    parser.add_argument(
+        "--limits",
+        type=Path,
+        default=Path("/var/lib/joulie/limits.json"),
+        metavar="FILE",
+        help="keeps what the limits were before (/var/lib/joulie/limits.json)",
+    )
+
+
 def newest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=count, default=20, metavar="N", help="the newest N (20)")
 

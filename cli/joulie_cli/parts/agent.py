@@ -7,9 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+from joulie_agent.caps.actuators import actuators
+from joulie_agent.caps.memory import BadMemory, Memory
+from joulie_agent.caps.release import memory_in
+from joulie_agent.caps.writer import Writer
 from joulie_agent.once import read_once
 from joulie_agent.report import NodeReport, Reading
 from joulie_agent.sources.host import Host
+from joulie_agent.sources.nvml import opened
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.roles import Role
@@ -27,7 +32,29 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         report = asyncio.run(read_once(node, host))
         show(args, msgspec.to_builtins(report), _text(report))
         return 0
+    if args.caps:
+        try:
+            memory = memory_in(args.limits)
+        except BadMemory as error:
+            raise SettingsError([f"--limits {error}"]) from error
+        return serve_part(wires, "agent", _enforce(wires, node, host, memory, dry_run=args.dry_run))
     return serve_part(wires, "agent", _serve(wires, node, host))
+
+
+async def _enforce(wires: Wiring, node: str, host: Host, memory: Memory, *, dry_run: bool) -> None:
+    from joulie_agent.caps.service import CapService
+
+    library = opened(host)
+    writer = Writer(memory, dry_run=dry_run)
+    service = CapService(wires.subjects, node, writer, lambda: list(actuators(host, library)))
+
+    async def follow() -> None:
+        async with connected(wires, Role.AGENT) as bus:
+            await service.follow(bus)
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(vital(VitalTask.LIMITS, service.run))
+        tasks.create_task(vital(VitalTask.ORDERS, follow))
 
 
 def _root(root: Path) -> Path:

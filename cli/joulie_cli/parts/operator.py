@@ -202,6 +202,9 @@ def _planning(
             else full_visibility()
         )
 
+    from joulie_operator.apply.cap_orders import CapOrders
+
+    yield VitalTask.CAP_ORDERS, CapOrders(bus, wires.subjects, view).run
     yield VitalTask.PLAN, Operator(bus, wires.subjects, view, settings, visibility).run
     yield from _polling(wires, bus, view)
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import joulie_migrations
+from joulie_agent.caps.memory import BadMemory
+from joulie_agent.caps.release import release_limits, shown_limit
 from joulie_audit.ledger.cap_effect import CappedLives, Measured, effect_of, finished_pods
 from joulie_audit.ledger.pods_in_log import folded
-from joulie_bus.errors import NotInTheLog
+from joulie_bus.errors import NotInTheLog, SettingsError
 from joulie_bus.events import CapsMeasured, WorkloadClass
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.roles import Role
@@ -28,6 +30,8 @@ NS_PER_MS = 1_000_000
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    if args.what == "release":
+        return _release(args)
     now = time.time_ns()
     first = time_of_period(args.first, now) // NS_PER_MS if args.first else 0
     last = (time_of_period(args.last, now) if args.last else now) // NS_PER_MS
@@ -39,6 +43,19 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     text = _as_text(found, period, len(events) if args.record else None)
     show(args, [_as_json(each) | period._asdict() for each in found], text)
     return 0
+
+
+def _release(args: argparse.Namespace) -> int:
+    """The exit code is 1 if a limit could not be given back."""
+    try:
+        done = release_limits(args.host_root, args.limits)
+    except BadMemory as error:
+        raise SettingsError([f"--limits {error}"]) from error
+    lines = [
+        f"{each.name}: {each.refused or f'{shown_limit(each)} as before'}" for each in done
+    ] or ["no limit of this node was set"]
+    show(args, [each._asdict() for each in done], "\n".join(lines))
+    return int(any(each.refused for each in done))
 
 
 async def _measured(

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
+    CapsApplied,
     CapsMeasured,
+    CapsRefused,
     Fact,
     GpuGone,
     GpuSeen,
@@ -31,7 +33,7 @@ from joulie_bus.events import (
 from joulie_bus.events.bounds import SEQ_DIGITS
 from joulie_bus.events.codec import Origin
 from joulie_bus.streams.authority import family_of
-from joulie_bus.streams.subjects import Family, Stream, agent_name
+from joulie_bus.streams.subjects import Family, Stream, agent_name, cap_writer_name
 from joulie_projections.fold.node_facts import cluster_of
 from joulie_projections.state.state import CLUSTER, Life, ProducerState
 from joulie_projections.state.state_changes import Draft
@@ -49,6 +51,8 @@ _ABOUT: dict[type, str] = {
     NodeGone: "node",
     HardwareDiscovered: "hardware",
     InventoryRead: "inventory",
+    CapsApplied: "caps",
+    CapsRefused: "refusals",
     GpuSeen: "gpu",
     GpuGone: "gpu",
     NamespaceSeen: "namespace",
@@ -67,11 +71,12 @@ def by_producer_row(stream: Stream, origin: Origin) -> Origin:
 
 
 def drop_agent(draft: Draft, node: str) -> None:
-    """Deletes the row of a deleted node's agent, which sends nothing more."""
-    row = _row(Stream.TEL, agent_name(node))
-    if draft.producers.get(row) is not None:
-        draft.producers.drop(row)
-        _count_names(draft, row, -1)
+    """Deletes the rows of a deleted node's agent and writer, which send nothing more."""
+    for producer in (agent_name(node), cap_writer_name(node)):
+        row = _row(Stream.TEL, producer)
+        if draft.producers.get(row) is not None:
+            draft.producers.drop(row)
+            _count_names(draft, row, -1)
 
 
 def _row(stream: Stream, producer: str) -> str:

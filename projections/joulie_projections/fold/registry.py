@@ -9,10 +9,14 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from joulie_bus.events import (
+    CapsApplied,
     CapsMeasured,
+    CapsRefused,
     CapsSet,
     CardClaimed,
+    CardFact,
     ClaimConfirmed,
+    ClaimEvent,
     ClaimReleased,
     DrainingBegun,
     EvictionOrdered,
@@ -71,7 +75,7 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
     match fact:
         case TelemetrySampled():  # first, because most facts are
             sampled_power(draft, fact, at)
-        case NodeSeen() | NodeGone() | HardwareDiscovered() | InventoryRead():
+        case NodeSeen() | NodeGone() | HardwareDiscovered():
             _evolve_node(draft, fact, at)
         case PodPending() | PodBound() | PodFinished() | PodGone():
             evolve_pod(draft, fact, at)
@@ -79,23 +83,40 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             _polled(draft, fact, at)
         case NamespaceSeen() | TargetSet() | CapsMeasured():
             _evolve_cluster(draft, fact, at)
-        case GpuSeen() | GpuGone():
-            _change_card(draft, fact.uuid, after_sighting(draft.gpus.get(fact.uuid), fact, at))
-        case CardClaimed() | ClaimConfirmed() | ClaimReleased():
-            _change_card(draft, fact.card, after_claim(draft.gpus.get(fact.card), fact, at))
+        case GpuSeen() | GpuGone() | CardClaimed() | ClaimConfirmed() | ClaimReleased():
+            _evolve_card(draft, fact, at)
+        case InventoryRead() | CapsApplied() | CapsRefused():
+            _evolve_by_agent(draft, fact, at)
         case _:
             _evolve_plan(draft, fact, at)
 
 
-def _evolve_node(
-    draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered | InventoryRead, at: int
-) -> None:
-    if isinstance(fact, InventoryRead):
-        read_inventory(draft, fact, at)
-        return
+def _evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at: int) -> None:
     if isinstance(fact, NodeGone):
         drop_cards(draft, fact.node, at)
     evolve_node(draft, fact, at)
+
+
+def _evolve_by_agent(
+    draft: Draft, fact: InventoryRead | CapsApplied | CapsRefused, at: int
+) -> None:
+    match fact:
+        case InventoryRead():
+            read_inventory(draft, fact, at)
+        case CapsApplied():
+            change_node(
+                draft,
+                fact.node,
+                at,
+                applied_at=at,
+                applied_cpu_mw=fact.cpu_mw_per_socket,
+                applied_gpu_mw=fact.gpu_mw,
+                refused_caps="",
+            )
+        case CapsRefused():
+            change_node(draft, fact.node, at, refused_caps=fact.because)
+        case _:
+            assert_never(fact)
 
 
 def _evolve_cluster(draft: Draft, fact: NamespaceSeen | TargetSet | CapsMeasured, at: int) -> None:
@@ -149,6 +170,13 @@ def _evolve_use(draft: Draft, fact: NodeUse, at: int) -> None:
             change_node(draft, fact.node, at, closed_at=0)
         case _:
             assert_never(fact)
+
+
+def _evolve_card(draft: Draft, fact: CardFact | ClaimEvent, at: int) -> None:
+    if isinstance(fact, GpuSeen | GpuGone):
+        _change_card(draft, fact.uuid, after_sighting(draft.gpus.get(fact.uuid), fact, at))
+    else:
+        _change_card(draft, fact.card, after_claim(draft.gpus.get(fact.card), fact, at))
 
 
 def _change_card(draft: Draft, uuid: str, after: CardState | None) -> None:

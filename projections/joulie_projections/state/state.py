@@ -67,6 +67,12 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     power_at: int = 0  # when a plan last put the node to sleep or woke it
     evict_at: int = 0  # when a plan ordered to evict its pods; 0: they may end by themselves
     closed_at: int = 0  # when a plan closed it to pods of class standard; 0: it is open
+    # Since the writer on the node reported them: the caps that the hardware shows, and which are
+    # not as ordered. Absent means no cap.
+    applied_at: int = 0
+    applied_cpu_mw: int | None = None  # per socket
+    applied_gpu_mw: int | None = None  # per card
+    refused_caps: str = ""
     agent_cards: tuple[str, ...] = ()  # the cards that its agent reported
 
 

@@ -12,7 +12,12 @@ from joulie_projections.twin.power import (
     NodeWatts,
     load_w,
 )
-from joulie_projections.twin.twin import Hardware, hardware_of, trend_w_per_min
+from joulie_projections.twin.twin import (
+    Hardware,
+    caps_in_effect,
+    hardware_of,
+    trend_w_per_min,
+)
 
 RACK_LABEL = "joulie.io/rack"
 RACK_CAPACITY_W = 50_000  # a typical feed of one rack
@@ -56,7 +61,7 @@ def measurement_of(
     and theirs; else the caps."""
     hardware = hardware_of(node)
     cpu_w, gpu_w = hardware.cpu_max_w, hardware.gpu_max_w * hardware.gpus
-    cpu_cap, gpu_cap = _share(node.cpu_cap_pct), _share(node.gpu_cap_pct)
+    cpu_cap, gpu_cap = (cap / 100 for cap in caps_in_effect(node))
     age_s = (now - node.samples[-1].at) / 1e9 if node.samples else None
     is_fresh = age_s is not None and age_s <= stale_s
     capped_w = cpu_w * cpu_cap + gpu_w * gpu_cap
@@ -99,10 +104,6 @@ def _modelled(watts: NodeWatts, rates: Coefficients) -> float:
     cpu = watts.warm_cpu if rates.memory_factor else watts.cpu
     gpu = rates.gpu_standard * watts.gpu_standard + rates.gpu_performance * watts.gpu_performance
     return rates.cpu * cpu + gpu
-
-
-def _share(cap_pct: int | None) -> float:
-    return 1.0 if cap_pct is None else cap_pct / 100
 
 
 class Totals(NamedTuple):

@@ -178,10 +178,26 @@ def twin_of(node: NodeState, halls: Halls) -> Twin:
     )
 
 
+def caps_in_effect(node: NodeState) -> tuple[int, int]:
+    """The caps of the processors and of the cards, in per cent of their maximum. What a writer on
+    the node reports counts; without one, plans count as carried out."""
+    if not node.applied_at or node.hardware is None:
+        cpu, gpu = node.cpu_cap_pct, node.gpu_cap_pct
+        return 100 if cpu is None else cpu, 100 if gpu is None else gpu
+    found = node.hardware
+    return (
+        _in_per_cent(node.applied_cpu_mw, found.cpu_max_mw_per_socket),
+        _in_per_cent(node.applied_gpu_mw, found.gpu_max_mw),
+    )
+
+
+def _in_per_cent(limit_mw: int | None, most_mw: int) -> int:
+    return 100 if limit_mw is None or not most_mw else min(100, -(-limit_mw * 100 // most_mw))
+
+
 def row_of(node: NodeState, halls: Halls) -> TwinRow:
     hardware = hardware_of(node)
-    cpu_cap = 100 if node.cpu_cap_pct is None else node.cpu_cap_pct
-    gpu_cap = 100 if node.gpu_cap_pct is None else node.gpu_cap_pct
+    cpu_cap, gpu_cap = caps_in_effect(node)
     gpus_w = hardware.gpu_max_w * hardware.gpus
     pods = _load_w(node.load, hardware)
     return TwinRow(

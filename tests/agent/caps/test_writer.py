@@ -1,5 +1,6 @@
 """Limits are the writer's, or what they were before, or another program's: never anything else."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,49 +10,32 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from joulie_agent.caps.actuators import NotSet
+from fake_card import HIGH, LOW, FakeCard
 from joulie_agent.caps.memory import BadMemory, Memory
-from joulie_agent.caps.rules import Limit, Remembered
+from joulie_agent.caps.rules import Remembered
 from joulie_agent.caps.writer import NOTHING, Order, Writer
-
-LOW, HIGH = 200_000, 700_000
 
 
 class Killed(Exception):
     """The process ends here."""
 
 
-class FakeCard:
-    """A card in memory. `fuse` ends the process before one of the next effects."""
-
-    name, kind = "nvml/GPU-1", "gpu"
-
-    def __init__(self) -> None:
-        self.now = HIGH
-        self.refuses = False
-        self.writes = 0
-        self.effect: Callable[[], None] = lambda: None
-
-    def read(self) -> Limit:
-        return Limit(self.now, LOW, HIGH, HIGH)
-
-    def set(self, value: int) -> None:
-        self.effect()
-        if self.refuses:
-            raise NotSet("no")
-        assert LOW <= value <= HIGH
-        self.now = value
-        self.writes += 1
-        self.effect()
-
-
 def test_a_cap_is_set_within_the_range_and_given_back(tmp_path: Path) -> None:
-    card, writer = FakeCard(), Writer(Memory(tmp_path / "limits.json"))
-    (done,) = writer.carry_out(Order(gpu_mw=50_000), [card])
+    card, memory = FakeCard(), Memory(tmp_path / "limits.json")
+    (done,) = Writer(memory).carry_out(Order(gpu_mw=50_000), [card])
     assert (done.value, card.now, done.refused) == (LOW, LOW, "")
+    memory.close()
     (done,) = Writer(Memory(tmp_path / "limits.json")).release([card])
     assert (card.now, done.refused) == (HIGH, "")
-    assert Memory(tmp_path / "limits.json").names() == []
+    assert json.loads((tmp_path / "limits.json").read_text()) == {"limits": {}}
+
+
+def test_two_writers_of_one_node_are_refused(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "limits.json")
+    with pytest.raises(BadMemory, match="another process sets the limits"):
+        Memory(tmp_path / "limits.json")
+    memory.close()
+    Memory(tmp_path / "limits.json").close()
 
 
 def test_a_node_without_an_order_is_never_touched(tmp_path: Path) -> None:
@@ -159,6 +143,7 @@ class Interleavings(RuleBasedStateMachine):
             return
         finally:
             self.card.effect = lambda: None
+            memory.close()
         if self.foreign is None:
             assert self.card.now in (ordered or {HIGH})
             self.allowed = {HIGH, *ordered}
@@ -182,7 +167,9 @@ class Interleavings(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """The next life gives back what is not another program's."""
-        Writer(Memory(Path(self.folder.name) / "limits.json")).release([self.card])
+        memory = Memory(Path(self.folder.name) / "limits.json")
+        Writer(memory).release([self.card])
+        memory.close()
         assert self.card.now == (HIGH if self.foreign is None else self.foreign)
         self.folder.cleanup()
 

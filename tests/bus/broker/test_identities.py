@@ -10,14 +10,33 @@ import pytest
 from msgspec.structs import replace
 
 from joulie_bus.errors import BrokerRefused
-from joulie_bus.events import AnyEvent, TelemetrySampled
+from joulie_bus.events import (
+    AnyEvent,
+    CapsApplied,
+    CapsRefused,
+    InventoryRead,
+    TelemetrySampled,
+)
 from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role, agent_grant, grant_of, inbox, permissions
 from joulie_bus.streams.subjects import agent_name
-from joulie_bus.testing import CLUSTER, card, claim, node_seen, one_of_each, power, producer
+from joulie_bus.testing import (
+    CLUSTER,
+    card,
+    claim,
+    connected,
+    eco,
+    node_seen,
+    one_of_each,
+    power,
+    producer,
+    running_broker,
+    until,
+)
 from joulie_cli.main import main
 from nats_trust import Key, Operator, serving
 
@@ -139,7 +158,7 @@ async def test_a_user_for_one_replica_decides_as_this_replica_alone(
 
 def test_a_name_makes_a_grant_smaller() -> None:
     assert grant_of(Role.AGENT, "n1").publish == ("joulie.agent.*.n1",)
-    assert grant_of(Role.AGENT, "n1").subscribe == ("_INBOX_agent_n1.>",)
+    assert grant_of(Role.AGENT, "n1").subscribe == ("_INBOX_agent_n1.>", "joulie.caps.*.n1")
     assert permissions(grant_of(Role.EXTENDER))["publish"]["deny"] == ("joulie.dec.*.projector",)
 
 
@@ -150,11 +169,50 @@ def test_a_role_that_is_not_granted_by_name_is_named(
     assert "only agent and extender are granted by name" in capsys.readouterr().err
 
 
-def test_the_event_of_an_agent_is_telemetry_alone() -> None:
+def test_the_events_of_an_agent_are_its_readings_alone() -> None:
     """Other facts of a node have other subjects, whatever the name of their producer."""
     subjects = {
         type(event): CLUSTER.of(event, agent_name("n1")) for event in one_of_each(node="n1")
     }
 
     agents = [kind for kind, subject in subjects.items() if subject.startswith("joulie.agent.")]
-    assert agents == [TelemetrySampled]
+    assert agents == [TelemetrySampled, InventoryRead, CapsApplied, CapsRefused]
+
+
+@pytest.mark.parametrize(
+    ("sender", "event", "listener"),
+    [(Role.OPERATOR, eco("n1"), Role.VIEWER), (Role.EXTENDER, None, Role.VIEWER)],
+    ids=["a plan of the operator", "a decision of an extender"],
+)
+async def test_a_viewer_hears_live_what_other_roles_publish(
+    sender: Role, event: AnyEvent | None, listener: Role, tmp_path: Path
+) -> None:
+    """Between accounts outside of the core, as dashboards subscribe to decisions."""
+    decision = next(each for each in one_of_each() if each.TYPE == "decision.filter")
+    message = producer().stamp(event or decision)
+    heard: list[bytes] = []
+    async with (
+        running_broker(tmp_path) as broker,
+        connected(broker, "sender", sender) as speaking,
+        connected(broker, "listener", listener) as listening,
+        listening.listening(message.subject, heard.append),
+        JetStreamLog.over(speaking) as bus,
+    ):
+        await listening.flush()
+        await bus.publish([message])
+        await until(lambda: heard == [message.data], 10)
+
+
+async def test_the_caps_of_a_node_reach_its_writer_and_no_other_node(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    async with (
+        running_broker(tmp_path) as broker,
+        connected(broker, "operator", Role.OPERATOR) as operator,
+        connected(broker, "agent", Role.AGENT) as agent,
+        JetStreamLog.over(operator) as bus,
+        agent.listening(CLUSTER.caps("n1"), heard.append),
+    ):
+        await agent.flush()
+        await bus.tell(CLUSTER.caps("n2"), b"of n2")
+        await bus.tell(CLUSTER.caps("n1"), b"of n1")
+        await until(lambda: heard == [b"of n1"], 10)

@@ -16,9 +16,9 @@ METRICS = [found for found in vars(metrics).values() if isinstance(found, Metric
 # What a label may say is one of a few words of our own; nothing that a user can write into.
 BOUNDED = {
     *("kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how", "stream"),
-    *("order", "result", "task"),
+    *("order", "result", "task", "covers"),
 }
-WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission"}
+WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission", "agent"}
 
 
 def test_every_label_is_one_of_ours() -> None:

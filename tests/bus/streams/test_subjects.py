@@ -23,6 +23,8 @@ EXAMPLES = [pytest.param(event, id=event.TYPE) for event in one_of_each(node="gp
 SUBJECTS = {
     "telemetry.sampled": "joulie.tel.test.gpu-07=2Elab",
     "inventory.read": "joulie.tel.test.gpu-07=2Elab",
+    "caps.applied": "joulie.tel.test.gpu-07=2Elab",
+    "caps.refused": "joulie.tel.test.gpu-07=2Elab",
     "node.seen": "joulie.obs.test.node.gpu-07=2Elab",
     "node.gone": "joulie.obs.test.node.gpu-07=2Elab",
     "hardware.discovered": "joulie.obs.test.hardware.gpu-07=2Elab",
@@ -142,6 +144,7 @@ def test_the_drawn_table_holds_every_subject_and_none_besides() -> None:
     drawn = re.findall(r"^ +(joulie\.\S+)", subjects.__doc__ or "", re.MULTILINE)
     agents = CLUSTER.of(power("n1", 1), agent_name("n1"))
     real = {*SUBJECTS.values(), agents, CLUSTER.heads, CLUSTER.delta, CLUSTER.beat}
+    real.add(CLUSTER.caps("n1"))
     fitting = {
         subject: {line for line in drawn if takes(re.sub(r"<\w+>", "*", line), subject)}
         for subject in real

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from pathlib import Path
 
 from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
@@ -14,12 +13,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--once", action="store_true", help="read everything once, print it and publish nothing"
     )
     parser.add_argument(
-        "--host-root",
-        type=Path,
-        metavar="DIR",
-        default=Path("/"),
-        help="where the host's sys, proc, dev and var are (/)",
+        "--caps",
+        action="store_true",
+        help="set the limits that the operator orders for this node, and read nothing else",
     )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --caps: report what would be set"
+    )
+    shared.limits_of_node(parser)
     parser.add_argument(
         "--node",
         default=os.environ.get("NODE_NAME", ""),

@@ -1,4 +1,4 @@
-"""measure what caps save: the energy of finished pods on capped nodes and on others."""
+"""measure what caps save, by the energy of finished pods; or give the limits of this node back."""
 
 import argparse
 
@@ -8,6 +8,15 @@ from joulie_cli.command_line.commands import Program
 
 def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("measure", "release"),
+        default="measure",
+        metavar="measure|release",
+        help="release: give back the limits that `joulie agent --caps` set on this node (measure)",
+    )
+    shared.limits_of_node(parser)
     parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
     parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
     parser.add_argument(

@@ -1,0 +1,151 @@
+"""`joulie agent --caps`: carries out the caps that the operator orders for this node."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from joulie_agent.caps.actuators import Actuator
+from joulie_agent.caps.writer import NOTHING, Order, Outcome, Writer
+from joulie_bus.errors import BusError
+from joulie_bus.events import CapOrder, CapsApplied, CapsRefused
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
+from joulie_bus.log.refusals import Refusals
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import rung
+from joulie_bus.streams.subjects import Subjects, cap_writer_name
+
+LEASE_S = 60.0  # without an order for so long, the limits are given back
+CHECK_S = 5.0  # a driver may be reloaded, and another program may set a limit
+AGAIN_S = 600.0
+Facts = tuple[CapsApplied, CapsRefused | None]
+log = get_logger("caps")
+_read = msgspec.msgpack.Decoder(CapOrder).decode
+
+
+class CapService:
+    """Holds the newest order for the time of its lease.
+
+    `run` needs no broker: an earlier life of this program may have set limits, and they are given
+    back also while no broker can be reached.
+    """
+
+    def __init__(
+        self,
+        subjects: Subjects,
+        node: str,
+        writer: Writer,
+        find: Callable[[], Sequence[Actuator]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._node = node
+        self._subject = subjects.caps(node)
+        self._writer = writer
+        self._find = find
+        self._clock = clock
+        self._producer = Producer(cap_writer_name(node), subjects, time.time_ns)
+        self._refused = Refusals("caps", "what was applied is published when the broker is back")
+        self._bus: Log | None = None
+        self._order: CapOrder | None = None
+        self._until_s = clock() + LEASE_S  # limits of an earlier life wait so long for an order
+        self._received = asyncio.Event()
+        self._published: tuple[Facts, float] | None = None
+
+    async def run(self) -> None:
+        """Runs until cancelled, and then gives the limits back."""
+        try:
+            while True:
+                await self.carry_out()
+                await rung(self._received, CHECK_S)
+        finally:
+            self._order, self._until_s = None, self._clock()
+            await self.carry_out()
+
+    async def follow(self, bus: Log) -> None:
+        """Takes orders from this bus, and publishes what became of them, until cancelled."""
+        self._bus = bus
+        async with bus.listening(self._subject, self.receive):
+            await asyncio.Event().wait()
+
+    def receive(self, data: bytes) -> None:
+        """An order of an older state than the one that is held is left out."""
+        try:
+            order = _read(data)
+        except msgspec.DecodeError as error:
+            log.warning("order_unreadable", why=str(error), what="it is left out")
+            return
+        is_newer = self._order is None or order.view >= self._order.view
+        if order.node == self._node and (is_newer or self._is_over()):
+            self._order, self._until_s = order, self._clock() + LEASE_S
+            self._received.set()
+
+    async def carry_out(self) -> None:
+        """Sets what is ordered; without an order, gives back what an earlier one set."""
+        if self._order is None and not self._is_over():
+            return
+        order = None if self._is_over() else self._order
+        actuators = self._find()
+        wanted = NOTHING if order is None else wanted_of(order)
+        outcomes = self._writer.carry_out(wanted, actuators)
+        await self._publish(facts_of(self._node, order, wanted, outcomes))
+
+    def _is_over(self) -> bool:
+        return self._clock() >= self._until_s
+
+    async def _publish(self, facts: Facts) -> None:
+        """When they changed, and now and then for a log that has lost them."""
+        now = self._clock()
+        if self._published and self._published[0] == facts and now < self._published[1] + AGAIN_S:
+            return
+        if self._bus is None:
+            return
+        try:
+            await self._bus.publish([self._producer.stamp(fact) for fact in facts if fact])
+        except BusError as error:
+            self._refused.saw(error)
+            return
+        self._refused.ended()
+        self._published = (facts, now)
+
+
+def wanted_of(order: CapOrder) -> Order:
+    cpu = order.cpu_mw_per_socket
+    return Order(cpu_uw=None if cpu is None else cpu * 1000, gpu_mw=order.gpu_mw)
+
+
+def facts_of(
+    node: str, order: CapOrder | None, wanted: Order, outcomes: Sequence[Outcome]
+) -> Facts:
+    """A cap counts as applied if all limits of its kind are as ordered: a single one that is not
+    may draw up to its own limit."""
+    plan = order.plan if order else ""
+    cpu, gpu = (_applied(kind, wanted, outcomes) for kind in ("cpu", "gpu"))
+    applied = CapsApplied(
+        node=node,
+        plan=plan,
+        cpu_mw_per_socket=None if cpu is None else cpu // 1000,
+        gpu_mw=gpu,
+    )
+    reasons = [f"{each.name}: {each.refused}" for each in outcomes if each.refused]
+    missing = _without_actuators(wanted, outcomes)
+    because = "\n".join([*reasons, *missing])
+    return applied, CapsRefused(node=node, plan=plan, because=because) if because else None
+
+
+def _applied(kind: str, wanted: Order, outcomes: Sequence[Outcome]) -> int | None:
+    ours = [each for each in outcomes if each.kind == kind]
+    if wanted.of(kind) is None or not ours or any(each.refused for each in ours):
+        return None
+    return max(each.value or 0 for each in ours)
+
+
+def _without_actuators(wanted: Order, outcomes: Sequence[Outcome]) -> list[str]:
+    found = {each.kind for each in outcomes}
+    names = {"cpu": "the processors", "gpu": "the cards"}
+    return [
+        f"{what} of this node have no limit that can be set"
+        for kind, what in names.items()
+        if wanted.of(kind) is not None and kind not in found
+    ]

@@ -1,0 +1,90 @@
+"""What the agent of a node found there, and what became of caps: the agent's side of the bus."""
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from joulie_bus.events.base import Event
+from joulie_bus.events.bounds import (
+    MOST_READ_CARDS,
+    CardMb,
+    Count,
+    Holder,
+    Milliwatts,
+    Name,
+    Text,
+    Uid,
+    Word,
+)
+from joulie_bus.events.nodes import HardwareDiscovered
+
+
+class CardRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One card. Its holder is the pod to which the kubelet gave it: by uid, or by name if the uid
+    is not known; "?" stands for several pods."""
+
+    uuid: Name
+    model: Word
+    total_mb: CardMb
+    problem: Word = ""  # why it should get no work; empty for a healthy card
+    link_group: Word = ""
+    owner: Uid = ""
+    holder: Holder = ""
+
+
+CardsRead = Annotated[tuple[CardRead, ...], msgspec.Meta(max_length=MOST_READ_CARDS)]
+
+
+class InventoryRead(Event, frozen=True, kw_only=True):
+    """The hardware and all cards of a node. A card of the node that is not listed is gone."""
+
+    TYPE: ClassVar[str] = "inventory.read"
+    node: Name
+    hardware: HardwareDiscovered
+    cards: CardsRead = ()
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class CapOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The caps of one node, as the operator publishes them again and again while they hold.
+
+    A live message, never stored: without a new one, the writer on the node gives the limits back.
+    Absent means no cap.
+    """
+
+    node: Name
+    plan: Word
+    view: Count  # the position of the view that it rests on
+    cpu_mw_per_socket: Milliwatts | None = None
+    gpu_mw: Milliwatts | None = None  # per card
+
+
+class CapsApplied(Event, frozen=True, kw_only=True):
+    """The limits of a node that its writer set, as the hardware shows them. Absent means that no
+    limit of this kind is the writer's: the hardware draws up to its own limit."""
+
+    TYPE: ClassVar[str] = "caps.applied"
+    node: Name
+    plan: Word = ""
+    cpu_mw_per_socket: Milliwatts | None = None
+    gpu_mw: Milliwatts | None = None
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
+class CapsRefused(Event, frozen=True, kw_only=True):
+    """Limits that are not as ordered, and why; one reason for each limit that is named."""
+
+    TYPE: ClassVar[str] = "caps.refused"
+    node: Name
+    plan: Word = ""
+    because: Text
+
+    @property
+    def key(self) -> str:
+        return self.node

@@ -1,0 +1,154 @@
+"""Orders over a bus: carried out, given back with the lease, and reported."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fake_card import HIGH, FakeCard
+from joulie_agent.caps.memory import Memory
+from joulie_agent.caps.service import LEASE_S, CapService
+from joulie_agent.caps.writer import Writer
+from joulie_bus.events import CapOrder, CapsApplied, CapsRefused, codec
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, connected, running_broker
+
+pytestmark = pytest.mark.anyio
+
+
+class Rig:
+    """A writer of one card, with a clock that the test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now_s = 0.0
+        self.card = FakeCard()
+        self.memory = Memory(folder / "limits.json")
+        writer = Writer(self.memory)
+        self.service = CapService(CLUSTER, "n1", writer, lambda: [self.card], lambda: self.now_s)
+
+    async def order(self, gpu_mw: int | None, view: int = 1, node: str = "n1") -> None:
+        order = CapOrder(node=node, plan="p1", view=view, gpu_mw=gpu_mw)
+        self.service.receive(msgspec.msgpack.encode(order))
+        await self.service.carry_out()
+
+    async def after(self, seconds: float) -> None:
+        self.now_s += seconds
+        await self.service.carry_out()
+
+
+async def test_an_order_holds_for_its_lease_and_no_longer(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.order(400_000)
+    await rig.after(LEASE_S - 1)
+    held = rig.card.now
+    await rig.after(2)
+    assert (held, rig.card.now) == (400_000, HIGH)
+
+
+async def test_a_repeated_order_renews_the_lease(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for _ in range(5):
+        await rig.order(400_000)
+        await rig.after(LEASE_S - 1)
+    assert (rig.card.now, rig.card.writes) == (400_000, 1)
+
+
+async def test_an_order_without_a_cap_gives_the_limit_back_at_once(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.order(400_000)
+    await rig.order(None, view=2)
+    assert rig.card.now == HIGH
+
+
+async def test_an_order_of_an_older_state_or_of_another_node_is_left_out(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.order(400_000, view=9)
+    await rig.order(300_000, view=8)
+    await rig.order(300_000, view=10, node="n2")
+    rig.service.receive(b"no order")
+    await rig.service.carry_out()
+    assert rig.card.now == 400_000
+
+
+async def test_limits_of_an_earlier_life_wait_for_one_lease_and_are_given_back(
+    tmp_path: Path,
+) -> None:
+    first = Rig(tmp_path)
+    await first.order(400_000)
+    first.memory.close()
+    second = Rig(tmp_path)
+    second.card = first.card
+    await second.after(LEASE_S - 1)
+    held = second.card.now
+    await second.after(2)
+    assert (held, second.card.now) == (400_000, HIGH)
+
+
+async def test_without_any_order_nothing_is_touched(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.after(LEASE_S + 1)
+    assert rig.card.writes == 0
+
+
+async def test_a_service_that_is_cancelled_gives_the_limits_back(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    async with background(rig.service.run(), "limits"):
+        await asyncio.sleep(0)  # it has begun
+        await rig.order(400_000)
+        held = rig.card.now
+    assert (held, rig.card.now) == (400_000, HIGH)
+
+
+@contextlib.asynccontextmanager
+async def buses(folder: Path) -> AsyncGenerator[list[JetStreamLog], None]:
+    """The bus as an operator, an agent and the core have it."""
+    async with running_broker(folder) as broker, contextlib.AsyncExitStack() as stack:
+        made = []
+        for role in (Role.OPERATOR, Role.AGENT, Role.ADMIN):
+            connection = await stack.enter_async_context(connected(broker, str(role), role))
+            made.append(await stack.enter_async_context(JetStreamLog.over(connection)))
+        yield made
+
+
+async def reports_in(bus: JetStreamLog) -> list[CapsApplied | CapsRefused]:
+    newest = (await bus.state(Stream.TEL)).last
+    records = [await bus.message(Stream.TEL, number + 1) for number in range(newest)]
+    events = [codec.decoded(record.data, "the test") for record in records if record]
+    return [event for event in events if isinstance(event, CapsApplied | CapsRefused)]
+
+
+@pytest.mark.slow
+async def test_an_order_reaches_the_node_and_its_outcome_the_log(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+
+    async def ordered(bus: JetStreamLog, gpu_mw: int, until: Callable[[], bool]) -> None:
+        order = CapOrder(node="n1", plan="p1", view=gpu_mw, gpu_mw=gpu_mw)
+        async with asyncio.timeout(30):
+            while not until():
+                await bus.tell(CLUSTER.caps("n1"), msgspec.msgpack.encode(order))
+                await asyncio.sleep(0.05)
+
+    async with (
+        buses(tmp_path / "broker") as (operator, agent, core),
+        background(rig.service.follow(agent), "orders"),
+        background(rig.service.run(), "limits"),
+    ):
+        await ordered(operator, 300_000, lambda: rig.card.now == 300_000)
+        rig.card.now = 333_000  # by another program
+        await ordered(operator, 400_000, lambda: not rig.memory.names())
+        async with asyncio.timeout(30):
+            while len(reports := await reports_in(core)) < 3:
+                await asyncio.sleep(0.05)
+
+    applied, lost, refused = reports
+    assert applied == CapsApplied(node="n1", plan="p1", gpu_mw=300_000)
+    assert lost == CapsApplied(node="n1", plan="p1")
+    assert isinstance(refused, CapsRefused)
+    assert "left as it is" in refused.because
+    assert rig.card.now == 333_000
