@@ -282,7 +282,7 @@ class Console:
 
         def matches(found: DescribedEntry) -> bool:
             is_class = query.workload in (None, found.brief.workload)
-            return is_class and (not query.node or query.node in found.nodes)
+            return is_class and (not query.node or query.node in found.nodes())
 
         before = query.before or requests.MAX_INTEGER
         found = await self._history.newest(before, selection, query.limit, matches)

@@ -25,7 +25,7 @@ OpenHistory = Callable[[], AbstractContextManager[History]]
 MAX_QUERIES = 32  # that run or wait
 DEADLINE_S = 20.0
 MAX_ENTRIES_READ = 20_000  # for one query; its page says where the next one continues
-ENTRIES_DESCRIBED = 200  # at a time
+NAMED_AT_ONCE = 64  # entries
 MAX_NAMES = 100_000  # of rows in memory; then those of older positions are dropped
 MAX_MANIFESTS = 2_000  # in memory at a time
 MAX_MANIFESTS_BACK = 200_000  # manifests that one query may read to find the positions of old plans
@@ -189,8 +189,10 @@ class HistoryReader:
     def _in_portions(
         self, history: History, entries: Iterator[StoredEntry]
     ) -> Iterator[DescribedEntry]:
-        while some := list(itertools.islice(entries, ENTRIES_DESCRIBED)):
-            yield from self._all_described(history, some)
+        """Describes an entry when it is taken: names are read for a portion at a time."""
+        while some := list(itertools.islice(entries, NAMED_AT_ONCE)):
+            names = self._names_for(history, some)
+            yield from (self._described(entry, names) for entry in some)
 
     def _all_described(
         self, history: History, entries: Sequence[StoredEntry]

@@ -51,7 +51,18 @@ class DescribedEntry(NamedTuple):
     brief: DecisionBrief
     event: AnyEvent | None
     explained: Explained
-    nodes: frozenset[str]  # the winner, the refused nodes, or the node that was bound
+    names: RowNames
+
+    def nodes(self) -> frozenset[str]:
+        """The winner, the refused nodes, or the node that was bound.
+
+        Computed when asked for: a list of decisions shows none of the refused nodes.
+        """
+        nodes = [self.explained.node] if self.explained.node else []
+        if isinstance(self.event, FilterDecided):
+            found = refusals(self.event, self.names)
+            nodes += [node for refusal in found for node in refusal.nodes]
+        return frozenset(nodes)
 
 
 class EntryRow(NamedTuple):
@@ -76,10 +87,7 @@ def describe(row: EntryRow, names: RowNames, weights: Mapping[str, Weights]) -> 
         brief = replaced(brief, **_runner_up(event.top, used))
     if not has_view(found.basis):
         brief = replaced(brief, text=f"{brief.text}, {WITHOUT_VIEW}")
-    nodes = [found.node] if found.node else []
-    if isinstance(event, FilterDecided):
-        nodes += [node for refusal in refusals(event, names) for node in refusal.nodes]
-    return DescribedEntry(brief, event, found, frozenset(nodes))
+    return DescribedEntry(brief, event, found, names)
 
 
 def _event(row: EntryRow) -> tuple[AnyEvent | None, str]:

@@ -3,7 +3,6 @@
 The extender's `/explain`, the console and the commands render it; they share its words.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -181,8 +180,8 @@ def refusals(event: FilterDecided | PreemptDecided, names: RowNames) -> list[Ref
 
 
 def _with_verdicts(event: FilterDecided | PreemptDecided, what: str) -> Explained:
-    asked, counts = len(event.verdicts), sorted(Counter(event.verdicts).items())
-    refused_by = {reason_of(code): count for code, count in counts if code}
+    asked, codes = len(event.verdicts), sorted(set(event.verdicts))
+    refused_by = {reason_of(code): event.verdicts.count(code) for code in codes if code}
     passed = asked - sum(refused_by.values())
     nodes = f"all {asked}" if passed == asked > 1 else f"{passed} of {asked}"
     return Explained(

@@ -47,6 +47,7 @@ from joulie_projections.store.tables import batch, checkpoint, decision, head, q
 from joulie_projections.twin.row_names import RowNames
 
 PAGE = 1000  # rows in memory while a long table is read
+FEW = 64  # rows read at once where the caller decides how many it takes
 NEWEST = 2**63 - 1  # no upper bound
 MAX_TIME_LOOKUP = 10_000  # entries that a query looks up by time before it scans the log instead
 ANSWERS = (FilterDecided.TYPE, PrioritizeDecided.TYPE)
@@ -269,7 +270,8 @@ class History:
     def entries_before(self, pos: int, query: EntryQuery) -> Iterator[StoredEntry]:
         """Newest first, read lazily."""
         earlier = select(decision).where(decision.c.pos < pos, self._since, *self._all_of(query))
-        return self._logged(earlier.order_by(decision.c.pos.desc()))
+        # Callers take a few: what the database returns at once, it has read and copied.
+        return self._logged(earlier.order_by(decision.c.pos.desc()), FEW)
 
     def _all_of(self, query: EntryQuery) -> Iterator[ColumnElement[bool]]:
         """The conditions of the query; for few entries also the range of their positions.
@@ -431,11 +433,11 @@ class History:
     def _number(self, what: Any) -> int:
         return self._db.scalar(select(what)) or 0
 
-    def _logged(self, query: Select[Any]) -> Iterator[StoredEntry]:
-        return (StoredEntry._make(row) for row in self._paged(query))
+    def _logged(self, query: Select[Any], page: int = PAGE) -> Iterator[StoredEntry]:
+        return (StoredEntry._make(row) for row in self._paged(query, page))
 
-    def _paged(self, query: Select[Any]) -> Iterator[Row[Any]]:
-        with self._db.execute(query.execution_options(yield_per=PAGE)) as found:
+    def _paged(self, query: Select[Any], page: int = PAGE) -> Iterator[Row[Any]]:
+        with self._db.execute(query.execution_options(yield_per=page)) as found:
             yield from found
 
 

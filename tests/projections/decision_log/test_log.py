@@ -1,5 +1,6 @@
 """The decision log: append-only, chained and gapless."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -307,3 +308,28 @@ def test_few_entries_of_a_long_log_are_looked_up_without_a_scan(
 
     assert found == [500, 499]
     assert looks < 100
+
+
+@pytest.mark.parametrize("place", ["database_file"], indirect=True)
+def test_the_newest_entries_of_a_long_log_are_read_without_those_before(
+    log: DecisionLog, place: Place
+) -> None:
+    append(log, decision_records(*(filtered(now=at_minute(minute)) for minute in range(900))))
+
+    def steps_to_read(entries: int) -> int:
+        steps = 0
+
+        def step() -> int:
+            nonlocal steps
+            steps += 1
+            return 0
+
+        with History.of(place) as history:
+            newest = history.entries_before(1000, EntryQuery())
+            raw = history.connection.connection.driver_connection
+            assert raw is not None
+            raw.set_progress_handler(step, 1)
+            assert len(list(itertools.islice(newest, entries))) == entries
+        return steps
+
+    assert steps_to_read(50) * 10 < steps_to_read(900)
