@@ -127,7 +127,17 @@ def test_a_broker_without_its_majority_is_reported_as_the_cause() -> None:
     projector = PROJECTOR | {"broker_silent_s": 4.0}
 
     assert _part_warnings([VIEW, projector], Path("logs")) == [
-        "broker: no majority has answered the projector for 4.0 s"
+        "broker: the projector has read no answer of a majority for 4.0 s: "
+        "it is down, is not reached, or has no CPU",
+        "projector is 60.0 s behind the broker: 4000 facts are not folded yet",
+    ]
+
+
+def test_a_projector_that_reads_answers_late_is_reported_although_no_fact_waits() -> None:
+    projector = PROJECTOR | {"lag_events": 0, "lag_s": 3.0}
+
+    assert _part_warnings([projector], Path("logs")) == [
+        "projector is 3.0 s behind the broker: it reads answers of the broker late"
     ]
 
 

@@ -1,11 +1,12 @@
 """What the page and the terminal show is true, on a machine that has no time to spare.
 
-TRUTH_SECONDS=120 TRUTH_NODES=1000 .venv/bin/python -m pytest -s tests/cli/test_truth.py
+TRUTH_SECONDS=120 TRUTH_NODES=1000 .venv/bin/python -m pytest -m drill -s tests/cli/test_truth.py
 """
 
 import asyncio
 import contextlib
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -73,5 +74,6 @@ async def test_every_age_name_and_kilowatt_is_true_beside_two_busy_loops(tmp_pat
         f"{judge.checked} statements in {judge.looks} answers, the oldest "
         f"view {judge.worst_ms / 1000:.1f} s behind"
     )
+    print(f"a list of decisions took {statistics.median(judge.list_ms):.0f} ms (median)")
     print(report(judge.false))
     assert judge.false == [], report(judge.false[:20])

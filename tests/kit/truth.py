@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from joulie_bus.errors import BusError
 from joulie_bus.events import NodeGone, NodeSeen, PrioritizeDecided, TelemetrySampled, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import rung
@@ -26,8 +27,10 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_cli.questions.status import StalenessLimits, as_text, status_of
 from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_console.stream.event_tail import LEDGER_KEPT_S
 from joulie_projections.history.history import History
 from joulie_projections.state.completeness import NEVER_MS
+from joulie_projections.store.energy_table import behind_s as ledger_behind_s
 
 SAMPLE_S = 0.1
 SETTLE_S = 0.5
@@ -37,7 +40,9 @@ OLDER_MS = 2_500
 APART_MS = 300  # between a position and an age that one scrape of metrics reads one after the other
 STALENESS_S = 300.0
 REPLY_S = 120.0
-DECISIONS = 5  # newest ones that are compared at each look
+DECISIONS = 50  # newest ones that are compared at each look
+LEDGER_SAMPLE_S = 0.5
+LEDGER_SLACK_S = 1.5  # rounding, and the time of one sample
 Ends = Mapping[Stream, int]
 
 
@@ -80,6 +85,7 @@ class Witness:
         self.winners: dict[str, str] = {}  # by the id of the answer
         self.signs: list[float] = []  # when a message of the projector arrived
         self.decided_at = 0.0
+        self._ledger: list[tuple[float, float]] = []  # when it was read, how far it was behind
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncGenerator[None, None]:
@@ -93,6 +99,7 @@ class Witness:
         ):
             running = [
                 tasks.create_task(self._sample()),
+                tasks.create_task(self._sample_ledger()),
                 tasks.create_task(self._read(Stream.TEL, self._on_reading)),
                 tasks.create_task(self._read(Stream.OBS, self._on_node)),
                 tasks.create_task(self._read(Stream.DEC, self._on_decision)),
@@ -103,12 +110,34 @@ class Witness:
 
     async def _sample(self) -> None:
         while True:
-            asked = time.monotonic()
-            tips = await asyncio.gather(*map(self._bus.tip, MERGE_ORDER))
-            answered = time.monotonic()
-            self._samples.append(_Sample(asked, answered, {tip.stream: tip.last for tip in tips}))
-            self._answered.append(answered)
+            with contextlib.suppress(BusError):  # a broker without CPU answers late, or not
+                await self._sample_ends()
             await asyncio.sleep(SAMPLE_S)
+
+    async def _sample_ends(self) -> None:
+        asked = time.monotonic()
+        tips = await asyncio.gather(*map(self._bus.tip, MERGE_ORDER))
+        answered = time.monotonic()
+        self._samples.append(_Sample(asked, answered, {tip.stream: tip.last for tip in tips}))
+        self._answered.append(answered)
+
+    async def _sample_ledger(self) -> None:
+        def read() -> float:
+            with History.of(self._data.database) as history:
+                return ledger_behind_s(history.connection)
+
+        while True:
+            asked = time.monotonic()
+            self._ledger.append((asked, await asyncio.to_thread(read)))
+            await asyncio.sleep(LEDGER_SAMPLE_S)
+
+    def ledger_between(self, began: float, ended: float) -> tuple[float, float]:
+        """The least and the most that the ledger was behind, from the sample before `began` to the
+        one after `ended`."""
+        moments = [moment for moment, _ in self._ledger]
+        first = max(0, bisect.bisect_left(moments, began) - 1)
+        behind = [behind for _, behind in self._ledger[first : bisect.bisect(moments, ended) + 1]]
+        return min(behind, default=0.0), max(behind, default=math.inf)
 
     async def _read(self, stream: Stream, use: Any) -> None:
         bell = asyncio.Event()
@@ -194,6 +223,10 @@ class Witness:
         return bool(self.signs) and self.signs[-1] >= moment
 
 
+_SILENT = r"(\w+) (?:received no heartbeat|has read no answer) .*for ([\d.]+) s\b"
+_LATE = "behind the broker|of before its start|no heartbeat"
+
+
 def _includes(inputs: Ends, ends: Ends) -> bool:
     return all(inputs.get(stream, 0) >= last for stream, last in ends.items())
 
@@ -210,6 +243,7 @@ class Judge:
         self.checked = 0
         self.looks = 0
         self.worst_ms = 0.0
+        self.list_ms: list[float] = []  # how long the lists of decisions took
         self._reading = asyncio.Lock()
 
     async def until_ready(self) -> None:
@@ -242,8 +276,10 @@ class Judge:
     async def _look_at_names(self) -> None:
         shown = await self._get("/v1/map")
         decisions: dict[str, Any] = {"items": []}
+        began = time.monotonic()
         with contextlib.suppress(urllib.error.HTTPError):  # 503: the console states nothing
             decisions = await self._get(f"/v1/decisions?limit={DECISIONS}")
+        self.list_ms.append((time.monotonic() - began) * 1000)
         await self._settle()
         self._check_names(shown, decisions)
 
@@ -317,10 +353,32 @@ class Judge:
         elif part == "extender":
             idle_s = time.monotonic() - self._witness.decided_at
             self._expect(idle_s > 29, where, text, f"the last decision was {idle_s:.1f} s ago")
-        elif part in ("telemetry", "ledger"):
-            pass  # `unmeasured` is compared; the ledger has tests of its own
+        elif part in ("broker", "ledger"):
+            self._check_silence(part, text, said)
+        elif "was not answered within" in text:
+            pass  # by a thread of the console without CPU
+        elif part == "telemetry":
+            pass  # `unmeasured` is compared
         else:
             self._expect(False, where, text, "the broker, the operator and all cards work")
+
+    def _check_silence(self, part: str, text: str, said: Statement) -> None:
+        where, shown = f"page, warning of {part}", re.search(r"(\d+) s:", text)
+        if shown is None:
+            self._expect(False, where, text, "the broker works")
+        elif part == "ledger":
+            span = said.began - LEDGER_KEPT_S, said.ended
+            self._expect_ledger(where, text, float(shown[1]), span)
+        else:  # what is not read makes the page older by as much
+            is_late = int(shown[1]) * 1000 <= said.behind_ms + OLDER_MS
+            self._expect(is_late, where, text, f"{said.behind_ms:.0f} ms behind")
+
+    def _expect_ledger(
+        self, where: str, text: str, behind_s: float, span: tuple[float, float]
+    ) -> None:
+        least, most = self._witness.ledger_between(*span)
+        is_true = least - LEDGER_SLACK_S <= behind_s <= most + LEDGER_SLACK_S
+        self._expect(is_true, where, text, f"between {least:.1f} and {most:.1f} s")
 
     def _check_names(self, shown: Any, decisions: Any) -> None:
         inputs = self._witness.inputs_at(shown["position"])
@@ -335,30 +393,36 @@ class Judge:
                 self._expect(is_same, "page, decisions", entry["winner"], winner)
 
     def _check_status(self, status: dict[str, Any], began: float, ended: float) -> None:
-        behind = 0.0
+        late = dict[str, float]()
         for part in status["parts"]:
             seconds = part.get("lag_s", part.get("view_behind_s"))
             if part["position"] is None or seconds is None:
                 continue
-            if part["name"] != "console":  # which is paused while it is not used
-                behind = max(behind, seconds)
+            late[part["name"]] = seconds
             said = Statement(
                 f"status, {part['name']}", part["position"], seconds * 1000, began, ended
             )
             self._expect_age(said, APART_MS)
-        self._check_stale_lines(as_text(status), behind)
+        ledger_s = status["ledger_behind_s"]
+        where = "status, ledger"
+        self._expect_ledger(where, f"{ledger_s:.1f} s behind", ledger_s, (began, ended))
+        self._check_stale_lines(as_text(status), late)
 
-    def _check_stale_lines(self, text: str, behind_s: float) -> None:
+    def _check_stale_lines(self, text: str, late: Mapping[str, float]) -> None:
         stale = [line for line in text.splitlines() if line.startswith("STALE")]
-        named = any("behind the broker" in line or "of before its start" in line for line in stale)
+        named = any(re.search(_LATE, line) for line in stale)
+        # The console is paused while it is not used.
+        behind_s = max((s for name, s in late.items() if name != "console"), default=0.0)
         self._expect(
             named or behind_s <= 2.0, "status", "no STALE line", f"{behind_s:.1f} s behind"
         )
         for line in stale:
-            if "received no heartbeat" in line:
-                silent = not self._witness.heard_since(time.monotonic() - 3)
-                self._expect(silent, "status", line, "its messages arrive")
-            elif "is down" in line or "no majority" in line:
+            if shown := re.search(_SILENT, line):
+                # What a component has not read makes it older by as much.
+                own_s = late.get(shown[1], 0.0)
+                is_late = float(shown[2]) <= own_s + OLDER_MS / 1000
+                self._expect(is_late, "status", line, f"{own_s:.1f} s behind")
+            elif "is down; see" in line:
                 self._expect(False, "status", line, "all components run")
 
 

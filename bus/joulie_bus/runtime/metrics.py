@@ -115,7 +115,8 @@ LAG_SECONDS = AgeGauge(
 )
 BROKER_SILENT_SECONDS = AgeGauge(
     "joulie_broker_silent_seconds",
-    "Time since a majority of the broker's replicas confirmed the ends of the streams of facts",
+    "Time since a majority of the broker's replicas confirmed the ends of the streams of facts, "
+    "without the time in which the projector had no CPU to read the answer",
     registry=PROJECTOR,
 )
 COMMIT_SECONDS = Histogram(

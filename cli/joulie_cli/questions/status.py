@@ -45,14 +45,15 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def status_of(data: DataDirectory, limits: StalenessLimits) -> dict[str, Any]:
+    running = data.running()
+    gauges = gauges_of(running.metrics) if running else {}
     with history_in(data) as history:
-        running = data.running()
-        gauges = gauges_of(running.metrics) if running else {}
+        # The first query: its answer is as old as what it reads.
+        ledger_s = behind_s(history.connection)
         parts = _parts(running, gauges)
         positions = _positions(history, limits.now) | {"readings": _readings(history, limits)}
         rests = gauges.get("operator", {}).get("joulie_pods_resting", 0)
         resting = _resting(history, limits.now) if rests else []
-        ledger_s = behind_s(history.connection)
     return {
         "running": running is not None,
         "up_s": (limits.now - running.since) / NS if running else None,
@@ -182,14 +183,21 @@ def _part_warnings(parts: list[dict[str, Any]], logs: Path) -> list[str]:
 
 
 def _projector_warnings(part: dict[str, Any]) -> list[str]:
-    name, behind_s, silent_s = part["name"], part["lag_s"], part["broker_silent_s"]
-    if silent_s > BROKER_SILENT_S:
-        return [f"broker: no majority has answered the {name} for {_duration(silent_s)}"]
+    name, silent_s = part["name"], part["broker_silent_s"]
+    lag = _lag_warnings(name, part["lag_s"], part["lag_events"])
+    if silent_s <= BROKER_SILENT_S:
+        return lag
+    silence = f"the {name} has read no answer of a majority for {_duration(silent_s)}"
+    return [f"broker: {silence}: it is down, is not reached, or has no CPU", *lag]
+
+
+def _lag_warnings(name: str, behind_s: float, waiting: int) -> list[str]:
     if behind_s >= VIEW_NEVER_S:
         return [f"{name} has not folded the facts of before its start yet"]
     if behind_s > BEHIND_S:
-        waiting = f"{part['lag_events']} facts are not folded yet"
-        return [f"{name} is {_duration(behind_s)} behind the broker: {waiting}"]
+        late = "it reads answers of the broker late"
+        why = f"{waiting} facts are not folded yet" if waiting else late
+        return [f"{name} is {_duration(behind_s)} behind the broker: {why}"]
     return []
 
 

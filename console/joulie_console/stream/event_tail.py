@@ -6,6 +6,7 @@ from there when it is woken. A slow client uses no memory, and a returning clien
 
 import asyncio
 import contextlib
+import math
 import time
 from bisect import bisect_right
 from collections import deque
@@ -27,6 +28,7 @@ from joulie_console.views.decision_text import DescribedEntry
 from joulie_console.views.plan_text import PlanLine, plan_line
 
 LEDGER_S = 2.0  # between two reads of how far the ledger is behind
+LEDGER_KEPT_S = 3 * LEDGER_S  # after a read that is older, the ledger may have caught up
 POLL_S = 0.5  # between two reads of the database while no heartbeat arrives
 IDLE_S = 2.0  # likewise while the stream has no clients
 GATHER_S = 0.05  # wait after a heartbeat, to read several commits at once
@@ -78,8 +80,8 @@ class EventTail:
         self.wakeup = asyncio.Event()
         self.entry = 0
         self.decided_at = 0  # ns, of the newest decision
-        self.ledger_s = 0.0  # how long ago the oldest fact was committed that the ledger lacks
-        self._ledger_read_at = 0.0
+        self._ledger_s = 0.0
+        self._ledger_read_at = -math.inf
         self._has_dropped_plans = False
         self.plans_gone = 0  # events that have left the stream
         self._clients = 0
@@ -91,6 +93,13 @@ class EventTail:
     def cursor(self) -> Cursor:
         """The cursor of a client that starts now."""
         return Cursor(self._plans[-1].number if self._plans else self._mapped_to, self.entry)
+
+    @property
+    def ledger_s(self) -> float:
+        """How long ago the oldest fact was committed that the ledger lacks; 0 if it lacks none, or
+        if that was not read lately."""
+        is_recent = time.monotonic() - self._ledger_read_at <= LEDGER_KEPT_S
+        return self._ledger_s if is_recent else 0.0
 
     @property
     def changed(self) -> asyncio.Event:
@@ -232,7 +241,7 @@ class EventTail:
     async def _read_ledger(self) -> None:
         now = time.monotonic()
         if now - self._ledger_read_at >= LEDGER_S:
-            self.ledger_s = await self._history.ledger_behind_s()
+            self._ledger_s = await self._history.ledger_behind_s()
             self._ledger_read_at = now
 
     async def _read_plans(self, reader: Reader) -> bool:
@@ -266,7 +275,7 @@ class EventTail:
 
 
 def _line(found: DescribedEntry) -> DecisionLine:
-    return DecisionLine(found.brief.entry, found.brief, found.nodes, _json(found.brief))
+    return DecisionLine(found.brief.entry, found.brief, found.nodes(), _json(found.brief))
 
 
 def decision_frame(line: DecisionLine, position: int) -> bytes:

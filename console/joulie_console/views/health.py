@@ -68,8 +68,9 @@ def _silence(inputs: HealthInputs) -> Warning | None:
 def _broker(inputs: HealthInputs) -> Warning | None:
     if inputs.heard_ms >= SILENT_MS or inputs.broker_ms < BROKER_SILENT_MS:
         return None
-    text = f"No majority of the broker has answered the projector for {seconds(inputs.broker_ms)}: "
-    text += "nothing new is stored or folded."
+    silent = seconds(inputs.broker_ms)
+    silence = f"The projector has read no answer of a majority of the broker for {silent}"
+    text = f"{silence}: the broker is down, is not reached, or has no CPU."
     return Warning(part="broker", level="serious", text=text)
 
 
@@ -81,7 +82,9 @@ def _lag(inputs: HealthInputs) -> Warning | None:
     level = "serious" if inputs.behind_ms >= GONE_MS else "warning"
     text = f"This page is {seconds(inputs.behind_ms)} behind the cluster: "
     if 2 * inputs.projector_behind_ms >= inputs.behind_ms:
-        text += f"the projector is behind, {inputs.waiting} facts are not folded yet."
+        waiting = f"{inputs.waiting} facts are not folded yet"
+        why = waiting if inputs.waiting else "it reads answers of the broker late"
+        text += f"the projector is behind, {why}."
         return Warning(part="projector", level=level, text=text)  # type: ignore[arg-type]
     text += "the console has not read what the projector committed."
     return Warning(part="console", level=level, text=text)  # type: ignore[arg-type]
@@ -95,7 +98,8 @@ def _database(inputs: HealthInputs) -> Warning | None:
     if not inputs.database:
         return None
     text = (
-        f"The database cannot be read ({inputs.database}): decisions and past states are missing."
+        f"The console did not read the database ({inputs.database}): "
+        "decisions and past states are missing."
     )
     return Warning(part="database", level="serious", text=text)
 

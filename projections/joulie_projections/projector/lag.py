@@ -19,9 +19,30 @@ from joulie_projections.fold.commit import Input, Inputs
 from joulie_projections.state.completeness import Completeness, milliseconds
 
 QUESTION_S = 0.25
-PATIENCE_S = 4.0  # for one answer of the broker; a projector without CPU reads it late
+MOST_BETWEEN_TICKS_S = 2 * QUESTION_S
+PATIENCE_S = 4.0  # for one answer of the broker
 CONFIRMED_S = 5.0  # without a confirmed answer for longer, this projector does not reach the broker
 Tips = Mapping[Stream, StreamTip]
+
+
+class RunningTime:
+    """The time in which this component ran, of the time that passed.
+
+    A component without CPU reads answers late. That says nothing about who was asked, so the time
+    between two ticks counts only as far as a component that runs needs it.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until_tick = 0.0
+        self._ticked = clock()
+
+    def tick(self) -> None:
+        """To be called every QUESTION_S seconds."""
+        self._until_tick, self._ticked = self(), self._clock()
+
+    def __call__(self) -> float:
+        return self._until_tick + min(self._clock() - self._ticked, MOST_BETWEEN_TICKS_S)
 
 
 class StreamEnds:
@@ -30,31 +51,51 @@ class StreamEnds:
     def __init__(self, bus: Log, clock: Callable[[], float] = time.monotonic) -> None:
         self._bus = bus
         self._clock = clock
-        self.confirmed = clock()  # a projector that starts has as long as one that is cut off
+        self._ran = RunningTime(clock)
+        self._confirmed = clock()  # a projector that starts has as long as one that is cut off
+        self._silent_s, self._answered = 0.0, self._ran()  # at the last question with an answer
+
+    def forget(self) -> None:
+        """From now on there is a problem until an answer is a confirmed one."""
+        self._confirmed, self._silent_s = -math.inf, math.inf
 
     async def ask(self) -> tuple[float, Tips] | None:
         """The ends, and the moment until which they are certain; None without an answer."""
-        asked = self._clock()
+        self._ran.tick()
+        asked, ran = self._clock(), self._ran()
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                tips = await asyncio.gather(*map(self._bus.tip, MERGE_ORDER))
+            tips = await self._answer(ran + PATIENCE_S)
         except (BusError, OSError):  # TimeoutError is an OSError
             return None
         moment = asked - max(tip.unconfirmed_ns for tip in tips) / 1e9
-        self.confirmed = max(self.confirmed, moment)
+        self._confirmed = max(self._confirmed, moment)
+        self._silent_s, self._answered = asked - self._confirmed, ran
         return moment, {tip.stream: tip for tip in tips}
+
+    async def _answer(self, until_ran: float) -> Sequence[StreamTip]:
+        """Raises TimeoutError if there is none although this component ran for so long."""
+        asking = asyncio.gather(*map(self._bus.tip, MERGE_ORDER))
+        try:
+            while not (await asyncio.wait([asking], timeout=QUESTION_S))[0]:
+                self._ran.tick()
+                if self._ran() > until_ran:
+                    raise TimeoutError
+            return await asking
+        finally:
+            asking.cancel()
 
     @property
     def silent_s(self) -> float:
-        """Since the broker last confirmed the ends of all fact streams by a majority."""
-        return self._clock() - self.confirmed
+        """Since the broker last confirmed the ends of all fact streams by a majority, without the
+        time after its last answer in which this component did not run."""
+        return self._silent_s + self._ran() - self._answered
 
     @property
     def problem(self) -> str:
         """Why this projector does not reach the broker; empty if it does."""
         if self.silent_s < CONFIRMED_S:
             return ""
-        return f"no majority of the broker has answered for {self.silent_s:.0f} s"
+        return f"no answer of a majority of the broker for {self.silent_s:.0f} s"
 
 
 class Lag:

@@ -6,7 +6,6 @@ and rows are committed together, and reading continues from the position.
 
 import asyncio
 import contextlib
-import math
 import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
@@ -195,7 +194,7 @@ class Projector:
     async def _reach_broker(self) -> None:
         """Waits for the broker: a projector that does not reach it must not take the lease from
         one that does."""
-        self._ends.confirmed = -math.inf
+        self._ends.forget()
         while await self._ends.ask() is None or self._ends.problem:
             self.liveness.wait_for_broker()
             await asyncio.sleep(self._settings.lease_s / 3)

@@ -138,7 +138,7 @@ async def test_without_a_standby_a_projector_that_was_cut_off_goes_on_in_its_epo
         await site.bus.publish([sender.stamp(power("n", 1))])
         await view.wait_for(1, 10)
         site.links[0].cut.is_on = True
-        await until(lambda: "no majority of the broker" in first.liveness.ready())
+        await until(lambda: "no answer of a majority" in first.liveness.ready())
         site.links[0].cut.is_on = False
         await site.bus.publish([sender.stamp(power("n", 2))])
         await view.wait_for(2, 15)

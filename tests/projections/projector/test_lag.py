@@ -14,7 +14,7 @@ from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, power, producer
 from joulie_bus.testing.waiting import until
 from joulie_projections.fold.commit import Input, Inputs
-from joulie_projections.projector.lag import Lag, StreamEnds, newest_times
+from joulie_projections.projector.lag import PATIENCE_S, Lag, StreamEnds, newest_times
 
 pytestmark = pytest.mark.anyio
 
@@ -26,9 +26,13 @@ class Bus(MemoryLog):
         super().__init__(broker)
         self.is_cut = False
         self.unconfirmed_ns = 0
-        self.answers = 0
+        self.answers = self.waiting = 0
+        self.holds: asyncio.Event | None = None  # set: answers arrive
 
     async def tip(self, stream: Stream) -> StreamTip:
+        if self.holds is not None:
+            self.waiting += 1
+            await self.holds.wait()
         if self.is_cut:
             raise Unreachable("here", "cut")
         self.answers += 1
@@ -48,6 +52,12 @@ class Scene:
 
     def seconds(self) -> float:
         return self.time() / 1e9
+
+    async def ask_for(self, seconds: int) -> None:
+        """Lets the time pass while the projector runs and asks."""
+        for _ in range(2 * seconds):
+            await self.ends.ask()
+            self.time.advance(0.5)
 
     async def store(self) -> None:
         self._stored += 1
@@ -133,12 +143,47 @@ async def test_a_projector_that_starts_is_as_far_behind_as_what_was_folded_befor
 async def test_without_an_answer_of_the_broker_the_state_ages() -> None:
     async with Scene().following() as scene:
         scene.bus.is_cut = True
-        scene.time.advance(9)
-        await asyncio.sleep(0)
+        await scene.ask_for(9)
 
         assert scene.lag.behind_s == 9
         assert scene.lag.broker_ms == 9000
-        assert "no majority of the broker has answered for 9 s" in scene.ends.problem
+        assert "no answer of a majority of the broker for 9 s" in scene.ends.problem
+
+
+async def test_a_projector_that_did_not_run_ages_and_does_not_report_the_broker() -> None:
+    async with Scene().following() as scene:
+        scene.time.advance(9)
+
+        assert scene.lag.behind_s == 9
+        assert scene.lag.broker_ms == 500, "a question takes no longer while the projector runs"
+        assert scene.ends.problem == ""
+
+
+async def test_an_answer_that_waited_for_the_projector_to_run_is_used() -> None:
+    scene = Scene()
+    scene.bus.holds = asyncio.Event()
+    asking = asyncio.ensure_future(scene.ends.ask())
+    await until(lambda: scene.bus.waiting == len(MERGE_ORDER))
+    asked = scene.seconds()
+    scene.time.advance(60)
+    await asyncio.sleep(0)
+    scene.bus.holds.set()
+    answer = await asking
+
+    assert answer is not None
+    assert answer[0] == asked, "the ends are those of the moment of the question"
+
+
+async def test_a_broker_that_does_not_answer_a_projector_that_runs_is_reported() -> None:
+    scene = Scene()
+    scene.bus.holds = asyncio.Event()
+    asking = asyncio.ensure_future(scene.ends.ask())
+    while not asking.done():
+        scene.time.advance(0.5)
+        await asyncio.sleep(0.01)
+
+    assert await asking is None
+    assert scene.ends.silent_s > PATIENCE_S
 
 
 async def test_a_leader_that_lost_its_majority_confirms_nothing() -> None:
