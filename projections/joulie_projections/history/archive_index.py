@@ -15,7 +15,7 @@ from sqlalchemy import Select, text
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.commit import Cut, Poison
 from joulie_projections.fold.manifest import CODE_VERSION
-from joulie_projections.history.history import History, StoredEntry
+from joulie_projections.history.history import PAGE, History, StoredEntry
 
 VERSION = 1
 FIELD_COLUMNS = ("pos", "event_id", "kind", "pod_uid", "pod", "view_position", "decided_at")
@@ -134,5 +134,5 @@ class IndexedHistory(History):
         usable = text("SELECT position FROM snapshot WHERE fold_version = :v ORDER BY position")
         return list(self._db.scalars(usable, {"v": CODE_VERSION}))
 
-    def _logged(self, query: Select[Any]) -> Iterator[StoredEntry]:
-        return (self.entry_at(row.pos) for row in self._paged(query))
+    def _logged(self, query: Select[Any], page: int = PAGE) -> Iterator[StoredEntry]:
+        return (self.entry_at(row.pos) for row in self._paged(query, page))
