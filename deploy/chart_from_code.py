@@ -61,6 +61,7 @@ BY_THE_CHART = frozenset(
         "NATS_URL",
         "NATS_USER",
         "POD_NAMESPACE",
+        "PRESET",
     }
 )
 # They have no meaning in a pod of this chart.

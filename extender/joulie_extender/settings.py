@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from joulie_bus.core.certificate_names import certificate_names
 from joulie_bus.core.http_head import canonical_names, host_names, is_loopback
+from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESET_DOC, preset
 from joulie_bus.runtime.settings import (
     HostPort,
     address,
@@ -216,6 +217,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringSettings:
+    preset: str = setting(preset, PRESET, HEADROOM, PRESET_DOC)
     staleness_s: float = setting(
         some_time,
         "TWIN_STALENESS_THRESHOLD",
@@ -389,6 +391,7 @@ class ScoringSettings:
             facility=self.facility,
             cpu_pods_on_gpu_nodes=self.cpu_pods_on_gpu_nodes,
             scoring=self.scoring,
+            preset=self.preset,
             filter_stale=self.filter_stale,
             reserve=self.reserve,
             coefficients=Coefficients(

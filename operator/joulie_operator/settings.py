@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from joulie_bus.errors import SettingsError
+from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESET_DOC, preset
 from joulie_bus.runtime.settings import (
     Parser,
     boolean,
@@ -78,6 +79,7 @@ _watts: Parser[float] = number(1, 1e6)
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorSettings:
+    preset: str = setting(preset, PRESET, HEADROOM, PRESET_DOC)
     interval_s: float = setting(
         some_time, "RECONCILE_INTERVAL", "1m", "Longest time between two plans"
     )
@@ -101,6 +103,13 @@ class OperatorSettings:
         "FAMILY_FLOOR",
         "within",
         "A performance node per hardware family: within the policy's number, or beyond it",
+    )
+    eco_without_caps: bool = setting(
+        boolean,
+        "ECO_WITHOUT_CAPS",
+        "true",
+        "Let nodes become eco although nothing is known to apply caps to them: such a node saves "
+        "no power, and refuses pods of class performance",
     )
     static_hp_frac: float = setting(
         _share, "STATIC_HP_FRAC", "0.5", "static_partition: share of performance nodes"

@@ -15,8 +15,8 @@ from joulie_cli.main import main
 from joulie_simulator.energy.fleet import ASLEEP_CPU_NODE_W, MEASURED, PEER, Fleet
 from joulie_simulator.energy.jobs import CLASSES, Job
 from joulie_simulator.energy.policies import POLICIES
-from joulie_simulator.energy.queueing import Outcome, run_queueing
-from joulie_simulator.energy.sleep import SleepRules
+from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
+from joulie_simulator.energy.sleep import SleepController, SleepRules
 from joulie_simulator.energy.streams import Load, fair_jobs, kept_shares, trace_jobs
 from joulie_simulator.energy.suites import (
     FIGURES,
@@ -49,7 +49,9 @@ def run(
 ) -> Outcome:
     trends = Trends(fleet.size)
     jobs = sorted(each, key=lambda one: one.arrival_s)
-    return run_queueing(fleet, jobs, POLICIES[policy](trends), trends, minutes, sleep=sleep)
+    control = SleepController(fleet, sleep) if sleep else None
+    made = POLICIES[policy](trends)
+    return run_queueing(fleet, jobs, made, minutes, Beside(trends, control))
 
 
 def row(policy: str, seed: int, kwh: float, work: float) -> Row:

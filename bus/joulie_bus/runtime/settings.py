@@ -1,4 +1,4 @@
-"""Settings from environment variables, a TOML file and defaults, in that order of precedence.
+"""Settings from environment variables, a TOML file, the preset and defaults, in that order.
 
 A process reads them once, at start, into one frozen value. All mistakes are reported together, each
 with its name, its value and the allowed values; none is replaced by a default.
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 from joulie_bus.core.redaction import HIDDEN, masked, remember
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime import nats_keys
+from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESETS
 
 T = TypeVar("T")
 Parser = Callable[[str], T]
@@ -43,7 +44,7 @@ class Declared(NamedTuple):
 class InForce(NamedTuple):
     name: str
     value: str
-    origin: str  # environment, the path of the file, or default
+    origin: str  # environment, the path of the file, PRESET=name, or default
 
 
 def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:
@@ -130,6 +131,10 @@ class Source:
         """Whether a setting is given explicitly, possibly with its default value."""
         return name in self._environ or name in self._toml
 
+    def given(self, name: str) -> str | None:
+        """The text of a setting that is given explicitly."""
+        return self._environ.get(name, self._toml.get(name))
+
     def from_file(self) -> dict[str, str]:
         """The values of the file that the environment does not override, for child processes."""
         return {name: text for name, text in self._toml.items() if name not in self._environ}
@@ -151,6 +156,10 @@ class Source:
             return self._environ[name], self._said_by
         if name in self._toml:
             return self._toml[name], str(self._file)
+        preset = self.given(PRESET) or HEADROOM
+        preferred = PRESETS.get(preset, {})  # an unknown one is a mistake of its own
+        if name in preferred:
+            return preferred[name], f"{PRESET}={preset}"
         return meta["default"], "default"
 
     def _mistake(self, meta: Mapping[str, Any], text: str, origin: str, error: ValueError) -> str:

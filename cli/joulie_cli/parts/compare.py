@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from joulie_bus.errors import NotCompared
+from joulie_bus.runtime import presets
 from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.runtime.presets import PRESET
 from joulie_cli.display import comparison
 from joulie_cli.display.comparison import Measured
 from joulie_cli.display.output import show
@@ -56,16 +58,22 @@ def settings_of(speed: float) -> dict[str, dict[str, str]]:
     simulated time. Full nodes would exceed their caps, and their pods would take longer: nothing
     has measured that caps save."""
     both = {"RECONCILE_INTERVAL": f"{RECONCILE_S / speed:g}s"}
-    times = ",".join(f"{name}={seconds / speed:g}" for name, seconds in TIMES_S.items())
     return {
-        HEADROOM: both | {"SCORING": "headroom", "POLICY_TYPE": "static_partition"},
+        HEADROOM: both
+        | {PRESET: presets.HEADROOM, "SCORING": "headroom", "POLICY_TYPE": "static_partition"},
         ENERGY: both
         | {
+            PRESET: presets.SAVINGS,
             "SCORING": "energy",
             "POLICY_TYPE": "consolidate_and_sleep",
-            "POLICY_NUMBERS": f"{times},caps_where_measured=1",
+            "POLICY_NUMBERS": f"{times_at(speed)},caps_where_measured=1",
         },
     }
+
+
+def times_at(speed: float) -> str:
+    """The times of the sleeping policy for POLICY_NUMBERS, while time runs so much faster."""
+    return ",".join(f"{name}={seconds / speed:g}" for name, seconds in TIMES_S.items())
 
 
 class _Run(NamedTuple):

@@ -21,6 +21,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.ports import free_port, take
+from joulie_bus.runtime.presets import PRESET, SAVINGS
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
@@ -49,8 +50,8 @@ SETTINGS = (
 PARTS = ("projector", "operator", "extender", "console", "ledger", "simulator")
 SCREEN_S = 1.0
 START_PATIENCE_S = 30.0  # for the view, and then for the nodes
+RECONCILES_S = 1.0, 10.0  # the shortest and the longest time between plans; short, as a demo is
 PROOF_S = 60.0  # when the replay starts: by then the log holds enough decisions
-RECONCILE = {"RECONCILE_INTERVAL": "10s"}  # short, because a demo lasts only minutes
 PODS_PER_S = (8.0, 50.0)  # minimum and maximum; between them one per 15 nodes
 
 
@@ -137,7 +138,7 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
     """Returns the summary. Ctrl-C sets `stop`."""
     extra = {
         **wires.source.from_file(),
-        **({} if wires.source.names("RECONCILE_INTERVAL") else RECONCILE),
+        **demo_defaults(wires.source, options.simulated.speed),
         **trends_in_simulated_time(wires.source, options.simulated.speed),
         "JOULIE_CLUSTER": wires.bus.cluster,
         "KUBECONFIG": "",  # a demo never connects to a real cluster
@@ -171,6 +172,19 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
         wires.data.database
     ) as history:  # after the parts have stopped, so that all entries count
         return {**_counts(history), **summary, "simulated": simulated_in(wires.data)}
+
+
+def demo_defaults(source: Source, speed: float) -> dict[str, str]:
+    """The preset of a demo, and times of plans and of sleep in simulated time; what is given
+    stays."""
+    preset, (least, most) = source.given(PRESET) or SAVINGS, RECONCILES_S
+    wanted = {
+        PRESET: preset,
+        "RECONCILE_INTERVAL": f"{min(most, max(least, compare.RECONCILE_S / speed)):g}s",
+    }
+    if preset == SAVINGS and not source.names("POLICY_TYPE"):
+        wanted["POLICY_NUMBERS"] = compare.times_at(speed)
+    return {name: value for name, value in wanted.items() if not source.names(name)}
 
 
 def trends_in_simulated_time(source: Source, speed: float) -> dict[str, str]:

@@ -52,6 +52,7 @@ class PodReport(msgspec.Struct):
     asked_for: Terms | None
     outcome: Outcome | None
     missing: str = ""  # why the outcome is missing
+    preset: str | None = None  # of these settings; None: they are not in the log
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -84,6 +85,8 @@ async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> PodReport:
         names = await _names_at(history, facts, explanation)
         explanation = explain_pod(history, pod, names)
         report = PodReport(explanation, None, explanation.outcome)
+        weights = weights_in(history, explanation.settings)
+        report.preset = weights.preset if weights else None
         if args.node is not None:
             report.asked_for = await _terms_of(history, facts, explanation, args.node)
         if report.outcome is None:
@@ -158,6 +161,7 @@ def pod_json(report: PodReport) -> dict[str, Any]:
         "behind_ms": explanation.behind_ms,
         "view_text": explanation.view_text,
         "settings": explanation.settings,
+        "preset": report.preset,
         "candidates": report.pod.candidates,
         "top": msgspec.to_builtins(explanation.scored.top) if explanation.scored else [],
         "asked_for": msgspec.to_builtins(report.asked_for),
@@ -191,7 +195,8 @@ def _request_lines(report: PodReport) -> Iterator[str]:
     gpus = f", {pod.gpu_milli / ONE_GPU:g} GPU{many}" if pod.gpu_milli else ""
     memory = f", {pod.memory_bytes / 2**30:.3g} GiB" if pod.memory_bytes else ""
     yield f"  requests   {pod.cpu_milli / 1000:g} cores{memory}{gpus}"
-    yield f"  view       {explanation.view_text}; settings {explanation.settings}"
+    preset = f" (preset {report.preset})" if report.preset else ""
+    yield f"  view       {explanation.view_text}; settings {explanation.settings}{preset}"
 
 
 def _filter_lines(explanation: Explanation) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from joulie_bus.runtime.metrics import VIEW_NEVER_S
+from joulie_bus.runtime.presets import HEADROOM
 from joulie_bus.streams.subjects import Stream
 from joulie_cli.display.output import show
 from joulie_cli.log_access.past import history_in
@@ -133,11 +134,20 @@ def _positions(history: History, now: int) -> dict[str, Any]:
         "epoch": checkpoint.epoch if checkpoint else 0,
         "committed_at": committed,
         "commit_age_s": max(0, now - committed) / NS if committed else None,
+        "preset": _preset(history),
         "decisions": counts.answers,
         "entries": counts.entries,
         "signed_to": counts.signed_to,
         "quarantined": counts.quarantined,
     }
+
+
+def _preset(history: History) -> str | None:
+    """That of the newest plan; None before the first one."""
+    cluster_state = ClusterState()
+    rows.apply_rows(cluster_state, history.states("cluster"))
+    plan = cluster_state.plan
+    return str(plan.settings.get("preset", HEADROOM)) if plan else None
 
 
 def _readings(history: History, limits: StalenessLimits) -> dict[str, Any]:
@@ -243,6 +253,8 @@ def as_text(status: dict[str, Any]) -> str:
     age, readings = status["commit_age_s"], status["readings"]
     committed = f", last commit {_duration(age)} ago" if age is not None else ""
     lines.append(f"position     {status['position']}{committed}")
+    if status["preset"]:
+        lines.append(f"preset       {status['preset']}")
     signed = f"{status['entries']} entries, signed up to {status['signed_to']}"
     lines.append(f"decisions    {status['decisions']} ({signed})")
     oldest = readings["oldest_s"]

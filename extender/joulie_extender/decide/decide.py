@@ -23,6 +23,7 @@ from joulie_bus.events import (
     PrioritizeDecided,
     SettingsDeclared,
 )
+from joulie_bus.runtime.presets import HEADROOM
 from joulie_extender.decide import preferences
 from joulie_extender.decide.context import (
     DecisionContext as DecisionContext,  # re-exported for replay
@@ -262,6 +263,7 @@ _ADDED_LATER: dict[str, float | str | bool] = {
     "gpu_balance": 0.4,
     "gpu_resources": ",".join(GPU_RESOURCES),
     "capacity_reserve": "",
+    "preset": HEADROOM,
 }
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from joulie_bus.runtime.presets import HEADROOM
 from joulie_extender.decide.marginal_power import MarginalPower
 from joulie_extender.decide.preferences import Preferences
 from joulie_extender.gpu.fit import GpuWeights
@@ -64,6 +65,7 @@ class Weights(NamedTuple):
     coefficients: Coefficients = Coefficients()
     gpu: GpuWeights = GpuWeights()
     preferences: Preferences = Preferences()
+    preset: str = HEADROOM  # where the defaults came from; scores do not depend on it
 
 
 class ClusterTerms(NamedTuple):

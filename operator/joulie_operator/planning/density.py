@@ -8,11 +8,13 @@ are therefore denser than any node without cards.
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
 
 from joulie_bus.events import HardwareDiscovered
 from joulie_projections.hardware.models import card_name, processor
 from joulie_projections.state.state import NodeState
-from joulie_projections.twin.twin import hardware_of
+from joulie_projections.twin.twin import Hardware, hardware_of
 
 MOST_CORES = 192  # 2 x 96
 MOST_CARDS = 8
@@ -20,11 +22,47 @@ MOST_TFLOPS = 2500  # of a card, FP16, without sparsity: the Blackwell generatio
 UNKNOWN_TFLOPS = 181  # for cards outside the catalog: the middle of the catalog
 
 
+# Every plan asks for these of every node, and hardware hardly ever changes.
+_remembered = lru_cache(maxsize=16_384)
+
+
+class _Hardware(NamedTuple):
+    """What density and family depend on."""
+
+    found: HardwareDiscovered | None
+    cpu_milli: int
+    gpus: int
+    gpu_units: int
+    gpu_vendor: str
+
+    @classmethod
+    def of(cls, node: NodeState) -> "_Hardware":
+        return cls(node.hardware, node.cpu_milli, node.gpus, node.gpu_units, node.gpu_vendor)
+
+    def resolved(self) -> Hardware:
+        return hardware_of(
+            NodeState(
+                ordinal=0,
+                at=0,
+                hardware=self.found,
+                cpu_milli=self.cpu_milli,
+                gpus=self.gpus,
+                gpu_units=self.gpu_units,
+                gpu_vendor=self.gpu_vendor,
+            )
+        )
+
+
 def density(node: NodeState, density_rules: int) -> float:
     """From 0 to 1."""
-    hardware, figures = hardware_of(node), node.hardware.figures if node.hardware else None
+    return _density(_Hardware.of(node), density_rules)
+
+
+@_remembered
+def _density(node: _Hardware, density_rules: int) -> float:
+    hardware, figures = node.resolved(), node.found.figures if node.found else None
     tflops = (figures.gpu_tflops if figures else 0) or UNKNOWN_TFLOPS
-    cores = min(1.0, _cores(node.hardware, hardware.cores) / MOST_CORES)
+    cores = min(1.0, _cores(node.found, hardware.cores) / MOST_CORES)
     if density_rules == 1:
         share = hardware.cards * tflops / (MOST_CARDS * MOST_TFLOPS)
         return (cores + math.sqrt(min(1.0, share))) / 2
@@ -44,19 +82,20 @@ def families(nodes: Mapping[str, NodeState]) -> dict[str, str]:
 
     Different spellings of a model are one family, named by the alphabetically first spelling.
     """
-    models = {name: _model(node) for name, node in nodes.items()}
+    models = {name: _model(_Hardware.of(node)) for name, node in nodes.items()}
     named: dict[str, str] = {}
     for key, spelled in models.values():
         named[key] = min(named.get(key, spelled), spelled)
     return {name: named[key] for name, (key, _) in models.items()}
 
 
-def _model(node: NodeState) -> tuple[str, str]:
+@_remembered
+def _model(node: _Hardware) -> tuple[str, str]:
     """A key that all spellings of the model share, and this spelling."""
-    found = node.hardware
+    found = node.found
     if found is not None and found.gpu_model:
         return f"gpu {card_name(found.gpu_model).text}", found.gpu_model
-    if hardware_of(node).cards:
+    if node.resolved().cards:
         vendor = (found.gpu_vendor if found is not None else "") or node.gpu_vendor
         unknown = f"{vendor} gpu".strip()
         return unknown, unknown

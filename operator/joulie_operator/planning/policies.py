@@ -134,6 +134,12 @@ BUILT_IN: Mapping[str, Policy] = {
 }
 
 
+def all_uncapped(share: Share, nodes: Sequence[Candidate]) -> Share:
+    """No eco node: no fact states that caps are applied to a node. Without caps an eco node saves
+    nothing, and refuses pods. Pods that run on eco nodes only get one all the same."""
+    return Share(len(nodes), {**share.inputs, "nodes_that_apply_caps": 0})
+
+
 # --- from a number to nodes -------------------------------------------------------------------
 
 

@@ -46,6 +46,7 @@ from joulie_operator.planning.policies import (
     Policy,
     Share,
     Situation,
+    all_uncapped,
     desired_profiles,
 )
 from joulie_operator.planning.power_target import NO_LIMITS, power_limits
@@ -93,6 +94,8 @@ def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis:
     needs = needed_nodes(cluster_state, rules) if rules.policy == SLEEPING_POLICY else None
     if needs is not None and rules.sleep_rules > 2:
         share = serving_pods(share, cluster_state.nodes, nodes, rules, needs)
+    if not rules.eco_without_caps:
+        share = all_uncapped(share, nodes)
     desired = desired_profiles(
         rules.policy,
         share,

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple, get_type_hints
 
+from joulie_bus.runtime.presets import HEADROOM
+
 
 class Rules(NamedTuple):
     """The settings of plans; the defaults are those of OperatorSettings."""
@@ -36,11 +38,13 @@ class Rules(NamedTuple):
     gpu_eco_pct: int | None = 60
     gpu_absolute: bool = False
     gpu_models: str = "{}"  # JSON: model to minCapWatts and maxCapWatts
-    sleep_rules: int = 3  # of consolidate_and_sleep; 1 and 2 in older plans
+    sleep_rules: int = 4  # of consolidate_and_sleep; 1 to 3 in older plans
     density_rules: int = 2  # 1 in older plans, in which cores could outweigh eight cards
     cap_rules: int = 2  # 1 in older plans: watts without percent where the maximum is unknown
     target_rules: int = 2  # of power targets; 1 in older plans, which close no node
     power_model: int = 2  # of nodes without readings; 1 in older plans, without idle power
+    eco_without_caps: bool = True  # whether nodes become eco where nothing is known to apply caps
+    preset: str = HEADROOM  # where the defaults came from; plans do not depend on it
 
     def numbers(self) -> dict[str, float]:
         """The numbers that policies receive, by the names of the settings."""
@@ -66,6 +70,8 @@ _LATER: Mapping[str, Any] = {
     "cap_rules": 1,
     "target_rules": 1,
     "power_model": 1,
+    "eco_without_caps": True,
+    "preset": HEADROOM,
 }
 
 

@@ -45,14 +45,14 @@ class SleepNumbers(NamedTuple):
     """The numbers of the policy, from POLICY_NUMBERS."""
 
     sleep_after_s: float = 600.0  # without pods, before a node may sleep
-    reserve: float = 0.03  # share of a pool that stays empty and awake, without a forecast
+    reserve: float = 0.02  # share of a pool that stays empty and awake, without a forecast
     max_share: float = 0.8  # share of a pool that may sleep
     wake_timeout_s: float = 900.0  # after which another node is woken instead
     forecast_quantile: float = (
-        0.9  # share of the past windows that the reserve suffices for; 0: off
+        0.0  # share of the past windows that the reserve suffices for; 0: no forecast
     )
     forecast_s: float = 600.0  # of arrivals that the reserve suffices for
-    hysteresis: float = 0.25  # share of the reserve that may stay awake beyond it
+    hysteresis: float = 0.0  # share of the reserve that may stay awake beyond it
     max_step: float = 0.2  # share of a pool that falls asleep within one RECONCILE_INTERVAL
     min_awake_s: float = 600.0  # from the order to wake up to the next sleep; as sleep_after_s
     min_asleep_s: float = 600.0  # before the reserve wakes a node; as sleep_after_s
@@ -62,8 +62,10 @@ class SleepNumbers(NamedTuple):
     evict_after_s: float = 300.0  # that these pods have to end by themselves
 
 
+# The numbers of plans before those of today, which were measured with these plans themselves.
+_FORMER = SleepNumbers(reserve=0.03, forecast_quantile=0.9, forecast_s=600.0, hysteresis=0.25)
 # The rules of plans before the forecast, zones and steps.
-_FIRST_RULES = SleepNumbers(
+_FIRST_RULES = _FORMER._replace(
     forecast_quantile=0.0, hysteresis=0.0, max_step=1.0, min_awake_s=0.0, min_asleep_s=0.0
 )
 _SHARES = ("reserve", "max_share", "forecast_quantile", "hysteresis", "max_step", "empty_below")
@@ -75,7 +77,8 @@ def sleep_numbers(rules: Rules) -> SleepNumbers:
     if rules.sleep_rules == 1:
         return _FIRST_RULES._replace(**named)
     after_s = named.get("sleep_after_s", SleepNumbers().sleep_after_s)
-    return SleepNumbers(**{"min_awake_s": after_s, "min_asleep_s": after_s, **named})
+    usual = SleepNumbers() if rules.sleep_rules > 3 else _FORMER
+    return usual._replace(**{"min_awake_s": after_s, "min_asleep_s": after_s, **named})
 
 
 def wrong_numbers(given: Mapping[str, float]) -> list[str]:
@@ -153,11 +156,8 @@ def power_changes(
 ) -> PowerChanges:
     """`candidates` are the nodes that are awake and that plans cover."""
     changes, given = PowerChanges({}, {}, {}, {}, {}), sleep_numbers(rules)
-    nodes = {
-        name: node
-        for name, node in cluster_state.nodes.items()
-        if is_covered(node, selector(rules.selector))
-    }
+    labels = selector(rules.selector)
+    nodes = {name: node for name, node in cluster_state.nodes.items() if is_covered(node, labels)}
     limits = Limits(
         given, now, rules.interval_s, _groups(nodes, candidates, rules), rules.sleep_rules
     )

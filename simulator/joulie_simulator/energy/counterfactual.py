@@ -16,8 +16,8 @@ from joulie_projections.twin.energy_score import energy_scores
 from joulie_simulator.energy.fleet import CARD_COEFFICIENT, MEASURED, Fleet
 from joulie_simulator.energy.jobs import MINUTE_S, Floats, Job
 from joulie_simulator.energy.policies import POLICIES, JoulieEnergy, Make, energy_nodes
-from joulie_simulator.energy.queueing import Outcome, run_queueing
-from joulie_simulator.energy.sleep import SleepRules
+from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
+from joulie_simulator.energy.sleep import SleepController, SleepRules
 from joulie_simulator.energy.trend import Trends
 
 BASELINE = "kube-default"
@@ -132,8 +132,8 @@ def _run(asked: Question, variant: Variant, policy: str, *, sleeps: bool) -> Run
     trends = Trends(fleet.size)
     minutes = math.ceil(asked.seconds * speed / MINUTE_S)
     made = _POLICIES[policy](trends)
-    rules = _rules(speed, asked.sleep) if sleeps else None
-    outcome = run_queueing(fleet, jobs, made, trends, minutes, sleep=rules)
+    control = SleepController(fleet, _rules(speed, asked.sleep)) if sleeps else None
+    outcome = run_queueing(fleet, jobs, made, minutes, Beside(trends, control))
     return _slowed(outcome, speed)
 
 

@@ -6,11 +6,18 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_simulator.energy.fleet import GPU_NODE_CARDS, MEASURED, PEER, Fleet, IdleModel
+from joulie_simulator.energy.folded import FoldedCluster
 from joulie_simulator.energy.jobs import Job, reference_jobs
 from joulie_simulator.energy.policies import BASELINE, POLICIES
-from joulie_simulator.energy.queueing import Outcome, run_queueing
+from joulie_simulator.energy.product import (
+    AWAKE,
+    PRODUCT_POLICIES,
+    SAVING,
+    Extender,
+    Operator,
+)
+from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
 from joulie_simulator.energy.simulation import Result, run_dropping
-from joulie_simulator.energy.sleep import SleepRules
 from joulie_simulator.energy.streams import Load, fair_jobs, kept_shares, trace_jobs
 from joulie_simulator.energy.trend import Trends
 from joulie_simulator.workload.workload import Sizes
@@ -50,6 +57,9 @@ class Row(NamedTuple):
     wait_p50_s: float  # of jobs that a queue admitted; a dropped job does not wait
     wait_p99_s: float
     wakes: int
+    wait_max_s: float = 0.0
+    wait_max_performance_s: float = 0.0
+    planner: str = ""  # real: the plans are those of the operator; empty: no node sleeps
     base_kwh: float = 0.0  # this and the next two: the parts of `kwh`, with a queue
     idle_cards_kwh: float = 0.0
     dynamic_kwh: float = 0.0
@@ -135,14 +145,21 @@ def _rows(
     jobs = {load: jobs_of(load) for load in dict.fromkeys(case.load for case in cases)}
     found = []
     for case in cases:
-        fleet = fleet_of()
-        trends = Trends(fleet.size)
-        policy = POLICIES[case.policy](trends)
-        rules = SleepRules() if case.sleep else None
-        minutes = int(size.hours * 60)
-        done = run_queueing(fleet, jobs[case.load], policy, trends, minutes, sleep=rules)
+        done = run_case(fleet_of(), jobs[case.load], case, int(size.hours * 60))
         found.append(_queue_row(suite, case, seed, done))
     return found
+
+
+def run_case(fleet: Fleet, jobs: Sequence[Job], case: Case, minutes: int) -> Outcome:
+    """With sleep, the plans of the operator; and for its policies the answers of the extender."""
+    trends = Trends(fleet.size)
+    if not (case.sleep or case.policy in PRODUCT_POLICIES):
+        return run_queueing(fleet, jobs, POLICIES[case.policy](trends), minutes, Beside(trends))
+    folded = FoldedCluster(fleet)
+    weights = PRODUCT_POLICIES.get(case.policy)
+    policy = POLICIES[case.policy](trends) if weights is None else Extender(folded, weights)
+    operator = Operator(fleet, folded, SAVING if case.sleep else AWAKE)
+    return run_queueing(fleet, jobs, policy, minutes, Beside(trends, operator, folded))
 
 
 def _queue_row(suite: str, case: Case, seed: int, done: Outcome) -> Row:
@@ -164,6 +181,9 @@ def _queue_row(suite: str, case: Case, seed: int, done: Outcome) -> Row:
         unfinished=done.running + done.waiting,
         wait_p50_s=done.wait_p50_s,
         wait_p99_s=done.wait_p99_s,
+        wait_max_s=done.wait_max_s,
+        wait_max_performance_s=done.wait_max_performance_s,
+        planner="real" if case.sleep or case.policy in PRODUCT_POLICIES else "",
         wakes=done.wakes,
     )
 

@@ -28,10 +28,12 @@ class Queue:
         for each in self._shapes.values():
             yield from each
 
-    def add(self, minute: int, job: Job) -> None:
+    def add(self, minute: int, job: Job) -> int:
+        """Returns the number of the job."""
         self._count += 1
         waiting = Waiting(self._count, minute, job)
         self._shapes.setdefault((job.cores, job.gpus), deque()).append(waiting)
+        return self._count
 
     def offer(self, place: Callable[[Waiting], bool]) -> None:
         """Tries each job in order of arrival.

@@ -1,0 +1,115 @@
+"""The simulated fleet as the product sees it: a cluster state and the twins' columns.
+
+Facts of nodes and pods are folded by the functions of the projector. Columns follow the state each
+minute; between, the rows of nodes that get pods are written in place, which copies nothing.
+"""
+
+from joulie_bus.events import (
+    Fact,
+    HardwareDiscovered,
+    NodeSeen,
+    PodAsk,
+    PodBound,
+    PodGone,
+    PodPending,
+)
+from joulie_projections.fold.registry import evolve
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.facility import halls_of
+from joulie_projections.twin.twin import row_of
+from joulie_simulator.energy.fleet import CARD_PEAK_W, Fleet
+from joulie_simulator.energy.jobs import MINUTE_S, Job
+
+MINUTE_NS = int(MINUTE_S * 1e9)
+START_NS = 1_767_225_600 * 10**9  # 1 January 2026, 0:00 UTC: the hour of the first job is 0
+MANAGED = {"joulie.io/managed": "true"}
+SOCKETS = 2
+_LOADS = ("pods_cpu_w", "pods_warm_cpu_w", "pods_gpu_standard_w", "pods_gpu_performance_w")
+
+
+class FoldedCluster:
+    """Node i of the fleet has the ordinal i, and so row i + 1 of the columns."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.names = [f"n{number:05d}" for number in range(fleet.size)]
+        self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.cluster_state = ClusterState()
+        self.folded = 0  # facts: the position of the view
+        self.now = START_NS
+        self._draft = Draft(self.cluster_state)
+        for number in range(fleet.size):
+            self.saw(number, usable=True)
+            self.fold(self._hardware(number))
+        self._draft.commit()
+        self.columns = TwinColumns.of_state(self.cluster_state)
+
+    def begin(self, minute: int) -> None:
+        self.now = START_NS + minute * MINUTE_NS
+
+    def fold(self, fact: Fact) -> None:
+        self.folded += 1
+        evolve(self._draft, fact, self.now)
+
+    def settle(self) -> None:
+        """Commits what was folded. The columns follow the state, and get rid of former results."""
+        changed = dict(self._draft.nodes.changes)
+        self._draft.commit()
+        self.columns = self.columns.following(self.cluster_state, changed)
+
+    def saw(self, number: int, *, usable: bool) -> None:
+        """The node as the API server shows it: ready and schedulable, or neither."""
+        fleet = self._fleet
+        self.fold(
+            NodeSeen(
+                node=self.names[number],
+                uid=self.names[number],
+                labels=MANAGED,
+                ready=usable,
+                schedulable=usable,
+                cpu_milli=int(fleet.cores[number] * 1000),
+                gpus=int(fleet.cards[number]),
+            )
+        )
+
+    def arrived(self, uid: int, job: Job) -> None:
+        self.fold(PodPending(pod=pod_of(job, uid)))
+
+    def placed(self, uid: int, job: Job, node: int) -> None:
+        name = self.names[node]
+        self.fold(PodBound(pod=pod_of(job, uid), node=name))
+        state = self._draft.nodes.get(name)
+        assert state is not None
+        row = row_of(state, halls_of(self.cluster_state.facilities))
+        for column in _LOADS:
+            self.columns.columns[column][node + 1] = getattr(row, column)
+
+    def ended(self, uid: int) -> None:
+        self.fold(PodGone(uid=f"{uid}"))
+
+    def _hardware(self, number: int) -> HardwareDiscovered:
+        fleet, cards = self._fleet, int(self._fleet.cards[number])
+        return HardwareDiscovered(
+            node=self.names[number],
+            cpu_model="simulated CPU",
+            cpu_sockets=SOCKETS,
+            cpu_cores=int(fleet.cores[number]),
+            cpu_max_mw_per_socket=int(fleet.cpu_peak_w[number] * 1000 / SOCKETS),
+            gpu_model="simulated card" if cards else "",
+            gpu_count=cards,
+            gpu_max_mw=int(CARD_PEAK_W * 1000) if cards else 0,
+        )
+
+
+def pod_of(job: Job, uid: int = 0) -> PodAsk:
+    return PodAsk(
+        uid=f"{uid}",
+        namespace="default",
+        name=f"{uid}",
+        workload="performance" if job.performance else "standard",
+        cpu_milli=int(job.cores * 1000),
+        gpu_milli=job.gpus * 1000,
+        gpu_cards=job.gpus,
+    )

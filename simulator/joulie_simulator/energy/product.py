@@ -1,0 +1,93 @@
+"""The product on simulated time: the operator's plans and the extender's decisions.
+
+`plan`, `filter_nodes` and `score` are the functions that run in production, on a folded cluster.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from joulie_bus.events import NodePlan, SleepOrdered, WakeOrdered
+from joulie_bus.runtime.presets import SAVINGS
+from joulie_extender.decide.context import DecisionContext
+from joulie_extender.decide.filter import Verdict, filter_nodes
+from joulie_extender.decide.scoring import Weights, score
+from joulie_extender.gpu.fit import GpuWeights
+from joulie_operator.planning.policies import BUILT_IN
+from joulie_operator.planning.reconcile import LoadedPolicy, PlanBasis, plan
+from joulie_operator.planning.rules import Rules
+from joulie_simulator.energy.fleet import Fleet
+from joulie_simulator.energy.folded import FoldedCluster, pod_of
+from joulie_simulator.energy.jobs import Floats, Job
+from joulie_simulator.energy.policies import KubeDefault
+
+PER_POINT = 10  # of an extender with weight 1, as kube-scheduler adds it to its own scores
+# PRESET=savings.
+SAVING = Rules(policy="consolidate_and_sleep", eco_without_caps=False, preset=SAVINGS)
+AWAKE = SAVING._replace(policy="static_partition")
+WEIGHTS = Weights(scoring="energy", gpu=GpuWeights(binpack=1.0, packing="fit"), preset=SAVINGS)
+PRODUCT_POLICIES: Mapping[str, Weights] = {"joulie-energy": WEIGHTS}
+WAKE_MINUTES = 5  # a waking node draws its idle power
+
+
+class Operator:
+    """Makes a plan each minute and switches the nodes as its executor would."""
+
+    def __init__(
+        self, fleet: Fleet, folded: FoldedCluster, rules: Rules, wake_minutes: int = WAKE_MINUTES
+    ) -> None:
+        self.wakes = 0
+        self._fleet, self._folded, self._rules = fleet, folded, rules
+        self._policy = LoadedPolicy(BUILT_IN[rules.policy])
+        self._wake_minutes = wake_minutes
+        self._ready: dict[int, list[int]] = {}  # nodes by the minute in which they are awake
+
+    def wake_ready(self, minute: int) -> None:
+        """Makes available the nodes whose start ends in this minute."""
+        for node in self._ready.pop(minute, ()):
+            self._fleet.awake[node] = True
+            self._folded.saw(node, usable=True)
+
+    def step(self, minute: int, _: Iterable[Job]) -> None:
+        """The plan finds the waiting jobs in the cluster state."""
+        self._folded.settle()
+        state, basis = self._folded.cluster_state, PlanBasis(self._folded.folded, self._folded.now)
+        made = plan(state, self._policy, self._rules, basis)
+        self._folded.fold(made.made)
+        for event in made.events:
+            self._folded.fold(event)
+            self._switch(event, minute)
+        self._folded.settle()
+
+    def _switch(self, event: NodePlan, minute: int) -> None:
+        node = self._folded.numbers[event.node]
+        if isinstance(event, SleepOrdered):
+            self._fleet.awake[node] = False
+            self._folded.saw(node, usable=False)
+            self._fleet.set_asleep(np.array([node]), asleep=True)
+        elif isinstance(event, WakeOrdered):
+            self.wakes += 1
+            self._ready.setdefault(minute + self._wake_minutes, []).append(node)
+            self._fleet.set_asleep(np.array([node]), asleep=False)
+
+
+class Extender:
+    """The sum of kube-scheduler: the extender's answer, and the scores of kube-scheduler itself."""
+
+    def __init__(self, folded: FoldedCluster, weights: Weights) -> None:
+        self._folded, self._weights = folded, weights
+        self._own = KubeDefault()
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        fits = fleet.awake & (fleet.free_cores >= job.cores) & (fleet.free_cards >= job.gpus)
+        totals: Floats = np.full(fleet.size, -np.inf)
+        pod, rows = pod_of(job), np.flatnonzero(fits) + 1
+        columns, folded = self._folded.columns, self._folded
+        context = DecisionContext(columns, folded.folded, 0, folded.now)
+        verdicts = filter_nodes(pod, context, rows, self._weights).verdicts
+        rows = rows[verdicts == Verdict.PASSED]
+        if len(rows):
+            answer = score(pod, columns, rows, folded.now, 0, self._weights).answer
+            own = self._own.scores(fleet, job)[rows - 1].astype(np.int64)
+            totals[rows - 1] = PER_POINT * answer + own
+        return totals
