@@ -13,6 +13,7 @@ from joulie_cli.parts.demo import (
     DemoOptions,
     Ending,
     addresses_of,
+    demo_defaults,
     demo_options,
     free_or,
     log_to_file,
@@ -111,3 +112,16 @@ def test_log_lines_go_to_a_file_while_the_screen_is_drawn(
     assert aside == ""
     assert "part=operator" in (tmp_path / "logs" / "demo.log").read_text()
     assert "later" in capsys.readouterr().err
+
+
+def test_a_demo_runs_the_preset_that_saves_in_simulated_time() -> None:
+    assert demo_defaults(Source.of(), 60.0) == {
+        "PRESET": "savings",
+        "RECONCILE_INTERVAL": "1s",
+        "POLICY_NUMBERS": "sleep_after_s=10,forecast_s=10,wake_timeout_s=15",
+    }
+
+
+def test_a_demo_leaves_what_is_given() -> None:
+    assert demo_defaults(Source.of(PRESET="headroom", RECONCILE_INTERVAL="9s"), 60.0) == {}
+    assert "POLICY_NUMBERS" not in demo_defaults(Source.of(POLICY_TYPE="static_partition"), 60.0)

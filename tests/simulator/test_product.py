@@ -10,7 +10,13 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_simulator.energy.fleet import MEASURED, Fleet
 from joulie_simulator.energy.folded import FoldedCluster
 from joulie_simulator.energy.jobs import Job
-from joulie_simulator.energy.product import SAVING, WAKE_MINUTES, WEIGHTS, Extender, Operator
+from joulie_simulator.energy.product import (
+    SAVING,
+    WAKE_MINUTES,
+    WEIGHTS,
+    ExtenderScores,
+    PlannedNodes,
+)
 from joulie_simulator.energy.queueing import Beside, run_queueing
 from joulie_simulator.energy.suites import Case, Size, fair, run_case
 from joulie_simulator.energy.trend import Trends
@@ -47,7 +53,7 @@ def test_a_pod_that_waits_wakes_a_node_and_starts_when_it_is_awake() -> None:
 def test_the_columns_within_a_minute_are_those_of_the_state() -> None:
     fleet = Fleet(4, 2, MEASURED)
     folded = FoldedCluster(fleet)
-    operator = Operator(fleet, folded, SAVING)
+    operator = PlannedNodes(fleet, folded, SAVING)
     operator.step(0, [])
     for number, each in enumerate((job(8), job(16, 2), job(4, 8, performance=True)), 1):
         folded.arrived(number, each)
@@ -64,8 +70,8 @@ def test_the_columns_within_a_minute_are_those_of_the_state() -> None:
 def test_kube_scheduler_adds_its_own_scores_to_those_of_the_extender() -> None:
     fleet = Fleet(3, 1, MEASURED)
     folded = FoldedCluster(fleet)
-    extender = Extender(folded, WEIGHTS)
-    Operator(fleet, folded, SAVING).step(0, [])
+    extender = ExtenderScores(folded, WEIGHTS)
+    PlannedNodes(fleet, folded, SAVING).step(0, [])
     fleet.place(1, job(48))
     folded.placed(1, job(48), 1)
 
@@ -90,9 +96,9 @@ def test_a_watcher_sees_every_job_come_run_and_end() -> None:
     fleet = Fleet(1, 0, MEASURED)
     folded = FoldedCluster(fleet)
     jobs = [job(96), job(96)]
-    operator = Operator(fleet, folded, SAVING)
+    operator = PlannedNodes(fleet, folded, SAVING)
     done = run_queueing(
-        fleet, jobs, Extender(folded, WEIGHTS), 30, Beside(Trends(1), operator, folded)
+        fleet, jobs, ExtenderScores(folded, WEIGHTS), 30, Beside(Trends(1), operator, folded)
     )
 
     assert (done.admitted, done.running) == (2, 0)

@@ -8,9 +8,9 @@ from joulie_simulator.energy.suites import Row
 
 HEAD = (
     "load", "policy", "sleep", "kWh", "work kWh", "kWh/work", "kWh/work vs baseline", "work",
-    "dropped", "wait p50", "wait p99", "wakes",
+    "dropped", "wait p50", "wait p99", "longest", "of perf.", "wakes",
 )  # fmt: skip
-WIDTHS = (6, 20, 7, 12, 12, 10, 24, 10, 11, 10, 10, 8)
+WIDTHS = (6, 20, 7, 12, 12, 10, 24, 10, 11, 10, 10, 10, 10, 8)
 EQUAL_WORK = 0.005  # the share of work that may be missing where jobs wait in a queue
 # Two-sided 95 % quantiles of Student's t for 1 to 7 degrees of freedom.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
@@ -48,6 +48,8 @@ def _cells(group: list[Row], base: list[Row]) -> list[str]:
         f"{mean(row.dropped for row in group):,.0f}",
         f"{mean(row.wait_p50_s for row in group):,.0f} s",
         f"{mean(row.wait_p99_s for row in group):,.0f} s",
+        f"{max(row.wait_max_s for row in group):,.0f} s",
+        f"{max(row.wait_max_performance_s for row in group):,.0f} s",
         f"{mean(row.wakes for row in group):,.0f}",
     ]
 

@@ -4,10 +4,11 @@ import argparse
 import multiprocessing
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from joulie_cli.display import energy_plot, energy_table
 from joulie_cli.display.output import show
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if mistake := _mistake(args):
         print(f"joulie simulate: {mistake} Nothing was simulated.", file=sys.stderr)
         return 2
-    seeds = SEEDS[: 1 if args.quick else args.seeds]
+    seeds = _seeds(args)
     rows = _compat_rows(args, seeds) if args.suite == COMPAT else _queue_rows(args, seeds)
     baseline = BASELINE if args.suite == COMPAT else KUBE_DEFAULT
     if args.plot and not _plotted(args.plot, energy_plot.of(rows, baseline)):
@@ -51,6 +52,11 @@ def run(args: argparse.Namespace) -> int:
     text = energy_table.of(rows, baseline) if args.output == "table" else ""
     show(args, [{name: getattr(row, name) for name in FIGURES} for row in rows], text)
     return 0
+
+
+def _seeds(args: argparse.Namespace) -> Sequence[int]:
+    count = 1 if args.quick else args.seeds
+    return SEEDS[:count] if args.seed is None else range(args.seed, args.seed + count)
 
 
 def _plotted(file: Path, svg: str) -> bool:
@@ -102,12 +108,25 @@ def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
     cases = _cases(args)
     size = _size(args, Size(nodes=QUEUE_NODES), QUICK)
     idle = IDLE_MODELS[args.idle or "measured"]
-    of_seed = partial(fair, size, cases=cases, idle=idle)
+    run = partial(fair, size, idle=idle)
     if args.suite == TRACE:
         sizes = Trace.of(args.trace) if args.trace else None
-        of_seed = partial(trace, size, cases=cases, idle=idle, sizes=sizes)
-    by_seed = _each(of_seed, seeds)
-    return [rows[at] for at in range(len(cases)) for rows in by_seed]
+        run = partial(trace, size, idle=idle, sizes=sizes)
+    tasks = [
+        (seed, [case for case in cases if case.load == load])
+        for seed in seeds
+        for load in dict.fromkeys(case.load for case in cases)
+    ]
+    of_task = partial(_task_rows, run)
+    found = {(row.load, row.policy, row.sleep, row.seed): row
+             for rows in _each(of_task, tasks) for row in rows}  # fmt: skip
+    return [found[*case, seed] for case in cases for seed in seeds]
+
+
+def _task_rows(run: Callable[..., list[Row]], task: tuple[int, Sequence[Case]]) -> list[Row]:
+    """The rows of one seed and one load."""
+    seed, cases = task
+    return run(seed=seed, cases=cases)
 
 
 def _cases(args: argparse.Namespace) -> list[Case]:
@@ -125,10 +144,13 @@ def _cases(args: argparse.Namespace) -> list[Case]:
     return found
 
 
-def _each(of_seed: "partial[list[Row]]", seeds: Sequence[int]) -> list[list[Row]]:
-    """One process for each core, one seed after the other in each."""
-    workers = min(len(seeds), os.cpu_count() or 1)
+T = TypeVar("T")
+
+
+def _each(of_task: Callable[[T], list[Row]], tasks: Sequence[T]) -> list[list[Row]]:
+    """One process for each core, one task after the other in each."""
+    workers = min(len(tasks), os.cpu_count() or 1)
     if workers == 1:
-        return [of_seed(seed) for seed in seeds]
+        return [of_task(task) for task in tasks]
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        return list(pool.map(of_seed, seeds))
+        return list(pool.map(of_task, tasks))

@@ -30,7 +30,7 @@ PRODUCT_POLICIES: Mapping[str, Weights] = {"joulie-energy": WEIGHTS}
 WAKE_MINUTES = 5  # a waking node draws its idle power
 
 
-class Operator:
+class PlannedNodes:
     """Makes a plan each minute and switches the nodes as its executor would."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Operator:
             self._fleet.set_asleep(np.array([node]), asleep=False)
 
 
-class Extender:
+class ExtenderScores:
     """The sum of kube-scheduler: the extender's answer, and the scores of kube-scheduler itself."""
 
     def __init__(self, folded: FoldedCluster, weights: Weights) -> None:

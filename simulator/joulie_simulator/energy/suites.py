@@ -13,8 +13,8 @@ from joulie_simulator.energy.product import (
     AWAKE,
     PRODUCT_POLICIES,
     SAVING,
-    Extender,
-    Operator,
+    ExtenderScores,
+    PlannedNodes,
 )
 from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
 from joulie_simulator.energy.simulation import Result, run_dropping
@@ -157,8 +157,8 @@ def run_case(fleet: Fleet, jobs: Sequence[Job], case: Case, minutes: int) -> Out
         return run_queueing(fleet, jobs, POLICIES[case.policy](trends), minutes, Beside(trends))
     folded = FoldedCluster(fleet)
     weights = PRODUCT_POLICIES.get(case.policy)
-    policy = POLICIES[case.policy](trends) if weights is None else Extender(folded, weights)
-    operator = Operator(fleet, folded, SAVING if case.sleep else AWAKE)
+    policy = POLICIES[case.policy](trends) if weights is None else ExtenderScores(folded, weights)
+    operator = PlannedNodes(fleet, folded, SAVING if case.sleep else AWAKE)
     return run_queueing(fleet, jobs, policy, minutes, Beside(trends, operator, folded))
 
 

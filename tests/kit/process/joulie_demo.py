@@ -43,7 +43,8 @@ class Running:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, **free_addresses(), **environ},
+            # Most tests need eco nodes.
+            env={**os.environ, "PRESET": "headroom", **free_addresses(), **environ},
         )
 
     def counts(self) -> Counts:

@@ -362,7 +362,7 @@ def history(weeks: int, milli: int, *, cards: bool = False) -> dict[str, Cluster
 
 def foreseen(arrivals: dict[str, ClusterRow], numbers: str = "") -> Plan:
     """Ten empty nodes of 96 cores each, of which none sleeps yet."""
-    given = f"reserve=0.5,max_share=1,max_step=1,hysteresis=0,{numbers}"
+    given = f"reserve=0.5,max_share=1,max_step=1,forecast_quantile=0.9,{numbers}"
     return planned({f"n{i}": node() for i in range(10)}, rules=numbered(given), history=arrivals)
 
 

@@ -15,6 +15,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, metavar="N", help="nodes (500; suite compat 2500)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each policy (3)")
     parser.add_argument(
+        "--seed", type=int, metavar="N", help="energy: the first seed, of --seeds consecutive ones"
+    )
+    parser.add_argument(
         "--weight", type=int, default=1, metavar="W", help="gpus: the extender's weight (1)"
     )
     parser.add_argument(
