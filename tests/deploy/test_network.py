@@ -83,6 +83,16 @@ def test_every_pod_reaches_what_its_environment_names(trees: list[Tree]) -> None
         assert may_connect(trees, pod, None, API) == has_token, name
 
 
+def test_only_the_test_of_the_chart_reads_metrics_of_other_pods(trees: list[Tree]) -> None:
+    """In a pod `joulie doctor` reads them without the proxy of the API server."""
+    pods = pods_of(trees)
+
+    reading = {
+        name for name, pod in pods.items() if may_connect(trees, pod, pods["projector"], 9877)
+    }
+    assert reading == {"test"}
+
+
 def test_no_pod_but_the_operator_with_meters_reaches_any_other_address(home: Path) -> None:
     plain = rendered(home)
     metered = rendered(home, "--set-string", "settings.NODE_POWER_ADDRESS=http://prometheus:9090")

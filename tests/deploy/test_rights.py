@@ -151,3 +151,53 @@ async def test_only_the_account_of_the_extender_may_bind_and_it_may_not_list(
     assert (of_operator.value.code, of_list.value.code) == (FORBIDDEN, FORBIDDEN)
     pod = json.loads(await server.api.get(f"{PODS}/p") or b"{}")
     assert pod["spec"]["nodeName"] == "n1"
+
+
+async def test_the_operator_may_nominate_and_change_nothing_else_of_a_pod(
+    server: Running, home: Path
+) -> None:
+    await installed(server, home, PATCH)
+    spec = {"containers": [{"name": "c", "image": "none"}]}
+    await server.put(PODS, {"metadata": {"name": "p"}, "spec": spec})
+    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    refused: list[dict[str, Any]] = [
+        {"status": {"podIP": "10.0.0.9"}},
+        {"status": {"nominatedNodeName": "n2", "phase": "Failed"}},
+        {"metadata": {"name": "p", "labels": {"app": "other"}}},
+        {"metadata": {"name": "p", "annotations": {"joulie.io/workload-class": "performance"}}},
+    ]
+    async with ApiServer.of(server.kubeconfig("operator")) as operator:
+        await policy_is_in_force(server, operator, spec)
+        for change in refused:
+            with pytest.raises(KubernetesRefused, match="Joulie's operator may"):
+                await operator.apply(f"{PODS}/p/status", pod | change, force=False)
+        for node in ("n1", "n2"):
+            body = pod | {"status": {"nominatedNodeName": node}}
+            await operator.apply(f"{PODS}/p/status", body, force=False)
+
+    found = json.loads(await server.api.get(f"{PODS}/p") or b"{}")
+    assert found["status"]["nominatedNodeName"] == "n2"
+    assert "podIP" not in found["status"]
+    assert not {"labels", "annotations"} & set(found["metadata"])
+
+
+async def policy_is_in_force(server: Running, operator: ApiServer, spec: Any) -> None:
+    """The API server reads a new policy some time after it was created."""
+    await server.put(PODS, {"metadata": {"name": "q"}, "spec": spec})
+    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "q"}}
+    async with asyncio.timeout(60):
+        for number in range(1, 200):
+            change = {"status": {"podIP": f"10.0.1.{number}"}}
+            try:
+                await operator.apply(f"{PODS}/q/status", pod | change, force=False)
+            except KubernetesRefused:
+                return
+            await asyncio.sleep(0.1)
+
+
+def test_without_an_extender_the_operator_has_no_right_to_the_status_of_pods(home: Path) -> None:
+    trees = rendered(home, "--set", "scheduler.mode=none")
+    roles = [tree for tree in trees if tree["kind"] in ("Role", "ClusterRole")]
+
+    assert not [each for tree in roles for each in of_role(tree) if each.resource == "pods/status"]
+    assert not of_kind(trees, "ValidatingAdmissionPolicy")

@@ -21,7 +21,7 @@ from joulie_cli.kubectl.console import Console, Place
 from joulie_cli.supervisor.gauges import Gauges, gauges_of, parsed
 from joulie_extender.protocol.scheduler_config import DEFAULT_NAME, LEASE
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, Query
-from joulie_operator.resources.rights import OWN_NAMESPACE, RIGHTS, Right
+from joulie_operator.resources.rights import NOMINATE, OWN_NAMESPACE, RIGHTS, Right
 
 T = TypeVar("T")
 Tree = dict[str, Any]
@@ -40,6 +40,11 @@ class Installed(NamedTuple):
     """The pods of the chart, by component; empty if Joulie runs elsewhere."""
 
     pods: Mapping[str, Sequence[Tree]]
+
+    def rights(self, part: str) -> list[Right]:
+        """What the component needs here. The chart without an extender grants no nominations."""
+        nominates = not self.pods or "extender" in self.pods
+        return [right for right in RIGHTS[part] if nominates or right != NOMINATE]
 
     @property
     def has_own_scheduler(self) -> bool:
@@ -97,7 +102,7 @@ class ClusterObserver:
 
     async def account(self, part: str, installed: Installed) -> Account:
         """What the account of the component may do; without pods of it, what we may do."""
-        needed = RIGHTS[part]
+        needed = installed.rights(part)
         name, review, spec = "this account", "selfsubjectaccessreviews", {}
         if part in installed.pods:
             name = f"system:serviceaccount:{self._namespace}:{installed.account(part)}"

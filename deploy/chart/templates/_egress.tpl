@@ -16,6 +16,8 @@ names: those of the API server, of a database and of a broker of yours.
 {{- $port := dict "ports" (list (dict "port" (int .Values.networkPolicy.databasePort))) }}
 {{- include "joulie.egressOf" (dict "root" . "to" "database" "of" $read "egress" (list $port)) }}
 {{- end }}
+{{- $metrics := dict "to" (list (dict "podSelector" (dict "matchLabels" (dict "app.kubernetes.io/name" "joulie")))) "ports" (list (dict "port" 9877)) }}
+{{- include "joulie.egressOf" (dict "root" . "to" "metrics" "of" (list "test") "egress" (list $metrics)) }}
 {{- if not .Values.nats.url }}
 {{- $peers := dict "to" (list (include "joulie.podsOf" "nats" | fromYaml)) "ports" (list (dict "port" 6222)) }}
 {{- include "joulie.egressOf" (dict "root" . "to" "brokers" "of" (list "nats") "egress" (list $peers)) }}

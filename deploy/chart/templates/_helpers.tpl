@@ -270,6 +270,12 @@ readinessProbe:
 {{- end }}
 {{- range $tree.subjects }}{{ $_ := set . "namespace" $.root.Release.Namespace }}{{ end }}
 {{- $_ := set $tree.metadata "labels" (include "joulie.labels" $ | fromYaml) }}
+{{- if and (eq $tree.kind "ClusterRole") (eq $.root.Values.scheduler.mode "none") }}
+{{- /* Without an extender no pod is nominated. */}}
+{{- $rules := list }}
+{{- range $tree.rules }}{{ if ne (first .resources) "pods/status" }}{{ $rules = append $rules . }}{{ end }}{{ end }}
+{{- $_ := set $tree "rules" $rules }}
+{{- end }}
 ---
 {{ toYaml $tree }}
 {{- end }}

@@ -28,10 +28,12 @@ def _rights(verbs: str, group: str, what: str, namespace: str = "") -> Iterator[
         yield Right(verb, group, resource, part, namespace)
 
 
+# For pods that an extender refused.
+NOMINATE = Right("patch", "", "pods", "status")
 OPERATOR = (
     *_rights("list watch", "", "pods"),
     *_rights("list watch", "", "namespaces"),
-    *_rights("patch", "", "pods/status"),
+    NOMINATE,
     *_rights("list watch patch", "", "nodes"),
     *_rights("list watch create patch delete", GROUP, "nodehardwares"),
     *_rights("patch", GROUP, "nodehardwares/status"),
