@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from joulie_bus.errors import BadTrace
+from joulie_extender.gpu.shapes import CARD, Shape
 from joulie_simulator.hardware.shapes import Machine
 from joulie_simulator.workload.workload import Size, share_mb
 
@@ -22,6 +23,8 @@ LONGEST_S = 7 * 86_400.0  # limit for services that never ended in the trace
 UTILISATION = (0.3, 0.9)  # not part of the trace
 
 
+# Of a list that is only packed; a list may stop here.
+POD_COLUMNS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 NODE_COLUMNS = ("cpu_milli", "memory_mib", "gpu")
 
 
@@ -32,11 +35,7 @@ class Trace:
     @classmethod
     def of(cls, path: Path) -> "Trace":
         """Raises BadTrace with the file, the line and the mistake."""
-        try:
-            with path.open(newline="") as file:
-                return cls(sizes_of(csv.DictReader(file), str(path)))
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise BadTrace(str(path), str(error)) from error
+        return cls(_read_file(path, COLUMNS, _size))
 
     def __len__(self) -> int:
         return len(self._sizes)
@@ -45,15 +44,20 @@ class Trace:
         return draw.choice(self._sizes)._replace(utilisation=draw.uniform(*UTILISATION))
 
 
-def sizes_of(rows: Iterable[Row], where: str) -> list[Size]:
-    return _read(rows, where, COLUMNS, _size)
-
-
 def machines_of(path: Path) -> list[Machine]:
     """The nodes of the trace. Raises BadTrace."""
+    return _read_file(path, NODE_COLUMNS, _machine)
+
+
+def shapes_of(path: Path) -> list[Shape]:
+    """What the pods of the trace ask for, with the models that they allow. Raises BadTrace."""
+    return _read_file(path, POD_COLUMNS, _shape)
+
+
+def _read_file(path: Path, columns: Sequence[str], made: Callable[[Row], T]) -> list[T]:
     try:
         with path.open(newline="") as file:
-            return _read(csv.DictReader(file), str(path), NODE_COLUMNS, _machine)
+            return _read(csv.DictReader(file), str(path), columns, made)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadTrace(str(path), str(error)) from error
 
@@ -80,7 +84,16 @@ def _machine(row: Row) -> Machine:
     milli, memory = int(row["cpu_milli"] or 0), int(row["memory_mib"] or 0)
     if min(milli, memory) <= 0:
         raise ValueError("a node without cores or memory")
-    return Machine(milli, memory, int(row["gpu"] or 0))
+    return Machine(milli, memory, int(row["gpu"] or 0), model=row.get("model") or "")
+
+
+def _shape(row: Row) -> Shape:
+    cards, share = int(row["num_gpu"] or 0), int(row["gpu_milli"] or 0)
+    if cards and not 0 < share <= CARD:
+        raise ValueError(f"a pod asks for {share} milli of a card, not 1 to {CARD}")
+    models = tuple(sorted(filter(None, (row.get("gpu_spec") or "").split("|"))))
+    asked = Shape(int(row["cpu_milli"] or 0), int(row["memory_mib"] or 0), cards, share, models)
+    return asked if cards else asked._replace(share=0, models=())
 
 
 def _size(row: Row) -> Size:

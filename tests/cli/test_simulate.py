@@ -63,3 +63,51 @@ def test_a_missing_trace_is_reported(tmp_path: Path, capsys: pytest.CaptureFixtu
 
     assert code == 2
     assert "none.csv cannot be used" in capsys.readouterr().err
+
+
+def test_the_published_method_has_a_row_for_each_policy_seed_and_level(
+    files: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plot = tmp_path / "plot.svg"
+    asked = ["--published", "--policies", "fgd,joulie", "--plot", str(plot), *files]
+    code = main(["simulate", "gpus", "--json", *asked])
+    rows = json.loads(capsys.readouterr().out)
+
+    assert code == 0
+    found = [(row["policy"], row["seed"], row["arrived"]) for row in rows]
+    levels = (50, 80, 90, 100, 130)
+    assert found == [
+        *((policy, seed, at) for policy in ("fgd", "joulie") for seed in (1, 2) for at in levels),
+        *(("bound", None, at) for at in levels),
+    ]
+    assert "joulie" in plot.read_text()
+
+
+def test_the_published_method_prints_means_of_all_policies_and_the_bound(
+    files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "gpus", "--published", *files]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+
+    assert head.split() == [
+        "arrived",
+        *(x for at in (50, 80, 90, 100, 130) for x in (str(at), "%")),
+    ]
+    names = ["kube-default", "best-fit", "random", "fgd", "pwr-fgd", "joulie", "bound"]
+    assert [row.split()[0] for row in rows] == names
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        (["--policies", "fgd,best"], "'best' is not a policy"),
+        (["--seeds", "0"], "--seeds 0 gives no run"),
+    ],
+)
+def test_the_published_method_names_what_it_cannot_run(
+    wrong: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["simulate", "gpus", "--published", *wrong])
+
+    assert code == 2
+    assert named in capsys.readouterr().err

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import sys
+from pathlib import Path
 
 import msgspec
 
@@ -19,3 +21,13 @@ def rendered(form: str, data: object, text: str) -> str:
             return msgspec.yaml.encode(data).decode().rstrip("\n")
         case _:
             return text
+
+
+def written(file: Path, svg: str) -> bool:
+    """Writes a plot; False, with a message, if that failed."""
+    try:
+        file.write_text(svg)
+    except OSError as error:
+        print(f"joulie simulate: {file} was not written: {error}", file=sys.stderr)
+        return False
+    return True

@@ -1,6 +1,6 @@
 """`joulie simulate gpus`: compares GPU packing policies on the pods of a trace.
 
-`joulie simulate energy` is in `joulie_cli.questions.simulate_energy`.
+`joulie simulate energy` is in `simulate_energy`, and `--published` in `simulate_published`.
 """
 
 import argparse
@@ -9,7 +9,7 @@ from statistics import mean
 from typing import Any
 
 from joulie_cli.display.output import show
-from joulie_cli.questions import simulate_energy
+from joulie_cli.questions import simulate_energy, simulate_published
 from joulie_cli.wiring import Wiring
 from joulie_simulator.gpu_packing.fragments import Farm, Filling, Outcome, Policy, fill
 from joulie_simulator.gpu_packing.policies import POLICIES
@@ -29,6 +29,8 @@ HEAD = ("requested", "scored by", "in use", "unusable", "pending", "pending for 
 def run(args: argparse.Namespace, _: Wiring) -> int:
     if args.what == "energy":
         return simulate_energy.run(args)
+    if args.published:
+        return simulate_published.run(args)
     sizes: Sizes = Trace.of(args.trace) if args.trace else Table()
     machines = machines_of(args.cluster) if args.cluster else _ours(args.nodes or NODES)
     rows = list(_measured(machines, sizes, args))

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from joulie_cli.display import energy_plot, energy_table
-from joulie_cli.display.output import show
+from joulie_cli.display.output import show, written
 from joulie_simulator.energy.policies import BASELINE, POLICIES
 from joulie_simulator.energy.suites import (
     COMPAT,
@@ -47,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     seeds = _seeds(args)
     rows = _compat_rows(args, seeds) if args.suite == COMPAT else _queue_rows(args, seeds)
     baseline = BASELINE if args.suite == COMPAT else KUBE_DEFAULT
-    if args.plot and not _plotted(args.plot, energy_plot.of(rows, baseline)):
+    if args.plot and not written(args.plot, energy_plot.of(rows, baseline)):
         return 1
     text = energy_table.of(rows, baseline) if args.output == "table" else ""
     show(args, [{name: getattr(row, name) for name in FIGURES} for row in rows], text)
@@ -57,15 +56,6 @@ def run(args: argparse.Namespace) -> int:
 def _seeds(args: argparse.Namespace) -> Sequence[int]:
     count = 1 if args.quick else args.seeds
     return SEEDS[:count] if args.seed is None else range(args.seed, args.seed + count)
-
-
-def _plotted(file: Path, svg: str) -> bool:
-    try:
-        file.write_text(svg)
-    except OSError as error:
-        print(f"joulie simulate: {file} was not written: {error}", file=sys.stderr)
-        return False
-    return True
 
 
 def _mistake(args: argparse.Namespace) -> str:

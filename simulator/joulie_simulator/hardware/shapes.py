@@ -32,6 +32,7 @@ class Machine(NamedTuple):
     memory_mib: int
     gpus: int
     is_linked: bool = False  # NVLink between all of its cards; not part of any trace
+    model: str = ""  # of its cards, as the trace names it
 
 
 class Shape(NamedTuple):

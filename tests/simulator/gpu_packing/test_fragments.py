@@ -176,7 +176,7 @@ def test_the_nodes_of_the_trace_are_read(tmp_path: Path) -> None:
     file = tmp_path / "nodes.csv"
     file.write_text(NODES)
 
-    assert machines_of(file) == [EIGHT]
+    assert machines_of(file) == [EIGHT._replace(model="G2")]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("gpus", "energy"), help="the comparison")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="openb's pod list (suite trace)")
     parser.add_argument("--cluster", type=Path, metavar="FILE", help="gpus: openb's node list")
+    parser.add_argument(
+        "--published", action="store_true", help="gpus: by the published method, beside a bound"
+    )
     parser.add_argument("--nodes", type=int, metavar="N", help="nodes (500; suite compat 2500)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each policy (3)")
     parser.add_argument(
@@ -24,7 +27,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--suite", choices=("fair", "compat", "trace"), default="fair", help="energy: the jobs"
     )
     parser.add_argument("--hours", type=float, metavar="H", help="energy: simulated time (48)")
-    parser.add_argument("--policies", default="", metavar="A,B", help="energy: all by default")
+    parser.add_argument(
+        "--policies", default="", metavar="A,B", help="energy, published: all by default"
+    )
     parser.add_argument(
         "--quick", action="store_true", help="energy: fewer nodes and hours, one seed"
     )
@@ -35,7 +40,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--idle", choices=("measured", "peer"), help="energy: idle power (measured)"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="energy: writes an SVG plot")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="energy, published: an SVG plot")
 
 
 def program() -> Program:

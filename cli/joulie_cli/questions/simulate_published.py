@@ -1,0 +1,100 @@
+"""`joulie simulate gpus --published`: GPU packing by the published method.
+
+See `joulie_simulator.gpu_packing.published`.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Mapping, Sequence
+from statistics import mean
+
+from joulie_cli.display import packing_plot
+from joulie_cli.display.output import show, written
+from joulie_extender.gpu.pool import Pool, PoolNode
+from joulie_extender.gpu.shapes import CARD, Shape
+from joulie_simulator.gpu_packing.published import LEVELS, Row, bounds, filled, misfit, pool_of
+from joulie_simulator.gpu_packing.published_policies import POLICIES
+from joulie_simulator.hardware.shapes import shape_of
+from joulie_simulator.trace_file import machines_of, shapes_of
+from joulie_simulator.workload.workload import CARD_MB, Size, Table
+
+NODES = 500
+PODS = 4000  # of the built-in list
+
+
+def run(args: argparse.Namespace) -> int:
+    names = [name for name in args.policies.split(",") if name] or list(POLICIES)
+    pods = shapes_of(args.trace) if args.trace else _our_pods()
+    pool = pool_of(_nodes(args))
+    if mistake := _mistake(args, names) or misfit(pods, pool):
+        print(f"joulie simulate: {mistake}. Nothing was simulated.", file=sys.stderr)
+        return 2
+    seeds = range(1, args.seeds + 1)
+    rows = [row for name in names for seed in seeds for row in _filled(name, pool, pods, seed)]
+    most = bounds(pool, pods, seeds)
+    if args.plot and not written(args.plot, packing_plot.of(rows, most)):
+        return 1
+    show(args, [row._asdict() for row in rows] + _bound_rows(most), as_table(rows, most))
+    return 0
+
+
+def _filled(name: str, pool: Pool, pods: Sequence[Shape], seed: int) -> list[Row]:
+    empty = Pool(pool.nodes)
+    return filled(name, POLICIES[name](empty, pods, seed), empty, pods, seed)
+
+
+def _mistake(args: argparse.Namespace, names: Sequence[str]) -> str:
+    if unknown := [name for name in names if name not in POLICIES]:
+        return f"{unknown[0]!r} is not a policy. --policies takes {', '.join(POLICIES)}"
+    return "" if args.seeds > 0 else f"--seeds {args.seeds} gives no run; it takes 1 or more"
+
+
+def _nodes(args: argparse.Namespace) -> list[PoolNode]:
+    if args.cluster:
+        return [
+            PoolNode(machine.milli, machine.memory_mib, machine.gpus, machine.model)
+            for machine in machines_of(args.cluster)
+        ]
+    shapes = [shape_of(number) for number in range(args.nodes or NODES)]
+    return [
+        PoolNode(shape.cores * 1000, shape.memory_gib * 1024, shape.cards.number, shape.cards.model)
+        for shape in shapes
+        if shape.cards
+    ]
+
+
+def _our_pods() -> list[Shape]:
+    """Pods of the demo; those without GPUs as many as in the trace, one in seven."""
+    draw, table = random.Random(1), Table()
+    sizes = [table.draw(draw) for _ in range(5 * PODS)]
+    with_gpus = [size for size in sizes if size.gpus]
+    without = [size for size in sizes if not size.gpus][: len(with_gpus) // 6]
+    return [_shape(size) for size in with_gpus + without]
+
+
+def _shape(size: Size) -> Shape:
+    share = max(1, round(size.gpu_mb * CARD / CARD_MB)) if size.gpu_mb else CARD
+    return Shape(round(size.cores * 1000), size.memory_mib, size.gpus, share if size.gpus else 0)
+
+
+def _bound_rows(most: Mapping[int, float]) -> list[dict[str, object]]:
+    return [
+        {"policy": "bound", "seed": None, "arrived": level, "allocated": share, "watts": None}
+        for level, share in most.items()
+    ]
+
+
+def as_table(rows: Sequence[Row], most: Mapping[int, float]) -> str:
+    """Means of the seeds: GPUs allocated in percent, and kilowatts."""
+    lines = ["arrived".ljust(16) + "".join(f"{level:>16} %" for level in LEVELS)]
+    for name in dict.fromkeys(row.policy for row in rows):
+        cells = list[str]()
+        for level in LEVELS:
+            found = [row for row in rows if row.policy == name and row.arrived == level]
+            watts = mean(row.watts for row in found) / 1000
+            cells.append(f"{mean(row.allocated for row in found):.2f} %{watts:>6.0f} kW")
+        lines.append(name.ljust(16) + "".join(f"{cell:>18}" for cell in cells))
+    cells = [f"{share:.2f} %         " for share in most.values()]
+    lines.append("bound".ljust(16) + "".join(f"{cell:>18}" for cell in cells))
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,146 @@
+"""The policies of `simulate gpus --published`: each gives every node a cost, and the least wins."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from joulie_extender.gpu.card_worth import PARTS
+from joulie_extender.gpu.fragmentation import (
+    NEVER,
+    CostCache,
+    Costs,
+    Evaluator,
+    Measure,
+    Terms,
+    TermWeights,
+    usable_by,
+)
+from joulie_extender.gpu.learned import Learned
+from joulie_extender.gpu.pool import Pool
+from joulie_extender.gpu.rehearsal import cards_at
+from joulie_extender.gpu.shapes import Shape
+from joulie_projections.twin.arrays import Floats, Ints
+from joulie_simulator.cluster.kube_arithmetic import BEST, Use, plugin_scores
+from joulie_simulator.gpu_packing.card_watts import added_watts
+
+FGD = TermWeights(fragmentation=1.0, cores=0.0, worth=0.0, models=0.0)
+POWER = 0.1  # of the score of pwr-fgd, as in the article
+
+
+class Packing:
+    """A policy with a cost per shape and node; equal costs go to the first node."""
+
+    def __init__(self, pool: Pool, measure: Evaluator, draw: random.Random | None = None) -> None:
+        self.pool, self._draw = pool, draw
+        self.cache = CostCache(pool, measure)
+
+    def costs(self, shape: Shape) -> Floats:
+        return self.cache.of(shape).cost
+
+    def row(self, costs: Floats) -> int:
+        first = int(costs.argmin())
+        if self._draw is None:
+            return first
+        return int(self._draw.choice(np.flatnonzero(costs == costs[first])))
+
+    def cards(self, shape: Shape, row: int) -> Sequence[int]:
+        return cards_at(self.pool, shape, row, self.cache.of(shape).card)
+
+    def changed(self, row: int) -> None:
+        self.cache.change(row)
+
+    def arrived(self, shape: Shape) -> None:
+        """Most policies learn nothing."""
+
+
+class Joulie(Packing):
+    """Knows only the pods that have arrived."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._learned = Learned(pool)
+        self.pool, self._draw, self.cache = pool, None, self._learned.cache
+
+    def arrived(self, shape: Shape) -> None:
+        self._learned.arrive(shape)
+
+
+class PowerAndFragmentation(Packing):
+    """The article's weighted sum of two scores from 0 to 100."""
+
+    def __init__(self, pool: Pool, pods: Sequence[Shape]) -> None:
+        super().__init__(pool, fgd_of(pool, pods))
+        self._watts = CostCache(pool, added_watts)
+
+    def costs(self, shape: Shape) -> Floats:
+        watts, fgd = self._watts.of(shape).cost, self.cache.of(shape).cost
+        known = watts[watts < NEVER]
+        if not len(known):
+            return fgd
+        low, high = float(known.min()), float(known.max())
+        scaled = (watts - low) * (BEST / (high - low)) if high > low else watts - low
+        return np.where(watts < NEVER, POWER * scaled + (1 - POWER) * fgd, NEVER)
+
+    def changed(self, row: int) -> None:
+        super().changed(row)
+        self._watts.change(row)
+
+
+def fgd_of(pool: Pool, pods: Sequence[Shape]) -> Evaluator:
+    """FGD knows the popularity of all shapes beforehand, and answers with integers to 100."""
+    counts = Counter(shape for shape in pods if shape.cards)
+    wanted = [
+        (shape, np.where(pool.allowed(shape.models), count / counts.total(), 0.0))
+        for shape, count in counts.items()
+    ]
+    one, many = usable_by(wanted, pool)
+    nothing = np.zeros(len(pool.models))
+    measure = Measure(Terms(one, many, np.zeros(PARTS + 1), nothing, need=1.0), FGD)
+
+    def evaluated(pool: Pool, shape: Shape, rows: Ints) -> Costs:
+        cost, card = measure.costs(pool, shape, rows)
+        points = np.floor(BEST / (1 + np.exp(np.minimum(cost, 1e5) / 1000)))
+        return Costs(np.where(cost < NEVER, -points, NEVER), card)
+
+    return evaluated
+
+
+def random_node(pool: Pool, shape: Shape, rows: Ints) -> Costs:
+    fits = pool.fits(shape, rows)
+    return Costs(np.where(fits, 0.0, NEVER), first_card(pool, shape, rows))
+
+
+def kube_default(pool: Pool, shape: Shape, rows: Ints) -> Costs:
+    milli, memory = pool.milli[rows], pool.memory[rows]
+    points = plugin_scores(
+        Use(milli - pool.free_milli[rows] + shape.milli, milli),
+        Use(memory - pool.free_memory[rows] + shape.memory_mib, memory),
+    )
+    cost = np.where(pool.fits(shape, rows), -points.astype(np.float64), NEVER)
+    return Costs(cost, first_card(pool, shape, rows))
+
+
+def best_fit(pool: Pool, shape: Shape, rows: Ints) -> Costs:
+    """The node with the least left over, and of its cards the fullest that fits."""
+    left = (pool.free_milli[rows] - shape.milli) / pool.milli.max()
+    left += (pool.free_memory[rows] - shape.memory_mib) / pool.memory.max()
+    left += (pool.rest[rows].sum(1) - shape.gpu_milli) / (1000 * pool.cards.max())
+    rest = np.where(pool.rest[rows] >= shape.share, pool.rest[rows], 1001)
+    return Costs(np.where(pool.fits(shape, rows), left, NEVER), rest.argmin(1))
+
+
+def first_card(pool: Pool, shape: Shape, rows: Ints) -> Ints:
+    found: Ints = (pool.rest[rows] >= shape.share).argmax(1)
+    return found
+
+
+Beginning = Callable[[Pool, Sequence[Shape], int], Packing]
+POLICIES: Mapping[str, Beginning] = {
+    "kube-default": lambda pool, _, seed: Packing(pool, kube_default, random.Random(seed)),
+    "best-fit": lambda pool, *_: Packing(pool, best_fit),
+    "random": lambda pool, _, seed: Packing(pool, random_node, random.Random(seed)),
+    "fgd": lambda pool, pods, _: Packing(pool, fgd_of(pool, pods)),
+    "pwr-fgd": lambda pool, pods, _: PowerAndFragmentation(pool, pods),
+    "joulie": lambda pool, *_: Joulie(pool),
+}
