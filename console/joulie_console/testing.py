@@ -96,7 +96,12 @@ class ConsoleHarness:
     def _moment(self) -> DecisionContext:
         seen = self.view.snapshot()
         return DecisionContext(
-            seen.twin_columns, seen.position, seen.age_ms, time.time_ns(), seen.behind_ms
+            seen.twin_columns,
+            seen.position,
+            seen.age_ms,
+            time.time_ns(),
+            seen.behind_ms,
+            seen.incarnation,
         )
 
     def _declarations(self) -> list[DecisionEntry]:

@@ -73,7 +73,12 @@ class Shadow:
     def _answer(self, pod: PodState, state: ClusterState, snapshot: ViewSnapshot) -> None:
         columns = snapshot.twin_columns
         context = DecisionContext(
-            columns, snapshot.position, snapshot.age_ms, self._clock(), snapshot.behind_ms
+            columns,
+            snapshot.position,
+            snapshot.age_ms,
+            self._clock(),
+            snapshot.behind_ms,
+            snapshot.incarnation,
         )
         names = list(with_room(state.nodes.items(), pod))
         decision = self._filter(pod.pod, names, context)

@@ -66,6 +66,10 @@ class CombinedHistory(History):
         kept = (each for each in super().declarations(after) if each.pos >= self._cut.pos)
         return chain(self._old.declarations(after), kept)
 
+    def set_backs(self) -> Iterator[StoredEntry]:
+        kept = (each for each in super().set_backs() if each.pos >= self._cut.pos)
+        return chain(self._old.set_backs(), kept)
+
     def entry(self, pos: int) -> StoredEntry | None:
         return self._old.entry(pos) if pos < self._cut.pos else super().entry(pos)
 

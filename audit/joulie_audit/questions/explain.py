@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from joulie_audit.chain.log_start import trimmed_hint
+from joulie_audit.replay.set_backs import SetBacks
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import (
     AnyEvent,
+    Basis,
     FilterDecided,
     OutcomeSeen,
     PodAsk,
@@ -114,7 +116,7 @@ def explain_pod(history: History, pod: str, names: RowNames | None = None) -> Ex
         view=basis.view,
         view_age_ms=view_age_ms(basis),
         behind_ms=behind_ms(basis),
-        view_text=view_text(basis),
+        view_text=view_text(basis) + _lost(history, basis),
         settings=basis.settings,
         candidates=last[1].candidates.count,
         filtered=filtered[1] if filtered else None,
@@ -123,6 +125,11 @@ def explain_pod(history: History, pod: str, names: RowNames | None = None) -> Ex
         rejections=_rejections(filtered[1], names) if filtered else [],
         outcome=_outcome_seen(logged),
     )
+
+
+def _lost(history: History, basis: Basis) -> str:
+    is_lost = SetBacks.of(history).took_back(basis.incarnation, basis.view)
+    return "; the database lost this state afterwards, so names and scores may differ" * is_lost
 
 
 def similar_names(name: str, names: Iterable[str]) -> str:

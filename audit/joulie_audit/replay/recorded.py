@@ -1,6 +1,6 @@
 """Reads from a log what can be recomputed: decisions, settings, plans."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from joulie_audit.archive.fact_source import FactSource, plan_facts
@@ -19,7 +19,7 @@ from joulie_bus.events.codec import Envelope
 from joulie_extender.decide.decide import weights_of
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.chain.entry import fields_of_event
-from joulie_projections.history.history import NEWEST, History
+from joulie_projections.history.history import NEWEST, History, StoredEntry
 
 T = TypeVar("T")
 
@@ -77,11 +77,14 @@ def _settings(history: History) -> dict[str, Weights]:
 
 def declared_in(history: History, entries: int = NEWEST) -> Iterator[SettingsDeclared]:
     """Up to this entry."""
-    for entry in history.declarations():
-        if entry.pos > entries:
-            continue
-        read = _read(entry.message)
-        if read and isinstance(read[1], SettingsDeclared):
+    wanted = (entry for entry in history.declarations() if entry.pos <= entries)
+    return (each for each in events_of(wanted) if isinstance(each, SettingsDeclared))
+
+
+def events_of(entries: Iterable[StoredEntry]) -> Iterator[AnyEvent]:
+    """Those that can be read."""
+    for entry in entries:
+        if (read := _read(entry.message)) is not None:
             yield read[1]
 
 

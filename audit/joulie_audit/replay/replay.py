@@ -46,6 +46,8 @@ class ReplayReport(NamedTuple):
     mismatches: int
     seconds: float
     reported: list[Mismatch]
+    set_back: int = 0  # decisions and plans on lost state, which differ
+    lost: Sequence[Mismatch] = ()
 
 
 class OtherVersions(NamedTuple):
@@ -107,6 +109,8 @@ async def replay(
         mismatches=sum(each.mismatches for each in done),
         seconds=time.perf_counter() - started,
         reported=[miss for each in done for miss in each.reported][:MAX_REPORTED],
+        set_back=sum(each.set_back for each in done),
+        lost=[miss for each in done for miss in each.lost][:MAX_REPORTED],
     )
 
 

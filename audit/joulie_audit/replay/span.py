@@ -17,6 +17,7 @@ from joulie_audit.recompute.answers import (
 from joulie_audit.recompute.fold import FoldedState, StateFlaw
 from joulie_audit.replay.fold_start import start_before
 from joulie_audit.replay.recorded import PositionQueue, Sampling, answers_of
+from joulie_audit.replay.set_backs import SetBacks
 from joulie_operator.planning.reconcile import LoadedPolicy
 from joulie_operator.plugins import load_policy
 from joulie_projections.fold.manifest import Manifest
@@ -41,6 +42,8 @@ class SpanReport(NamedTuple):
     plans: int
     mismatches: int
     reported: list[Mismatch]
+    set_back: int = 0
+    lost: Sequence[Mismatch] = ()  # those made on state that the database lost
 
 
 async def replay_span(
@@ -51,7 +54,8 @@ async def replay_span(
     began = folded.position
     plans = PositionQueue((each.made.view, each) for each in span.plans)
     answers = PositionQueue(answers_of(history, span.first, span.last, span.sampling))
-    checks = _SpanChecks(installed(planned.made.policy for planned in span.plans))
+    policies = installed(planned.made.policy for planned in span.plans)
+    checks = _SpanChecks(policies, SetBacks.of(history))
     checks.answers(answers.up_to(began), folded)
     checks.plans_at(plans.up_to(began), folded)
     async for manifest, flaws in _folded(history, facts, span, folded):
@@ -63,11 +67,12 @@ async def replay_span(
     checks.state(folded.settle())
     for view, answer in answers.up_to(NEWEST):
         what = f"its view {view} is beyond the last position {folded.position}"
-        checks.answer(Mismatch(answer.entry, MISSING, what))
+        checks.answer(answer, Mismatch(answer.entry, MISSING, what))
     if span.last >= folded.position:
         checks.rows(history, folded)
     events = folded.position - began
-    return SpanReport(events, checks.decisions, checks.plans, checks.mismatches, checks.reported)
+    counted = checks.decisions, checks.plans, checks.mismatches, checks.reported
+    return SpanReport(events, *counted, checks.set_back, checks.lost)
 
 
 async def _folded(
@@ -91,12 +96,17 @@ def installed(names: Iterable[str]) -> dict[str, LoadedPolicy]:
 
 
 class _SpanChecks:
-    """Counts what was checked and collects the mismatches."""
+    """Counts what was checked and collects the mismatches.
 
-    def __init__(self, policies: Mapping[str, LoadedPolicy]) -> None:
+    What was made on lost state is compared too: facts mostly get their positions again.
+    """
+
+    def __init__(self, policies: Mapping[str, LoadedPolicy], set_backs: SetBacks) -> None:
         self._policies = policies
-        self.decisions = self.plans = self.mismatches = 0
+        self._set_backs = set_backs
+        self.decisions = self.plans = self.mismatches = self.set_back = 0
         self.reported: list[Mismatch] = []
+        self.lost: list[Mismatch] = []
 
     def state(self, flaws: Sequence[StateFlaw]) -> None:
         for flaw in flaws:
@@ -104,16 +114,22 @@ class _SpanChecks:
 
     def answers(self, answers: Iterable[tuple[int, RecordedAnswer]], folded: FoldedState) -> None:
         for _, answer in answers:
-            self.answer(check_answer(answer, folded.twin_columns()))
+            self.answer(answer, check_answer(answer, folded.twin_columns()))
 
-    def answer(self, mismatch: Mismatch | None) -> None:
+    def answer(self, answer: RecordedAnswer, mismatch: Mismatch | None) -> None:
         self.decisions += 1
-        self._count(mismatch)
+        basis = answer.decision.basis
+        if answer.header_mismatch or not self._set_backs.took_back(basis.incarnation, basis.view):
+            self._count(mismatch)
+        else:
+            self._count_lost(mismatch)
 
     def plans_at(self, plans: Iterable[tuple[int, RecordedPlan]], folded: FoldedState) -> None:
         for _, planned in plans:
             self.plans += 1
-            self._count(check_plan(planned, folded.cluster_state, self._policies))
+            mismatch, made = check_plan(planned, folded.cluster_state, self._policies), planned.made
+            is_lost = self._set_backs.took_back_plan(made.view, made.now)
+            (self._count_lost if is_lost else self._count)(mismatch)
 
     def rows(self, history: History, folded: FoldedState) -> None:
         """Compares the database rows, from which readers start, with the folded state."""
@@ -131,3 +147,10 @@ class _SpanChecks:
         self.mismatches += 1
         if len(self.reported) < MAX_REPORTED:
             self.reported.append(mismatch)
+
+    def _count_lost(self, mismatch: Mismatch | None) -> None:
+        if mismatch is None:
+            return
+        self.set_back += 1
+        if len(self.lost) < MAX_REPORTED:
+            self.lost.append(mismatch)

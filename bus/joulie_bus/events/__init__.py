@@ -42,6 +42,7 @@ from joulie_bus.events.decisions import (
     OutcomeSeen,
     PreemptDecided,
     PrioritizeDecided,
+    StateSetBack,
     Terms,
     Verb,
 )
@@ -183,6 +184,7 @@ __all__ = [
     "ReleaseReason",
     "SettingsDeclared",
     "SleepOrdered",
+    "StateSetBack",
     "TargetSet",
     "TelemetrySampled",
     "Terms",

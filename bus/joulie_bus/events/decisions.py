@@ -25,6 +25,8 @@ class Basis(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Since the moment until which the view included everything that the broker had stored. None in
     # entries of older versions, which did not measure it.
     behind_ms: Count | None = None
+    # Of the database that the view read: a failover to a standby that lagged begins another one.
+    incarnation: Word = ""
 
     @property
     def oldest_ms(self) -> int:
@@ -193,3 +195,20 @@ class OutcomeSeen(Event, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return self.pod_uid
+
+
+class StateSetBack(Event, frozen=True, kw_only=True):
+    """The database lost its newest commits, in a failover or by an older copy.
+
+    Facts after `position` are folded again, and may get other positions. What was decided on the
+    lost ones, in the incarnation `before`, cannot be recomputed.
+    """
+
+    TYPE: ClassVar[str] = "decision.set-back"
+    incarnation: Word  # that begins
+    before: Word
+    position: Count  # the last one that both share
+
+    @property
+    def key(self) -> str:
+        return "_set-back"

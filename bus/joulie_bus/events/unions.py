@@ -13,6 +13,7 @@ from joulie_bus.events.decisions import (
     OutcomeSeen,
     PreemptDecided,
     PrioritizeDecided,
+    StateSetBack,
 )
 from joulie_bus.events.grid import GridIntensity, GridPriced
 from joulie_bus.events.nodes import HardwareDiscovered, NodeGone, NodeSeen
@@ -72,7 +73,13 @@ Fact: TypeAlias = (
 # The decisions that a replay recomputes.
 Decision: TypeAlias = FilterDecided | PrioritizeDecided | PreemptDecided
 DecisionEntry: TypeAlias = (
-    SettingsDeclared | Decision | FallbackAnswered | DecisionsDropped | BindDecided | OutcomeSeen
+    SettingsDeclared
+    | Decision
+    | FallbackAnswered
+    | DecisionsDropped
+    | BindDecided
+    | OutcomeSeen
+    | StateSetBack
 )
 AnyEvent: TypeAlias = Fact | DecisionEntry
 FACT_TYPES: tuple[type[Fact], ...] = (
@@ -118,5 +125,6 @@ DECISION_TYPES: tuple[type[DecisionEntry], ...] = (
     DecisionsDropped,
     BindDecided,
     OutcomeSeen,
+    StateSetBack,
 )
 EVENT_TYPES: tuple[type[AnyEvent], ...] = FACT_TYPES + DECISION_TYPES

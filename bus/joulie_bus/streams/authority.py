@@ -21,6 +21,7 @@ from joulie_bus.events import (
     Observed,
     OutcomeSeen,
     PlanEvent,
+    StateSetBack,
 )
 from joulie_bus.events.codec import Envelope, Origin, origin_of
 from joulie_bus.streams.records import Record
@@ -47,6 +48,9 @@ EVENTS: dict[Family, frozenset[type[AnyEvent]]] = {
     Family.HEADS: frozenset(),
 }
 
+# In the stream of decisions: the other entries are of replicas of the extender.
+OF_PROJECTOR = (OutcomeSeen, StateSetBack)
+
 
 def family_of(stream: Stream, producer: str) -> Family:
     """The family that a producer of this stream writes to. Only agents have names of that form."""
@@ -58,8 +62,8 @@ def family_of(stream: Stream, producer: str) -> Family:
 def require_authority(record: Record, envelope: Envelope, event: AnyEvent, where: str) -> Origin:
     """The origin of the event. Raises Undecodable if its sender may not write the event."""
     # The id of an outcome names its pod; the projector's subject identifies the sender.
-    is_outcome = isinstance(event, OutcomeSeen)
-    origin = Origin(PROJECTOR, "", 0) if is_outcome else origin_of(envelope.id, where)
+    is_projector = isinstance(event, OF_PROJECTOR)
+    origin = Origin(PROJECTOR, "", 0) if is_projector else origin_of(envelope.id, where)
     if why := refusal(record, envelope, origin.producer, event):
         told = f"(subject {record.subject!r}, producer {origin.producer!r})"
         raise Undecodable(where, f"{REFUSED}{why} {told}")
@@ -88,7 +92,7 @@ def _misplaced(subject: str, producer: str, event: AnyEvent) -> str:
         is_its_own = (root, family, tail) == ("joulie", *place_of(event, producer)) and cluster
     except ValueError as error:
         return str(error)
-    if family == Family.DEC and (tail == PROJECTOR) is not isinstance(event, OutcomeSeen):
+    if family == Family.DEC and (tail == PROJECTOR) is not isinstance(event, OF_PROJECTOR):
         return "the projector's subject is for outcomes, and outcomes for the projector's subject"
     if is_its_own:
         return ""

@@ -71,6 +71,7 @@ from joulie_bus.events import (
     ProfileAssigned,
     SettingsDeclared,
     SleepOrdered,
+    StateSetBack,
     TargetSet,
     TelemetrySampled,
     TransitionCompleted,
@@ -200,7 +201,7 @@ def place_of(event: AnyEvent, producer: str) -> tuple[Family, str]:
         case TelemetrySampled() | InventoryRead() | CapsApplied() | CapsRefused():
             of_the_node = (agent_name(event.node), cap_writer_name(event.node))
             return (Family.AGENT if producer in of_the_node else Family.TEL), escape(event.node)
-        case OutcomeSeen():
+        case OutcomeSeen() | StateSetBack():
             return Family.DEC, PROJECTOR
         case (
             FilterDecided()

@@ -30,6 +30,7 @@ from joulie_bus.events import (
     PrioritizeDecided,
     SettingsDeclared,
     SleepOrdered,
+    StateSetBack,
     TargetSet,
     TelemetrySampled,
     Terms,
@@ -203,6 +204,7 @@ def _aftermath(node: str, uid: str) -> list[AnyEvent]:
             score=41,
             regret=9,
         ),
+        StateSetBack(incarnation="i2", before="i1", position=4711),
     ]
 
 

@@ -49,6 +49,8 @@ def as_json(done: ReplayReport) -> dict[str, Any]:
         "mismatches": done.mismatches,
         "seconds": round(done.seconds, 3),
         "told": [mismatch._asdict() for mismatch in done.reported],
+        "set_back": done.set_back,
+        "lost": [mismatch._asdict() for mismatch in done.lost],
     }
 
 
@@ -58,6 +60,12 @@ def as_text(done: dict[str, Any]) -> str:
         f"recomputed in {done['seconds']:.1f} s: {_count(done['mismatches'])}."
     ]
     lines.extend(f"  {_place(miss)}: {miss['kind']}: {miss['what']}" for miss in done["told"])
+    if done["set_back"]:
+        lines.append(
+            f"{done['set_back']} were made on state that the database lost afterwards (a failover "
+            "to a standby that lagged, or an older copy), and cannot be recomputed:"
+        )
+        lines.extend(f"  {_place(miss)}: {miss['what']}" for miss in done["lost"])
     return "\n".join(lines)
 
 

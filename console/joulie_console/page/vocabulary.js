@@ -13,6 +13,7 @@ export const VERBS = [
   "fallback",
   "dropped",
   "settings",
+  "set-back",
   "unreadable",
 ];
 export const TERMS = [

@@ -111,7 +111,12 @@ class Bindings:
     def _context(self) -> DecisionContext:
         seen = self._view.snapshot()
         return DecisionContext(
-            seen.twin_columns, seen.position, seen.age_ms, self._clock(), seen.behind_ms
+            seen.twin_columns,
+            seen.position,
+            seen.age_ms,
+            self._clock(),
+            seen.behind_ms,
+            seen.incarnation,
         )
 
     async def _bound(self, asked: Binding, given: list[CardChoice]) -> None:

@@ -11,6 +11,7 @@ class DecisionContext(NamedTuple):
     view_age_ms: int  # since the last message of the projector
     now: int
     behind_ms: int | None = None  # how far the view is behind the streams; None: not recorded
+    incarnation: str = ""  # of the database that the view read
 
     @property
     def oldest_ms(self) -> int:

@@ -206,7 +206,12 @@ def again(decision: Decision, twin_columns: TwinColumns, weights: Weights) -> De
     """
     basis, candidates = decision.basis, decision.candidates
     context = DecisionContext(
-        twin_columns, basis.view, basis.view_age_ms, basis.now, basis.behind_ms
+        twin_columns,
+        basis.view,
+        basis.view_age_ms,
+        basis.now,
+        basis.behind_ms,
+        basis.incarnation,
     )
     rows = rows_of(candidates)
     match decision:
@@ -248,6 +253,7 @@ def basis_of(context: DecisionContext, weights: Weights) -> Basis:
         now=context.now,
         settings=settings_id(weights),
         behind_ms=context.behind_ms,
+        incarnation=context.incarnation,
     )
 
 

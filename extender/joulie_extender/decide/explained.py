@@ -18,6 +18,7 @@ from joulie_bus.events import (
     PreemptDecided,
     PrioritizeDecided,
     SettingsDeclared,
+    StateSetBack,
     Terms,
 )
 from joulie_extender.decide.decide import all_passed, candidate_names
@@ -28,7 +29,7 @@ from joulie_projections.twin.row_names import RowNames
 
 Verb = Literal[
     "filter", "prioritize", "preempt", "bind", "outcome", "fallback", "dropped", "settings",
-    "unreadable",
+    "set-back", "unreadable",
 ]  # fmt: skip
 VERBS: dict[str, Verb] = {
     FilterDecided.TYPE: "filter",
@@ -39,6 +40,7 @@ VERBS: dict[str, Verb] = {
     FallbackAnswered.TYPE: "fallback",
     DecisionsDropped.TYPE: "dropped",
     SettingsDeclared.TYPE: "settings",
+    StateSetBack.TYPE: "set-back",
 }
 PASSED = "passed"
 WITHOUT_VIEW = "without a view of the cluster"
@@ -246,6 +248,9 @@ def _without_nodes(event: AnyEvent | None) -> Explained:
             return Explained("dropped", f"{event.count} decisions dropped: {event.why}")
         case SettingsDeclared():
             return Explained("settings", f"settings {event.settings} of {event.code}")
+        case StateSetBack():
+            text = f"a failover, or an older copy: nothing is lost up to position {event.position}"
+            return Explained("set-back", text)
         case None:
             return Explained("unreadable", "unreadable")
         case _:

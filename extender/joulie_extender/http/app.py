@@ -132,6 +132,7 @@ class Extender:
             snapshot.age_ms,
             self._clock(),
             snapshot.behind_ms,
+            snapshot.incarnation,
         )
 
     def _answer(self, verb: MeteredVerb[A], request: Request) -> Reply | Awaitable[Reply]:

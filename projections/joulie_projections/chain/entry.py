@@ -28,6 +28,7 @@ from joulie_bus.events import (
     PreemptDecided,
     PrioritizeDecided,
     SettingsDeclared,
+    StateSetBack,
     codec,
 )
 from joulie_bus.events.codec import Envelope
@@ -127,7 +128,7 @@ def fields_of_event(envelope: Envelope, event: AnyEvent, where: str) -> EntryFie
         case OutcomeSeen():
             view, now = 0, envelope.ts
             uid, name = event.pod_uid, f"{event.namespace}/{event.name}"
-        case SettingsDeclared() | DecisionsDropped():
+        case SettingsDeclared() | DecisionsDropped() | StateSetBack():
             view, now = 0, envelope.ts
             uid, name = "", ""
         case _:

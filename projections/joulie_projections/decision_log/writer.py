@@ -11,6 +11,7 @@ import msgspec
 from sqlalchemy import Engine
 
 from joulie_bus.errors import BusError, KeyOfAnotherLog, OutOfBounds, Unwritable
+from joulie_bus.events import StateSetBack
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.log.whole_stream import everything
@@ -19,7 +20,7 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_projections.chain import outcomes
+from joulie_projections.chain import outcomes, set_back
 from joulie_projections.chain.entry import (
     UNREADABLE,
     Entry,
@@ -221,6 +222,22 @@ class DecisionWriter:
                 self._key_error_logged_at = time.monotonic()
             return key_change.is_in_force(self._signer)
         return True
+
+    # --- a database that was set back -------------------------------------------------------------
+
+    async def record_set_back(self, found: StateSetBack) -> None:
+        """Waits until the broker has it: decisions on the lost state cannot be told apart later."""
+        message = set_back.message_of(found, time.time_ns(), self._subjects)
+        refused = Refusals("set_back", "nothing is folded before it is stored")
+        while True:
+            try:
+                await self._bus.publish([message])
+            except BusError as error:
+                refused.saw(error)
+                await asyncio.sleep(REFUSED_S)
+            else:
+                refused.ended()
+                return
 
     # --- outcomes -----------------------------------------------------------------------------
 

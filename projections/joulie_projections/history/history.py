@@ -22,7 +22,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import Unreadable
-from joulie_bus.events import FilterDecided, PreemptDecided, PrioritizeDecided, SettingsDeclared
+from joulie_bus.events import (
+    FilterDecided,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+    StateSetBack,
+)
 from joulie_projections.chain.entry import EntryFields, header_of, message_in
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.decision_log.log import NAME as DECISIONS
@@ -237,7 +243,14 @@ class History:
         return self._logged(select(decision).where(of_filter, self._since))
 
     def declarations(self, after: int = 0) -> Iterator[StoredEntry]:
-        about_no_pod = decision.c.pod_uid == "", decision.c.kind == SettingsDeclared.TYPE
+        return self._about_no_pod(SettingsDeclared.TYPE, after)
+
+    def set_backs(self) -> Iterator[StoredEntry]:
+        """The entries that record that the database lost its newest commits."""
+        return self._about_no_pod(StateSetBack.TYPE)
+
+    def _about_no_pod(self, kind: str, after: int = 0) -> Iterator[StoredEntry]:
+        about_no_pod = decision.c.pod_uid == "", decision.c.kind == kind
         following = select(decision).where(*about_no_pod, decision.c.pos > after)
         return self._logged(following.order_by(decision.c.pos))
 

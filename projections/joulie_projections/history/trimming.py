@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, i
 from sqlalchemy.exc import ProgrammingError
 
 from joulie_bus.errors import NotTrimmed
-from joulie_bus.events import PrioritizeDecided, SettingsDeclared
+from joulie_bus.events import PrioritizeDecided, SettingsDeclared, StateSetBack
 from joulie_migrations.cuts import TRIMMER
 from joulie_projections.fold.commit import Cut
 from joulie_projections.store.database import require_reachable
@@ -44,16 +44,17 @@ class _TrimRule(NamedTuple):
 def _trim_rules(at: Cut) -> list[_TrimRule]:
     """Snapshots come first: a snapshot without its manifest counts as damaged.
 
-    Settings stay, because entries after the cut refer to them; so does the last removed node.
+    Settings and set-backs stay, because entries after the cut refer to them; so does the last
+    removed node.
     """
     node_went = (
         select(func.max(gone.c.position)).where(gone.c.table_name == "node").scalar_subquery()
     )
     is_last_node = (gone.c.table_name == "node") & (gone.c.position == node_went)
-    is_settings = decision.c.kind == SettingsDeclared.TYPE
+    is_referred = decision.c.kind.in_((SettingsDeclared.TYPE, StateSetBack.TYPE))
     return [
         _TrimRule(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
-        _TrimRule(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_settings),
+        _TrimRule(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_referred),
         _TrimRule(head, head.c.pos, head.c.pos < at.pos),
         _TrimRule(batch, batch.c.p_to, batch.c.p_to < at.p_to),
         _TrimRule(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from sqlalchemy import Engine
 
 from joulie_bus.errors import Fenced, StreamGap, Unwritable
+from joulie_bus.events import StateSetBack
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -241,8 +242,12 @@ class Projector:
 
     async def _reset_incarnation(self) -> None:
         """For an older copy of the database: readers hold later positions, and have to reload."""
-        fresh = secrets.token_hex(8)
-        log.warning("restored", position=self._cursor.position, incarnation=fresh)
+        fresh, position = secrets.token_hex(8), self._cursor.position
+        log.warning("restored", position=position, incarnation=fresh)
+        before = self._leadership.incarnation
+        await self._decision_writer.record_set_back(
+            StateSetBack(incarnation=fresh, before=before, position=position)
+        )
         await self._calls.until_done(self._store.reset_incarnation, self._leadership.epoch, fresh)
         self._leadership = Leadership(self._leadership.epoch, fresh)
 

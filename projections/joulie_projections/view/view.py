@@ -60,6 +60,7 @@ class ViewSnapshot(NamedTuple):
     namespaces: Mapping[str, WorkloadClass] = {}  # namespaces that set a class for their pods
     behind_ms: int = 0  # since the moment until which the rows include everything stored
     taken: float = 0.0  # by the monotonic clock
+    incarnation: str = ""  # of the database
 
     @property
     def oldest_ms(self) -> int:
@@ -159,6 +160,7 @@ class View:
             self.cluster_state.namespaces,
             ages.behind_ms,
             time.monotonic(),
+            self._incarnation,
         )
 
     async def wait_for(self, position: int, timeout_s: float) -> None:

@@ -61,6 +61,7 @@ SUBJECTS = {
     "decision.dropped": "joulie.dec.test.extender-0",
     "decision.bind": "joulie.dec.test.extender-0",
     "decision.outcome": "joulie.dec.test.projector",
+    "decision.set-back": "joulie.dec.test.projector",
 }
 
 

@@ -33,6 +33,7 @@ LINES = {
     "decision.dropped": "3 decisions dropped: No space left on device",
     "decision.bind": "not bound to n1, lost-race: another replica was first",
     "decision.outcome": "runs on n1, ranked 2, 9 points behind the best",
+    "decision.set-back": "a failover, or an older copy: nothing is lost up to position 4711",
 }
 
 

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 import joulie_migrations
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import StreamReplaced
-from joulie_bus.events import AnyEvent, Fact, FilterDecided, OutcomeSeen
+from joulie_bus.events import AnyEvent, Fact, FilterDecided, OutcomeSeen, StateSetBack, codec
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import state_of
@@ -42,6 +42,7 @@ from joulie_bus.testing import (
     stored,
 )
 from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.fold.manifest import merkle_root
 from joulie_projections.fold.sequence import fold
 from joulie_projections.history.history import History, StoredEntry
@@ -314,6 +315,7 @@ async def test_an_older_copy_of_the_database_catches_up_under_a_new_incarnation(
     first.signal(signal.SIGTERM)
     await exit_code_of(first)
     older = copy_of(place, postgres, tmp_path)
+    copied_at = position_of(older)
     second = start()
     await workload.publish(100)
     await caught_up(connection, place)
@@ -325,7 +327,11 @@ async def test_an_older_copy_of_the_database_catches_up_under_a_new_incarnation(
 
     await require_complete(connection, older)
     assert incarnation(older) != incarnation(place)
-    assert bodies(older) == bodies(place)
+    loss = StateSetBack(
+        incarnation=incarnation(older), before=incarnation(place), position=copied_at
+    )
+    assert set_backs(older) == [loss]
+    assert [body for body in bodies(older) if codec.decoded(body, "entry") != loss] == bodies(place)
 
 
 def copy_of(place: Place, postgres: Postgres, folder: Path) -> Place:
@@ -339,11 +345,24 @@ def copy_of(place: Place, postgres: Postgres, folder: Path) -> Place:
     return postgres.url(f"older_{name}")
 
 
-def incarnation(place: Place) -> str:
+def checkpoint_of(place: Place) -> Checkpoint:
     with History.of(place) as history:
         held = history.checkpoint()
     assert held is not None
-    return held.incarnation
+    return held
+
+
+def incarnation(place: Place) -> str:
+    return checkpoint_of(place).incarnation
+
+
+def position_of(place: Place) -> int:
+    return checkpoint_of(place).position
+
+
+def set_backs(place: Place) -> list[AnyEvent]:
+    with History.of(place) as history:
+        return [codec.decoded(entry.message, "entry") for entry in history.set_backs()]
 
 
 def bodies(place: Place) -> list[bytes]:

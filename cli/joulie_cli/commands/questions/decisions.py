@@ -7,7 +7,7 @@ from joulie_cli.command_line.commands import Program
 
 # A test compares them with the types of the events.
 ENTRY_KINDS = (
-    *("settings-declared", "filter", "prioritize", "preempt", "fallback", "dropped"),
+    *("settings-declared", "filter", "prioritize", "preempt", "fallback", "dropped", "set-back"),
     *("bind", "outcome"),
 )
 
