@@ -88,7 +88,8 @@ def _of_database(wires: Wiring, found: DatabaseSeen | Unseen) -> list[Finding]:
     if isinstance(found, Unseen):
         return [reached]
     oldest, newest = joulie_migrations.OLDEST, joulie_migrations.NEWEST
-    return [reached, versions.schema(found.schema, oldest, newest)]
+    schema = versions.schema(found.schema, oldest, newest)
+    return [reached, schema, *([limits.standbys(found.standbys)] if found.standbys else [])]
 
 
 def _of_disk(wires: Wiring) -> list[Finding]:

@@ -28,6 +28,7 @@ from joulie_cli.wiring import Wiring, address_of
 from joulie_projections.history.history import History
 from joulie_projections.store import database
 from joulie_projections.store.database import sqlite_file
+from joulie_projections.store.postgres import Standbys, standbys_of
 
 PATIENCE_S = 3.0
 NS = 10**9
@@ -48,6 +49,7 @@ class BrokerSeen(NamedTuple):
 class DatabaseSeen(NamedTuple):
     schema: str
     last: LastCall
+    standbys: Standbys | None = None  # None for a database without any
 
 
 async def broker(wires: Wiring) -> BrokerSeen | Unseen:
@@ -87,9 +89,11 @@ def database_of(wires: Wiring) -> DatabaseSeen | Unseen:
         try:
             database.require_reachable(engine)
             schema = joulie_migrations.current(engine)
+            standbys = standbys_of(engine)
         finally:
             engine.dispose()
-        return DatabaseSeen(schema, _last_call(wires) if schema else LastCall(0, 0))
+        last = _last_call(wires) if schema else LastCall(0, 0)
+        return DatabaseSeen(schema, last, standbys)
     except JoulieError as error:
         return Unseen(str(error))
 

@@ -4,11 +4,11 @@ A URL names one server or several, in each form that libpq accepts. Of several, 
 a standby has the past, and a reader that moves between the two would load everything at each move.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
 
@@ -121,6 +121,22 @@ def _prepare_sessions(engine: Engine, role: str, settings: dict[str, str]) -> No
         if role and connection.execute(known, (role,)).fetchone():
             connection.execute(f"SET ROLE {role}")
         connection.commit()
+
+
+class Standbys(NamedTuple):
+    """The streaming standbys of a PostgreSQL server."""
+
+    connected: int
+    synchronous: str  # the setting synchronous_standby_names; empty if none is
+
+
+def standbys_of(engine: Engine) -> Standbys | None:
+    if engine.dialect.name != BACKEND:
+        return None
+    with engine.connect() as db:
+        connected = db.scalar(text("SELECT count(*) FROM pg_stat_replication"))
+        synchronous = db.scalar(text("SELECT current_setting('synchronous_standby_names')"))
+    return Standbys(int(connected or 0), str(synchronous or ""))
 
 
 def _refused_by_standby(context: ExceptionContext) -> None:

@@ -21,6 +21,7 @@ from joulie_cli.doctor.judgement.limits import Certificate, ClockSeen, DiskSeen
 from joulie_cli.doctor.judgement.objects import Account, Admission, Part
 from joulie_operator.resources.crds import DEFINITIONS, definition
 from joulie_operator.resources.rights import OPERATOR
+from joulie_projections.store.postgres import Standbys
 
 OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
 GONE = Unseen("refused")
@@ -28,6 +29,23 @@ NOW = 10**18
 MINUTE = 60 * 10**9
 POLICY = Admission(["v1beta1"], ["joulie-scheduler"], ["joulie-scheduler"], {}, 2)
 TWINS = DEFINITIONS[0]
+
+
+@pytest.mark.parametrize(
+    ("connected", "synchronous", "level"),
+    [
+        pytest.param(0, "", OK, id="one server"),
+        pytest.param(1, "", WARN, id="asynchronous"),
+        pytest.param(1, "FIRST 1 (two)", OK, id="one of one"),
+        pytest.param(2, "ANY 1 (two, three)", OK, id="a quorum"),
+        pytest.param(2, "two, three", WARN, id="no quorum of two"),
+        pytest.param(0, "two", FAIL, id="every commit waits"),
+    ],
+)
+def test_a_failover_without_loss_takes_a_synchronous_standby(
+    connected: int, synchronous: str, level: Level
+) -> None:
+    assert limits.standbys(Standbys(connected, synchronous)).level is level
 
 
 def stream(share: float, *, drops_old: bool = False) -> StreamSize:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from joulie_bus.streams.records import StreamSize
 from joulie_cli.doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
+from joulie_projections.store.postgres import Standbys
 
 SKEW_WARN_S, SKEW_FAIL_S = 2.0, 30.0  # an HTTP date has whole seconds
 EXPIRY_WARN_DAYS = 14.0  # cert-manager renews a certificate of 90 days 30 days before
@@ -26,6 +27,26 @@ class DiskSeen(NamedTuple):
     free: float
     size: float
     database: float
+
+
+SYNCHRONOUS = "Set synchronous_standby_names to 'FIRST 1 (name)', or 'ANY 1 (two, three)' for two."
+
+
+def standbys(seen: Standbys) -> Finding:
+    """A failover keeps every commit only if a standby has each of them."""
+    check, connected = "standby", f"{seen.connected} connected"
+    if not seen.synchronous:
+        if not seen.connected:
+            return ok(check, "none")
+        lost = f"{connected}, none synchronous: a failover loses the newest commits"
+        return warn(check, lost, SYNCHRONOUS)
+    shown = f"{connected}, synchronous: {seen.synchronous}"
+    if not seen.connected:
+        advice = "Every commit waits for a standby: start one, or clear the setting."
+        return fail(check, shown, advice)
+    if seen.connected > 1 and not seen.synchronous.upper().startswith("ANY"):
+        return warn(check, f"{shown}, no quorum: one may lack the newest commits", SYNCHRONOUS)
+    return ok(check, shown)
 
 
 def clock(other: str, seen: ClockSeen | Unseen) -> Finding:
