@@ -1,18 +1,24 @@
 import contextlib
+import math
 import os
+import re
 import time
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine
 
 import joulie_migrations
+from joulie_audit.testing import small_log_in
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.ports import free_port
 from joulie_cli.questions.status import StalenessLimits, _part_warnings, as_text, status_of
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
 from joulie_cli.supervisor.gauges import gauges_of
 from joulie_projections.store import database
+from joulie_projections.store.lease_owner import new_owner
+from joulie_projections.store.store import Store
 from joulie_projections.store.tables import batch, energy_state
 
 NOW = 10**18
@@ -20,6 +26,8 @@ PART = {"name": "extender", "pid": 7, "alive": True, "restarts": 0}
 STATUS = {
     "up_s": 200.0,
     "parts": [],
+    "elsewhere": {},
+    "running": True,
     "position": 12,
     "commit_age_s": 0.25,
     "decisions": 4,
@@ -148,7 +156,9 @@ def test_a_part_that_keeps_up_is_not_reported() -> None:
 
 
 def test_stale_data_is_reported() -> None:
-    text = as_text(STATUS | {"up_s": None, "stale": ["nothing runs: the data is 2 h old"]})
+    text = as_text(
+        STATUS | {"up_s": None, "running": False, "stale": ["nothing runs: the data is 2 h old"]}
+    )
 
     assert text.startswith("not running\n")
     assert text.endswith("STALE        nothing runs: the data is 2 h old")
@@ -268,3 +278,75 @@ def test_pods_that_wait_because_of_a_sample_are_named_with_their_time() -> None:
     assert "team/p0 for 90.0 s, team/p1 for 89.0 s" in text
     assert "team/p9 for 81.0 s, and 2 more" in text
     assert "resting" not in as_text(STATUS)
+
+
+@pytest.fixture
+async def alone(tmp_path: Path) -> AsyncGenerator[tuple[DataDirectory, Engine], None]:
+    """The data of components that no `joulie up` has started, after four answers."""
+    data = DataDirectory(tmp_path / "data")
+    data.create()
+    engine = database.migrator(data.database)
+    joulie_migrations.upgrade(engine)
+    engine.dispose()
+    async with small_log_in(data.database, tmp_path):
+        engine = database.writer(data.database)
+        yield data, engine
+        engine.dispose()
+
+
+def lead(engine: Engine, behind_s: float, lease_s: float = 30.0) -> None:
+    store = Store(engine)
+    held = store.acquire(new_owner(), lease_s, "i", lambda _: True)
+    assert held is not None
+    store.renew(held.epoch, lease_s, held.position, behind_s)
+
+
+@pytest.mark.anyio
+async def test_components_that_run_one_by_one_are_shown_by_the_lease_and_their_answers(
+    alone: tuple[DataDirectory, Engine],
+) -> None:
+    data, engine = alone
+    lead(engine, behind_s=0.3)
+
+    found = status_of(data, StalenessLimits(time.time_ns(), 300))
+
+    assert found["running"]
+    assert found["elsewhere"]["projector"]["behind_s"] == pytest.approx(0.3, abs=1.5)
+    assert [(each["name"], each["answers"]) for each in found["elsewhere"]["extenders"]] == [
+        ("extender-0", 8)
+    ]
+    lines = as_text(found).splitlines()
+    assert lines[0] == "running, not by joulie up"
+    assert lines[1].startswith(f"  projector   process {os.getpid()} of boot ")
+    assert lines[2].startswith("  extender-0  last answer ")
+    assert not [line for line in lines if "nothing runs" in line]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("behind_s", "stale"),
+    [
+        (60.0, "the projector is 60.0 s behind the broker, or does not reach it"),
+        (math.inf, "the projector does not know how far it is behind the broker"),
+    ],
+)
+async def test_a_projector_elsewhere_that_is_behind_is_reported(
+    behind_s: float, stale: str, alone: tuple[DataDirectory, Engine]
+) -> None:
+    data, engine = alone
+    lead(engine, behind_s)
+
+    found = status_of(data, StalenessLimits(time.time_ns(), 300))["stale"]
+
+    assert re.sub(r"6\d\.\d s", "60.0 s", found[0]) == stale
+
+
+@pytest.mark.anyio
+async def test_nothing_runs_once_the_lease_has_ended(alone: tuple[DataDirectory, Engine]) -> None:
+    data, engine = alone
+    lead(engine, behind_s=0.3, lease_s=-1.0)
+
+    found = status_of(data, StalenessLimits(time.time_ns(), 300))
+
+    assert (found["running"], found["elsewhere"]) == (False, {})
+    assert "nothing runs" in found["stale"][0]

@@ -11,6 +11,7 @@ from joulie_bus.runtime.presets import HEADROOM
 from joulie_bus.streams.subjects import Stream
 from joulie_cli.display.output import show
 from joulie_cli.log_access.past import history_in
+from joulie_cli.questions.elsewhere import elsewhere_in, lines_of, warnings_of
 from joulie_cli.supervisor.data_directory import DataDirectory, Running, is_alive
 from joulie_cli.supervisor.gauges import Gauges, gauges_of
 from joulie_cli.wiring import Wiring
@@ -55,10 +56,13 @@ def status_of(data: DataDirectory, limits: StalenessLimits) -> dict[str, Any]:
         positions = _positions(history, limits.now) | {"readings": _readings(history, limits)}
         rests = gauges.get("operator", {}).get("joulie_pods_resting", 0)
         resting = _resting(history, limits.now) if rests else []
+        elsewhere = {} if running else elsewhere_in(history)
+    is_running = running is not None or bool(elsewhere)
     return {
-        "running": running is not None,
+        "running": is_running,
         "up_s": (limits.now - running.since) / NS if running else None,
         "parts": parts,
+        "elsewhere": elsewhere,
         **positions,
         "ledger_behind_s": ledger_s,
         "resting": resting,
@@ -66,8 +70,9 @@ def status_of(data: DataDirectory, limits: StalenessLimits) -> dict[str, Any]:
         "endpoints": running.endpoints if running else {},
         "stale": [
             *_part_warnings(parts, data.logs),
-            *_age_warnings(positions, running is not None),
-            *(_ledger_warnings(ledger_s) if running else []),
+            *warnings_of(elsewhere),
+            *_age_warnings(positions, is_running),
+            *(_ledger_warnings(ledger_s) if is_running else []),
         ],
     }
 
@@ -247,9 +252,9 @@ def _age_warnings(positions: dict[str, Any], is_running: bool) -> list[str]:
 
 
 def as_text(status: dict[str, Any]) -> str:
-    up = status["up_s"]
-    lines = ["not running" if up is None else f"running for {_duration(up)}"]
+    lines = [_running_line(status)]
     lines += [_part_line(part) for part in status["parts"]]
+    lines += lines_of(status["elsewhere"])
     age, readings = status["commit_age_s"], status["readings"]
     committed = f", last commit {_duration(age)} ago" if age is not None else ""
     lines.append(f"position     {status['position']}{committed}")
@@ -268,6 +273,12 @@ def as_text(status: dict[str, Any]) -> str:
     lines += [f"{name:<12} {url}" for name, url in status["endpoints"].items()]
     lines += [f"STALE        {what}" for what in status["stale"]]
     return "\n".join(lines)
+
+
+def _running_line(status: dict[str, Any]) -> str:
+    if status["up_s"] is not None:
+        return f"running for {_duration(status['up_s'])}"
+    return "running, not by joulie up" if status["running"] else "not running"
 
 
 def _resting_lines(resting: list[dict[str, Any]]) -> list[str]:
