@@ -31,6 +31,7 @@ STATUS = {
     "position": 12,
     "commit_age_s": 0.25,
     "decisions": 4,
+    "preset": None,
     "entries": 6,
     "signed_to": 5,
     "readings": {"nodes": 3, "asleep": 0, "fresh": 2, "oldest_s": 7.5},
