@@ -28,7 +28,8 @@ from joulie_cli.wiring import Wiring, address_of
 from joulie_projections.history.history import History
 from joulie_projections.store import database
 from joulie_projections.store.database import sqlite_file
-from joulie_projections.store.postgres import Standbys, standbys_of
+from joulie_projections.store.postgres import standbys_of
+from joulie_projections.store.standbys import Standbys
 
 PATIENCE_S = 3.0
 NS = 10**9

@@ -4,7 +4,7 @@ A URL names one server or several, in each form that libpq accepts. Of several, 
 a standby has the past, and a reader that moves between the two would load everything at each move.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
@@ -13,6 +13,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from joulie_bus.errors import DatabaseUrlRefused
+from joulie_projections.store.standbys import Standbys
 
 BACKEND = "postgresql"
 BUSY_MS = 5_000  # how long a statement waits for a lock of another connection
@@ -121,13 +122,6 @@ def _prepare_sessions(engine: Engine, role: str, settings: dict[str, str]) -> No
         if role and connection.execute(known, (role,)).fetchone():
             connection.execute(f"SET ROLE {role}")
         connection.commit()
-
-
-class Standbys(NamedTuple):
-    """The streaming standbys of a PostgreSQL server."""
-
-    connected: int
-    synchronous: str  # the setting synchronous_standby_names; empty if none is
 
 
 def standbys_of(engine: Engine) -> Standbys | None:

@@ -21,7 +21,7 @@ from joulie_cli.doctor.judgement.limits import Certificate, ClockSeen, DiskSeen
 from joulie_cli.doctor.judgement.objects import Account, Admission, Part
 from joulie_operator.resources.crds import DEFINITIONS, definition
 from joulie_operator.resources.rights import OPERATOR
-from joulie_projections.store.postgres import Standbys
+from joulie_projections.store.standbys import Standbys
 
 OK, WARN, FAIL = Level.OK, Level.WARN, Level.FAIL
 GONE = Unseen("refused")

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from joulie_bus.streams.records import StreamSize
 from joulie_cli.doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
-from joulie_projections.store.postgres import Standbys
+from joulie_projections.store.standbys import Standbys
 
 SKEW_WARN_S, SKEW_FAIL_S = 2.0, 30.0  # an HTTP date has whole seconds
 EXPIRY_WARN_DAYS = 14.0  # cert-manager renews a certificate of 90 days 30 days before
