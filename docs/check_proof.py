@@ -1,14 +1,14 @@
-"""Checks that an entry was in a Joulie log when a head of it was signed. Uses no code of Joulie's.
+"""Checks that an entry was in a Joulie log when a checkpoint of it was signed. Uses no Joulie code.
 
-    joulie prove 4711 > proof.json
-    python3 check_proof.py proof.json --key head.pub
+    joulie prove 4711 > entry.tlog-proof
+    python3 check_proof.py entry.tlog-proof --key head.pub --witness w1.example+8d3a6f6c+BKz...
 
-The log is a hash chain: hash = sha256(hash of the entry before + body). The proof holds the body
-of the entry and of all that follow it up to the head; their hashes must lead to the head's, and
-the head must be signed by the key that you trust, or by one that a handover leads to from there: a
-handover is signed by the old key and the new one, and says at which entry the one ended and the
-other began. --key takes one public key, or the log's ring of keys. Without --key, or without the
-package `cryptography`, the signature is not checked: the output states it, and the exit code is 2.
+The proof has the form of C2SP's tlog-proof: `extra` holds the hash of the entry before and the body
+of the entry, whose sha256 is the leaf of a Merkle tree (RFC 6962); the path of hashes must lead to
+the root in the checkpoint, and the checkpoint must be signed by a key of the log that you trust.
+--key takes the log's public key or its ring of keys; each --witness demands a cosignature of that
+witness, or with --quorum N, of N of them. Without --key, or without the package `cryptography`, the
+signature is not checked: the output states it, and the exit code is 2.
 """
 
 import argparse
@@ -17,35 +17,42 @@ import hashlib
 import json
 import struct
 import sys
+from itertools import pairwise
 
+FORMAT = "c2sp.org/tlog-proof@v1"
 NOT_CHECKED = "whose signature was NOT checked"
 
 
-def chain_end(prev: bytes, bodies: list[bytes]) -> bytes:
-    for body in bodies:
-        prev = hashlib.sha256(prev + body).digest()
-    return prev
+def sha(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
 
 
-def statement(head: dict) -> bytes:
-    """What was signed."""
-    entry_hash = base64.b64decode(head["hash"]).hex()
-    return f"joulie-head/1\n{head['pos']}\n{entry_hash}\n{head['signed_at']}\n".encode()
+def is_included(leaf: bytes, index: int, size: int, path: list[bytes], root: bytes) -> bool:
+    """RFC 9162, 2.1.3.2."""
+    found, at, last = sha(b"\0" + leaf), index, size - 1
+    if not 0 <= index < size:
+        return False
+    for node in path:
+        if last == 0:
+            return False
+        if at % 2 or at == last:
+            found = sha(b"\1" + node + found)
+            while at % 2 == 0 and at:
+                at, last = at >> 1, last >> 1
+        else:
+            found = sha(b"\1" + found + node)
+        at, last = at >> 1, last >> 1
+    return last == 0 and found == root
 
 
-def handover_statement(said: dict) -> bytes:
-    """What both keys signed: the old one signs heads up to this entry, the new one behind it."""
-    entry_hash, old, new = (base64.b64decode(said[name]).hex() for name in ("hash", "old", "new"))
-    text = f"{said['pos']}\n{entry_hash}\n{said['signed_at']}\n{old}\n{new}\n"
-    return f"joulie-handover/1\n{text}".encode()
+def signatures(note: str) -> list[tuple[str, bytes]]:
+    """The name, and the id of the key with the signature, of each line after the text."""
+    lines = [line.removeprefix("\u2014 ").split(" ") for line in note.rstrip("\n").split("\n")]
+    return [(name, base64.b64decode(content)) for name, content in lines]
 
 
-def key_id(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(raw).digest()[:9]).decode()
-
-
-def trusted(key_file: str) -> tuple[bytes, list[dict], list[dict]]:
-    """A key that you trust; from a ring, also how it was handed over, and keys that are retired."""
+def ranges(key_file: str) -> list[tuple[bytes, int, float]]:
+    """Keys of the log, and which entries they may sign: behind which one, and up to which one."""
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
         PublicFormat,
@@ -56,32 +63,21 @@ def trusted(key_file: str) -> tuple[bytes, list[dict], list[dict]]:
         content = file.read()
     if not content.lstrip().startswith(b"{"):
         raw = load_pem_public_key(content).public_bytes(Encoding.Raw, PublicFormat.Raw)
-        return raw, [], []
+        return [(raw, 0, float("inf"))]
     ring = json.loads(content)
-    return base64.b64decode(ring["first"]), ring["handovers"], ring["retirements"]
+    keys = [base64.b64decode(ring["first"])]
+    keys += [base64.b64decode(each["new"]) for each in ring["handovers"]]
+    ends = [0, *(each["pos"] for each in ring["handovers"]), float("inf")]
+    since = {each["key_id"]: each["since"] for each in ring["retirements"]}
+    ids = [base64.urlsafe_b64encode(sha(key)[:9]).decode() for key in keys]
+    return [
+        (key, after, min(until, since.get(name, until)))
+        for key, name, (after, until) in zip(keys, ids, pairwise(ends), strict=True)
+    ]
 
 
-def ranges(known: bytes, handovers: list[dict], verify) -> dict[bytes, tuple[float, float]]:
-    """Which heads each key may sign: behind which entry, and up to which one.
-
-    From the key that you trust on, and back: every handover is signed by both its keys.
-    """
-    signs = {known: (0, float("inf"))}
-    for said in [*handovers, *handovers[::-1]]:
-        old, new = base64.b64decode(said["old"]), base64.b64decode(said["new"])
-        for key, name in ((old, "old_signature"), (new, "new_signature")):
-            verify(key, base64.b64decode(said[name]), handover_statement(said))
-        if old in signs and new not in signs:
-            signs[new] = (said["pos"], signs[old][1])
-            signs[old] = (signs[old][0], said["pos"])
-        elif new in signs and old not in signs:
-            signs[old] = (0, said["pos"])
-            signs[new] = (said["pos"], signs[new][1])
-    return signs
-
-
-def signature(head: dict, handovers: list[dict], key_file: str | None) -> str:
-    """What can be said of it; nothing if no key signed it that it may be signed by."""
+def signed(text: str, last: int, lines: list[tuple[str, bytes]], key_file: str | None) -> str:
+    """What can be said of the log's signature; nothing if none of its keys made one."""
     if not key_file:
         return f"{NOT_CHECKED} (no --key)"
     try:
@@ -89,22 +85,39 @@ def signature(head: dict, handovers: list[dict], key_file: str | None) -> str:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ImportError:
         return f"{NOT_CHECKED} (the package `cryptography` is missing)"
+    for raw, after, until in ranges(key_file):
+        origin = text.partition("\n")[0]
+        key_hash = sha(origin.encode() + b"\n\1" + raw)[:4]
+        for name, content in lines:
+            if (name, content[:4]) != (origin, key_hash) or not after < last <= until:
+                continue
+            try:
+                Ed25519PublicKey.from_public_bytes(raw).verify(content[4:], text.encode())
+            except InvalidSignature:
+                continue
+            return "signed by this key"
+    return ""
 
-    def verify(key: bytes, signed: bytes, text: bytes) -> None:
-        Ed25519PublicKey.from_public_bytes(key).verify(signed, text)
 
-    known, own, retired = trusted(key_file)
-    since = {said["key_id"]: said["since"] for said in sorted(retired, key=lambda r: -r["since"])}
-    try:
-        signs = ranges(known, own or handovers, verify)
-        key = next(key for key in signs if key_id(key) == head["key_id"])
-        verify(key, base64.b64decode(head["signature"]), statement(head))
-    except (InvalidSignature, StopIteration, ValueError, LookupError, TypeError):
-        return ""
-    after, until = signs[key]
-    if not after < head["pos"] <= min(until, since.get(key_id(key), until)):
-        return ""
-    return "signed by this key" if key == known else "signed by a key that this one leads to"
+def witnessed(text: str, lines: list[tuple[str, bytes]], witnesses: list[str]) -> int:
+    """How many of the witnesses cosigned: the signature is about a time and the text."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    valid = set()
+    for name, key_hash, key in (witness.split("+", 2) for witness in witnesses):
+        raw = base64.b64decode(key)[1:]
+        for found, content in lines:
+            if (found, content[:4].hex()) != (name, key_hash):
+                continue
+            time = int.from_bytes(content[4:12], "big")
+            cosigned = f"cosignature/v1\ntime {time}\n{text}".encode()
+            try:
+                Ed25519PublicKey.from_public_bytes(raw).verify(content[12:], cosigned)
+                valid.add(raw)
+            except InvalidSignature:
+                continue
+    return len(valid)
 
 
 def unpacked(data: bytes, at: int = 0) -> tuple[object, int]:
@@ -164,18 +177,30 @@ def content(body: bytes) -> str:
     return f" ({name}{at}{'' if score is None else f', score {score:.1f}'})"
 
 
-def checked(file_name: str, key_file: str | None) -> str:
-    with open(file_name) as file:
-        proof = json.load(file)
-    bodies, head = [base64.b64decode(body) for body in proof["bodies"]], proof["head"]
-    end = chain_end(base64.b64decode(proof["prev"]), bodies)
-    fits = proof["position"] + len(bodies) - 1 == head["pos"]
-    if not bodies or not fits or end != base64.b64decode(head["hash"]):
-        return "NOT proved: the bodies do not lead to the head"
-    if not (signed := signature(head, proof.get("handovers", []), key_file)):
-        return "NOT proved: the head is not signed by this key"
-    entry = f"entry {proof['position']}{content(bodies[0])}"
-    return f"{entry} stands before the head at {head['pos']}, {signed}"
+def checked(args: argparse.Namespace) -> str:
+    with open(args.proof, encoding="utf-8") as file:
+        head, text, lines = file.read().split("\n\n")
+    form, extra, index, *path = head.split("\n")
+    if form != FORMAT:
+        raise ValueError(f"its first line is not {FORMAT}")
+    origin, size, root, *more = text.split("\n")
+    base = sum(int(line.split(" ")[1]) for line in more if line.startswith("base "))
+    data, at = base64.b64decode(extra.split(" ")[1]), int(index.split(" ")[1])
+    nodes = [base64.b64decode(node) for node in path]
+    if not is_included(sha(data), at, int(size), nodes, base64.b64decode(root)):
+        return "NOT proved: the path does not lead from the entry to the root of the checkpoint"
+    text, found = f"{text}\n", signatures(lines)
+    if not (by := signed(text, base + int(size), found, args.key)):
+        return "NOT proved: the checkpoint is not signed by this key"
+    entry = f"entry {base + at + 1}{content(data[32:])}"
+    proved = f"{entry} is one of the {size} of {origin}, {by}"
+    if not args.witness:
+        return proved
+    quorum = args.quorum or len(args.witness)
+    count = witnessed(text, found, args.witness)
+    if count < quorum:
+        return f"NOT proved: {count} of {len(args.witness)} witnesses cosigned, not {quorum}"
+    return f"{proved}, and cosigned by {count} of {len(args.witness)} witnesses"
 
 
 def main() -> int:
@@ -185,10 +210,12 @@ def main() -> int:
     parser.add_argument(
         "--key", help="the log's public key or ring (head.pub), from a source you trust"
     )
+    parser.add_argument("--witness", action="append", default=[], help="key of a witness")
+    parser.add_argument("--quorum", type=int, default=0, help="how many witnesses (all)")
     args = parser.parse_args()
     try:
-        said = checked(args.proof, args.key)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        said = checked(args)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ImportError) as error:
         what = f"{type(error).__name__}: {error}"
         files = args.proof + (f" or {args.key}" if args.key else "")
         print(f"NOT checked: {files} cannot be read as a proof and its key ({what})")

@@ -162,6 +162,7 @@ class LogBuilder:
     def sign(self) -> Head:
         head = self._decision_log.sign_head(self._epoch, self.signer, self.clock())
         assert head is not None
+        self._decision_log.sign_checkpoint(self._epoch, self.signer)
         return head
 
 

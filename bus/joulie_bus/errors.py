@@ -40,6 +40,7 @@
     ├── ViewBehind               the projection did not reach a position in time
     ├── NotStarted               something that a start needs is missing
     │   ├── PortTaken            the address in the settings is in use
+    │   ├── WitnessIncomplete    a witness that was given no directory or no log
     │   ├── DiskFull             the data directory has no room
     │   └── BadKubeconfig        a kubeconfig that cannot be used
     ├── KubernetesRefused        the API server refused a request
@@ -405,6 +406,11 @@ class ViewBehind(JoulieError):
 
 class NotStarted(JoulieError):
     """Something that a start needs is missing. The exit code of such a command is 1."""
+
+
+class WitnessIncomplete(NotStarted):
+    def __init__(self, what: str, how: str) -> None:
+        super().__init__(f"{what}. Nothing was started. Give {how}.")
 
 
 class PortTaken(NotStarted):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-OLDEST = "0009"  # the oldest schema that this code works with
-NEWEST = "0009"  # the newest schema that it knows
+OLDEST = "0010"  # the oldest schema that this code works with
+NEWEST = "0010"  # the newest schema that it knows
 PHASES = ("pre", "post")
 _HERE = Path(str(files(__name__)))
 _VERSIONS = "alembic_version"

@@ -88,6 +88,10 @@ class CombinedHistory(History):
         newer = [head for head in super().heads() if head.pos >= self._cut.pos]
         return [*self._old.heads(), *newer]
 
+    def hashes(self, first: int, last: int) -> list[bytes]:
+        """Few entries: those of one tile."""
+        return [entry.hash for entry in self.entries(first, last)]
+
     def heads_before(self, pos: int, limit: int) -> list[Head]:
         newer = [head for head in super().heads_before(pos, limit) if head.pos >= self._cut.pos]
         return [*newer, *self._old.heads_before(pos, limit - len(newer))]

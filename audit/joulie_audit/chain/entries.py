@@ -11,6 +11,7 @@ from hashlib import sha256
 from itertools import chain, pairwise
 from typing import NamedTuple
 
+from joulie_audit.chain.tree_walk import TreeFollower, TreeWalk
 from joulie_audit.workers import worker_pool, worker_process
 from joulie_bus.errors import Undecodable
 from joulie_projections.chain.entry import (
@@ -53,6 +54,7 @@ class WalkResult(NamedTuple):
     hashes: dict[int, bytes]  # of the entries that a head covers
     numbers: SequenceNumbers
     flaw: Flaw | None
+    tree: TreeWalk
 
 
 class WorkerOptions(NamedTuple):
@@ -78,7 +80,7 @@ def walk(history: History, entry_range: EntryRange, signed: Set[int]) -> WalkRes
         for entry in chain([first], entries):
             if flaw := walker.check_in_full(entry):
                 break
-    return WalkResult(walker.pos, walker.hashes, walker.numbers, flaw)
+    return WalkResult(walker.pos, walker.hashes, walker.numbers, flaw, walker.tree.result())
 
 
 @contextmanager
@@ -119,8 +121,15 @@ def join_walks(walks: Sequence[WalkResult], spans: Sequence[EntryRange]) -> Walk
             whole = whole._replace(flaw=Flaw(whole.last + 1, _missing(whole.last + 1, span.first)))
         if whole.flaw is not None:
             return whole
+        if whole.tree.end != found.tree.start:
+            what = f"the tree of the log does not fit its entries up to {whole.last}"
+            return whole._replace(flaw=Flaw(whole.last, what))
         whole.numbers.extend(found.numbers)
-        whole = WalkResult(found.last, whole.hashes | found.hashes, whole.numbers, found.flaw)
+        at, wrong = {**whole.tree.at, **found.tree.at}, whole.tree.wrong_tile
+        wrong = wrong or found.tree.wrong_tile
+        roots = TreeWalk(whole.tree.start, found.tree.end, at, wrong)
+        hashes = whole.hashes | found.hashes
+        whole = WalkResult(found.last, hashes, whole.numbers, found.flaw, roots)
     return whole
 
 
@@ -141,9 +150,15 @@ class _ChainWalker:
         self._signed = sorted(signed)
         self._bodies: list[bytes] = []  # of entries that are linked, and not counted yet
         self._hashes: list[bytes] = []
+        self.tree = TreeFollower()
 
     def start(self, history: History) -> Flaw | None:
         """Reads the hash of the entry before the first; that entry is not checked itself."""
+        follower = TreeFollower.after(history, self.pos)
+        if follower is None:
+            what = f"the tree of the log lacks a part up to entry {self.pos}"
+            return Flaw(self.pos, what)
+        self.tree = follower
         if self.pos == 0:
             return None
         before = history.entry(self.pos)
@@ -203,6 +218,7 @@ class _ChainWalker:
         self.numbers.add(ids)
         of_heads = self._signed[bisect(self._signed, before) : bisect(self._signed, self.pos)]
         self.hashes.update((at, hashes[at - before - 1]) for at in of_heads)
+        self.tree.extend(before, hashes, of_heads)
 
 
 def _missing(expected: int, found: int) -> str:

@@ -1,90 +1,93 @@
 """Proves that an entry is in the log, and that one head extends another.
 
-The log is one hash chain, so the proof that entry N comes before a signed head is the list of
-bodies from N to that head. A head is signed at least every 1,000 entries, which bounds the length
-of a proof. `docs/check_proof.py` checks a proof without any Joulie code.
+The proof of an entry is its path in the Merkle tree up to the root of a signed checkpoint, in the
+form of C2SP (`tlog-proof`): it discloses no other entry. `docs/check_proof.py` checks a proof
+without any Joulie code, and so does any program that knows the form.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import msgspec
-
+from joulie_audit.chain.checkpoints import signer_of
 from joulie_audit.chain.heads import unconfirmed
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.chain.entry import FIRST_PREV, chain_hash
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.chain.signed import Handover, Head
+from joulie_projections.chain.merkle import is_included, leaf_of
+from joulie_projections.chain.note import InclusionProof, LogCheckpoint, parse_checkpoint
+from joulie_projections.chain.signed import Head
 from joulie_projections.history.history import History
-
-FORMAT = "joulie-proof/1"
-
-
-class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Bytes are base64 in JSON. Handovers are present if the log has had several keys."""
-
-    format: str
-    position: int
-    prev: bytes  # hash of the entry before it
-    bodies: list[bytes]  # of the entry and all that follow, up to the head
-    head: Head
-    handovers: list[Handover] = []
+from joulie_projections.history.stored_tree import StoredTree
 
 
-def prove(
-    history: History, position: int, ring: Ring | None = None, anchored: Sequence[Head] = ()
-) -> Proof:
-    """Leads to the first head from the entry on; with a ring, to one that needs no other head."""
-    heads = sorted((*history.heads(), *anchored), key=lambda head: head.pos)
-    if ring is not None:
-        heads = [head for head in heads if ring.stands_alone(head)]
-    head = next((head for head in heads if head.pos >= position), None)
-    entries = list(history.entries(position, head.pos)) if head else []
-    if head is None or not entries or entries[0].pos != position:
-        raise NotInTheLog(_no_proof(history, position, heads))
-    bodies = [entry.body for entry in entries]
-    proof = Proof(
-        format=FORMAT,
-        position=position,
-        prev=entries[0].prev,
-        bodies=bodies,
-        head=head,
-        handovers=list(ring.handovers) if ring else [],
+def prove(history: History, position: int, ring: Ring | None = None) -> InclusionProof:
+    """Leads to the checkpoint with the most cosignatures, of those that need no other head."""
+    _require_entry(history, position)
+    tree = StoredTree.required(history)
+    checkpoints = _checkpoints(history, tree, ring)
+    covering = [each for each in checkpoints if tree.base < position <= tree.base + each.size]
+    entry = next(history.entries(position, position), None)
+    if not covering or entry is None:
+        raise NotInTheLog(_no_proof(history, position, tree, checkpoints))
+    best = max(covering, key=lambda each: (len(each.signatures), each.size))
+    proof = InclusionProof(
+        at=position - tree.base - 1,
+        extra=entry.prev + entry.body,
+        path=tree.inclusion(position, best),
+        checkpoint=best,
     )
-    if not leads_to_head(proof):
+    if not leads_to_checkpoint(proof):
         raise NotInTheLog(
-            f"Entry {position} cannot be proved: the chain from it does not lead to the head at "
-            f"{head.pos}. `joulie verify` reports what was changed."
+            f"Entry {position} cannot be proved: its path does not lead to the checkpoint of "
+            f"{best.size} entries. `joulie verify` reports what was changed."
         )
     return proof
 
 
-def leads_to_head(proof: Proof) -> bool:
-    """Whether the chain leads to the head. The signature is not checked here."""
-    end = proof.position + len(proof.bodies) - 1
-    return end == proof.head.pos and _end_of(proof.prev, proof.bodies) == proof.head.hash
+def leads_to_checkpoint(proof: InclusionProof) -> bool:
+    """Whether the path leads to the root. Signatures are not checked here."""
+    checkpoint, leaf = proof.checkpoint, leaf_of(chain_hash(b"", proof.extra))
+    return is_included(leaf, proof.at, checkpoint.size, proof.path, checkpoint.root)
 
 
-def _end_of(prev: bytes, bodies: Iterable[bytes]) -> bytes:
-    for body in bodies:
-        prev = chain_hash(prev, body)
-    return prev
+def _checkpoints(history: History, tree: StoredTree, ring: Ring | None) -> list[LogCheckpoint]:
+    """The newest checkpoint, and those that witnesses cosigned, with all their cosignatures."""
+    found = dict[bytes, LogCheckpoint]()
+    for each in (tree.newest, *map(parse_checkpoint, history.cosigned())):
+        found[each.text] = found.get(each.text, each).with_signatures(each.signatures)
+    return [each for each in found.values() if ring is None or _is_trusted(each, tree, ring)]
 
 
-def _no_proof(history: History, position: int, heads: Sequence[Head]) -> str:
+def _is_trusted(checkpoint: LogCheckpoint, tree: StoredTree, ring: Ring) -> bool:
+    pos = tree.base + checkpoint.size
+    key = signer_of(checkpoint, pos, ring)
+    return key is not None and pos <= key.since
+
+
+def _require_entry(history: History, position: int) -> None:
     last = history.tip()
     if not last:
-        return "Nothing can be proved: the log has no entries yet."
+        raise NotInTheLog("Nothing can be proved: the log has no entries yet.")
     if not 1 <= position <= last:
-        return f"There is no entry {position}: the log goes from 1 to {last}."
+        raise NotInTheLog(f"There is no entry {position}: the log goes from 1 to {last}.")
     cut = history.cut()
     if cut is not None and position < cut.pos:
-        return f"Entry {position} cannot be proved: {trimmed_hint(cut)}"
-    signed = heads[-1].pos if heads else 0
+        raise NotInTheLog(f"Entry {position} cannot be proved: {trimmed_hint(cut)}")
+
+
+def _no_proof(
+    history: History, position: int, tree: StoredTree, checkpoints: Sequence[LogCheckpoint]
+) -> str:
+    if position <= tree.base:
+        return (
+            f"Entry {position} cannot be proved: the log was trimmed before it had a Merkle tree, "
+            f"which starts at entry {tree.base + 1}. Its hash covers all entries before it."
+        )
+    signed = tree.base + max((each.size for each in checkpoints), default=0)
     return (
-        f"Entry {position} is not signed yet: the newest head is at {signed}. "
-        "A head is signed every 10 s and at shutdown; try again then."
+        f"Entry {position} is not signed yet: the newest checkpoint is at {signed}. "
+        "One is signed every 10 s and at shutdown; try again then."
     )
 
 

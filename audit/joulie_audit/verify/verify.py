@@ -7,6 +7,7 @@ the database, and checks manifests and snapshots.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from joulie_audit.chain.checkpoints import checkpoints_flaw
 from joulie_audit.chain.entries import EntryRange, Flaw, WorkerOptions, parallel_walk
 from joulie_audit.chain.heads import end_flaw, handover_flaw, heads_flaw, lost_flaw
 from joulie_audit.chain.log_start import after_cut, cut_flaw, first_manifest, hiding_cut
@@ -49,7 +50,9 @@ def verify(
     hidden, entry_range = hiding_cut(entry_range, cut), after_cut(entry_range, cut)
     heads = [head for head in (*inside, *anchored) if entry_range.contains(head.pos)]
     handovers = [published for published in public.handovers if entry_range.contains(published.pos)]
+    rows = history.tree_rows(entry_range.first, entry_range.last)
     wanted = {head.pos for head in heads} | {published.pos for published in handovers}
+    wanted |= {row.pos for row in rows}
     with parallel_walk(history, entry_range, wanted, workers) as entries:
         batches, batch_flaw = _check_manifests(history) if is_whole else (0, None)
         snapshots, snapshot_flaw = _check_snapshots(history) if is_whole else (0, None)
@@ -63,6 +66,7 @@ def verify(
         or handover_flaw(handovers, walked)
         or lost_flaw(inside, [head for head in anchored if entry_range.contains(head.pos)])
         or (end_flaw(history.recorded_end(), walked) if is_whole else None)
+        or checkpoints_flaw(rows, walked, public)
         or batch_flaw
         or snapshot_flaw
     )

@@ -160,6 +160,12 @@ HEAD_AGE_SECONDS = Gauge(
     "Time since the end of the decision log was last signed, while it has grown",
     registry=PROJECTOR,
 )
+WITNESS_COSIGNED = Gauge(
+    "joulie_witness_cosigned",
+    "1 if the witness cosigned the newest checkpoint that it was asked about, otherwise 0",
+    ["witness"],
+    registry=PROJECTOR,
+)
 DECISIONS_WRITTEN = Counter(
     "joulie_decisions_written_total", "Entries appended to the decision log", registry=PROJECTOR
 )

@@ -54,6 +54,7 @@ class VitalTask(enum.Enum):
     BEAT = _Row("beat", _ENDS, ("projector",))
     MISSING = _Row("missing", _RESTARTS, ("projector",))
     FREE_SPACE = _Row("free-space", _RESTARTS, ("projector",))
+    WITNESSES = _Row("witnesses", _RESTARTS, ("projector",))
 
     SHIP = _Row("ship", _RESTARTS, ("extender", "shadow"))
     SNAPSHOT = _Row("snapshot", _RESTARTS, ("extender",))

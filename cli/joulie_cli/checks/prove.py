@@ -2,8 +2,6 @@
 
 import argparse
 
-import msgspec
-
 from joulie_audit.verify.proof import prove
 from joulie_cli.display.output import show
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
@@ -18,5 +16,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         has_keys = wires.data.public_key.exists()
         ring = public_key(wires.data.public_key) if has_keys else None
         proof = prove(history, args.position, ring)
-    show(args, msgspec.to_builtins(proof), "")
+    checkpoint = proof.checkpoint
+    known = {"entry": args.position, "index": proof.at, "of": checkpoint.size}
+    result = {**known, "origin": checkpoint.origin, "proof": proof.text}
+    show(args, result, proof.text.removesuffix("\n"))
     return 0

@@ -10,6 +10,7 @@ from joulie_audit.chain.entries import EntryRange, Flaw
 from joulie_audit.verify.verify import Report, unlogged_flaw, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import NotInTheLog, Unreachable
+from joulie_cli.checks.witnessed import witnessed
 from joulie_cli.display.output import show
 from joulie_cli.log_access.kept_heads import (
     NOTHING,
@@ -32,8 +33,9 @@ from joulie_cli.log_access.past import (
 from joulie_cli.wiring import Wiring
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.fold.commit import Cut
+from joulie_projections.witness.settings import WitnessSettings
 
-SETTINGS = (ArchivePlace,)
+SETTINGS = (ArchivePlace, WitnessSettings)
 FROM_THE_STREAM, FROM_NOWHERE = "stream", "none"
 NO_STREAM = (
     "The broker stores the anchored heads of the log: give --heads FILE to compare with heads "
@@ -58,8 +60,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         return verify_report.run(args, wires)
     if args.archive is not None and not wires.data.has_database:
         return _verify_archive_alone(args, wires)
+    require_readable(wires.data)  # before a witness or a broker is contacted
+    asked = witnessed(args, wires)  # first: the checkpoint that they confirm is then verified
     report, archived, anchors = asyncio.run(_verify(args, wires))
-    show(args, as_json(report, archived), as_text(report, archived))
+    report = report._replace(flaw=report.flaw or asked.flaw)
+    lines = as_text(report, archived)
+    if report.flaw is None:
+        lines += f"\n{asked.as_text}"
+    show(args, {**as_json(report, archived), **asked.as_json}, lines)
     if args.output == "table":
         print_notes(args, anchors)
     flawed = report.flaw is not None or (archived is not None and archived.flaw is not None)
@@ -95,7 +103,6 @@ def print_notes(args: argparse.Namespace, anchors: Anchors) -> None:
 async def _verify(
     args: argparse.Namespace, wires: Wiring
 ) -> tuple[Report, ArchiveReport | None, Anchors]:
-    require_readable(wires.data)  # before a broker is contacted or started
     public = _public(args, wires)
     if args.heads == FROM_THE_STREAM:
         report, anchors = await _by_the_stream(args, wires, public)

@@ -11,8 +11,10 @@ from joulie_projections.history.free_space import FreeSpaceMonitor
 from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
+from joulie_projections.witness.settings import WitnessSettings
+from joulie_projections.witness.submitting import Submitter
 
-SETTINGS = (ProjectorSettings,)
+SETTINGS = (ProjectorSettings, WitnessSettings)
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
@@ -46,7 +48,11 @@ async def _project(wires: Wiring, health: Health) -> None:
             projector = Projector(bus, wires.subjects, engine, signer, settings)
             health.liveness = projector.liveness
             room = FreeSpaceMonitor(bus, wires.data.database, wires.data.path)
-            async with living(VitalTask.FREE_SPACE, room.run):
+            witnesses = Submitter(wires.data.database, wires.source.load(WitnessSettings))
+            async with (
+                living(VitalTask.FREE_SPACE, room.run),
+                living(VitalTask.WITNESSES, witnesses.run),
+            ):
                 await projector.run()
     finally:
         engine.dispose()

@@ -21,6 +21,7 @@ from joulie_projections.chain.keyring import ENDLESS, Key, Ring
 from joulie_projections.chain.signed import Head, decode_any
 from joulie_projections.decision_log import key_change
 from joulie_projections.decision_log.heads import next_path, replaced_path
+from joulie_projections.decision_log.tree import verifier_of
 
 SETTINGS = ()
 LOOK_S = 0.2
@@ -49,6 +50,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 def _list(args: argparse.Namespace, ring: Ring) -> int:
     listed = [_as_json(number, key, ring) for number, key in enumerate(ring.keys, 1)]
     lines = [_as_text(number, key, ring) for number, key in enumerate(ring.keys, 1)]
+    if ring.newest.raw:
+        lines.append(f"     for witnesses: {verifier_of(ring, ring.newest)}")
     show(args, listed, "\n".join(lines))
     return 0
 
@@ -125,6 +128,7 @@ def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
         "since": key.began_at or None,
         "until": key.ended_at or None,
         "compromised_since": key.since if key.is_compromised else None,
+        "verifier": str(verifier_of(ring, key)) if key.raw else None,
     }
 
 

@@ -55,6 +55,7 @@ class Signer:
         self.ring_file = ring_file or ring_path(path)
         self.key_id = key_id
         self.public = public
+        self.raw = b""  # the public key; a secret has none
         self._loaded = _file_identity(path)
 
     def may_sign(self, pos: int) -> bool:
@@ -96,9 +97,10 @@ class Ed25519Signer(Signer):
 
     def __init__(self, path: Path, key: Ed25519PrivateKey, ring_file: Path) -> None:
         self._key = key
-        self.raw = raw_of(key.public_key())
-        own = key_of(self.raw)
+        raw = raw_of(key.public_key())
+        own = key_of(raw)
         super().__init__(path, own.id, _ring_with(own, ring_file), ring_file)
+        self.raw = raw
 
     @classmethod
     def load_or_create(cls, path: Path, ring_file: Path | None = None) -> "Ed25519Signer":

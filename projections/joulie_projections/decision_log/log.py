@@ -16,8 +16,11 @@ from joulie_projections.chain.entry import (
     detached_header,
     message_in,
 )
+from joulie_projections.chain.note import LogCheckpoint
 from joulie_projections.chain.outcomes import ROW_REASSIGNED
+from joulie_projections.decision_log import tree
 from joulie_projections.decision_log.heads import Head, Signer
+from joulie_projections.decision_log.tree import Growth
 from joulie_projections.fold.commit import FirstBinding, Input
 from joulie_projections.store.row_name_table import had_row, newest_change
 from joulie_projections.store.statements import InsertRows, apply_change
@@ -39,6 +42,7 @@ class DecisionLog:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._tree: tuple[int, Growth] | None = None  # of the last checkpoint, by its epoch
 
     def open(self) -> tuple[Tip, Input]:
         """The end of the log, and how far its stream was read."""
@@ -115,6 +119,27 @@ class DecisionLog:
             made = signer.sign(tip.pos, tip.hash, now)
             db.execute(insert(head).values(**made.as_row()))
             return made
+
+    def sign_checkpoint(self, epoch: int, signer: Signer) -> LogCheckpoint | None:
+        """Adds the entries up to the newest head to the Merkle tree, and signs its checkpoint.
+
+        None if it is signed already, if the tree of an existing log needs more steps, or if the key
+        has no public half or signs other entries.
+        """
+        raw = signer.raw
+        if not raw:
+            return None
+        with self._engine.begin() as db:
+            require_epoch(db, epoch)
+            known, self._tree = self._tree, None
+            is_known = known is not None and known[0] == epoch
+            grown = known[1].copied() if known is not None and is_known else tree.read(db)
+            last = db.scalar(select(func.max(head.c.pos))) or 0
+            is_whole = last > grown.pos and tree.grow(db, grown, last)
+            is_due = is_whole and signer.may_sign(last)
+            made = tree.signed_checkpoint(db, grown, signer, raw) if is_due else None
+        self._tree = epoch, grown
+        return made
 
     def newest_head(self) -> Head | None:
         newest = select(head).order_by(head.c.pos.desc()).limit(1)

@@ -179,7 +179,7 @@ class DecisionWriter:
         self._unanchored = head or self._unanchored  # the newest head covers all before it
         if self._unanchored is not None:
             await self._anchor(leadership, self._unanchored)
-
+        await self._calls.once(self._log.sign_checkpoint, leadership.epoch, self._signer)
         return True
 
     async def _anchor(self, leadership: Leadership, head: Head) -> None:

@@ -49,7 +49,17 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.row_name_table import changes_after, names_between
 from joulie_projections.store.store import read_checkpoint, read_cut, read_rows
-from joulie_projections.store.tables import batch, checkpoint, decision, head, quarantine, snapshot
+from joulie_projections.store.tables import (
+    batch,
+    checkpoint,
+    cosigned,
+    decision,
+    head,
+    quarantine,
+    snapshot,
+    tree_head,
+    tree_tile,
+)
 from joulie_projections.twin.row_names import RowNames
 
 PAGE = 1000  # rows in memory while a long table is read
@@ -98,6 +108,15 @@ class EntryQuery(NamedTuple):
     since: int | None = None  # bounds of `decided_at`, both inclusive
     until: int | None = None
     after: int = 0  # position of an entry
+
+
+class TreeRow(NamedTuple):
+    """A checkpoint of the Merkle tree at an entry."""
+
+    pos: int
+    base: int  # the last entry before the tree
+    edge: bytes  # the subtrees beside the last whole tile
+    note: bytes  # empty at the start of the tree
 
 
 class Counts(NamedTuple):
@@ -309,10 +328,44 @@ class History:
     def heads(self) -> list[Head]:
         return [Head(**row._mapping) for row in self._db.execute(select(head).order_by(head.c.pos))]
 
+    def heads_after(self, pos: int) -> list[Head]:
+        later = select(head).where(head.c.pos > pos).order_by(head.c.pos)
+        return [Head(**row._mapping) for row in self._db.execute(later)]
+
     def heads_before(self, pos: int, limit: int) -> list[Head]:
         """Newest first."""
         earlier = select(head).where(head.c.pos < pos).order_by(head.c.pos.desc()).limit(limit)
         return [Head(**row._mapping) for row in self._db.execute(earlier)]
+
+    # --- the Merkle tree --------------------------------------------------------------------------
+
+    def hashes(self, first: int, last: int) -> list[bytes]:
+        """The hashes of entries: the leaves of the tree."""
+        between = decision.c.pos.between(first, last)
+        return list(
+            self._db.scalars(select(decision.c.hash).where(between).order_by(decision.c.pos))
+        )
+
+    def tree_tiles(self) -> list[bytes]:
+        return list(self._db.scalars(select(tree_tile.c.root).order_by(tree_tile.c.number)))
+
+    def newest_tree_row(self, pos: int) -> "TreeRow | None":
+        """The newest checkpoint up to an entry."""
+        until = select(tree_head).where(tree_head.c.pos <= pos)
+        found = self._db.execute(until.order_by(tree_head.c.pos.desc()).limit(1)).first()
+        return TreeRow._make(found) if found else None
+
+    def tree_rows(self, first: int, last: int) -> "list[TreeRow]":
+        """The signed checkpoints of a range of entries."""
+        between = tree_head.c.pos.between(first, last) & (tree_head.c.note != b"")
+        found = self._db.execute(select(tree_head).where(between).order_by(tree_head.c.pos))
+        return [TreeRow._make(row) for row in found]
+
+    def cosigned(self) -> list[bytes]:
+        """The newest checkpoint that each witness cosigned, as notes."""
+        return list(self._db.scalars(select(cosigned.c.note).order_by(cosigned.c.witness)))
+
+    # --- manifests --------------------------------------------------------------------------------
 
     def manifests(self, first: int = 1, last: int = NEWEST) -> Iterator[Manifest]:
         """The manifests that contain a position of the range."""

@@ -27,6 +27,7 @@ from joulie_projections.store.tables import (
     outcome_due,
     quarantine,
     snapshot,
+    tree_head,
 )
 
 PORTION = 500  # rows per transaction, which bounds the wait of the projector's commits
@@ -56,6 +57,7 @@ def _trim_rules(at: Cut) -> list[_TrimRule]:
         _TrimRule(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
         _TrimRule(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_referred),
         _TrimRule(head, head.c.pos, head.c.pos < at.pos),
+        _TrimRule(tree_head, tree_head.c.pos, tree_head.c.pos < at.pos),
         _TrimRule(batch, batch.c.p_to, batch.c.p_to < at.p_to),
         _TrimRule(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
     ]

@@ -14,6 +14,7 @@ from sqlalchemy.pool import StaticPool
 from joulie_bus.core.redaction import masked
 from joulie_bus.errors import DatabaseUnreachable, DatabaseUrlRefused
 from joulie_bus.runtime.secret_files import make_private, tighten
+from joulie_migrations import tree_tables
 from joulie_migrations.cuts import TRIMMER
 from joulie_migrations.guards import GROWING, READER, WRITER
 from joulie_projections.store.postgres import (
@@ -31,8 +32,8 @@ Place: TypeAlias = Path | str  # a file of SQLite, or the URL of either database
 # long as the others. At 4 MB one commit in a hundred does, and sets the 99th percentile of readers.
 WAL_PAGES = 8000
 SQLITE_SUFFIXES = ("-wal", "-shm")  # of the files that SQLite writes beside the database file
-_GUARDED = frozenset({*GROWING, "cut"})
-_TRIMMED = frozenset({*GROWING, "snapshot", "gone"})
+_GUARDED = frozenset({*GROWING, *tree_tables.KEYS, "cut"})
+_TRIMMED = frozenset({*GROWING, "tree_head", "snapshot", "gone"})
 _REFUSED = frozenset({sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE, sqlite3.SQLITE_DROP_TABLE})
 # For these actions SQLite passes the table as the second argument, after the database, the trigger
 # or the index.

@@ -185,6 +185,31 @@ head = Table(
     Column("signature", LargeBinary, nullable=False),
 )
 
+# The Merkle tree over the entries: the roots of its whole tiles, and signed checkpoints with the
+# subtrees beside the last whole tile. `base` is the last entry before the tree.
+tree_tile = Table(
+    "tree_tile",
+    metadata,
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("root", LargeBinary, nullable=False),
+)
+tree_head = Table(
+    "tree_head",
+    metadata,
+    Column("pos", BigInteger, primary_key=True, autoincrement=False),
+    Column("base", BigInteger, nullable=False),
+    Column("edge", LargeBinary, nullable=False),
+    Column("note", LargeBinary, nullable=False),
+)
+
+# The newest checkpoint that each witness cosigned.
+cosigned = Table(
+    "cosigned",
+    metadata,
+    Column("witness", Text, primary_key=True),
+    Column("note", LargeBinary, nullable=False),
+)
+
 # Up to where an archive holds the logs: rows before the newest cut may be deleted. The entry and
 # the batch of the cut stay, and the chains continue from them.
 cut = Table(

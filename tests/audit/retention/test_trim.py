@@ -172,7 +172,7 @@ async def test_a_trim_changes_nothing_for_readers_with_the_archive(archived: Arc
     assert "JOULIE_HEADS" not in done.messages
     assert after == before
     assert (after.replayed.decisions, after.replayed.mismatches) == (10, 0)
-    assert [proof.position for proof in after.proofs] == [1, 4, 9]
+    assert [proof.at + 1 for proof in after.proofs] == [1, 4, 9]
 
 
 async def test_a_trimmed_log_grows_and_is_trimmed_again(archived: ArchivedLog) -> None:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from joulie_audit.archive.archiver import Archiver
@@ -13,11 +12,13 @@ from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.parts import Archive
 from joulie_audit.chain.entries import Flaw
 from joulie_audit.testing import RecordedLog
-from joulie_audit.verify.proof import Proof, difference, prove
+from joulie_audit.verify.proof import difference, prove
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import verify_archive
+from joulie_bus.errors import NotInTheLog
 from joulie_bus.testing import ask
 from joulie_projections.chain.keyring import ENDLESS, Ring
+from joulie_projections.chain.note import InclusionProof
 from joulie_projections.chain.signed import Head, KeyStatement
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.testing import tamper
@@ -131,75 +132,55 @@ async def test_a_head_of_a_compromised_key_is_valid_if_another_key_covers_it(
 # --- proofs -----------------------------------------------------------------------------------
 
 
-async def proved(recorded: RecordedLog, position: int) -> Proof:
+async def proved(recorded: RecordedLog, position: int) -> InclusionProof:
     async with recorded.reading() as (history, _):
         return prove(history, position, recorded.builder.signer.public)
 
 
-def checked(proof: Proof, folder: Path, key: Path) -> tuple[int, str]:
-    file = folder / "proof.json"
-    file.write_bytes(msgspec.json.encode(proof))
+def checked(proof: InclusionProof, folder: Path, key: Path) -> tuple[int, str]:
+    file = folder / "entry.tlog-proof"
+    file.write_text(proof.text)
     command = [sys.executable, str(CHECKER), str(file), "--key", str(key)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.returncode, done.stdout.strip()
 
 
-async def test_the_script_follows_a_handover_from_any_key(
-    any_database: RecordedLog, tmp_path: Path
+async def test_the_ring_and_the_newest_key_verify_a_proof_and_the_old_key_does_not(
+    rotated: RecordedLog, tmp_path: Path
 ) -> None:
-    made, keys = any_database.builder, []
-    for name in ("first", "second", "third"):
-        keys.append(tmp_path / f"{name}.pub")
-        if name == "first":
-            made.signer.publish(keys[-1])
-        if name != "third":
-            made.rotate()
-        await made.answer(ask(f"after-{name}"))
-        made.sign()
-    ring = made.signer.path.with_suffix(".pub")
+    ring, old, new = (tmp_path / f"{name}.pub" for name in ("ring", "old", "new"))
+    keys = rotated.builder.signer.public.keys
+    ring.write_bytes(rotated.builder.signer.path.with_suffix(".pub").read_bytes())
+    old.write_bytes(pem(keys[0].raw))
+    new.write_bytes(pem(keys[1].raw))
 
-    for position in (3, 10, 12):
-        proof = await proved(any_database, position)
-        for key in (keys[0], ring):
-            code, output = checked(proof, tmp_path, key)
-            assert (code, output[:5]) == (0, "entry"), output
+    for position in (3, 10):
+        proof = await proved(rotated, position)
+        results = [checked(proof, tmp_path, key) for key in (ring, new, old)]
+
+        assert [code for code, _ in results] == [0, 0, 1]
+        assert results[2][1] == "NOT proved: the checkpoint is not signed by this key"
 
 
-async def test_the_script_rejects_a_forged_handover(rotated: RecordedLog, tmp_path: Path) -> None:
-    old = tmp_path / "old.pub"
-    old.write_bytes(pem(rotated.builder.signer.public.keys[0].raw))
-    proof = await proved(rotated, 10)
-    foreign_signer = Signer.of(tmp_path / "stranger.key")
-    head = foreign_signer.sign(11, proof.head.hash, proof.head.signed_at)
-    forged = msgspec.structs.replace(proof.handovers[0], new=foreign_signer.public.newest.raw)
-    out_of_range = msgspec.structs.replace(proof.handovers[0], pos=20)
+async def test_the_origin_of_the_log_stays_after_a_change_of_keys(rotated: RecordedLog) -> None:
+    first = rotated.builder.signer.public.keys[0]
 
-    assert checked(proof, tmp_path, old)[0] == 0
-    for changed in (
-        msgspec.structs.replace(proof, head=head, handovers=[forged]),
-        msgspec.structs.replace(proof, head=head, handovers=[]),
-        msgspec.structs.replace(proof, handovers=[out_of_range]),
-        msgspec.structs.replace(proof, handovers=[]),
-    ):
-        assert checked(changed, tmp_path, old) == (
-            1,
-            "NOT proved: the head is not signed by this key",
-        )
+    assert (await proved(rotated, 3)).checkpoint.origin == f"joulie/{first.id}"
 
 
-async def test_a_proof_avoids_heads_of_a_compromised_key(
+async def test_a_checkpoint_of_a_key_outside_its_range_proves_nothing(
     rotated: RecordedLog, tmp_path: Path
 ) -> None:
     made = rotated.builder
     ring = made.signer.path.with_suffix(".pub")
     before = await proved(rotated, 8)
     made.retire(made.signer.public.keys[0].id, since=7)
-    after = await proved(rotated, 8)
+    tamper(rotated.database, "DELETE FROM tree_head WHERE pos = 11")
 
-    assert (before.head.pos, after.head.pos) == (9, 11)
-    assert checked(before, tmp_path, ring)[0] == 1
-    assert checked(after, tmp_path, ring)[0] == 0
+    with pytest.raises(NotInTheLog, match="the newest checkpoint is at 0"):
+        await proved(rotated, 8)
+    assert checked(before, tmp_path, ring)[0] == 0
 
 
 async def test_heads_of_two_keys_belong_to_one_log(rotated: RecordedLog) -> None:

@@ -5,21 +5,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from joulie_audit.testing import RecordedLog
-from joulie_audit.verify.proof import Difference, Proof, difference, leads_to_head, prove
+from joulie_audit.verify.proof import Difference, difference, leads_to_checkpoint, prove
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import OutcomeSeen
 from joulie_bus.testing import ask
+from joulie_projections.chain.note import InclusionProof
 from joulie_projections.decision_log.heads import Head, Signer
+from joulie_projections.witness.cosigner import cosigned_by, witness_of
 
 pytestmark = pytest.mark.anyio
 CHECKER = Path(__file__).parents[3] / "docs" / "check_proof.py"
 
 
-async def proved(recorded: RecordedLog, position: int) -> Proof:
+async def proved(recorded: RecordedLog, position: int) -> InclusionProof:
     async with recorded.reading() as (history, _):
         return prove(history, position)
 
@@ -32,11 +33,11 @@ def key(recorded: RecordedLog, tmp_path: Path) -> Path:
 
 
 def checked(
-    proof: Proof, directory: Path, *options: str | Path, python: tuple[str, ...] = ()
+    proof: InclusionProof, directory: Path, *options: str | Path, python: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Runs the documented script in a directory without Joulie."""
-    file = directory / "proof.json"
-    file.write_bytes(msgspec.json.encode(proof))
+    file = directory / "entry.tlog-proof"
+    file.write_text(proof.text)
     return run_checker([file, *options], directory, python)
 
 
@@ -47,23 +48,35 @@ def run_checker(
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(("position", "head"), [(1, 7), (7, 7), (8, 9), (9, 9)])
-async def test_a_proof_leads_to_the_next_signed_head(
-    small_log: RecordedLog, position: int, head: int
+@pytest.mark.parametrize("position", range(1, 10))
+async def test_a_proof_leads_to_the_newest_checkpoint(
+    small_log: RecordedLog, position: int
 ) -> None:
     proof = await proved(small_log, position)
 
-    assert (proof.head.pos, len(proof.bodies)) == (head, head - position + 1)
-    assert leads_to_head(proof)
+    assert (proof.at, proof.checkpoint.size) == (position - 1, 9)
+    assert leads_to_checkpoint(proof)
+
+
+async def test_a_proof_holds_the_body_of_its_entry_and_of_no_other(
+    small_log: RecordedLog,
+) -> None:
+    proof = await proved(small_log, 3)
+    async with small_log.reading() as (history, _):
+        bodies = [entry.body for entry in history.entries()]
+
+    assert [body in proof.extra for body in bodies].count(True) == 1
+    assert proof.extra.endswith(bodies[2])
 
 
 async def test_the_documented_script_accepts_a_proof(
     small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
-    done = checked(await proved(small_log, 3), tmp_path, "--key", key)
+    proof = await proved(small_log, 3)
+    done = checked(proof, tmp_path, "--key", key)
 
-    entry = "entry 3 (pod team/early-1, node n1, score 72.6)"
-    assert done.stdout == f"{entry} stands before the head at 7, signed by this key\n"
+    entry, origin = "entry 3 (pod team/early-1, node n1, score 72.6)", proof.checkpoint.origin
+    assert done.stdout == f"{entry} is one of the 9 of {origin}, signed by this key\n"
     assert done.returncode == 0
 
 
@@ -87,13 +100,13 @@ async def test_without_the_package_the_script_reports_that_the_signature_was_not
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{}", b"[]", b"\xff", b'{"position": 3, "bodies": [], "prev": "", "head": {}}',
-     b'{"position": 1, "bodies": ["eA=="], "prev": "", "head": {"pos": 1, "hash": 7}}'],
+    [b"", b"{}", b"\xff", b"c2sp.org/tlog-proof@v1\n\n\n", b"c2sp.org/tlog-proof@v1\n\na\nb\n\nc",
+     b"c2sp.org/tlog-proof@v1\nextra eA==\nindex 0\n\no\n1\neA==\n\n\xe2\x80\x94 o eA==\n"],
 )  # fmt: skip
 async def test_a_file_that_is_no_proof_is_reported_without_a_traceback(
     small_log: RecordedLog, key: Path, tmp_path: Path, content: bytes
 ) -> None:
-    file = tmp_path / "proof.json"
+    file = tmp_path / "entry.tlog-proof"
     file.write_bytes(content)
     words: list[list[str | Path]] = [[file, "--key", key], [file], [tmp_path / "absent"]]
     for names in words:
@@ -123,7 +136,7 @@ async def test_the_script_names_what_each_entry_is_about(
     proofs = [await proved(small_log, at) for at in (1, 2, 10)]
     told = [checked(proof, tmp_path, "--key", key).stdout for proof in proofs]
 
-    assert [line.partition(" stands")[0] for line in told] == [
+    assert [line.partition(" is one")[0] for line in told] == [
         "entry 1",
         "entry 2 (pod team/early-1)",
         "entry 10 (pod team/late-1, node n3, score 70.0)",
@@ -134,11 +147,11 @@ async def test_the_script_rejects_a_changed_body(
     small_log: RecordedLog, key: Path, tmp_path: Path
 ) -> None:
     proof = await proved(small_log, 3)
-    bodies = [proof.bodies[0] + b"!", *proof.bodies[1:]]
 
-    done = checked(msgspec.structs.replace(proof, bodies=bodies), tmp_path, "--key", key)
+    done = checked(proof._replace(extra=proof.extra + b"!"), tmp_path, "--key", key)
 
-    assert (done.returncode, done.stdout) == (1, "NOT proved: the bodies do not lead to the head\n")
+    what = "the path does not lead from the entry to the root of the checkpoint"
+    assert (done.returncode, done.stdout) == (1, f"NOT proved: {what}\n")
 
 
 async def test_the_script_rejects_another_position(
@@ -146,9 +159,7 @@ async def test_the_script_rejects_another_position(
 ) -> None:
     proof = await proved(small_log, 3)
 
-    done = checked(msgspec.structs.replace(proof, position=2), tmp_path, "--key", key)
-
-    assert done.returncode == 1
+    assert checked(proof._replace(at=1), tmp_path, "--key", key).returncode == 1
 
 
 async def test_the_script_rejects_another_key(small_log: RecordedLog, tmp_path: Path) -> None:
@@ -159,14 +170,30 @@ async def test_the_script_rejects_another_key(small_log: RecordedLog, tmp_path: 
 
     assert (done.returncode, done.stdout) == (
         1,
-        "NOT proved: the head is not signed by this key\n",
+        "NOT proved: the checkpoint is not signed by this key\n",
     )
+
+
+async def test_the_script_demands_a_quorum_of_witnesses(
+    small_log: RecordedLog, key: Path, tmp_path: Path
+) -> None:
+    proof = await proved(small_log, 3)
+    witnesses = [witness_of(tmp_path / f"w{at}") for at in range(3)]
+    made = [cosigned_by(each, proof.checkpoint, 1_800_000_000) for each in witnesses[:2]]
+    proof = proof._replace(checkpoint=proof.checkpoint.with_signatures(made))
+    words = [word for each in witnesses for word in ("--witness", str(each.key))]
+
+    two = checked(proof, tmp_path, "--key", key, *words, "--quorum", "2")
+    three = checked(proof, tmp_path, "--key", key, *words)
+
+    assert two.stdout.endswith("signed by this key, and cosigned by 2 of 3 witnesses\n")
+    assert three.stdout == "NOT proved: 2 of 3 witnesses cosigned, not 3\n"
 
 
 def test_the_script_is_short_and_imports_no_joulie_package() -> None:
     source = CHECKER.read_text()
 
-    assert len(source.splitlines()) < 220
+    assert len(source.splitlines()) < 240
     assert "import joulie" not in source
 
 
@@ -175,7 +202,7 @@ def test_the_script_is_short_and_imports_no_joulie_package() -> None:
     [
         (0, "There is no entry 0: the log goes from 1 to 11."),
         (12, "There is no entry 12: the log goes from 1 to 11."),
-        (10, "Entry 10 is not signed yet: the newest head is at 9."),
+        (10, "Entry 10 is not signed yet: the newest checkpoint is at 9."),
     ],
 )
 async def test_an_entry_that_cannot_be_proved_gives_the_reason(

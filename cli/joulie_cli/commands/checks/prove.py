@@ -7,7 +7,7 @@ from joulie_cli.command_line.commands import Program
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    shared.output(parser, ("json", "yaml"))
+    shared.output(parser)
     parser.add_argument("position", type=shared.count, metavar="ENTRY", help="number of the entry")
     shared.archive(parser)
 

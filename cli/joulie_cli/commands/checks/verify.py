@@ -25,6 +25,20 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report", type=Path, metavar="FILE", help="compute this report of `joulie report` again"
     )
+    parser.add_argument(
+        "--witness",
+        action="append",
+        default=[],
+        metavar="KEY@URL",
+        help="ask this witness, too (WITNESSES)",
+    )
+    parser.add_argument(
+        "--quorum",
+        type=shared.count,
+        default=0,
+        metavar="N",
+        help="how many witnesses must confirm the log (more than half)",
+    )
     shared.jobs(parser)
     shared.archive(parser)
 

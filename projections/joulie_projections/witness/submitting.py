@@ -1,0 +1,106 @@
+"""Submits each new checkpoint of the log to its witnesses, and keeps what they cosigned."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+
+from joulie_bus.errors import BusError, Unwritable
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.metrics import WITNESS_COSIGNED
+from joulie_projections.chain.signed import Head
+from joulie_projections.decision_log.tree import keep_cosigned
+from joulie_projections.history.history import History
+from joulie_projections.history.stored_tree import StoredTree
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.witness.asking import Answer, Finding, ask_all
+from joulie_projections.witness.settings import WitnessSettings
+
+POLL_S = 2.0
+log = get_logger("witnesses")
+
+
+class Submitter:
+    def __init__(self, place: Place, settings: WitnessSettings) -> None:
+        self._place = place
+        self._witnesses = settings.witnesses
+        self._file = settings.heads_to
+        self._submitted = b""  # the text of the newest checkpoint that every witness cosigned
+        self._found = dict[str, str]()  # what each witness answered last
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            try:
+                await asyncio.to_thread(self.submit)
+            except (SQLAlchemyError, BusError, OSError, Unwritable) as error:
+                self._log("database", Finding.SILENT, str(error) or type(error).__name__)
+            await asyncio.sleep(POLL_S)
+
+    def submit(self) -> Sequence[Answer]:
+        """Asks the witnesses about the newest checkpoint, unless all have cosigned it."""
+        with History.of(self._place) as history:
+            if self._file is not None:
+                append_heads(self._file, history.heads_after(newest_in(self._file)))
+            tree = StoredTree.of(history)
+            if tree is None or not self._witnesses or tree.newest.text == self._submitted:
+                return ()
+            newest = tree.newest
+            answers = ask_all(self._witnesses, newest, tree.consistency)
+        self._keep(answers)
+        if all(answer.finding is Finding.COSIGNED for answer in answers):
+            self._submitted = newest.text
+        return answers
+
+    def _keep(self, answers: Sequence[Answer]) -> None:
+        made = [answer for answer in answers if answer.checkpoint is not None]
+        for answer in answers:
+            name = answer.witness.key.name
+            WITNESS_COSIGNED.labels(witness=name).set(answer.finding is Finding.COSIGNED)
+            self._log(name, answer.finding, answer.what)
+        if not made:
+            return
+        engine = database.writer(self._place)
+        try:
+            notes = {str(each.witness.key): each.checkpoint for each in made if each.checkpoint}
+            keep_cosigned(engine, notes)
+        finally:
+            engine.dispose()
+
+    def _log(self, witness: str, finding: Finding, what: str) -> None:
+        """Logs changes only: a witness may be away for a long time."""
+        if self._found.get(witness) == finding.value:
+            return
+        self._found[witness] = finding.value
+        if finding is Finding.COSIGNED:
+            log.info("cosigned", witness=witness)
+        elif finding is Finding.SILENT:
+            log.warning("not_cosigned", witness=witness, why=what)
+        else:
+            log.error("log_contradicts_witness", witness=witness, finding=finding.value, why=what)
+
+
+# --- a file of heads ----------------------------------------------------------------------------
+
+
+def newest_in(file: Path) -> int:
+    """The entry of the last head in the file; 0 if there is none."""
+    if not file.exists():
+        return 0
+    with file.open("rb") as opened:
+        opened.seek(max(0, file.stat().st_size - 4096))
+        lines = opened.read().splitlines()
+    return msgspec.json.decode(lines[-1], type=Head).pos if lines else 0
+
+
+def append_heads(file: Path, heads: Sequence[Head]) -> None:
+    if not heads:
+        return
+    with file.open("ab") as opened:
+        opened.write(b"".join(msgspec.json.encode(head) + b"\n" for head in heads))
+        opened.flush()
+        os.fsync(opened.fileno())
