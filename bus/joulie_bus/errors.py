@@ -31,6 +31,8 @@
     │   ├── Unreadable           the database cannot be read now
     │   ├── KeyOfAnotherLog      the signing key is not the one that signed the newest head
     │   ├── DatabaseUrlRefused   a URL that libpq does not accept, or that names a standby
+    │   ├── CopyDiffers          a copy of the log that is not the original; it is not kept
+    │   ├── NotMoved             the log cannot move between these databases
     │   ├── QueryRefused         too many queries of the history, or one that took too long
     │   ├── Unwritable           values that the database refuses at every attempt
     │   ├── ProjectorRuns        a projector runs beside a command that requires it to be stopped

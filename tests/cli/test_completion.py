@@ -14,7 +14,7 @@ COMPLETED = {
     "joulie energy --by n": {"namespace", "node"},
     "joulie energy --out": {"--output"},
     "joulie energy -o y": {"yaml"},
-    "joulie keys r": {"retire", "rotate"},
+    "joulie keys r": {"replace", "retire", "rotate"},
     "joulie grant arch": {"archivist"},
 }
 ASK_BASH = """

@@ -157,11 +157,8 @@ class ClusterPoller:
 
     def cluster(self, overview: Overview, ages: ViewAges, *, is_now: bool = True) -> Cluster:
         snapshot, totals = overview.snapshot, overview.totals()
-        cluster_state, counted, cards = (
-            snapshot.cluster_state,
-            phases(snapshot.cluster_state),
-            count_cards(snapshot.cluster_state),
-        )
+        cluster_state = snapshot.cluster_state
+        counted, cards = phases(cluster_state), count_cards(cluster_state)
         facility, beat = facility_of(cluster_state), self._live_view.last_beat if is_now else None
         pending = counted["pending"]
         inputs = self._health_inputs(overview, ages, pending, cards.unhealthy)

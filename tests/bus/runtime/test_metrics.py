@@ -16,7 +16,10 @@ METRICS = [found for found in vars(metrics).values() if isinstance(found, Metric
 # What a label may say is one of a few words of our own; nothing that a user can write into.
 BOUNDED = {
     *("kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how", "stream"),
-    *("order", "result", "task", "covers"),
+    *("order", "result", "task", "covers", "state", "of"),
+    # The ledger names 50 namespaces at most, and the currencies of the operator's own prices; a
+    # witness is named by a setting.
+    *("namespace", "currency", "witness"),
 }
 WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission", "agent"}
 

@@ -36,6 +36,7 @@ from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.state.completeness import ViewAges
 from joulie_projections.view.view import View, ViewSnapshot
 
 HALF_FREE: list[AnyEvent] = [hardware("half", watts=600), power("half", 300), eco("half")]
@@ -73,6 +74,7 @@ class Shown:
         self.cluster_state = cluster_state_of(events)
         self.position = len(events)
         self.last_beat = None
+        self.ages = ViewAges(0, 0)
 
     def snapshot(self) -> ViewSnapshot:
         return ViewSnapshot(self.position, TwinColumns.of(self.cluster_state.nodes, NOON), 0)
