@@ -46,6 +46,9 @@ Constants = Mapping[str, Any]  # values of fields of ConsoleSettings that are no
 WEIGHTS = Weights()
 
 
+FRESH_S = 5.0
+
+
 class ConsoleHarness:
     """A console at `url`, with methods to publish events and decisions."""
 
@@ -59,10 +62,12 @@ class ConsoleHarness:
         self.entries = 0
 
     async def publish(self, *events: AnyEvent) -> None:
-        """Publishes events as their producers do. Returns when the view has them."""
+        """Publishes events as their producers do. Returns when the view has them and knows that
+        nothing is missing: decisions from a view of unknown age rest on labels alone."""
         goal = self.view.position + len(events)
         await self._send(events)
         await self.view.wait_for(goal, 10)
+        await until(lambda: self.view.age_s < FRESH_S)
 
     async def commit(self, *events: AnyEvent) -> None:
         """Publishes events. Returns when the projector has committed them."""

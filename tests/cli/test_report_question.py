@@ -40,7 +40,7 @@ def sleep_of(*plans: tuple[PlanMade, int], to_s: int = 100) -> LoggedSleep:
     return asked_of(got, *period, 0).question.sleep
 
 
-USUAL = LoggedSleep(0.03, 0.8, 600.0)
+USUAL = LoggedSleep(0.02, 0.8, 600.0)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background, rung
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, eco, hardware, performance, power, producer
+from joulie_bus.testing import CLUSTER, eco, hardware, performance, power, producer, until
 from joulie_extender.decide.scoring import Weights
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool
@@ -48,6 +48,7 @@ FACTS: list[AnyEvent] = [
 NAMES = ["a", "b"]
 FAST = {"Pod": a_pod("p", workload="performance"), "Nodes": None, "NodeNames": NAMES}
 BODY = json.dumps(FAST, separators=(",", ":")).encode()
+FRESH_S = 5.0
 ACTIVE = {"EXTENDER_DEADLINE": "20s", "EXTENDER_ADDR": "127.0.0.1:0"}
 
 
@@ -118,6 +119,7 @@ async def living(site: Site, database_file: Path, **values: str) -> AsyncGenerat
         await view.wait_for(len(FACTS), PATIENCE_S)
         life = Life(service, view, reader)
         await looked_at(life.port, len(FACTS))
+        await until(lambda: view.age_s < FRESH_S, PATIENCE_S)  # it is known that nothing is missing
         yield life
     reader.dispose()
 

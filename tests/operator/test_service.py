@@ -39,6 +39,7 @@ from joulie_projections.view.view import View
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
+FRESH_S = 5.0
 SEES_ALL = ClusterVisibility()
 
 
@@ -47,6 +48,7 @@ async def tell(bus: JetStreamLog, view: View, *facts: AnyEvent, boot: str = "b1"
     says, before = producer(boot=boot), view.position
     await bus.publish([says.stamp(fact) for fact in facts])
     await view.wait_for(before + len(facts), PATIENCE_S)
+    await until(lambda: view.age_s < FRESH_S)  # it is known that nothing is missing
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -72,9 +72,13 @@ class StreamEnds:
         self._silent_s, self._answered = asked - self._confirmed, ran
         return moment, {tip.stream: tip for tip in tips}
 
+    async def _ask_all(self) -> Sequence[StreamTip]:
+        """A task of its own: a gathered future that is cancelled is reported as an error."""
+        return await asyncio.gather(*map(self._bus.tip, MERGE_ORDER))
+
     async def _answer(self, until_ran: float) -> Sequence[StreamTip]:
         """Raises TimeoutError if there is none although this component ran for so long."""
-        asking = asyncio.gather(*map(self._bus.tip, MERGE_ORDER))
+        asking = asyncio.create_task(self._ask_all())
         try:
             while not (await asyncio.wait([asking], timeout=QUESTION_S))[0]:
                 self._ran.tick()

@@ -33,10 +33,10 @@ from joulie_cli.parts.demo import command_name
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold
+from joulie_projections.state.completeness import ViewAges
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.state.completeness import ViewAges
 from joulie_projections.view.view import View, ViewSnapshot
 
 HALF_FREE: list[AnyEvent] = [hardware("half", watts=600), power("half", 300), eco("half")]
