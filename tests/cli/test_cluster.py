@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -14,11 +15,14 @@ from urllib.request import Request, urlopen
 import pytest
 
 from joulie_bus.broker.embedded import address_within
-from joulie_bus.events import PlanMade, ProfileAssigned, codec
+from joulie_bus.events import InventoryRead, PlanMade, ProfileAssigned, codec
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.producer import Producer
+from joulie_bus.runtime.settings import BusSettings
 from joulie_bus.streams.roles import Role
-from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import stored, until
+from joulie_bus.streams.subjects import Stream, Subjects, agent_name
+from joulie_bus.testing import inventory, stored, until
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_process import joulie
 from kube_api import ApiServer, Fault
@@ -82,6 +86,28 @@ def refused_on_a_sample(server: ApiServer, data: Path) -> None:
         assert json.load(answer)["NodeNames"] == []
 
 
+async def publish(data: Path, node: str, *found: InventoryRead) -> None:
+    """As the agent of a node does."""
+    running = DataDirectory(data).running()
+    assert running is not None
+    address = address_within(data, running.nats_url, Role.AGENT)
+    connection = await Connection.open(address, "test")
+    says = Producer(agent_name(node), Subjects(BusSettings().cluster), time.time_ns)
+    try:
+        async with JetStreamLog.over(connection) as bus:
+            await bus.publish([says.stamp(each) for each in found])
+    finally:
+        await connection.close()
+
+
+async def found_by_agents(server: ApiServer, data: Path) -> None:
+    """Objects are made, renewed and deleted for what agents find."""
+    await publish(data, "n3", inventory("n3", "GPU-A", problem="XID 79"))
+    await so(lambda: {"gpu-a"} <= server.all("gpus").keys())
+    await so(lambda: server.all("gpus")["gpu-a"].get("status", {}).get("healthy") is False)
+    await so(lambda: "status" in server.all("nodehardwares").get("n3", {}))
+
+
 async def so(condition: Callable[[], bool]) -> None:
     await until(condition, PATIENCE_S)
 
@@ -109,7 +135,9 @@ async def test_from_nodes_to_applied_twins_with_the_rights_of_the_manifest(
         server.put("nodes", node("n4"))
         await so(lambda: profiles(server).total() == labels(server).total() == 5)
         await so(lambda: "podName" not in server.all("gpus")["gpu-1"]["status"])
+        await found_by_agents(server, data)
         server.delete("nodes", "n3")
+        await so(lambda: "n3" not in server.all("nodehardwares"))
         await so(lambda: "n3" not in server.all("nodetwins"))
         await so(lambda: len(server.all("events")) >= 5)
         server.put("pods", pod("fast", workload="performance"), "team")

@@ -176,7 +176,7 @@ def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> No
     text = template(home, *values("values-patch")) + template(
         home, *values("values-external"), "--set", "scheduler.configuration=gpu"
     )
-    named = set(re.findall(r"(?:name: |^  )([A-Z_]+)(?=:|$)", text, re.MULTILINE))
+    named = set(re.findall(r"(?:name: |^  )([A-Z_]+)\b", text, re.MULTILINE))
 
     assert FROM_CODE.BY_THE_CHART - named == set()
 

@@ -49,11 +49,17 @@ async def installed(server: Running, home: Path) -> None:
 
 
 async def start(server: Running, deployment: str, number: int, *conditions: Tree) -> None:
-    """A pod of a Deployment, as its controller and a kubelet would leave it."""
-    path = PLACES["Deployment"].format(namespace=NAMESPACE)
-    template = (await server.all(path))[deployment]["spec"]["template"]
-    name = f"{deployment}-{number}"
-    tree = {"metadata": {**template["metadata"], "name": name}, "spec": template["spec"]}
+    """A pod of a Deployment or StatefulSet, as its controller and a kubelet would leave it."""
+    found = {}
+    for kind in ("Deployment", "StatefulSet"):
+        found |= await server.all(PLACES[kind].format(namespace=NAMESPACE))
+    template, name = found[deployment]["spec"]["template"], f"{deployment}-{number}"
+    claims = [
+        {"name": each["metadata"]["name"], "persistentVolumeClaim": {"claimName": name}}
+        for each in found[deployment]["spec"].get("volumeClaimTemplates", [])
+    ]
+    spec = template["spec"] | {"volumes": template["spec"].get("volumes", []) + claims}
+    tree = {"metadata": {**template["metadata"], "name": name}, "spec": spec}
     await server.put(PODS, tree)
     status = {"status": {"phase": "Running", "conditions": list(conditions)}}
     await server.api._send("PATCH", f"{PODS}/{name}/status", {}, status, MERGE)

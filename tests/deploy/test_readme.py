@@ -65,8 +65,12 @@ async def test_the_commands_that_install_the_chart_work_on_a_fresh_cluster(
 
     labels = [tree["metadata"]["labels"] for tree in (await server.all(NODES)).values()]
     assert {each.get("joulie.io/managed") for each in labels} == {"true"}
-    deployments = await server.all(PLACES["Deployment"].format(namespace="joulie-system"))
-    assert {"joulie-operator", "joulie-extender", "joulie-console"} <= deployments.keys()
+    made = {
+        name
+        for kind in ("Deployment", "StatefulSet", "DaemonSet")
+        for name in await server.all(PLACES[kind].format(namespace="joulie-system"))
+    }
+    assert {"joulie-operator", "joulie-extender", "joulie-console", "joulie-agent"} <= made
 
 
 async def test_the_manifests_for_parts_outside_of_the_cluster_apply_to_a_fresh_one(

@@ -66,7 +66,8 @@ async def test_an_older_chart_is_upgraded_and_rolled_back(
     await told(server, home, "upgrade", *AT, str(CHART), "--reset-then-reuse-values")
     [newer] = await images(server)
     assert newer != older
-    assert (await secrets(server), await volumes(server)) == before
+    assert await secrets(server) == before[0]
+    assert before[1].items() <= (await volumes(server)).items()
 
     await told(server, home, "rollback", *AT, "1")
     assert await images(server) == {older}

@@ -326,6 +326,8 @@ PLACES = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "Deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "StatefulSet": "/apis/apps/v1/namespaces/{namespace}/statefulsets",
+    "DaemonSet": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
+    "PersistentVolumeClaim": "/api/v1/namespaces/{namespace}/persistentvolumeclaims",
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
@@ -333,6 +335,10 @@ PLACES = {
     "MutatingAdmissionPolicyBinding": f"{_ADMISSION}/mutatingadmissionpolicybindings",
     "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/"
     "mutatingwebhookconfigurations",
+    "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/"
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "/apis/admissionregistration.k8s.io/v1/"
+    "validatingadmissionpolicybindings",
     "ServiceAccount": "/api/v1/namespaces/{namespace}/serviceaccounts",
     "ClusterRole": f"{_RBAC}/clusterroles",
     "ClusterRoleBinding": f"{_RBAC}/clusterrolebindings",
