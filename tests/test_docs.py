@@ -269,7 +269,7 @@ def defined_in(path: Path) -> set[str]:
     return {node.name for node in named} | methods
 
 
-def test_no_two_decisions_have_one_number() -> None:
-    numbers = [path.name[:4] for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md")]
+def test_the_decisions_are_numbered_without_gaps_or_repeats() -> None:
+    names = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
-    assert len(set(numbers)) == len(numbers)
+    assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))

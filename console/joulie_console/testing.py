@@ -44,8 +44,6 @@ from joulie_projections.view.view import View
 STALENESS_S = 300.0
 Constants = Mapping[str, Any]  # values of fields of ConsoleSettings that are not settings
 WEIGHTS = Weights()
-
-
 FRESH_S = 5.0
 
 

@@ -50,7 +50,7 @@ async def installed(server: Running, home: Path) -> None:
 
 async def start(server: Running, deployment: str, number: int, *conditions: Tree) -> None:
     """A pod of a Deployment or StatefulSet, as its controller and a kubelet would leave it."""
-    found = {}
+    found: Tree = {}
     for kind in ("Deployment", "StatefulSet"):
         found |= await server.all(PLACES[kind].format(namespace=NAMESPACE))
     template, name = found[deployment]["spec"]["template"], f"{deployment}-{number}"

@@ -35,7 +35,7 @@ class ByHand:
     def snapshot(self) -> ViewSnapshot:
         return self.newest
 
-    def ages_of(self, _seen: ViewSnapshot) -> ViewAges:
+    def ages_of(self, seen: ViewSnapshot) -> ViewAges:
         return self.ages
 
     async def moved_since(self, moves: int) -> int:

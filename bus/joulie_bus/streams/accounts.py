@@ -3,7 +3,7 @@
 The broker sends its answers to the reply subject of a request, and a consumer delivers to any
 subject, without a check of permissions. Only an account contains both. A role outside of the core
 therefore reaches the streams through imports alone, and an answer to it stays in its own account,
-where no stream is (docs/decisions/0069-keep-the-streams-in-an-account-of-the-core.md).
+where no stream is (docs/decisions/0068-keep-the-streams-in-an-account-of-the-core.md).
 """
 
 from collections import defaultdict
