@@ -23,11 +23,18 @@ from joulie_bus.streams.subjects import Subjects
 from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
 from joulie_cli.supervisor.ending import Ending, code_after
 from joulie_cli.supervisor.malloc import keep_memory
-from joulie_projections.store import database
-from joulie_projections.view.view import View
 
 T = TypeVar("T")
 log = logging.get_logger("settings")
+
+
+def database_url(text: str) -> str:
+    """sqlite:///path, postgresql://user:password@host/name, or empty for a file in the directory"""
+    if not text:
+        return text  # and an agent never loads SQLAlchemy
+    from joulie_projections.store import database
+
+    return database.checked_url(text)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,7 +48,7 @@ class PlaceSettings:
         "directory",
     )
     database: str = setting(
-        database.database_url,
+        database_url,
         "DATABASE_URL",
         "",
         "Database of positions, states and decisions; empty for a SQLite file in the data "
@@ -187,17 +194,3 @@ async def connected(wires: Wiring, role: Role) -> AsyncGenerator[JetStreamLog, N
             yield bus
     finally:
         await connection.close()
-
-
-@contextlib.asynccontextmanager
-async def viewing(wires: Wiring, role: Role) -> AsyncGenerator[tuple[JetStreamLog, View], None]:
-    wires.data.require()
-    engine = database.reader(wires.data.database)
-    try:
-        async with (
-            connected(wires, role) as bus,
-            View.open(bus, engine, wires.subjects) as view,
-        ):
-            yield bus, view
-    finally:
-        engine.dispose()

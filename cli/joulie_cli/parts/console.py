@@ -3,7 +3,8 @@
 import argparse
 
 from joulie_bus.streams.roles import Role
-from joulie_cli.wiring import Wiring, serve_part, viewing
+from joulie_cli.viewing import viewing
+from joulie_cli.wiring import Wiring, serve_part
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ScoringSettings
 

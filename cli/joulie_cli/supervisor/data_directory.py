@@ -22,7 +22,6 @@ import msgspec
 from joulie_bus.errors import DataDirectoryError
 from joulie_bus.runtime.own_files import require_own
 from joulie_bus.runtime.secret_files import write_private
-from joulie_projections.store.database import Place, sqlite_file
 
 DEFAULT = Path("joulie-data")
 
@@ -44,7 +43,7 @@ class DataDirectory:
         self, path: Path, database_url: str = "", broker: str = "", keys: str = ""
     ) -> None:
         self.path = path.resolve()
-        self.database: Place = database_url or self.path / "joulie.db"
+        self.database: Path | str = database_url or self.path / "joulie.db"
         self.owns_database = not database_url
         self.broker = broker  # path of nats-server; empty for the one in the wheel
         self.key = (Path(keys).resolve() if keys else self.path) / "head.key"
@@ -80,8 +79,12 @@ class DataDirectory:
     @property
     def has_database(self) -> bool:
         """False if the file of the database does not exist; a server may or may not respond."""
-        file = sqlite_file(self.database)
-        return file is None or file.exists()
+        if isinstance(self.database, str):
+            from joulie_projections.store.database import sqlite_file  # loads SQLAlchemy
+
+            file = sqlite_file(self.database)
+            return file is None or file.exists()
+        return self.database.exists()
 
     def lock(self) -> "DirectoryLock":
         """Lock the directory; raises DataDirectoryError if another process holds the lock."""

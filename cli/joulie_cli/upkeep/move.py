@@ -41,7 +41,7 @@ async def move(source: str | None, target: str | None) -> Moved:
 
 def _require_url(option: str, url: str) -> None:
     try:
-        database.database_url(url)
+        database.checked_url(url)
     except ValueError as error:
         raise NotMoved(f"{option}: {error}.") from error
 

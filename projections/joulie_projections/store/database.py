@@ -71,10 +71,8 @@ def reader(place: Place) -> Engine:
     return _sqlite(f"file:{_file(place)}?mode=ro&uri=true", "BEGIN", _tolerant)
 
 
-def database_url(text: str) -> str:
-    """sqlite:///path, postgresql://user:password@host/name, or empty for a file in the directory"""
-    if not text:
-        return text
+def checked_url(text: str) -> str:
+    """The same URL; raises ValueError with the reason if it names no database of ours."""
     try:
         url = parsed(text) if is_postgres(text) else make_url(text)
     except DatabaseUrlRefused as error:

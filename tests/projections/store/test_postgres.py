@@ -28,7 +28,7 @@ def parameters(url: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("url", SEVERAL)
 def test_of_several_servers_the_primary_is_used_in_every_spelling(url: str) -> None:
-    assert database.database_url(url) == url
+    assert database.checked_url(url) == url
     assert parameters(url) == {
         "user": "u",
         "password": "p@w",
@@ -59,11 +59,11 @@ def test_a_url_that_may_choose_a_standby_is_refused_by_name(attrs: str) -> None:
     url = f"postgresql://u@one,two/db?target_session_attrs={attrs}"
 
     with pytest.raises(ValueError, match=f"target_session_attrs={attrs} may choose a standby"):
-        database.database_url(url)
+        database.checked_url(url)
     with pytest.raises(DatabaseUrlRefused, match="Nothing was changed"):
         database.reader(url)
 
 
 def test_a_url_that_libpq_refuses_is_refused_with_its_reason() -> None:
     with pytest.raises(ValueError, match="invalid URI query parameter"):
-        database.database_url("postgresql://u@one,two/db?nonsense=1")
+        database.checked_url("postgresql://u@one,two/db?nonsense=1")
