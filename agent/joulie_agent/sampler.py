@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 
 from joulie_agent import probes
 from joulie_agent.measure.node_power import Meter
 from joulie_agent.probes import Probe
+from joulie_agent.sources import cpu_time
+from joulie_agent.sources.cpu_time import CpuTime
 from joulie_agent.sources.host import Host, Unreadable
 from joulie_agent.sources.nvml import Library, opened
 from joulie_bus.runtime.logging import get_logger
@@ -25,6 +28,8 @@ class Sampler:
         self._probes: dict[Meter, Probe] = {}
         self._discovered_s: float | None = None
         self._lost: set[Meter] = set()
+        self._cpu_time: CpuTime | None = None
+        self.missing: AbstractSet[Meter] = frozenset()  # without a power in the last sample
 
     def close(self) -> None:
         if self._library is not None:
@@ -36,7 +41,21 @@ class Sampler:
         at_s = self._clock()
         if self._discovered_s is None or at_s - self._discovered_s >= REDISCOVER_S:
             self._discover(at_s)
-        return dict(self._powers(at_s))
+        readings = dict(self._powers(at_s))
+        self.missing = (self._probes.keys() | self._lost) - readings.keys()
+        return readings
+
+    def busy(self) -> float | None:
+        """The share of processor time that was busy since the last call; None if unknown."""
+        before = self._cpu_time
+        try:
+            self._cpu_time = after = cpu_time.read(self._host)
+        except Unreadable:
+            self._cpu_time = None
+            return None
+        if before is None or after.total <= before.total:
+            return None
+        return min(1.0, max(0.0, (after.busy - before.busy) / (after.total - before.total)))
 
     def _powers(self, at_s: float) -> Iterator[tuple[Meter, int]]:
         for meter, probe in list(self._probes.items()):

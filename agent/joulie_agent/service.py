@@ -6,6 +6,7 @@ import time
 from joulie_agent.inventory import Inventory
 from joulie_agent.measure.node_power import NodePower, node_power
 from joulie_agent.measure.pace import Pace, Published, is_due
+from joulie_agent.measure.processors import processors_mw, with_processors
 from joulie_agent.sampler import Clock, Sampler
 from joulie_bus.errors import BusError
 from joulie_bus.events import InventoryRead, NodeReading, TelemetrySampled
@@ -39,7 +40,8 @@ class Agent:
         self._clock = clock
         self._producer = Producer(agent_name(node), subjects, time.time_ns)
         self._last: Published | None = None
-        self._found: InventoryRead | None = None
+        self._newest: InventoryRead | None = None
+        self._found: InventoryRead | None = None  # as it was published last
         self._inventory_s = -INVENTORY_S
         self._inventory_published_s = 0.0
         self._refused = Refusals("agent", "these readings are lost; the next ones follow")
@@ -54,8 +56,8 @@ class Agent:
 
     async def sample(self) -> None:
         """Reads the meters once, and publishes if it is time."""
-        await self._sample_power()
         await self._take_inventory()
+        await self._sample_power()
 
     async def _take_inventory(self) -> None:
         """Published when something changed, and now and then for a log that has lost it."""
@@ -63,7 +65,7 @@ class Agent:
         if now - self._inventory_s < INVENTORY_S:
             return
         self._inventory_s = now
-        found = await self._inventory.read(self._sampler.library())
+        found = self._newest = await self._inventory.read(self._sampler.library())
         if found == self._found and now - self._inventory_published_s < INVENTORY_AGAIN_S:
             return
         if await self._publish(found):
@@ -71,7 +73,7 @@ class Agent:
 
     async def _sample_power(self) -> None:
         readings = self._sampler.sample()
-        power, now = node_power(readings), self._clock()
+        power, now = self._completed(node_power(readings, self._sampler.missing)), self._clock()
         metrics.AGENT_METERS.set(len(readings))
         metrics.AGENT_POWER.clear()
         if power is not None:
@@ -80,6 +82,16 @@ class Agent:
             return
         self._last = Published(now, power.power_mw)
         await self._publish(_reading(self._node, power))
+
+    def _completed(self, power: NodePower | None) -> NodePower | None:
+        """Cards alone are less than the node. Without the load of its processors nothing is known
+        of the whole, and the twin has its own model."""
+        busy = self._sampler.busy()
+        if power is None or power.covers != "cards":
+            return power
+        if busy is None or self._newest is None:
+            return None
+        return with_processors(power, processors_mw(self._newest.hardware, busy))
 
     async def _publish(self, fact: NodeReading) -> bool:
         """Whether it is stored."""
@@ -94,5 +106,9 @@ class Agent:
 
 def _reading(node: str, power: NodePower) -> TelemetrySampled:
     return TelemetrySampled(
-        node=node, power_mw=power.power_mw, provider=power.provider, card_mw=power.card_mw
+        node=node,
+        power_mw=power.power_mw,
+        source="utilization" if power.is_modelled else "kepler",
+        provider=power.provider,
+        card_mw=power.card_mw,
     )

@@ -1,5 +1,6 @@
 """Laws of what readings mean."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,8 @@ from joulie_agent.measure.energy import EnergyMeter
 from joulie_agent.measure.links import groups_of
 from joulie_agent.measure.node_power import Meter, Part, node_power
 from joulie_agent.measure.pace import Pace, Published, is_due
+from joulie_agent.measure.processors import processors_mw
+from joulie_bus.events import HardwareDiscovered
 
 RANGE = 262_143_328_850
 PACKAGE = Meter("rapl", "package-0", Part.PACKAGE)
@@ -57,6 +60,37 @@ def test_two_meters_of_one_processor_count_once() -> None:
     power = node_power({PACKAGE: 200_000, SOCKET: 199_000})
     assert power is not None
     assert power.power_mw == 200_000
+
+
+def test_a_sum_that_lacks_one_processor_or_its_memory_is_none() -> None:
+    other, readings = PACKAGE._replace(component="package-1"), {PACKAGE: 200_000, DRAM: 30_000}
+    assert node_power(readings, {other}) is None
+    assert node_power({PACKAGE: 200_000}, {DRAM}) is None
+    rest = node_power(readings | {CARD: 73_000}, {other})
+    assert rest is not None
+    assert (rest.power_mw, rest.covers) == (73_000, "cards")
+
+
+def test_another_meter_of_the_processors_replaces_one_that_is_incomplete() -> None:
+    power = node_power({PACKAGE: 200_000, SOCKET: 199_000}, {DRAM})
+    assert power is not None
+    assert power.power_mw == 199_000
+
+
+def test_a_meter_of_the_chassis_needs_no_other() -> None:
+    power = node_power({CHASSIS: 412_000}, {PACKAGE, DRAM})
+    assert power is not None
+    assert power.power_mw == 412_000
+
+
+@pytest.mark.parametrize(("busy", "watts"), [(0.0, 350.0), (0.5, 525.0), (1.0, 700.0)])
+def test_processors_without_a_meter_draw_half_when_idle_and_all_when_busy(
+    busy: float, watts: float
+) -> None:
+    hardware = HardwareDiscovered(
+        node="n1", cpu_model="", cpu_sockets=2, cpu_cores=128, cpu_max_mw_per_socket=350_000
+    )
+    assert processors_mw(hardware, busy) == watts * 1000
 
 
 def test_cards_alone_are_named_as_such_and_nothing_is_no_power() -> None:

@@ -92,3 +92,46 @@ async def test_a_counter_that_vanishes_publishes_nothing_and_comes_back(tmp_path
     for _ in range(3):
         await rig.second(100)
     assert [event.power_mw for event in await rig.published()] == [100_000, 100_000]
+
+
+class CardRig(Rig):
+    """An agent whose only meters are two cards that draw 145 W each."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        (root / ZONE).unlink()
+        host_trees.two_sockets(host_trees.instinct(root))
+        self._ticks = 0
+
+    async def load(self, busy_percent: int) -> None:
+        """A second in which the eight threads were busy for this share."""
+        self.clock.now_s += 1
+        self._ticks += 1
+        busy, idle = 8 * busy_percent * self._ticks, 8 * (100 - busy_percent) * self._ticks
+        host_trees.write(self.root, {"proc/stat": f"cpu  {busy} 0 0 {idle} 0 0 0 0 9 9\ncpu0 1"})
+        await self.agent.sample()
+
+
+async def test_a_node_whose_only_meters_are_its_cards_draws_more_than_they_do(
+    tmp_path: Path,
+) -> None:
+    rig = CardRig(tmp_path)
+    for _ in range(2):
+        await rig.load(50)
+
+    (event,) = await rig.published()
+    # An unknown processor of eight threads: 150 W at most, half of it idle.
+    assert (event.power_mw, event.source) == (290_000 + 112_500, "utilization")
+    assert event.provider == "amdgpu card, processors by their load"
+    assert sum(event.card_mw.values()) == 290_000
+
+
+async def test_cards_without_the_load_of_the_processors_are_no_reading_of_the_node(
+    tmp_path: Path,
+) -> None:
+    rig = CardRig(tmp_path)
+    for _ in range(3):
+        rig.clock.now_s += 1
+        await rig.agent.sample()
+
+    assert await rig.published() == []

@@ -1,6 +1,7 @@
 """The power of a node out of the power of its parts."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -31,18 +32,22 @@ class NodePower(NamedTuple):
     covers: str
     provider: str
     card_mw: dict[str, int]
+    is_modelled: bool = False  # a part of it is
 
 
-def node_power(readings: Mapping[Meter, int]) -> NodePower | None:
+def node_power(
+    readings: Mapping[Meter, int], missing: AbstractSet[Meter] = frozenset()
+) -> NodePower | None:
     """The best sum of these readings in milliwatts; None without any.
 
-    Each part counts once: of two meters of the processors, the one that covers more is used.
+    Each part counts once: of two meters of the processors, the one that covers more is used. Of
+    `missing` meters nothing was read this time. A sum without one of the processors is none.
     """
     cards = {meter.component: mw for meter, mw in readings.items() if meter.part is Part.CARD}
     by_part = {part: _of(readings, part) for part in Part}
     if chassis := by_part[Part.CHASSIS]:
         return NodePower(max(chassis.values()), "node", _names(chassis), cards)
-    board = by_part[Part.PLATFORM] or _processors(by_part)
+    board = by_part[Part.PLATFORM] or _processors(by_part, missing)
     if board:
         used = {**board, **by_part[Part.CARD]}
         return NodePower(sum(board.values()) + sum(cards.values()), "parts", _names(used), cards)
@@ -55,10 +60,14 @@ def _of(readings: Mapping[Meter, int], part: Part) -> dict[Meter, int]:
     return {meter: mw for meter, mw in readings.items() if meter.part is part}
 
 
-def _processors(by_part: Mapping[Part, dict[Meter, int]]) -> dict[Meter, int]:
+def _processors(
+    by_part: Mapping[Part, dict[Meter, int]], missing: AbstractSet[Meter]
+) -> dict[Meter, int]:
     """Packages of one source only: RAPL and the driver amd_energy show the same processors."""
     packages = by_part[Part.PACKAGE]
-    source = next((name for name in ("rapl", "hwmon") if _from(packages, name)), "")
+    incomplete = {meter.source for meter in missing if meter.part in (Part.PACKAGE, Part.MEMORY)}
+    sources = [name for name in ("rapl", "hwmon") if name not in incomplete]
+    source = next((name for name in sources if _from(packages, name)), "")
     return {**_from(packages, source), **by_part[Part.MEMORY]} if source else {}
 
 

@@ -9,7 +9,7 @@ from joulie_operator.planning.rules import rules_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_projections.energy.meters import NONE
 from joulie_projections.energy.pods import CPU_PERMILLE, Capacity, NodeEntry, PodEntry, weight_of
-from joulie_projections.twin.power import guessed_cpu_max_w, guessed_gpu_max_w
+from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 from joulie_simulator.energy.counterfactual import LoggedNode, LoggedPod, LoggedSleep, Question
 
 GUESSED_IDLE = 0.4  # of the rated power of the CPUs, where no idle power was seen

@@ -8,10 +8,11 @@ import numpy as np
 from joulie_bus.events import PodAsk
 from joulie_extender.decide.node_terms import Weights
 from joulie_extender.gpu.fit import asks
+from joulie_projections.hardware.guesses import IDLE_CARD_SHARE, IDLE_CPU_SHARE
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.energy_score import CLOSE, EnergyNodes, EnergyScores, energy_scores
-from joulie_projections.twin.power import IDLE_CARD_SHARE, IDLE_CPU_SHARE, cores_of, memory_factor
+from joulie_projections.twin.power import cores_of, memory_factor
 
 LEAD = 20.0  # points: kube-scheduler's own scores can outweigh a smaller lead
 

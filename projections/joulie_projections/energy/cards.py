@@ -14,7 +14,7 @@ from joulie_bus.events import Fact, GpuGone, GpuSeen
 from joulie_projections.energy.intervals import DAY_MS, CardEnergy, NodeEnergy
 from joulie_projections.energy.meters import GAP_MS, NONE
 from joulie_projections.energy.pods import Capacity, Stay, asked_power
-from joulie_projections.twin.power import guessed_cpu_max_w, guessed_gpu_max_w
+from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 
 # The idle power of a card, and of the processors of a node with all that is not a card, as parts of
 # their rated power: AcmeTrace measured 63 to 70 W of 400 W on an A100, and half on CPU servers.

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.events import HardwareDiscovered, NodeSeen, PodAsk
+from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 from joulie_projections.pods.load import DEFAULT_CPU_MILLI
-from joulie_projections.twin.power import guessed_cpu_max_w, guessed_gpu_max_w
 
 WHOLE_NODE = 1_000_000  # parts of a node
 CPU_PERMILLE = 700  # of rated power, as `twin.power.Coefficients`

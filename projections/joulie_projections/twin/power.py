@@ -9,15 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PodAsk
-from joulie_projections.hardware.models import vendor_of
 from joulie_projections.pods.load import DEFAULT_CPU_MILLI, Load
 
 Column = npt.NDArray[np.float64]
 
-UNKNOWN_GPU_W = 350.0
-UNKNOWN_AMD_GPU_W = 400.0
-IDLE_CPU_SHARE = 0.5  # of the rated CPU watts: measured servers draw 45 to 50 % when idle
-IDLE_CARD_SHARE = 0.1  # of the rated watts of a card: idle data-centre cards draw 16 to 70 W
 MAX_MEMORY_FACTOR = 1.3  # the maximum that memory multiplies the power of the cores by
 
 
@@ -49,15 +44,6 @@ class Rated(NamedTuple):
     ) -> "Rated":
         cpu, gpu = np.where(known, cpu_max_w, 0.0), np.where(known, gpu_max_w, 0.0)
         return cls(np.where(cores > 0, cores, 1.0), cpu, gpus, gpu)
-
-
-def guessed_cpu_max_w(cores: float) -> float:
-    return max(150.0, cores * 3.5)
-
-
-def guessed_gpu_max_w(model: str, vendor: str = "") -> float:
-    is_amd = vendor_of(vendor, model) == "amd"
-    return UNKNOWN_AMD_GPU_W if is_amd else UNKNOWN_GPU_W
 
 
 def cores_of(pod: PodAsk) -> float:

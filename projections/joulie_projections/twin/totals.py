@@ -4,14 +4,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from joulie_bus.events import PowerSource
+from joulie_projections.hardware.guesses import IDLE_CARD_SHARE, IDLE_CPU_SHARE
 from joulie_projections.state.state import NodeState
-from joulie_projections.twin.power import (
-    IDLE_CARD_SHARE,
-    IDLE_CPU_SHARE,
-    Coefficients,
-    NodeWatts,
-    load_w,
-)
+from joulie_projections.twin.power import Coefficients, NodeWatts, load_w
 from joulie_projections.twin.twin import (
     Hardware,
     caps_in_effect,

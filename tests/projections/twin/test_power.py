@@ -7,13 +7,8 @@ from hypothesis import strategies as st
 
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import ask
-from joulie_projections.twin.power import (
-    Coefficients,
-    Rated,
-    guessed_cpu_max_w,
-    guessed_gpu_max_w,
-    marginal_w,
-)
+from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
+from joulie_projections.twin.power import Coefficients, Rated, marginal_w
 
 DEFAULTS = Coefficients()
 
