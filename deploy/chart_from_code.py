@@ -30,6 +30,7 @@ PARTS = {
     "extender": Role.EXTENDER,
     "console": Role.CONSOLE,
     "ledger": Role.AUDITOR,
+    "archive": Role.ARCHIVIST,
     "agent": Role.AGENT,
     "migrate": Role.ADMIN,
 }
@@ -37,6 +38,7 @@ USERS = {**PARTS, "test": Role.AUDITOR}  # of the broker; the test is `joulie do
 # What the chart sets itself, from values of its own.
 BY_THE_CHART = frozenset(
     {
+        "ARCHIVE_DIR",
         "CONSOLE_ADDR",
         "CONSOLE_TOKEN_FILE",
         "DATABASE_URL",

@@ -542,6 +542,15 @@ class NotCompared(JoulieError):
     """A run of a comparison failed, so there is nothing to compare."""
 
 
+class NotArchived(JoulieError):
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(
+            f"{path} cannot be written: {why}. Complete parts stay, and nothing that they lack was "
+            "trimmed. Make room there, or enlarge its volume; the next run continues after the "
+            "last complete part."
+        )
+
+
 class NotTrimmed(JoulieError):
     """The message says why nothing was deleted."""
 

@@ -160,7 +160,7 @@ def test_files_of_the_values_are_in_every_container_of_a_component(home: Path) -
     teams = "[[team]]\nname = 'research'"
     made = rendered(home, "--set-string", f"files.teams\\.toml={teams}")
     mount = {"name": "files", "mountPath": "/etc/joulie/files", "readOnly": True}
-    components = {"projector", "operator", "extender", "console", "ledger"}
+    components = {"projector", "operator", "extender", "console", "ledger", "archive"}
     mounted = {
         container["name"]
         for spec in pod_specs(made).values()
@@ -207,15 +207,18 @@ def test_the_projector_alone_mounts_the_key_that_signs_the_log(home: Path) -> No
 
     for name, spec in [*on_one_node.items(), *apart.items()]:
         if name != "StatefulSet/joulie-projector":
-            assert "joulie-head-key" not in str(spec), name
+            containers = str(spec["containers"])
+            assert "head-key" not in containers, name
+            assert "joulie-head-key" not in str(spec) or name == "Deployment/joulie-archive", name
             assert "joulie-projector-keys" not in str(spec), name
     assert "data-joulie-projector" not in str(apart)
+    assert "head-key" not in str(apart["Deployment/joulie-archive"]["containers"])
     assert {
         name.split("/joulie-")[1]
         for name, spec in on_one_node.items()
         if "joulie-projector-0" in str(spec.get("volumes", []))
         and not all(each.get("readOnly") for each in data_mounts(spec))
-    } == {"ledger", "migrate", "rebuild"}
+    } == {"ledger", "migrate", "rebuild", "archive"}
 
 
 def data_mounts(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -263,13 +266,16 @@ def test_each_pod_has_the_url_of_its_right_to_the_database_alone(home: Path) -> 
     }
     owners = {name for name, keys in urls.items() if keys == {"url-migrate"}}
     writers = {name for name, keys in urls.items() if keys == {"url-writer"}}
+    trimmers = {name for name, keys in urls.items() if keys == {"url-trimmer"}}
     readers = {name for name, keys in urls.items() if keys == {"url-reader"}}
 
     assert owners
     assert all(name.startswith("migrate") for name in owners)
     assert writers == {"projector", "ledger", "rebuild"}
     assert readers == {"console", "extender", "operator", "test"}
-    assert all(not keys for name, keys in urls.items() if name not in owners | writers | readers)
+    assert trimmers == {"archive"}
+    known = owners | writers | readers | trimmers
+    assert all(not keys for name, keys in urls.items() if name not in known)
 
 
 def test_the_test_reads_every_certificate_of_the_chart_and_no_key(
@@ -443,7 +449,8 @@ def test_high_availability_has_replicas_and_a_budget_of_each(home: Path) -> None
         for name, tree in of_kind(trees, kind).items()
     }
 
-    assert replicas.pop("joulie-ledger") == 1  # no placement waits for the ledger
+    # No placement waits for these two.
+    assert replicas.pop("joulie-ledger") == replicas.pop("joulie-archive") == 1
     assert min(replicas.values()) >= 2
     assert set(of_kind(trees, "PodDisruptionBudget")) == set(replicas)
     conf = of_kind(trees, "ConfigMap")["joulie-nats"]["data"]["nats.conf"]

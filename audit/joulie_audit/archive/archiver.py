@@ -1,7 +1,8 @@
 """Writes the archive in whole hours; reads every part back before it counts as archived."""
 
+import contextlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +29,7 @@ from joulie_audit.archive.parts import (
     root_of,
     sealed,
 )
-from joulie_bus.errors import ArchiveBroken
+from joulie_bus.errors import ArchiveBroken, NotArchived
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten
 from joulie_bus.streams.records import Record
@@ -58,9 +59,10 @@ class Archiver:
     def __init__(
         self, path: Path, file_format: Format, before: int, keys: Sequence[KeyStatement] = ()
     ) -> None:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (path / FACTS).mkdir(exist_ok=True)
-        (path / LOG).mkdir(exist_ok=True)
+        with _writing(path):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (path / FACTS).mkdir(exist_ok=True)
+            (path / LOG).mkdir(exist_ok=True)
         if path.stat().st_mode & OTHERS:  # the directory existed, and other users may enter it
             files = [file for kind in (FACTS, LOG) for file in (path / kind).rglob("*")]
             tighten(*(file for file in files if file.is_file()))
@@ -134,6 +136,12 @@ class Archiver:
             created=dict(created),
         )
         place = self._archive.path / kind / f"{day:%Y-%m-%d}" / f"{day:%H}" / part.name
+        with _writing(self._archive.path):
+            part = self._written(place, part, found)
+        self._parts += 1
+        return part
+
+    def _written(self, place: Path, part: Part, found: FactPart | LogPart) -> Part:
         draft = place.with_name(f".{part.name}.new")
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700, parents=True)
@@ -142,9 +150,11 @@ class Archiver:
         part = sealed(msgspec.structs.replace(part, files=files))
         _write_durably(draft / MANIFEST, msgspec.json.encode(part))
         self._read_back(draft, part, found)
+        sync(draft)
         draft.rename(place)
-        sync(place.parent)
-        self._parts += 1
+        # A power failure must not take the folders of a part after which a trim has deleted.
+        for folder in (place.parent, place.parent.parent, place.parent.parent.parent):
+            sync(folder)
         return part
 
     def _write_file(self, place: Path, name: str, columns: Columns) -> File:
@@ -203,6 +213,15 @@ def _log_by_hour(entries: Iterable[StoredEntry]) -> Iterator[tuple[int, list[Sto
         batch.append(entry)
     if batch:
         yield hour, batch
+
+
+@contextlib.contextmanager
+def _writing(archive: Path) -> Generator[None, None, None]:
+    """Raises NotArchived for a full disk, a missing right and the like."""
+    try:
+        yield
+    except OSError as error:
+        raise NotArchived(str(archive), error.strerror or str(error)) from error
 
 
 def _write_durably(file: Path, content: bytes) -> None:

@@ -33,6 +33,17 @@ def oldest_unarchived(history: History, archived_to: int) -> int | None:
     return history.committed_at(archived_to + 1)
 
 
+def trim_due_s(history: History, keep_s: float, now: int) -> float:
+    """How long the oldest snapshot behind the cut lies before the keep window: a cut can be there.
+
+    0 if there is none. Between two snapshots nothing is due: a quiet cluster makes few of them.
+    """
+    cut = history.cut()
+    behind = [start for start in history.starts() if cut is None or start > cut.p_to]
+    made_at = history.committed_at(min(behind)) if behind else None
+    return 0.0 if made_at is None else max(0.0, (now - made_at) / 1e9 - keep_s)
+
+
 async def retention_risks(
     history: History, streams: Streams, archived_to: int
 ) -> list[RetentionRisk]:

@@ -257,6 +257,17 @@ ARCHIVE_AGE_SECONDS = Gauge(
     "Age of the oldest fact that is not archived",
     registry=ARCHIVE,
 )
+ARCHIVE_TRIM_DUE_SECONDS = Gauge(
+    "joulie_archive_trim_due_seconds",
+    "Time since the oldest data that a trim may delete left ARCHIVE_KEEP; 0 if there is none",
+    registry=ARCHIVE,
+)
+ARCHIVE_FREE_BYTES = Gauge(
+    "joulie_archive_free_bytes", "Free space of the archive's disk", registry=ARCHIVE
+)
+ARCHIVE_SIZE_BYTES = Gauge(
+    "joulie_archive_size_bytes", "Size of the archive's disk", registry=ARCHIVE
+)
 ARCHIVE_FAILING = Gauge(
     "joulie_archive_failing", "1 while archiving or its checks fail, else 0", registry=ARCHIVE
 )

@@ -18,9 +18,10 @@ from joulie_cli.doctor import observed_here
 from joulie_cli.doctor.judgement import calls, limits, objects, versions
 from joulie_cli.doctor.judgement.calls import LastCall
 from joulie_cli.doctor.judgement.findings import Finding, Unseen, not_seen
-from joulie_cli.doctor.judgement.limits import Certificate, DiskSeen
+from joulie_cli.doctor.judgement.limits import ArchiveSeen, Certificate, DiskSeen
 from joulie_cli.doctor.observed_cluster import ClusterObserver, Installed, parts_of, seen
 from joulie_cli.doctor.observed_here import BrokerSeen, DatabaseSeen
+from joulie_cli.supervisor.data_directory import Running
 from joulie_cli.supervisor.gauges import Gauges, gauges_of
 from joulie_cli.wiring import Wiring, address_of, names_a_broker
 from joulie_extender.settings import ServerSettings
@@ -127,7 +128,17 @@ async def _of_addresses(wires: Wiring) -> list[Finding]:
         findings.append(calls.reached(name, url or "not started", problem, advice))
     gauges = gauges_of(running.metrics).get("extender")
     seen_gauges = [gauges] if gauges else Unseen("the extender serves no metrics")
-    return [*findings, calls.answered(_answers(seen_gauges))]
+    findings.append(calls.answered(_answers(seen_gauges)))
+    if "simulator" not in running.parts:  # a demo ends before anything is full
+        findings.append(limits.archive(_archive_here(running)))
+    return findings
+
+
+def _archive_here(running: Running) -> ArchiveSeen | Unseen | None:
+    if "archive" not in running.parts:
+        return None
+    found = gauges_of(running.metrics).get("archive")
+    return Unseen("it serves no metrics") if found is None else observed_here.archive_from(found)
 
 
 def _of_certificates(found: Sequence[Certificate | Unseen]) -> list[Finding]:
@@ -191,7 +202,16 @@ async def _of_pods(cluster: ClusterObserver, found: Installed | Unseen) -> list[
         return [not_seen("pods of Joulie", found, advice)]
     projectors = found.pods.get("projector", ())
     sizes = await _of_sizes(cluster, projectors) if projectors else []
-    return [*map(objects.part, parts_of(found)), *sizes]
+    archive = [limits.archive(await _archive_in(cluster, found))] if found.pods else []
+    return [*map(objects.part, parts_of(found)), *sizes, *archive]
+
+
+async def _archive_in(cluster: ClusterObserver, found: Installed) -> ArchiveSeen | Unseen | None:
+    pods = found.pods.get("archive", ())
+    if not pods:
+        return None
+    gauges = await seen(cluster.gauges(pods))
+    return gauges if isinstance(gauges, Unseen) else observed_here.archive_from(gauges[0])
 
 
 async def _of_sizes(

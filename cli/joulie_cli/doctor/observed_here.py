@@ -23,7 +23,7 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_cli.doctor.judgement.calls import LastCall
 from joulie_cli.doctor.judgement.findings import Unseen
-from joulie_cli.doctor.judgement.limits import Certificate, ClockSeen, DiskSeen
+from joulie_cli.doctor.judgement.limits import ArchiveSeen, Certificate, ClockSeen, DiskSeen
 from joulie_cli.wiring import Wiring, address_of
 from joulie_projections.history.history import History
 from joulie_projections.store import database
@@ -190,3 +190,13 @@ def from_gauges(gauges: Mapping[str, float], drops_old: frozenset[Stream]) -> li
         for stream in Stream
         if f"joulie_stream_bytes{{{stream}}}" in gauges
     ]
+
+
+def archive_from(gauges: Mapping[str, float]) -> ArchiveSeen:
+    return ArchiveSeen(
+        failing=gauges.get("joulie_archive_failing", 0) > 0,
+        behind_s=gauges.get("joulie_archive_oldest_unarchived_seconds", 0),
+        due_s=gauges.get("joulie_archive_trim_due_seconds", 0),
+        free=gauges.get("joulie_archive_free_bytes", 0),
+        size=gauges.get("joulie_archive_size_bytes", 0),
+    )

@@ -2,11 +2,17 @@
 
 import argparse
 import asyncio
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 
 from joulie_audit.archive.archiver import ArchiveResult
-from joulie_audit.retention.retention_risks import RetentionRisk, oldest_unarchived, retention_risks
+from joulie_audit.retention.retention_risks import (
+    RetentionRisk,
+    oldest_unarchived,
+    retention_risks,
+    trim_due_s,
+)
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -70,6 +76,7 @@ class PeriodicArchiver:
 
     async def _check_dangers(self) -> None:
         """Archive at once, including the current hour, if a stream is about to drop messages."""
+        self._measure_disk()
         found = await self._risks()
         for risk in found:
             write = log.error if risk.is_lost else log.warning
@@ -77,11 +84,19 @@ class PeriodicArchiver:
         if found and not any(risk.is_lost for risk in found):
             await self._archive(now=True)
 
+    def _measure_disk(self) -> None:
+        usage = shutil.disk_usage(self._args.to)
+        metrics.ARCHIVE_FREE_BYTES.set(usage.free)
+        metrics.ARCHIVE_SIZE_BYTES.set(usage.total)
+
     async def _risks(self) -> list[RetentionRisk]:
         with history_of(self._wires) as history:
             oldest = oldest_unarchived(history, self._archived_to)
             age_s = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1e9)
             metrics.ARCHIVE_AGE_SECONDS.set(age_s)
+            keep_s = self._keep_s
+            due_s = 0.0 if keep_s is None else trim_due_s(history, keep_s, time.time_ns())
+            metrics.ARCHIVE_TRIM_DUE_SECONDS.set(due_s)
             async with broker_of(self._wires) as bus:
                 return await retention_risks(history, bus, self._archived_to)
 

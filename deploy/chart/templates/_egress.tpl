@@ -4,6 +4,7 @@ names: those of the API server, of a database and of a broker of yours.
 */}}
 {{- define "joulie.egress" -}}
 {{- $read := list "projector" "operator" "extender" "console" "ledger" "migrate" "rebuild" "test" }}
+{{- if .Values.archive.enabled }}{{ $read = append $read "archive" }}{{ end }}
 {{- $api := list "operator" "release" "test" }}
 {{- if eq (include "joulie.admission" .) "webhook" }}{{ $api = append $api "admission" }}{{ end }}
 {{- if eq .Values.scheduler.mode "own" }}{{ $api = append $api "scheduler" }}{{ end }}

@@ -29,9 +29,9 @@ labels: {{- include "joulie.labels" . | nindent 2 }}
 {{- if not .Values.database.existingSecret }}true{{ end }}
 {{- end }}
 
-{{/* What a component may do with the database: migrate, writer or reader. */}}
+{{/* What a component may do with the database: migrate, trimmer, writer or reader. */}}
 {{- define "joulie.databaseRight" -}}
-{{- if eq .part "migrate" }}migrate{{ else if has .part (list "projector" "ledger" "rebuild") }}writer{{ else }}reader{{ end }}
+{{- if eq .part "migrate" }}migrate{{ else if eq .part "archive" }}trimmer{{ else if has .part (list "projector" "ledger" "rebuild") }}writer{{ else }}reader{{ end }}
 {{- end }}
 
 {{- define "joulie.urlKey" -}}
@@ -56,6 +56,10 @@ labels: {{- include "joulie.labels" . | nindent 2 }}
 {{/* The Secret with the authority of the broker, if there is one. */}}
 {{- define "joulie.natsCa" -}}
 {{- if .Values.nats.url }}{{ .Values.nats.caSecret }}{{ else }}joulie-nats-tls{{ end }}
+{{- end }}
+
+{{- define "joulie.archiveClaim" -}}
+{{ .Values.archive.existingClaim | default "joulie-archive" }}
 {{- end }}
 
 {{- define "joulie.podSecurity" -}}

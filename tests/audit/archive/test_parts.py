@@ -1,12 +1,16 @@
 """Archives: written, verified, replayed and restored; damage is reported with its file."""
 
+import itertools
 import os
-from collections.abc import Sequence
+import re
+import resource
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from joulie_audit.archive import archiver
 from joulie_audit.archive.archiver import HOUR_NS, Archiver, ArchiveResult
 from joulie_audit.archive.columnar import Format, Parquet, Segment, has_parquet
 from joulie_audit.archive.fact_source import FactSource, plan_facts
@@ -23,7 +27,8 @@ from joulie_audit.replay.replay import replay
 from joulie_audit.testing import NoFacts, RecordedLog, restore_into
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
-from joulie_bus.errors import ArchiveBroken
+from joulie_bus.errors import ArchiveBroken, NotArchived
+from joulie_bus.runtime.own_files import sync
 from joulie_bus.streams.records import Record
 from joulie_bus.testing import NOON, ask, node_seen, power
 from joulie_projections.fold.manifest import Manifest
@@ -158,6 +163,59 @@ async def test_an_unfinished_part_is_written_again(small_log: RecordedLog, tmp_p
 
     assert done.parts == 1
     assert (await verified(small_log, tmp_path / "a")).flaw is None
+
+
+class Killed(BaseException):
+    """The process ends here: nothing that follows runs."""
+
+
+async def test_an_archiver_that_is_killed_at_any_write_leaves_complete_parts_and_continues(
+    small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end, writes = small_log.builder.position, 0
+
+    def dying_at(number: int) -> Callable[[Path], None]:
+        left = itertools.count(number - 1, -1)
+
+        def synced(path: Path) -> None:
+            if next(left) == 0:
+                raise Killed
+            sync(path)
+
+        return synced
+
+    for number in itertools.count(1):
+        to = tmp_path / str(number)
+        monkeypatch.setattr(archiver, "sync", dying_at(number))
+        try:
+            await archived(small_log, to, Segment())
+            break  # it had fewer writes
+        except Killed:
+            writes = number
+        assert (await verified(small_log, to)).flaw is None
+        monkeypatch.setattr(archiver, "sync", sync)
+        done = await archived(small_log, to, Segment())
+        assert (done.facts_to, done.log_to) == (end, 9)
+        assert (await verified(small_log, to)).flaw is None
+
+    assert writes > 10
+
+
+async def test_a_disk_that_is_full_is_an_error_that_names_it_and_leaves_a_whole_archive(
+    small_log: RecordedLog, tmp_path: Path, file_format: Format
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(NotArchived, match=re.escape(f"{tmp_path / 'a'} cannot be written")):
+            await archived(small_log, tmp_path / "a", file_format)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (await verified(small_log, tmp_path / "a")).flaw is None
+
+    done = await archived(small_log, tmp_path / "a", file_format)
+
+    assert done.facts_to == small_log.builder.position
 
 
 # --- tampering --------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from joulie_audit.questions.explain import explain_pod
 from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_audit.replay.replay import ReplayReport, Scope, replay
 from joulie_audit.retention.cut_points import CutOptions, heads_of
+from joulie_audit.retention.retention_risks import trim_due_s
 from joulie_audit.retention.trim import Trimmed, Trimmer
 from joulie_audit.retention.trim_streams import newest_records
 from joulie_audit.testing import RecordedLog, small_log_in
@@ -504,3 +505,19 @@ async def test_a_deleted_archive_index_is_rebuilt(archived: ArchivedLog) -> None
     (archived.path / ".index.db").unlink()
 
     assert await archived.readings() == before
+
+
+async def test_data_is_due_from_the_keep_window_until_it_is_trimmed(archived: ArchivedLog) -> None:
+    hour, now = 3600.0, archived.recorded.builder.clock()
+
+    def due() -> tuple[float, ...]:
+        with History.of(archived.recorded.database) as history:
+            return tuple(trim_due_s(history, keep_s, now) for keep_s in (0.0, hour, 10 * hour))
+
+    before = due()
+    await archived.trim()
+
+    assert before[0] >= hour
+    assert before[1] == before[0] - hour
+    assert before[2] == 0  # all of it is within the window
+    assert due() == (0.0, 0.0, 0.0)

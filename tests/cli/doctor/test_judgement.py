@@ -17,7 +17,7 @@ from joulie_cli.doctor.judgement.findings import (
     ok,
     warn,
 )
-from joulie_cli.doctor.judgement.limits import Certificate, ClockSeen, DiskSeen
+from joulie_cli.doctor.judgement.limits import ArchiveSeen, Certificate, ClockSeen, DiskSeen
 from joulie_cli.doctor.judgement.objects import Account, Admission, Part
 from joulie_operator.resources.crds import DEFINITIONS, definition
 from joulie_operator.resources.rights import OPERATOR
@@ -29,6 +29,7 @@ NOW = 10**18
 MINUTE = 60 * 10**9
 POLICY = Admission(["v1beta1"], ["joulie-scheduler"], ["joulie-scheduler"], {}, 2)
 TWINS = DEFINITIONS[0]
+ARCHIVE = ArchiveSeen(failing=False, behind_s=5400, due_s=0, free=80, size=100)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,15 @@ CASES = [
     (limits.disk(DiskSeen(10, 100, 10)), WARN, "10%"),
     (limits.disk(DiskSeen(4, 100, 10)), FAIL, "4%"),
     (limits.disk(DiskSeen(0, 0, 0)), FAIL, "0%"),
+    (limits.archive(None), WARN, "none runs"),
+    (limits.archive(GONE), WARN, "not seen: refused"),
+    (limits.archive(ARCHIVE), OK, "1.5 h behind; 80% of its disk free"),
+    (limits.archive(ARCHIVE._replace(failing=True)), FAIL, "fails, 1.5 h"),
+    (limits.archive(ARCHIVE._replace(behind_s=5 * 3600)), WARN, "5.0 h behind"),
+    (limits.archive(ARCHIVE._replace(behind_s=13 * 3600)), FAIL, "13.0 h behind"),
+    (limits.archive(ARCHIVE._replace(due_s=3 * 86_400)), WARN, "not trimmed for 3.0 days"),
+    (limits.archive(ARCHIVE._replace(free=10)), WARN, "10% of its disk"),
+    (limits.archive(ARCHIVE._replace(free=2)), FAIL, "2% of its disk"),
     (objects.crd(TWINS, None), FAIL, "missing"),
     (objects.crd(TWINS, definition(TWINS)), OK, "v1alpha1"),
     (objects.crd(TWINS, with_schema({})), WARN, "another schema"),

@@ -98,6 +98,47 @@ def disk(seen: DiskSeen | Unseen) -> Finding:
     return warn("disk", shown, advice) if share < DISK_WARN else ok("disk", shown)
 
 
+class ArchiveSeen(NamedTuple):
+    """The archiver, as its metrics describe it."""
+
+    failing: bool
+    behind_s: float  # the age of the oldest fact that is not archived
+    due_s: float  # since when a trim could have deleted something
+    free: float
+    size: float
+
+
+GROWS = "the broker and the database only grow until they are full"
+BEHIND_WARN_S, BEHIND_FAIL_S = 4 * 3600.0, 12 * 3600.0  # a stream drops readings after 24 h
+DUE_WARN_S = 86_400.0
+
+
+def archive(seen: ArchiveSeen | Unseen | None) -> Finding:
+    """None: no archiver runs."""
+    check = "archive"
+    if seen is None:
+        advice = "Set archive.enabled of the chart, or ARCHIVE_DIR of `joulie up`."
+        return warn(check, f"none runs: {GROWS}", advice)
+    if isinstance(seen, Unseen):
+        return not_seen(check, seen, "Look at the log of the archiver.")
+    advice = "The log lines not_archived and not_trimmed of the archiver give the reason."
+    shown = f"{seen.behind_s / 3600:.1f} h behind; {_share_free(seen)} of its disk free"
+    if seen.failing or seen.behind_s > BEHIND_FAIL_S:
+        return fail(check, f"{'fails, ' if seen.failing else ''}{shown}", advice)
+    if seen.size and seen.free / seen.size < DISK_WARN:
+        full = fail if seen.free / seen.size < DISK_FAIL else warn
+        return full(check, shown, "Enlarge its volume: a full archive trims nothing.")
+    if seen.behind_s > BEHIND_WARN_S:
+        return warn(check, shown, advice)
+    if seen.due_s > DUE_WARN_S:
+        return warn(check, f"{shown}; not trimmed for {seen.due_s / DAY_S:.1f} days", advice)
+    return ok(check, shown)
+
+
+def _share_free(seen: ArchiveSeen) -> str:
+    return f"{seen.free / seen.size:.0%}" if seen.size else "an unknown share"
+
+
 def _mib(count: float) -> str:
     mib = count / 1024**2
     return f"{mib:.0f} MiB" if mib < 10_000 else f"{mib / 1024:.0f} GiB"
