@@ -122,6 +122,33 @@ def test_a_sick_card_says_why(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("xids", "problems"),
+    [
+        ("0 79", ["XID 79: it fell off the bus"]),
+        ("0 13\n0 79\n0 79\n0 48", ["XID 79: it fell off the bus", "XID 48: a double bit error"]),
+        ("0 31", []),  # an error of the program that used the card
+        ("0 143", ["XID 143"]),
+    ],
+)
+def test_a_card_is_sick_after_an_error_of_its_own(
+    tmp_path: Path, once: Once, nvml_library: Path, xids: str, problems: list[str]
+) -> None:
+    recorded = nvml_recordings.recording(tmp_path)
+    (tmp_path / "xids").write_text(xids)
+    report = once(
+        tmp_path,
+        NVML_RECORDING=str(recorded),
+        NVML_XIDS=str(tmp_path / "xids"),
+        LD_LIBRARY_PATH=str(nvml_library.parent),
+    )
+    (card,) = report["cards"]
+    assert card["healthy"] == (not problems)
+    assert len(card["problems"]) == len(problems)
+    assert all(map(str.startswith, card["problems"], problems))
+
+
+@pytest.mark.slow
 def test_a_card_that_supports_nothing_has_no_invented_figures(
     tmp_path: Path, once: Once, nvml_library: Path
 ) -> None:

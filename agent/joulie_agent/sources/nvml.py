@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from joulie_agent.measure.links import groups_of
 from joulie_agent.report import CapRange, Card, Reading
 from joulie_agent.sources.host import Findings, Host
+from joulie_agent.sources.xids import errors_of
 
 SOURCE = "nvml"
 LIBRARY = "libnvidia-ml.so.1"
@@ -61,6 +62,7 @@ class Library:
         self.api = api
         self.devices = devices
         self.driver = driver
+        self.errors = errors_of(api, [device.handle for device in devices])
 
     @classmethod
     def open(cls, path: str = "") -> "Library":
@@ -244,6 +246,8 @@ def _problems(library: Library, card: Device) -> Iterator[str]:
         yield "remapping of a faulty memory row failed"
     elif rows and rows[2]:
         yield "a faulty memory row waits for a reset of the card to be remapped"
+    if library.errors is not None:
+        yield from library.errors.of(card.uuid)
     action = library.field(card, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION")
     if action in RECOVERY:
         yield RECOVERY[action]
