@@ -1,7 +1,7 @@
 """Test kit: builds a recorded log in memory and in a real database."""
 
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from joulie_audit.archive.restore import Restored, restore
 from joulie_bus.events import AnyEvent, Fact, PodAsk
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.log.producer import Producer
-from joulie_bus.streams.records import Record
+from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
 from joulie_extender.decide.decide import (
@@ -127,12 +127,16 @@ class LogBuilder:
         await self.publish(filtered, decide_prioritize(pod, left, moment, self.weights))
 
     async def publish(self, *entries: AnyEvent) -> None:
-        await self.bus.publish([self._producer.stamp(entry) for entry in entries])
+        messages = [self._producer.stamp(entry) for entry in entries]
+        await self.write(messages, entry_of if self.headers else _entry_without_header)
+
+    async def write(self, messages: Sequence[Message], to_entry: Callable[[Record], Entry]) -> None:
+        """Publishes messages, and writes the entry that `to_entry` makes of each."""
+        await self.bus.publish(messages)
         async with self.bus.reading(Stream.DEC, self._read[Stream.DEC]) as reader:
             records = reader.take(10_000)
         before = self._read[Stream.DEC]
         self._read[Stream.DEC] += len(records)
-        to_entry = entry_of if self.headers else _entry_without_header
         added = [to_entry(record) for record in records]
         self._decision_log.append(self._epoch, added, before, Input("", self._read[Stream.DEC]))
 

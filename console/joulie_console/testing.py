@@ -20,6 +20,7 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, Voices, connected, until
 from joulie_console.service import StoredData, serve
@@ -127,8 +128,12 @@ class ConsoleHarness:
             engine.dispose()
 
     async def publish_decisions(self, *entries: DecisionEntry) -> None:
-        self.entries += len(entries)
-        await self.bus.publish([self._extender.stamp(entry) for entry in entries])
+        await self.publish_messages([self._extender.stamp(entry) for entry in entries])
+
+    async def publish_messages(self, messages: Sequence[Message]) -> None:
+        """Publishes messages of replicas. Returns when each is an entry of the log."""
+        self.entries += len(messages)
+        await self.bus.publish(messages)
         await until(lambda: self._tip() >= self.entries)
 
     def commits(self) -> list[Manifest]:

@@ -13,7 +13,14 @@ import msgspec
 from msgspec import inspect
 
 from joulie_bus.errors import OutOfBounds, Undecodable
-from joulie_bus.events import EVENT_TYPES, AnyEvent, TelemetrySampled
+from joulie_bus.events import (
+    EVENT_TYPES,
+    AnyEvent,
+    FilterDecided,
+    PreemptDecided,
+    PrioritizeDecided,
+    TelemetrySampled,
+)
 from joulie_bus.events.bounds import (
     BOOT,
     EVENT_ID,
@@ -23,6 +30,7 @@ from joulie_bus.events.bounds import (
     Nanoseconds,
     control_in,
 )
+from joulie_bus.events.packing import packing_flaw
 
 EventId = Annotated[str, msgspec.Meta(max_length=EVENT_ID)]
 Key = Annotated[str, msgspec.Meta(max_length=NAME)]
@@ -87,8 +95,8 @@ def encode(event: AnyEvent) -> bytes:
         _DECODERS[event.TYPE].decode(data)
     except (msgspec.ValidationError, ValueError, TypeError, OverflowError) as error:
         raise OutOfBounds(event.TYPE, str(error)) from error
-    if field := control_in(event):
-        raise OutOfBounds(event.TYPE, _has_control(field))
+    if flaw := _flaw_of(event):
+        raise OutOfBounds(event.TYPE, flaw)
     return data
 
 
@@ -146,14 +154,23 @@ def read(envelope: Envelope, where: str) -> AnyEvent:
             event = msgspec.convert(_upcast(envelope, where), _CURRENT[envelope.type])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Undecodable(where, f"{envelope.type} v{envelope.v}: {error}") from error
-    if field := control_in(event):
-        raise Undecodable(where, f"{envelope.type} v{envelope.v}: {_has_control(field)}")
+    if flaw := _flaw_of(event):
+        raise Undecodable(where, f"{envelope.type} v{envelope.v}: {flaw}")
     return event
 
 
 def decoded(data: bytes, where: str) -> AnyEvent:
     """The event in the bytes of a message."""
     return read(open_envelope(data, where), where)
+
+
+def _flaw_of(event: AnyEvent) -> str:
+    """What the schema of the event cannot refuse."""
+    if field := control_in(event):
+        return _has_control(field)
+    if isinstance(event, FilterDecided | PreemptDecided | PrioritizeDecided):
+        return packing_flaw(event)
+    return ""
 
 
 def _has_control(field: str) -> str:

@@ -44,11 +44,6 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def count(self) -> int:
         return len(self.ordinals) // 4
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the packed numbers end with a whole number."""
-        return len(self.ordinals) % 4 == 0
-
 
 class FilterDecided(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "decision.filter"

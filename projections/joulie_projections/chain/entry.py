@@ -20,7 +20,6 @@ from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
     BindDecided,
-    Candidates,
     DecisionsDropped,
     FallbackAnswered,
     FilterDecided,
@@ -46,7 +45,6 @@ _MARK, _ENDS, _FIRST = (
     b"%04d" * decision_table.FIELDS,
     decision_table.FIRST,
 )
-_SCORE_BYTES = 2  # of each of `PrioritizeDecided.scores`
 _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
@@ -86,7 +84,6 @@ def entry_of(record: Record) -> Entry:
         require_authority(record, envelope, event, where)
         fields = fields_of_event(envelope, event, where)
         _require_fitting(where, fields)
-        _require_whole(where, event)
     except Undecodable:
         return unreadable_entry(record)
     return Entry(fields, header_of(fields) + record.data)
@@ -134,14 +131,6 @@ def fields_of_event(envelope: Envelope, event: AnyEvent, where: str) -> EntryFie
         case _:
             raise Undecodable(where, f"{event.TYPE} does not belong in the decision log")
     return EntryFields(envelope.id, event.TYPE, uid, name, view, now)
-
-
-def _require_whole(where: str, event: AnyEvent) -> None:
-    """Packed numbers of a decision are whole numbers: readers unpack them."""
-    candidates = getattr(event, "candidates", None)
-    is_whole = candidates.is_whole if isinstance(candidates, Candidates) else True
-    if not is_whole or len(getattr(event, "scores", b"")) % _SCORE_BYTES:
-        raise Undecodable(where, "its packed rows or scores end within a number")
 
 
 def _require_fitting(where: str, fields: EntryFields) -> None:

@@ -60,7 +60,7 @@ def outcome_of(bound: FirstBinding, answer: bytes | None) -> OutcomeSeen:
 def _ranked(seen: OutcomeSeen, given: PrioritizeDecided, bound: FirstBinding) -> OutcomeSeen:
     scores = _numbers("<i2", given.scores)
     at = _place_of(bound, given)
-    if at is None or at >= len(scores):
+    if at is None:
         return seen  # the node was not among the candidates
     mine = int(scores[at])
     better = int(np.count_nonzero(scores > mine))
@@ -75,7 +75,7 @@ def _place_of(bound: FirstBinding, given: PrioritizeDecided) -> int | None:
     ordinals = _numbers("<i4", given.candidates.ordinals)
     if bound.ordinal >= 0 and len(found := np.flatnonzero(ordinals == bound.ordinal)):
         return int(found[0])
-    strangers = zip(np.flatnonzero(ordinals == -1), given.candidates.strangers, strict=False)
+    strangers = zip(np.flatnonzero(ordinals == -1), given.candidates.strangers, strict=True)
     return next((int(at) for at, name in strangers if name == bound.node), None)
 
 
@@ -86,10 +86,8 @@ def _place_by_name(node: str, given: PrioritizeDecided) -> int | None:
         return None
     scores = _numbers("<i2", given.scores)
     from_the_best = np.argsort(-scores, kind="stable")
-    at = named.index(node)
-    return int(from_the_best[at]) if at < len(scores) else None
+    return int(from_the_best[named.index(node)])
 
 
 def _numbers(kind: str, packed: bytes) -> Ints:
-    whole = len(packed) - len(packed) % np.dtype(kind).itemsize
-    return np.frombuffer(packed[:whole], kind).astype(np.int64)
+    return np.frombuffer(packed, kind).astype(np.int64)

@@ -50,8 +50,7 @@ def row_names_in(changes: Iterable[Change], position: int) -> list[RowName]:
 
 
 def ordinals_of(candidates: Candidates) -> Ints:
-    """Entries of older versions may end within a number; that rest names no node."""
-    return np.frombuffer(candidates.ordinals, "<i4", candidates.count).astype(np.int64)
+    return np.frombuffer(candidates.ordinals, "<i4").astype(np.int64)
 
 
 def unknown_node(ordinal: int) -> str:

@@ -16,7 +16,6 @@ from joulie_projections.twin.row_names import (
     RowNames,
     RowSpan,
     names_node,
-    ordinals_of,
     row_names_in,
     unknown_node,
 )
@@ -144,9 +143,3 @@ def test_an_earlier_position_with_other_rows_is_refused() -> None:
     assert observed.observe(4, now)
     assert not observed.observe(3, TwinColumns({"a": 1}, {}, 0))
     assert named(observed.names, 5, 0) == ["b"]
-
-
-def test_rows_that_end_within_a_number_are_read_up_to_it() -> None:
-    cut = Candidates(ordinals=b"\7\0\0\0\1")
-
-    assert ordinals_of(cut).tolist() == [7]

@@ -1,0 +1,78 @@
+"""Entries that an older version accepted although they do not agree with themselves."""
+
+from pathlib import Path
+
+import pytest
+
+from joulie_audit.archive.archiver import Archiver
+from joulie_audit.archive.columnar import Segment
+from joulie_audit.archive.parts import Archive
+from joulie_audit.questions.explain import attempts_of, explain_pod, read
+from joulie_audit.questions.listing import about_node, line_of, row_of
+from joulie_audit.replay.replay import replay
+from joulie_audit.testing import RecordedLog
+from joulie_audit.verify.verify import verify
+from joulie_audit.verify.verify_archive import verify_archive
+from joulie_bus.errors import NotInTheLog
+from joulie_bus.streams.records import Record
+from joulie_bus.testing import one_of_each
+from joulie_projections.chain.entry import Entry, entry_of, fields_of_event, header_of
+from joulie_projections.state import unchecked
+from odd_decisions import DISAGREEING, WILD, odd_messages
+
+pytestmark = pytest.mark.anyio
+NO_LIMIT = 2**62
+POD = next(each for each in one_of_each() if each.TYPE == "decision.filter").key
+
+
+def entry_of_older_version(record: Record) -> Entry:
+    fields = fields_of_event(*unchecked.decode_message(record.data, "it"), "it")
+    return Entry(fields, header_of(fields) + record.data)
+
+
+@pytest.fixture
+async def odd_log(small_log: RecordedLog) -> RecordedLog:
+    made = small_log.builder
+    await made.write(odd_messages(DISAGREEING), entry_of_older_version)
+    made.sign()
+    return small_log
+
+
+async def test_readers_treat_them_as_unreadable(odd_log: RecordedLog) -> None:
+    async with odd_log.reading() as (history, facts):
+        odd = [entry for entry in history.entries() if entry.event_id.startswith("extender-0:odd")]
+        assert [read(entry) for entry in odd] == [None] * len(DISAGREEING)
+        assert {line_of(entry, read(entry)).split()[-1] for entry in odd} == {"unreadable"}
+        assert {row_of(entry, read(entry))["data"] for entry in odd} == {None}
+        assert not any(map(about_node(history, "n4"), odd))
+        assert attempts_of(history, POD) == []
+        with pytest.raises(NotInTheLog, match="never filtered or scored"):
+            explain_pod(history, POD)
+        report = await replay(history, facts)
+        found = verify(history, odd_log.builder.signer.public, ())
+
+    assert (report.mismatches, report.decisions) == (0, 8)
+    assert found.flaw is None
+
+
+async def test_an_archive_holds_them_byte_for_byte(odd_log: RecordedLog, tmp_path: Path) -> None:
+    async with odd_log.reading() as (history, facts):
+        await Archiver(tmp_path / "a", Segment(), NO_LIMIT).run(history, facts)
+        report = verify_archive(Archive.of(tmp_path / "a"), odd_log.builder.signer.public, history)
+
+    assert (report.flaw, report.entries) == (None, 9 + len(DISAGREEING))
+
+
+async def test_decisions_about_rows_that_do_not_exist_are_listed_and_not_reproduced(
+    small_log: RecordedLog,
+) -> None:
+    """They agree with themselves: what is wrong with them, a replay finds."""
+    await small_log.builder.write(odd_messages(WILD), entry_of)
+
+    async with small_log.reading() as (history, facts):
+        lines = [line_of(entry, read(entry)) for entry in history.entries(10)]
+        assert explain_pod(history, POD).candidates == 2
+        report = await replay(history, facts)
+
+    assert "unreadable" not in "".join(lines)
+    assert report.mismatches == len(WILD)
