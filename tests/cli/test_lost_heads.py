@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from joulie_audit.testing import RecordedLog, small_log_in
@@ -17,7 +19,8 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, ask
 from joulie_cli.main import main
-from joulie_projections.decision_log.heads import Ed25519Signer, encode
+from joulie_projections.chain.signed import Head, encode
+from joulie_projections.decision_log.heads import Ed25519Signer
 from joulie_projections.store.database import Place
 from joulie_projections.testing import Postgres, tamper
 from one_broker import anyio_backend, emptied, server
@@ -44,7 +47,7 @@ class Both(NamedTuple):
             tamper(self.recorded.database, statement)
 
     async def anchor(self, *messages: bytes) -> None:
-        told = [Message(CLUSTER.heads, data.hex()[-60:], data) for data in messages]
+        told = [Message(CLUSTER.heads, sha256(data).hexdigest(), data) for data in messages]
         await self.bus.publish(told)
 
     async def anchor_all(self) -> None:
@@ -112,13 +115,72 @@ async def a_stream_that_lost_its_beginning(both: Both) -> None:
         await both.anchor(encode(history.heads()[-1]))
 
 
-async def garbage_in_the_stream(both: Both) -> None:
-    await both.anchor(b"garbage")
+def thief_of(both: Both) -> Ed25519Signer:
+    return Ed25519Signer.load_or_create(both.data / "thief.key")
 
 
-async def a_forged_handover(both: Both) -> None:
-    thief = Ed25519Signer.load_or_create(both.data / "thief.key")
-    await both.anchor(encode(thief.hand_over(thief, 9, bytes(32), 1)))
+async def newest_head(both: Both) -> Head:
+    async with both.recorded.reading() as (history, _):
+        return history.heads()[-1]
+
+
+async def garbage(_: Both) -> bytes:
+    return b"garbage"
+
+
+async def a_forged_handover(both: Both) -> bytes:
+    thief = thief_of(both)
+    return encode(thief.hand_over(thief, 9, bytes(32), 1))
+
+
+async def a_handover_that_names_the_key_of_the_log(both: Both) -> bytes:
+    thief = thief_of(both)
+    forged = thief.hand_over(thief, 9, bytes(32), 1)
+    signer = both.recorded.builder.signer
+    return encode(msgspec.structs.replace(forged, old=signer.raw))
+
+
+async def a_forged_retirement(both: Both) -> bytes:
+    signer = both.recorded.builder.signer
+    forged = thief_of(both).retire(signer.key_id, 1, 9, 1)
+    return encode(msgspec.structs.replace(forged, by=signer.key_id))
+
+
+async def a_head_of_another_key(both: Both) -> bytes:
+    return encode(thief_of(both).sign(10**9, bytes(32), 1))
+
+
+async def a_head_with_a_bad_signature(both: Both) -> bytes:
+    return encode(msgspec.structs.replace(await newest_head(both), pos=8))
+
+
+async def an_unsigned_copy_of_a_head(both: Both) -> bytes:
+    return encode(msgspec.structs.replace(await newest_head(both), signature=bytes(64)))
+
+
+NOT_SIGNED: list[Callable[[Both], Awaitable[bytes]]] = [
+    garbage,
+    a_forged_handover,
+    a_handover_that_names_the_key_of_the_log,
+    a_forged_retirement,
+    a_head_of_another_key,
+    a_head_with_a_bad_signature,
+    an_unsigned_copy_of_a_head,
+]
+
+
+async def another_entry_signed_with_the_key(both: Both) -> None:
+    await both.anchor(encode(both.recorded.builder.signer.sign(9, bytes(32), 1)))
+
+
+async def a_later_entry_signed_with_the_key(both: Both) -> None:
+    await both.anchor(encode(both.recorded.builder.signer.sign(12, bytes(32), 1)))
+
+
+async def a_handover_of_another_log_signed_with_the_key(both: Both) -> None:
+    signer = both.recorded.builder.signer
+    assert isinstance(signer, Ed25519Signer)
+    await both.anchor(encode(signer.hand_over(thief_of(both), 9, bytes(32), 1)))
 
 
 async def entries_put_behind_the_end(both: Both) -> None:
@@ -172,20 +234,49 @@ CASES: dict[str, tuple[Callable[[Both], Awaitable[None]], str, str]] = {
         "stream",
         "the messages before #2 of JOULIE_HEADS were removed",
     ),
-    "a handover that is forged": (a_forged_handover, "stream", "its old key is not of this log"),
+    "another entry signed with the key": (
+        another_entry_signed_with_the_key,
+        "stream",
+        "entry 9 does not match its signed head",
+    ),
+    "a later entry signed with the key": (
+        a_later_entry_signed_with_the_key,
+        "stream",
+        ENDS.format(12, 9),
+    ),
+    "a handover of another log signed with the key": (
+        a_handover_of_another_log_signed_with_the_key,
+        "stream",
+        "entry 9 does not match its signed head",
+    ),
 }
 
 
+@pytest.mark.parametrize("message", NOT_SIGNED)
 async def test_a_message_that_no_key_signed_is_noted_and_makes_no_log_corrupted(
-    both: Both, capsys: pytest.CaptureFixture[str]
+    both: Both, capsys: pytest.CaptureFixture[str], message: Callable[[Both], Awaitable[bytes]]
 ) -> None:
-    await garbage_in_the_stream(both)
+    await both.anchor(await message(both))
 
     code = await asyncio.to_thread(main, ["verify", "--data", str(both.data)])
 
     out, _ = capsys.readouterr()
     assert code == 0, out
-    assert "Note: ignored 1 message of JOULIE_HEADS that no key signed (#3 first)" in out
+    noted = "Note: ignored 1 message of JOULIE_HEADS that no key of this log signed (#3 first)"
+    assert noted in out
+
+
+async def test_a_file_of_heads_that_no_key_signed_proves_nothing(
+    both: Both, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = both.data / "heads.json"
+    file.write_bytes(await a_head_of_another_key(both))
+
+    words = ["verify", "--data", str(both.data), "--heads", str(file)]
+    code = await asyncio.to_thread(main, words)
+
+    assert code == 1
+    assert f"no key of this log signed a head in {file}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("change", "heads", "what"), CASES.values(), ids=CASES)

@@ -1,10 +1,7 @@
 """Where a log may be cut: at an entry that is archived row by row and covered by a signed head."""
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-
-import msgspec
 
 from joulie_audit.archive.parts import ASIDE, Archive, Part, poison_of
 from joulie_audit.verify.verify_archive import require_facts_fit, require_log_fits, ring_with_keys
@@ -12,7 +9,7 @@ from joulie_bus.errors import NotTrimmed
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.chain.signed import Head, decode_any
+from joulie_projections.chain.signed import Head, statement_in
 from joulie_projections.fold.commit import Cut, Input, Inputs
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
@@ -20,12 +17,8 @@ from joulie_projections.history.history import History
 
 def heads_of(records: Iterable[Record]) -> list[Head]:
     """The heads among the records of their stream; other messages are skipped."""
-    found: list[Head] = []
-    for record in records:
-        with contextlib.suppress(msgspec.DecodeError):
-            statement = decode_any(record.data)
-            found += [statement] if isinstance(statement, Head) else []
-    return found
+    statements = (statement_in(record.data) for record in records)
+    return [each for each in statements if isinstance(each, Head)]
 
 
 class CutOptions(NamedTuple):
@@ -85,14 +78,14 @@ def _newest_cut_point(history: History, evidence: CutEvidence, before: int) -> _
     archive = evidence.archive
     log_to = archive.log[-1][1].last if archive.log else 0
     facts_to = archive.facts[-1][1].last if archive.facts else 0
-    anchored = {(head.pos, head.hash) for head in evidence.anchored}
+    anchored = set(evidence.anchored)
     allowed = (
         head
         for head in reversed(history.heads())
         if head.pos <= log_to
         and head.signed_at <= before
         and (evidence.due is None or head.pos < evidence.due)
-        and (head.pos, head.hash) in anchored
+        and head in anchored
         and evidence.public.stands_alone(head)
     )
     head = next(allowed, None)

@@ -42,9 +42,9 @@ NO_STREAM = (
     "from a file, or --heads none to skip the comparison."
 )
 EMPTIED = (
-    "the database holds {} signed heads, and their stream none: they were removed there, or the "
-    "stream was recreated. For a restored log whose projector has not signed a head yet, give "
-    "--heads none"
+    "the database holds {} signed heads, and their stream none that a key of this log signed: they "
+    "were removed there, or the stream was recreated. For a restored log whose projector has not "
+    "signed a head yet, give --heads none"
 )
 ALONE = (
     "every file is intact, and every hash, link and signature is valid. It was compared with no "
@@ -69,23 +69,22 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         lines += f"\n{asked.as_text}"
     show(args, {**as_json(report, archived), **asked.as_json}, lines)
     if args.output == "table":
-        print_notes(args, anchors)
+        print_notes(anchors, is_compared=anchors is not NOTHING)
     flawed = report.flaw is not None or (archived is not None and archived.flaw is not None)
     return 1 if flawed else 0
 
 
 def _verify_archive_alone(args: argparse.Namespace, wires: Wiring) -> int:
     """Without a database beside it, as on the machine of an auditor."""
-    anchors = (
-        NOTHING if args.heads in (FROM_THE_STREAM, FROM_NOWHERE) else anchors_in(Path(args.heads))
-    )
-    ring, forged = _public(args, wires).with_all(anchors.keys)
+    public, is_given = _public(args, wires), args.heads not in (FROM_THE_STREAM, FROM_NOWHERE)
+    anchors = anchors_in(Path(args.heads), public) if is_given else NOTHING
+    ring, forged = public.with_all(anchors.keys)
     archived = verify_archive(Archive.of(args.archive), ring, None, anchors.heads)
     if archived.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
         archived = archived._replace(flaw=what[0])
     show(args, {"archive": archived._asdict()}, "\n".join(_archive_lines(archived, ALONE)))
-    if anchors is NOTHING and args.output == "table":
-        print(NOT_COMPARED)
+    if args.output == "table":
+        print_notes(anchors, is_compared=anchors is not NOTHING)
     return 1 if archived.flaw is not None else 0
 
 
@@ -93,8 +92,8 @@ def _public(args: argparse.Namespace, wires: Wiring) -> Ring:
     return public_key(wires) if args.key is None else public_key_in(args.key)
 
 
-def print_notes(args: argparse.Namespace, anchors: Anchors) -> None:
-    if args.heads == FROM_NOWHERE:
+def print_notes(anchors: Anchors, *, is_compared: bool) -> None:
+    if not is_compared:
         print(NOT_COMPARED)
     for note in anchors.notes:
         print(f"  Note: {note}.")
@@ -107,7 +106,8 @@ async def _verify(
     if args.heads == FROM_THE_STREAM:
         report, anchors = await _by_the_stream(args, wires, public)
     else:
-        anchors = NOTHING if args.heads == FROM_NOWHERE else anchors_in(Path(args.heads))
+        is_given = args.heads != FROM_NOWHERE
+        anchors = anchors_in(Path(args.heads), public) if is_given else NOTHING
         report = _report(args, wires, public, anchors)
     archive = archive_of(args, wires)
     if archive is None:
@@ -122,7 +122,7 @@ async def _by_the_stream(
 ) -> tuple[Report, Anchors]:
     try:
         async with broker_of(wires) as bus:
-            anchors = await anchors_of(bus)
+            anchors = await anchors_of(bus, public)
             report = _report(args, wires, public, anchors)
             if report.flaw is None and report.heads and not anchors.heads:
                 report = report._replace(flaw=Flaw(0, EMPTIED.format(report.heads)))

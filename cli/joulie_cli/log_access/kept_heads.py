@@ -1,6 +1,6 @@
 """Anchored heads, which are stored outside the database, and the keys that sign them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from joulie_bus.streams.subjects import Stream
 from joulie_cli.wiring import Wiring
 from joulie_projections.chain.entry import UNREADABLE, entry_of
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.chain.signed import Head, KeyStatement, Signed, decode_any
+from joulie_projections.chain.signed import Head, KeyStatement, Signed, decode_any, statement_in
 from joulie_projections.decision_log import heads
 from joulie_projections.history.history import History
 
@@ -48,32 +48,37 @@ def public_key_in(file: Path) -> Ring:
     return heads.public_key(file)
 
 
-async def anchors_of(bus: Log) -> Anchors:
+async def anchors_of(bus: Log, ring: Ring) -> Anchors:
     """Read anchors from their stream, from which only the administrator can delete messages."""
-    state, statements, flaw = await bus.state(Stream.HEADS), list[Signed](), ""
-    strangers: list[int] = []
+    state = await bus.state(Stream.HEADS)
+    kept = {
+        record.sequence: statement_in(record.data) for record in await everything(bus, Stream.HEADS)
+    }
+    anchors = _anchors(kept, ring, str(Stream.HEADS))
     if state.first > 1:
         flaw = f"the messages before #{state.first} of {Stream.HEADS} were removed"
-    for record in await everything(bus, Stream.HEADS):
-        try:
-            statements.append(decode_any(record.data))
-        except msgspec.DecodeError:
-            strangers.append(record.sequence)
-    return _anchors(statements)._replace(flaw=flaw, notes=_notes_on(strangers))
+        return anchors._replace(flaw=flaw)
+    return anchors
 
 
-def _notes_on(strangers: Sequence[int]) -> tuple[str, ...]:
-    """Messages that no key signed prove nothing, and so they do not make the log corrupted."""
+def _anchors(kept: Mapping[int, Signed | None], ring: Ring, source: str) -> Anchors:
+    """What the keys of the log signed, and a note on the rest: it proves nothing about the log."""
+    signed = ring.signed_among(each for each in kept.values() if each is not None)
+    known = set(signed)
+    strangers = [number for number, each in kept.items() if each not in known]
+    return Anchors(
+        [each for each in signed if isinstance(each, Head)],
+        [each for each in signed if not isinstance(each, Head)],
+        notes=_notes_on(strangers, source),
+    )
+
+
+def _notes_on(strangers: Sequence[int], source: str) -> tuple[str, ...]:
     if not strangers:
         return ()
     count = "1 message" if len(strangers) == 1 else f"{len(strangers)} messages"
-    what = f"of {Stream.HEADS} that no key signed (#{strangers[0]} first)"
+    what = f"of {source} that no key of this log signed (#{strangers[0]} first)"
     return (f"ignored {count} {what}",)
-
-
-def _anchors(statements: Sequence[Signed]) -> Anchors:
-    signed = [head for head in statements if isinstance(head, Head)]
-    return Anchors(signed, [key for key in statements if not isinstance(key, Head)])
 
 
 async def ids_of(bus: Log) -> dict[str, int]:
@@ -86,18 +91,28 @@ async def ids_of(bus: Log) -> dict[str, int]:
     return found
 
 
-def anchors_in(file: Path) -> Anchors:
+def anchors_in(file: Path, ring: Ring) -> Anchors:
     """Read heads and statements about keys from a file: one value, a list, or one per line."""
+    anchors = _anchors(dict(enumerate(_statements_in(file), 1)), ring, str(file))
+    if not anchors.heads:
+        what = (
+            f"no key of this log signed a head in {file}: is it of another log, or of a later key?"
+        )
+        return anchors._replace(flaw=what)
+    return anchors
+
+
+def _statements_in(file: Path) -> list[Signed]:
     content = file.read_bytes() if file.exists() else b""
     try:
         if content.lstrip()[:1] == b"[":
             lines = [bytes(raw) for raw in msgspec.json.decode(content, type=list[msgspec.Raw])]
         else:
             lines = [line for line in content.splitlines() if line.strip()]
-        found = _anchors([decode_any(line) for line in lines])
+        found = [decode_any(line) for line in lines]
     except msgspec.DecodeError as error:
         raise NotInTheLog(f"{file} holds no heads: {error}.") from error
-    if not found.heads:
+    if not any(isinstance(each, Head) for each in found):
         raise NotInTheLog(
             f"{file} holds no heads, or does not exist. Name a file with heads, one JSON object on "
             "a line; `joulie diff` also takes the entry at which a head was signed."
@@ -108,7 +123,7 @@ def anchors_in(file: Path) -> Anchors:
 def head_named(text: str, history: History, anchored: Sequence[Head]) -> Head:
     """The head in the named file, or the head signed at the named entry."""
     if not text.isdigit():
-        return anchors_in(Path(text)).heads[-1]
+        return [each for each in _statements_in(Path(text)) if isinstance(each, Head)][-1]
     known = {head.pos: head for head in (*anchored, *history.heads())}
     if int(text) not in known:
         near = ", ".join(map(str, sorted(known, key=lambda pos: abs(pos - int(text)))[:5]))

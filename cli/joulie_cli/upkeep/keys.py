@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from joulie_bus.errors import KeyChangeRefused, NotInTheLog
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.runtime.secret_files import keep_private
@@ -18,7 +16,7 @@ from joulie_cli.log_access.kept_heads import public_key
 from joulie_cli.log_access.past import broker_of
 from joulie_cli.wiring import Wiring
 from joulie_projections.chain.keyring import ENDLESS, Key, Ring
-from joulie_projections.chain.signed import Head, decode_any
+from joulie_projections.chain.signed import Head, statement_in
 from joulie_projections.decision_log import key_change
 from joulie_projections.decision_log.heads import next_path, replaced_path
 from joulie_projections.decision_log.tree import verifier_of
@@ -42,7 +40,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.action == "rotate":
         key_change.request_rotation(key)
         return _wait(args, wires, next_path(key))
-    key_id, since = _named(args, public_key(wires)), asyncio.run(_since(args, wires))
+    public = public_key(wires)
+    key_id, since = _named(args, public), asyncio.run(_since(args, wires, public))
     key_change.request_retirement(key, key_id, since, wires.data.public_key)
     return _wait(args, wires, key_change.retirement_path(key))
 
@@ -90,7 +89,7 @@ def _named(args: argparse.Namespace, ring: Ring) -> str:
     return str(args.key)
 
 
-async def _since(args: argparse.Namespace, wires: Wiring) -> int:
+async def _since(args: argparse.Namespace, wires: Wiring, public: Ring) -> int:
     """The newest entry with an anchored head before that time, by the broker's clock: the time in
     a head itself can be forged with a leaked key."""
     when: str = args.compromised_since
@@ -102,16 +101,9 @@ async def _since(args: argparse.Namespace, wires: Wiring) -> int:
         raise NotInTheLog(f"{when!r} is not {HOW}. Nothing was changed.") from error
     async with broker_of(wires) as bus:
         records = await everything(bus, Stream.HEADS)
-    said = [_decoded(record.data) for record in records if record.at <= until]
-    return max((head.pos for head in said if head is not None), default=0)
-
-
-def _decoded(data: bytes) -> Head | None:
-    try:
-        said = decode_any(data)
-    except msgspec.DecodeError:
-        return None
-    return said if isinstance(said, Head) else None
+    decoded = (statement_in(record.data) for record in records if record.at <= until)
+    signed = public.signed_among(each for each in decoded if each is not None)
+    return max((each.pos for each in signed if isinstance(each, Head)), default=0)
 
 
 # --- output -------------------------------------------------------------------------------------

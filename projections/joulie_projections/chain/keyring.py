@@ -19,6 +19,7 @@ from joulie_projections.chain.signed import (
     Head,
     KeyStatement,
     Retirement,
+    Signed,
     ed25519_of,
     has_signed,
     key_id_of,
@@ -79,12 +80,40 @@ class Ring:
             default=ENDLESS,
         )
 
+    @cached_property
+    def _checked(self) -> dict[tuple[str, bytes, bytes], bool]:
+        """Signatures that were checked: an audit needs each several times."""
+        return {}
+
+    def _has_signed(self, key_id: str, signature: bytes, text: bytes) -> bool:
+        key, asked = self.key(key_id), (key_id, bytes(signature), text)
+        if asked not in self._checked:
+            self._checked[asked] = key is not None and has_signed(key.checker, signature, text)
+        return self._checked[asked]
+
+    def has_signed(self, statement: Signed) -> bool:
+        """Whether a key of this log signed the statement, true or not.
+
+        One that none of them signed proves nothing about this log: anybody can make it.
+        """
+        match statement:
+            case Head():
+                signatures = {statement.key_id: statement.signature}
+            case Handover():
+                signatures = {
+                    key_id_of(statement.old): statement.old_signature,
+                    key_id_of(statement.new): statement.new_signature,
+                }
+            case Retirement():
+                signatures = {statement.by: statement.signature}
+        return any(self._has_signed(*each, statement.text) for each in signatures.items())
+
     # --- heads --------------------------------------------------------------------------------
 
     def flaw_of(self, head: Head) -> str:
         """Why the head is not valid; empty if it is. `unconfirmed` checks compromised keys."""
         key = self.key(head.key_id)
-        if key is None or not has_signed(key.checker, head.signature, head.text):
+        if key is None or not self.has_signed(head):
             return f"the head at {head.pos} is not signed by a key of this log"
         what = f"the head at {head.pos} is signed by key {key.id}, which signs"
         if head.pos <= key.after:
@@ -123,6 +152,23 @@ class Ring:
             else:
                 ring = ring.with_one(statement)
         return ring, flaws
+
+    def signed_among(self, statements: Iterable[Signed]) -> list[Signed]:
+        """The statements that a key of this log signed, in the order of `statements`.
+
+        The keys of a handover among them count from there on, for heads everywhere.
+        """
+        statements = list(statements)
+        ring, keys = self, set[KeyStatement]()
+        for each in statements:
+            if not isinstance(each, Head) and ring.has_signed(each):
+                ring, _ = ring.with_all([each])
+                keys.add(each)
+        return [
+            each
+            for each in statements
+            if (ring.has_signed(each) if isinstance(each, Head) else each in keys)
+        ]
 
     def with_one(self, statement: KeyStatement) -> "Ring":
         if isinstance(statement, Retirement):

@@ -132,3 +132,11 @@ def decode_any(data: bytes) -> Signed:
     if msgspec.json.decode(data, type=_Format).format:
         return decode_key(data)
     return decode(data)
+
+
+def statement_in(data: bytes) -> Signed | None:
+    """The statement in a message; None if it is none. Whether it is signed, a ring knows."""
+    try:
+        return decode_any(data)
+    except msgspec.DecodeError:
+        return None

@@ -14,7 +14,6 @@ from joulie_bus.errors import BusError, KeyOfAnotherLog, OutOfBounds, Unwritable
 from joulie_bus.events import StateSetBack
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.log.refusals import Refusals
-from joulie_bus.log.whole_stream import everything
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import rung
@@ -28,8 +27,8 @@ from joulie_projections.chain.entry import (
     placeholder_body,
     unreadable_entry,
 )
-from joulie_projections.chain.signed import Head, KeyStatement, Signed, decode_any, encode
-from joulie_projections.decision_log import key_change
+from joulie_projections.chain.signed import Head, KeyStatement, encode
+from joulie_projections.decision_log import anchored, key_change
 from joulie_projections.decision_log.heads import Signer, lost_key
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import FirstBinding, Input
@@ -98,9 +97,9 @@ class DecisionWriter:
         tip, self._at = await self._calls.until_done(self._log.open)
         self.entries = tip.pos
         signed_to = await self._calls.until_done(self._log.signed_to, epoch)
-        self._anchored = await _newest_anchored(self._bus, self._subjects)
+        self._anchored = await anchored.newest(self._bus, self._subjects, self._signer)
         if self._anchored > signed_to.pos:
-            self._lost = await _anchored_behind(self._bus, signed_to.pos)
+            self._lost = await anchored.behind(self._bus, signed_to.pos, self._signer)
         newest = await self._calls.until_done(self._log.newest_head)
         if newest is not None and newest.pos > self._anchored:
             self._unanchored = newest  # the last process could not publish it
@@ -274,39 +273,6 @@ class DecisionWriter:
             except BusError as error:
                 self._outcomes_refused.saw(error)  # they stay due
                 await asyncio.sleep(REFUSED_S)
-
-
-async def _newest_anchored(bus: Log, subjects: Subjects) -> int:
-    """The entry of the newest statement in the stream of heads.
-
-    Any user of a broker can make it store a reply there. If the newest message is not a statement,
-    all messages are read.
-    """
-    newest = await bus.last(Stream.HEADS, subjects.heads)
-    if newest is None:
-        return 0
-    statement = _decoded(newest.data)
-    if statement is not None:
-        return statement.pos
-    return max((each.pos for each in await _anchored(bus)), default=0)
-
-
-async def _anchored_behind(bus: Log, pos: int) -> list[Head]:
-    return [head for head in await _anchored(bus) if isinstance(head, Head) and head.pos > pos]
-
-
-async def _anchored(bus: Log) -> list[Signed]:
-    records = await everything(bus, Stream.HEADS)
-    decoded = (_decoded(record.data) for record in records)
-    return [statement for statement in decoded if statement is not None]
-
-
-def _decoded(data: bytes) -> Signed | None:
-    """None for a message that is not a statement; `joulie verify` reports it."""
-    try:
-        return decode_any(data)
-    except msgspec.DecodeError:
-        return None
 
 
 def _anchoring(subjects: Subjects, statement: KeyStatement) -> Message:
