@@ -559,6 +559,24 @@ class NotInTheLog(JoulieError):
     """The message says what was requested, where, and what exists instead."""
 
 
+class AgedOut(NotInTheLog):
+    def __init__(self, stream: str, wanted: int, first: int) -> None:
+        super().__init__(
+            f"{stream} starts at {first}; {wanted} to {first - 1} have aged out of it. Nothing was "
+            "computed. Give --archive DIR, if `joulie archive` was run in time."
+        )
+        self.first = first
+
+
+class NeverArchived(NotInTheLog):
+    def __init__(self, place: str, first: int, last: int) -> None:
+        super().__init__(
+            f"{place} lacks messages of the positions {first} to {last}: they had aged out of "
+            "their stream before they were archived. Nothing was computed from there on. What "
+            "does not fold these positions still works, such as a time behind the next snapshot."
+        )
+
+
 class ArchiveBroken(JoulieError):
     def __init__(self, file: str, why: str) -> None:
         super().__init__(

@@ -29,12 +29,13 @@ from joulie_audit.archive.parts import (
     root_of,
     sealed,
 )
-from joulie_bus.errors import ArchiveBroken, NotArchived
+from joulie_bus.errors import AgedOut, ArchiveBroken, NotArchived
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten
 from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.signed import KeyStatement
-from joulie_projections.fold.manifest import Manifest
+from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.history import History, StoredEntry
 
@@ -47,6 +48,42 @@ class ArchiveResult(NamedTuple):
     parts: int
     facts_to: int
     log_to: int
+    lost: int = 0  # messages that had aged out of their stream before they were archived
+
+
+class _Reading:
+    """The facts of one part. What has aged out of its stream is lost: the archive continues behind
+    it, because an archive that stops is never followed by a trim, and then everything fills.
+    """
+
+    def __init__(self, facts: FactSource, begins: dict[Stream, int]) -> None:
+        """`begins`: the first message that a stream still holds, as far as it is known."""
+        self._facts = facts
+        self._begins = begins
+        self.records: list[Record] = []
+        self.lost: list[Range] = []
+
+    async def add(self, manifest: Manifest) -> None:
+        if not any(map(self._is_lost, manifest.ranges)):
+            with contextlib.suppress(AgedOut):
+                self.records.extend(await self._facts.of(manifest))
+                return
+        for stream in {place.stream: None for place in manifest.ranges}:
+            await self._add_of(manifest, stream)
+
+    async def _add_of(self, manifest: Manifest, stream: Stream) -> None:
+        """One stream of a manifest, as a whole: a batch is short."""
+        places = [place for place in manifest.ranges if place.stream is stream]
+        if not any(map(self._is_lost, places)):
+            try:
+                self.records.extend(await self._facts.of(manifest, frozenset((stream,))))
+                return
+            except AgedOut as error:
+                self._begins[stream] = error.first
+        self.lost.extend(places)
+
+    def _is_lost(self, place: Range) -> bool:
+        return place.first < self._begins.get(place.stream, 0)
 
 
 class Archiver:
@@ -70,27 +107,30 @@ class Archiver:
         self._file_format = file_format
         self._before = before
         self._keys = keys
-        self._parts = 0
+        self._parts = self._lost = 0
 
     async def run(self, history: History, facts: FactSource) -> ArchiveResult:
         if (cut := history.cut()) is not None:
             require_covering(self._archive, cut)
         facts_to = await self._keep_facts(history, facts)
         log_to = self._keep_log(history)
-        return ArchiveResult(self._parts, facts_to, log_to)
+        return ArchiveResult(self._parts, facts_to, log_to, self._lost)
 
     async def _keep_facts(self, history: History, facts: FactSource) -> int:
         last = self._last(FACTS)
         created, aside = _created(history), history.quarantined()
+        begins: dict[Stream, int] = {}
         for hour, manifests in _facts_by_hour(history.manifests(last.last + 1)):
             if (hour + 1) * HOUR_NS > self._before:
                 break
-            records: list[Record] = []
+            reading = _Reading(facts, begins)
             for manifest in manifests:
-                records.extend(await facts.of(manifest))
+                await reading.add(manifest)
             span = manifests[0].p_from, manifests[-1].p_to
             inside = [poison for poison in aside if span[0] <= poison.position <= span[1]]
-            found = FactPart(manifests, records, inside, _snapshot_in(history, span))
+            snapshots, lost = _snapshot_in(history, span), tuple(reading.lost)
+            found = FactPart(manifests, reading.records, inside, snapshots, lost)
+            self._lost += sum(place.last - place.first + 1 for place in lost)
             last = self._write(FACTS, hour, span, last, found, created)
         return last.last
 

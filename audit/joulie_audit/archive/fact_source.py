@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import NamedTuple, Protocol
 
-from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, Undecodable
+from joulie_bus.errors import AgedOut, NotInTheLog, StreamGap, StreamReplaced, Undecodable
 from joulie_bus.events import PlanEvent, codec
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.streams.authority import require_authority
@@ -127,11 +127,7 @@ class StreamFacts:
             reader = await closing.enter_async_context(reading)
             return _OpenReader(reader, wanted.first - 1, closing)
         except StreamGap as error:
-            raise NotInTheLog(
-                f"{wanted.stream} starts at {error.first}; {wanted.first} to "
-                f"{error.first - 1} have aged out of it. Nothing was computed. "
-                "Give --archive DIR, if `joulie archive` was run in time."
-            ) from error
+            raise AgedOut(str(wanted.stream), wanted.first, error.first) from error
 
     async def _identity(self, stream: Stream) -> str:
         """The identity of the stream. Raises StreamReplaced if it was replaced: the newest

@@ -2,6 +2,7 @@
 
     DIR/facts/2026-11-21/10/000000000001-000000012345/   facts.* batches.* aside.* manifest.json
                                                          readings.* others.*: of facts, in columns
+                                                         lost.*: if messages had aged out before
     DIR/log/2026-11-21/10/000000000001-000000004711/     entries.* heads.* manifest.json
                                                          keys.*: if keys changed there
 
@@ -29,7 +30,7 @@ from joulie_audit.archive.reading_columns import (
     log_columns,
     tables_of,
 )
-from joulie_bus.errors import ArchiveBroken
+from joulie_bus.errors import ArchiveBroken, NeverArchived
 from joulie_bus.runtime.own_files import open_regular
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
@@ -42,7 +43,7 @@ from joulie_projections.history.history import History, StoredEntry
 
 FORMAT = "joulie-archive/1"
 FACTS, LOG = "facts", "log"
-BATCHES, ASIDE, SNAPSHOTS = "batches", "aside", "snapshots"
+BATCHES, ASIDE, SNAPSHOTS, LOST = "batches", "aside", "snapshots", "lost"
 ENTRIES, HEADS, KEYS, READ = "entries", "heads", "keys", "read"
 MANIFEST = "manifest.json"
 OTHER_LOG = "its facts belong to another log"
@@ -79,6 +80,23 @@ class FactPart(NamedTuple):
     records: list[Record]
     aside: list[Poison]  # quarantined by the projector; folds leave them out
     snapshots: Sequence[Snapshot] = ()  # at most one: time travel within the part can start there
+    lost: tuple[Range, ...] = ()  # aged out before they were archived: not among the records
+
+    def batches(self) -> Iterator["Batch"]:
+        lost, start = frozenset(self.lost), 0
+        for manifest in self.manifests:
+            gone = tuple(place for place in manifest.ranges if place in lost)
+            count = manifest.p_to - manifest.p_from + 1 - sum(map(_length, gone))
+            yield Batch(manifest, self.records[start : start + count], gone)
+            start += count
+
+
+class Batch(NamedTuple):
+    """A manifest and its records, but those that are lost."""
+
+    manifest: Manifest
+    records: list[Record]
+    lost: tuple[Range, ...]
 
 
 class LogRead(NamedTuple):
@@ -99,6 +117,10 @@ class LogPart(NamedTuple):
     read: tuple[LogRead, ...] = ()  # at most one; older archives have none
 
 
+def _length(place: Range) -> int:
+    return place.last - place.first + 1
+
+
 def sealed(part: Part) -> Part:
     blank = replace(part, seal="")
     return replace(blank, seal=hashlib.sha256(msgspec.json.encode(blank)).hexdigest())
@@ -114,21 +136,27 @@ def checksum(file: Path) -> str:
 
 def columns_of_facts(part: FactPart) -> dict[str, Columns]:
     kept = {SNAPSHOTS: _columns(Snapshot._fields, part.snapshots)} if part.snapshots else {}
-    return kept | {
-        "facts": {
-            "stream": [str(record.stream) for record in part.records],
-            "sequence": [record.sequence for record in part.records],
-            "at": [record.at for record in part.records],
-            "body": [record.data for record in part.records],
-            "subject": [record.subject for record in part.records],
-        },
-        **tables_of(log_columns(part.records)),
-        BATCHES: {
-            name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
-            for name in Manifest._fields
-        },
-        ASIDE: _columns(Poison._fields, part.aside),
-    }
+    readings = {} if part.lost else tables_of(log_columns(part.records))
+    lost = {LOST: _columns(Range.__struct_fields__, part.lost)} if part.lost else {}
+    return (
+        kept
+        | lost
+        | {
+            "facts": {
+                "stream": [str(record.stream) for record in part.records],
+                "sequence": [record.sequence for record in part.records],
+                "at": [record.at for record in part.records],
+                "body": [record.data for record in part.records],
+                "subject": [record.subject for record in part.records],
+            },
+            **readings,
+            BATCHES: {
+                name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
+                for name in Manifest._fields
+            },
+            ASIDE: _columns(Poison._fields, part.aside),
+        }
+    )
 
 
 def columns_of_log(part: LogPart) -> dict[str, Columns]:
@@ -146,11 +174,14 @@ def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
     streams = map(_STREAMS.__getitem__, facts["stream"])
     bodies = facts["body"]
     subjects = facts.get("subject", [""] * len(bodies))  # older archives have none
-    rows = zip(streams, facts["sequence"], facts["at"], bodies, subjects, strict=True)
-    records = list(map(Record._make, rows))
+    records_in = zip(streams, facts["sequence"], facts["at"], bodies, subjects, strict=True)
+    records = list(map(Record._make, records_in))
     manifests = manifests_of(tables[BATCHES])
     aside = poison_of(tables.get(ASIDE, {}))  # older archives have none
-    return FactPart(manifests, records, aside, snapshots_of(tables.get(SNAPSHOTS, {})))
+    snapshots = snapshots_of(tables.get(SNAPSHOTS, {}))
+    rows = _rows(tables.get(LOST, {}))
+    lost = tuple(Range(_STREAMS[row["stream"]], row["first"], row["last"]) for row in rows)
+    return FactPart(manifests, records, aside, snapshots, lost)
 
 
 def manifests_of(batches: Columns) -> list[Manifest]:
@@ -325,8 +356,7 @@ class _CachedPart(NamedTuple):
     """The part that was read last."""
 
     part: Part
-    records: list[Record]
-    batches: dict[int, Manifest]  # by their first position
+    batches: dict[int, Batch]  # by their first position
 
 
 class ArchivedFacts:
@@ -343,11 +373,11 @@ class ArchivedFacts:
         if cached is None:
             return await self._rest.of(manifest, streams)
         kept = cached.batches.get(manifest.p_from)
-        if kept is None or kept.ranges != manifest.ranges:
+        if kept is None or kept.manifest.ranges != manifest.ranges:
             raise ArchiveBroken(str(self._archive.path), OTHER_LOG)
-        start = manifest.p_from - cached.part.first
-        count = sum(r.last - r.first + 1 for r in manifest.ranges)
-        return [r for r in cached.records[start : start + count] if r.stream in streams]
+        if any(place.stream in streams for place in kept.lost):
+            raise NeverArchived(str(self._archive.path), manifest.p_from, manifest.p_to)
+        return [record for record in kept.records if record.stream in streams]
 
     def begins_at(self, position: int) -> bool:
         return position in self._by_first
@@ -381,8 +411,8 @@ class ArchivedFacts:
         for place, part in self._archive.facts:
             if _contains(part, manifest.p_from):
                 found = self._archive.read_facts(place, part)
-                batches = {batch.p_from: batch for batch in found.manifests}
-                self._cached = _CachedPart(part, found.records, batches)
+                batches = {batch.manifest.p_from: batch for batch in found.batches()}
+                self._cached = _CachedPart(part, batches)
                 return self._cached
         return None
 

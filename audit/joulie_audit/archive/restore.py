@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from joulie_audit.archive.parts import LOG, Archive, FactPart, LogRead
-from joulie_bus.errors import ArchiveBroken
+from joulie_bus.errors import ArchiveBroken, NeverArchived
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.entry import Entry
 from joulie_projections.decision_log.log import DecisionLog
@@ -60,12 +60,12 @@ class _FactRestorer:
         return self._cursor.position
 
     def put(self, place: str, part: FactPart, created: Mapping[Stream, str]) -> None:
-        start, aside = 0, {poison.position: poison for poison in part.aside}
+        aside = {poison.position: poison for poison in part.aside}
         set_aside = all_positions(part.aside)
-        for manifest in part.manifests:
+        for manifest, records, lost in part.batches():
             _require_version(place, manifest)
-            count = manifest.p_to - manifest.p_from + 1
-            records = part.records[start : start + count]
+            if lost:
+                raise NeverArchived(place, manifest.p_from, manifest.p_to)
             now = manifest.committed_at
             done = sequence(self._cluster_state, self._cursor, records, created, now, set_aside)
             if done.commit.manifest != manifest:
@@ -77,7 +77,6 @@ class _FactRestorer:
             done.draft.commit()
             self._cursor = done.cursor
             self._keep_snapshot_when_due(now)
-            start += count
 
     def _keep_snapshot_when_due(self, now: int) -> None:
         """Keeps snapshots like the old database, so that time travel does not fold everything."""

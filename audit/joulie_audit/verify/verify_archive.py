@@ -20,6 +20,7 @@ class ArchiveReport(NamedTuple):
     facts: int
     entries: int
     flaw: str | None
+    lost: int = 0  # messages that had aged out before they were archived
 
 
 def verify_archive(
@@ -57,10 +58,10 @@ class _ArchiveCheck:
         self._public = public
         self._history = history
         self._heads: list[Head] = []
-        self._parts = self._facts = self._entries = 0
+        self._parts = self._facts = self._entries = self._lost = 0
 
     def report(self, flaw: str | None) -> ArchiveReport:
-        return ArchiveReport(self._parts, self._facts, self._entries, flaw)
+        return ArchiveReport(self._parts, self._facts, self._entries, flaw, self._lost)
 
     def facts(self) -> None:
         prev = b""
@@ -73,6 +74,7 @@ class _ArchiveCheck:
                 is_same = heads.get(self._cut.p_to) == self._cut.manifest_head
                 self._require_cut_at(place, part.seal == self._cut.facts_seal and is_same)
             self._facts, self._parts = part.last, self._parts + 1
+            self._lost += sum(place.last - place.first + 1 for place in found.lost)
         if self._history is not None and self._facts:
             self._same_batch(prev)
 
@@ -149,15 +151,14 @@ def require_log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict
 
 
 def require_facts_fit(place: str, part: FactPart, position: int, prev: bytes) -> bytes:
-    start = 0
-    for manifest in part.manifests:
+    """Messages that had aged out before they were archived are left out of the comparison."""
+    for manifest, records, lost in part.batches():
         if what := manifest_flaw(manifest, position + 1, prev):
             raise ArchiveBroken(place, what)
-        count = manifest.p_to - manifest.p_from + 1
-        bodies = [record.data for record in part.records[start : start + count]]
-        if merkle_root(bodies) != manifest.merkle_root:
+        bodies = [record.data for record in records]
+        if not lost and merkle_root(bodies) != manifest.merkle_root:
             raise ArchiveBroken(
                 place, f"facts at {manifest.p_from} to {manifest.p_to} differ from their manifest"
             )
-        position, prev, start = manifest.p_to, manifest.head, start + count
+        position, prev = manifest.p_to, manifest.head
     return prev

@@ -262,6 +262,11 @@ ARCHIVE_TRIM_DUE_SECONDS = Gauge(
     "Time since the oldest data that a trim may delete left ARCHIVE_KEEP; 0 if there is none",
     registry=ARCHIVE,
 )
+ARCHIVE_LOST = Counter(
+    "joulie_archive_lost_messages_total",
+    "Messages that had aged out of their stream before they were archived",
+    registry=ARCHIVE,
+)
 ARCHIVE_FREE_BYTES = Gauge(
     "joulie_archive_free_bytes", "Free space of the archive's disk", registry=ARCHIVE
 )

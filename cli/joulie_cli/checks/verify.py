@@ -177,10 +177,16 @@ def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
 def _archive_lines(archived: ArchiveReport, what: str) -> list[str]:
     if archived.flaw is not None:
         return [f"The archive is CORRUPTED: {archived.flaw}"]
-    return [
+    lines = [
         f"The archive holds {archived.facts} facts and {archived.entries} entries in "
         f"{archived.parts} parts: {what}."
     ]
+    if archived.lost:
+        lines.append(
+            f"  NOT held: {archived.lost} messages, which had aged out of their stream before they "
+            "were archived."
+        )
+    return lines
 
 
 def _unseen(cut: Cut) -> str:

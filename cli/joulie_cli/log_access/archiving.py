@@ -61,6 +61,9 @@ class PeriodicArchiver:
         kept = await self._write(now)
         self._archived_to = kept.facts_to
         metrics.ARCHIVE_POSITION.set(kept.facts_to)
+        if kept.lost:
+            metrics.ARCHIVE_LOST.inc(kept.lost)
+            log.error("lost_unarchived", messages=kept.lost, to=str(self._args.to))
         if kept.parts:
             log.info("archived", to=str(self._args.to), **kept._asdict())
 
@@ -79,9 +82,8 @@ class PeriodicArchiver:
         self._measure_disk()
         found = await self._risks()
         for risk in found:
-            write = log.error if risk.is_lost else log.warning
-            write("lost_unarchived" if risk.is_lost else "near_its_end", **_shown(risk))
-        if found and not any(risk.is_lost for risk in found):
+            log.warning("near_its_end", **_shown(risk))
+        if found:
             await self._archive(now=True)
 
     def _measure_disk(self) -> None:
@@ -102,4 +104,9 @@ class PeriodicArchiver:
 
 
 def _shown(risk: RetentionRisk) -> dict[str, object]:
-    return {"stream": str(risk.stream), "needed": risk.needed, "first": risk.first}
+    return {
+        "stream": str(risk.stream),
+        "needed": risk.needed,
+        "first": risk.first,
+        "lost": risk.is_lost,
+    }

@@ -132,9 +132,14 @@ def _archived(kept: ArchiveResult, to: Path, now: bool) -> str:
             f"Nothing new: the archive holds facts up to position {kept.facts_to} and entries up "
             f"to {kept.log_to}.{hint}"
         )
+    lost = (
+        f" {kept.lost} messages had aged out of their stream before: the archive lacks them."
+        if kept.lost
+        else ""
+    )
     return (
         f"{kept.parts} new part{'' if kept.parts == 1 else 's'} in {to}, read back and compared: "
-        f"facts up to position {kept.facts_to}, entries up to {kept.log_to}."
+        f"facts up to position {kept.facts_to}, entries up to {kept.log_to}.{lost}"
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from joulie_audit.archive import archiver
 from joulie_audit.archive.archiver import HOUR_NS, Archiver, ArchiveResult
 from joulie_audit.archive.columnar import Format, Parquet, Segment, has_parquet
-from joulie_audit.archive.fact_source import FactSource, plan_facts
+from joulie_audit.archive.fact_source import FactSource, PlanFact, plan_facts
 from joulie_audit.archive.parts import (
     MANIFEST,
     Archive,
@@ -27,11 +27,12 @@ from joulie_audit.replay.replay import replay
 from joulie_audit.testing import NoFacts, RecordedLog, restore_into
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
-from joulie_bus.errors import ArchiveBroken, NotArchived
+from joulie_bus.errors import ArchiveBroken, NeverArchived, NotArchived
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import NOON, ask, node_seen, power
-from joulie_projections.fold.manifest import Manifest
+from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
 from joulie_projections.history.history import History
@@ -216,6 +217,58 @@ async def test_a_disk_that_is_full_is_an_error_that_names_it_and_leaves_a_whole_
     done = await archived(small_log, tmp_path / "a", file_format)
 
     assert done.facts_to == small_log.builder.position
+
+
+async def test_the_archive_continues_behind_messages_that_aged_out_before(
+    small_log: RecordedLog, tmp_path: Path, file_format: Format
+) -> None:
+    """The cluster is older than its archiver, or the archiver was down for longer than a day."""
+    small_log.builder.broker.trim(Stream.TEL, 4)
+
+    done = await archived(small_log, tmp_path / "a", file_format)
+    report = await verified(small_log, tmp_path / "a")
+    again = await archived(small_log, tmp_path / "a", file_format)
+
+    assert (done.facts_to, done.lost) == (small_log.builder.position, 4)
+    assert (report.flaw, report.lost) == (None, 4)
+    assert (again.parts, again.lost) == (0, 0)
+    async with small_log.reading() as (history, _):
+        manifests, facts = list(history.manifests()), archived_facts(tmp_path / "a")
+        lost = [each for each in manifests if any(is_lost(place) for place in each.ranges)]
+        for each in manifests:
+            whole = facts.of(each)
+            if each in lost:
+                with pytest.raises(NeverArchived, match="had aged out"):
+                    await whole
+            else:
+                assert len(await whole) == each.p_to - each.p_from + 1
+        assert lost
+        # What had not aged out is kept, and is read where it alone is needed.
+        plans = [plan async for plan in plan_facts(history, facts)]
+    assert plans == await plans_of(small_log)
+
+
+async def test_a_log_with_lost_messages_is_not_restored(
+    small_log: RecordedLog, tmp_path: Path
+) -> None:
+    small_log.builder.broker.trim(Stream.TEL, 4)
+    await archived(small_log, tmp_path / "a", Segment())
+
+    with pytest.raises(NeverArchived, match="lacks messages of the positions"):
+        restore_into(tmp_path / "a", tmp_path / "new.db")
+
+
+def is_lost(place: Range) -> bool:
+    return place.stream is Stream.TEL and place.first <= 4
+
+
+def archived_facts(path: Path) -> ArchivedFacts:
+    return ArchivedFacts(Archive.of(path), NoFacts())
+
+
+async def plans_of(recorded: RecordedLog) -> list[PlanFact]:
+    async with recorded.reading() as (history, facts):
+        return [plan async for plan in plan_facts(history, facts)]
 
 
 # --- tampering --------------------------------------------------------------------------------

@@ -176,6 +176,24 @@ async def test_a_trim_changes_nothing_for_readers_with_the_archive(archived: Arc
     assert [proof.at + 1 for proof in after.proofs] == [1, 4, 9]
 
 
+async def test_what_follows_lost_messages_is_archived_and_trimmed(
+    archived: ArchivedLog, tmp_path: Path
+) -> None:
+    """Else a broker and a database are full some day after an archiver was down for a day."""
+    archived.recorded.builder.broker.trim(Stream.TEL, 4)
+    later = ArchivedLog(archived.recorded, tmp_path / "later")
+    await later.archive()
+
+    done = await later.trim()
+
+    assert done.cut is not None
+    assert (done.rows > 0, archive_checked(later).flaw, archive_checked(later).lost) == (
+        *(True, None),
+        4,
+    )
+    assert (await checked(later)).flaw is None
+
+
 async def test_a_trimmed_log_grows_and_is_trimmed_again(archived: ArchivedLog) -> None:
     first = await archived.trim()
     builder = archived.recorded.builder
