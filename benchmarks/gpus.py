@@ -38,6 +38,7 @@ from joulie_bus.testing import (
 from joulie_extender.binding.bind import Bindings
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.binding.simulated_binder import SimulatedBinder
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import (
     DecisionOptions,
@@ -45,7 +46,6 @@ from joulie_extender.decide.decide import (
     preempt_decision,
     prioritize_decision,
 )
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.card_choice import choose_cards
 from joulie_extender.protocol.candidates import Names
 from joulie_extender.protocol.kube_scheduler import Binding

@@ -47,13 +47,9 @@ from joulie_bus.testing import (
     power,
     running_broker,
 )
-from joulie_extender.decide.decide import (
-    DecisionContext,
-    decide_filter,
-    decide_prioritize,
-    declaration,
-)
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.declaration import declaration
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import History
 from joulie_projections.history.trimming import TrimStore

@@ -16,13 +16,9 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, VirtualClock, ask, hardware, node_seen, power
-from joulie_extender.decide.decide import (
-    DecisionContext,
-    decide_filter,
-    decide_prioritize,
-    declaration,
-)
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.declaration import declaration
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy

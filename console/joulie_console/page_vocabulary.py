@@ -16,8 +16,8 @@ from joulie_bus.events.base import Finite
 from joulie_console.views import health
 from joulie_console.views.cluster_view import POWER_STATES, UNKNOWN, class_name
 from joulie_console.views.decision_text import points_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.explained import Verb
-from joulie_extender.decide.scoring import Weights
 from joulie_projections.energy.report import NO_PLAN, NOT_ON_CARDS, NOT_SHARED, By
 from joulie_projections.twin.twin import NodeClass
 

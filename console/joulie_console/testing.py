@@ -25,13 +25,9 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, Voices, connected, until
 from joulie_console.service import StoredData, serve
 from joulie_console.settings import ConsoleSettings
-from joulie_extender.decide.decide import (
-    DecisionContext,
-    decide_filter,
-    decide_prioritize,
-    declaration,
-)
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.declaration import declaration
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.energy.savings import Savings

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
-from joulie_extender.decide.scoring import Weights
 from joulie_projections.state.completeness import NEVER_MS, ViewAges
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot

@@ -20,9 +20,9 @@ from joulie_extender.binding.bind import Bindings
 from joulie_extender.binding.binder import Binder
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.binding.claim_reconciler import ClaimReconciler
+from joulie_extender.catalogue.declaration import declaration
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.current_snapshot import CurrentSnapshot
-from joulie_extender.decide.decide import declaration
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool
 from joulie_extender.http.app import Extender

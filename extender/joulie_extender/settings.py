@@ -1,20 +1,18 @@
 """The extender's settings. Names follow the reference implementations where they have one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
 from joulie_bus.core.certificate_names import certificate_names
 from joulie_bus.core.http_head import canonical_names, host_names, is_loopback
-from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESET_DOC, preset
 from joulie_bus.runtime.settings import (
     HostPort,
     address,
     boolean,
     choice,
     file,
-    number,
     setting,
     some_time,
     text,
@@ -22,19 +20,18 @@ from joulie_bus.runtime.settings import (
 )
 from joulie_bus.streams.subjects import PROJECTOR
 from joulie_extender.binding.bind import BindTimeouts
-from joulie_extender.decide.preferences import Preference, Preferences, Team, label_scores, teams_in
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.weights import ScoreSettings, Weights
 from joulie_extender.decision_log.shipping import Durability
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.gpu.models import aliases_of
 from joulie_extender.http.app import FallbackPolicy
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.protocol.exchange import Limits
+from joulie_extender.terms.packing import PackingSettings
+from joulie_extender.terms.power import CoefficientSettings
+from joulie_extender.terms.preferences import Preference, Preferences, Team, label_scores, teams_in
 from joulie_projections.hardware.catalog import EMPTY, Catalog
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
-from joulie_projections.twin.capacity_reserve import CapacityReserve, capacity_reserve
-from joulie_projections.twin.cooling import model_names
-from joulie_projections.twin.power import Coefficients
 
 BODY_LIMIT = 64 * 1024**2  # bytes: several thousand nodes sent as whole objects
 BUFFERS = 128 * 1024**2  # bytes of requests and unsent replies: two of the largest at once
@@ -45,13 +42,6 @@ KEEP_ALIVE_S = 120.0  # longer than kube-scheduler's own 90 s, so that the clien
 DRAIN_S = 3.0  # for clients to leave at shutdown
 BIND_S = 3.0  # for a whole binding; less than the httpTimeout of kube-scheduler's block
 CLAIM_S = 90  # of a pod that is not seen bound: far more than a binding may take
-
-
-def a_cooling_model(name: str) -> str:
-    """linear, tdp-ratio, or the name of an entry point of joulie.cooling_models"""
-    if name not in model_names():
-        raise ValueError(f"no such model; installed are {', '.join(model_names())}")
-    return name
 
 
 def replica(value: str) -> str:
@@ -216,150 +206,7 @@ class ServerSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoringSettings:
-    preset: str = setting(preset, PRESET, HEADROOM, PRESET_DOC)
-    staleness_s: float = setting(
-        some_time,
-        "TWIN_STALENESS_THRESHOLD",
-        "5m",
-        "Age after which a twin or a reading is not used",
-    )
-    cpu: float = setting(
-        number(0, 2),
-        "MARGINAL_CPU_UTIL_COEFF",
-        "0.7",
-        "Share of the requested CPU power that a pod is assumed to draw",
-    )
-    gpu_standard: float = setting(
-        number(0, 2),
-        "MARGINAL_GPU_UTIL_COEFF_STANDARD",
-        "0.65",
-        "Share of the requested GPU power that a standard pod is assumed to draw",
-    )
-    gpu_performance: float = setting(
-        number(0, 2),
-        "MARGINAL_GPU_UTIL_COEFF_PERFORMANCE",
-        "0.85",
-        "Share of the requested GPU power that a performance pod is assumed to draw",
-    )
-    memory_factor: bool = setting(
-        boolean,
-        "MARGINAL_MEMORY_FACTOR",
-        "true",
-        "Raise the CPU estimate by 1 % per requested GiB of memory, up to 30 %",
-    )
-    headroom: float = setting(
-        number(0, 10), "SCORE_HEADROOM_WEIGHT", "0.7", "Weight of the headroom"
-    )
-    cooling: float = setting(
-        number(0, 10), "SCORE_COOLING_WEIGHT", "0.15", "Weight of the cooling reserve"
-    )
-    trend_scale: float = setting(
-        number(0.01),
-        "SCORE_TREND_SCALE",
-        "6",
-        "W/min of a node's trend per point, while the cluster is steady",
-    )
-    trend_burst_scale: float = setting(
-        number(0.01),
-        "SCORE_TREND_BURST_SCALE",
-        "2",
-        "W/min of a node's trend per point, during a burst",
-    )
-    trend_limit: float = setting(
-        number(0, 100), "SCORE_TREND_LIMIT", "25", "Most points of a node's trend, either way"
-    )
-    burst: float = setting(
-        number(0),
-        "SCORE_BURST_THRESHOLD",
-        "500",
-        "Trend of the cluster's power, in W/min, above which a burst is assumed",
-    )
-    eco_bonus: float = setting(
-        number(0, 100), "SCORE_ECO_BONUS", "10", "Points for a standard pod on an eco node"
-    )
-    pressure: float = setting(
-        number(0, 10),
-        "SCORE_PRESSURE_WEIGHT",
-        "0.3",
-        "Weight of the pressure on performance nodes, for standard pods",
-    )
-    draining_penalty: float = setting(
-        number(0, 100),
-        "DRAINING_PENALTY",
-        "20",
-        "Points subtracted for a standard pod on a draining node; 0 is the published formula",
-    )
-    neutral: float = setting(
-        number(0, 100),
-        "SCORE_NEUTRAL",
-        "50",
-        "Score of a node without fresh data; never above the best known candidate",
-    )
-    filter_stale: str = setting(
-        choice("label", "closed", "twin"),
-        "FILTER_STALE",
-        "label",
-        "Filter rule for a stale twin: use the label of the node (label), refuse the node "
-        "(closed), or use the stale twin (twin)",
-    )
-    reserve: CapacityReserve = setting(
-        capacity_reserve,
-        "CAPACITY_RESERVE",
-        "",
-        "Capacity that the filter keeps free: cards (share) and cores-per-card for class "
-        "performance, cores-beside-card and cores (share) for pods without cards",
-    )
-    cooling_model: str = setting(
-        a_cooling_model,
-        "COOLING_MODEL",
-        "linear",
-        "Function that computes the cooling stress of a node from its power and the room "
-        "temperature",
-    )
-    cooling_power: str = setting(
-        choice("cap", "measured"),
-        "COOLING_POWER",
-        "cap",
-        "Power that the cooling model uses: the caps, or the newest reading",
-    )
-    facility: bool = setting(
-        boolean,
-        "ENABLE_FACILITY_METRICS",
-        "false",
-        "Multiply the watts of a pod by the PUE of the facility, where it is polled",
-    )
-    scoring: str = setting(
-        choice("headroom", "energy"),
-        "SCORING",
-        "headroom",
-        "Way to score: by the power headroom of the node, or by the watts that the pod adds",
-    )
-    cpu_pods_on_gpu_nodes: str = setting(
-        choice("avoid", "allow"),
-        "CPU_PODS_ON_GPU_NODES",
-        "avoid",
-        "avoid: a pod without a GPU request scores low on nodes with free cards while other "
-        "nodes have room",
-    )
-    score_range: str = setting(
-        choice("100", "10"), "SCORE_RANGE", "100", "Highest score that is answered"
-    )
-
-    gpu_binpack: float = setting(
-        number(0, 10),
-        "GPU_BINPACK_WEIGHT",
-        "0.3",
-        "Weight of how well a pod's cards fill up a node, for pods that say what cards they want",
-    )
-    gpu_packing: str = setting(
-        choice("share", "fit"),
-        "GPU_PACKING",
-        "share",
-        "Packing of cards: by the card memory in use on the node (share), or also by how well "
-        "the pod fills a card and leaves cores for free cards (fit)",
-    )
-
+class ScoringSettings(ScoreSettings, CoefficientSettings, PackingSettings):
     label_scores: tuple[Preference, ...] = setting(
         label_scores,
         "NODE_LABEL_SCORES",
@@ -373,30 +220,10 @@ class ScoringSettings:
     def weights(
         self, catalog: Catalog = EMPTY, resources: tuple[str, ...] = GPU_RESOURCES
     ) -> Weights:
+        same = {each.name: getattr(self, each.name) for each in fields(ScoreSettings)}
         return Weights(
-            headroom=self.headroom,
-            cooling=self.cooling,
-            trend_limit=self.trend_limit,
-            trend_scale=self.trend_scale,
-            trend_burst_scale=self.trend_burst_scale,
-            burst_w_per_min=self.burst,
-            eco_bonus=self.eco_bonus,
-            pressure=self.pressure,
-            draining_penalty=self.draining_penalty,
-            neutral=self.neutral,
-            staleness_s=self.staleness_s,
-            score_range=float(self.score_range),
-            cooling_model=self.cooling_model,
-            cooling_power=self.cooling_power,
-            facility=self.facility,
-            cpu_pods_on_gpu_nodes=self.cpu_pods_on_gpu_nodes,
-            scoring=self.scoring,
-            preset=self.preset,
-            filter_stale=self.filter_stale,
-            reserve=self.reserve,
-            coefficients=Coefficients(
-                self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor
-            ),
+            **same,
+            coefficients=self.coefficients,
             preferences=Preferences(self.label_scores, self.teams),
             gpu=GpuWeights(
                 self.gpu_binpack,

@@ -12,6 +12,7 @@ from joulie_bus.events import Duty, FilterDecided, PodAsk
 from joulie_bus.log.producer import Clock
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import (
     DecisionOptions,
@@ -19,7 +20,6 @@ from joulie_extender.decide.decide import (
     let_through,
     prioritize_decision,
 )
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.protocol.candidates import candidates_of, rows_by_name
 from joulie_projections.state.state import ClusterState, NodeState, PodState

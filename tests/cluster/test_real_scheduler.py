@@ -14,8 +14,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from joulie_bus.runtime.ports import free_port
-from joulie_extender.decide.filter import WANTS_PERFORMANCE
 from joulie_extender.gpu.fit import WANTS_CARDS
+from joulie_extender.rules.eco import WANTS_PERFORMANCE
 from joulie_operator.resources.custom_resources import GPUS
 from joulie_process import joulie
 from kube_builders import articles_pod, card, pod, schedulable

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from joulie_console import page_vocabulary
 from joulie_console.page_files import page_files
-from joulie_extender.decide.explained import sentence_of
-from joulie_extender.decide.filter import Verdict
-from joulie_extender.gpu.fit import GpuVerdict
+from joulie_extender.catalogue.rules import RULES, sentence_of
 
 PAGE = Path(__file__).parents[2] / "console" / "joulie_console" / "page"
 SUM = re.compile(r"^\| `([^`]+)` \| .* \| `([0-9a-f]{64})` \|$", re.MULTILINE)
@@ -19,7 +17,7 @@ def test_the_vocabulary_of_the_page_is_that_of_the_code() -> None:
 
 
 def test_every_verdict_has_a_text() -> None:
-    codes = [*Verdict, *GpuVerdict]
+    codes = [verdict for rule in RULES for verdict, _ in rule.advice]
 
     assert [code for code in codes if "refused with code" in sentence_of(code)] == []
 

@@ -9,9 +9,9 @@ import pytest
 
 from extender_kit import performing, snapshot_of
 from joulie_extender import current_snapshot as module
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.current_snapshot import NO_SNAPSHOT, SHARE, CurrentSnapshot
 from joulie_extender.decide.node_terms import node_terms_of
-from joulie_extender.decide.scoring import Weights
 from joulie_projections.state.completeness import ViewAges
 from joulie_projections.view.view import ViewSnapshot
 

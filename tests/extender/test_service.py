@@ -24,7 +24,7 @@ from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background, rung
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, eco, hardware, performance, power, producer, until
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool
 from joulie_extender.protocol.exchange import Reply, Request

@@ -11,7 +11,7 @@ from go_http import Client
 from joulie_bus.events import DecisionEntry, codec
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import NOON, SECOND, hardware
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.http.app import Extender, FallbackPolicy, Record
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.routes import routed

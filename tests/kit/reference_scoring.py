@@ -14,10 +14,13 @@ from msgspec.structs import replace
 from gpu_kit import CARDS, reference_fit
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask, hardware
-from joulie_extender.decide.filter import Verdict
-from joulie_extender.decide.preferences import Preference, Preferences, Team
-from joulie_extender.decide.scoring import ScoreBasis, Weights
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.scoring import ScoreBasis
 from joulie_extender.gpu.fit import GpuWeights, asks
+from joulie_extender.rules.eco import ECO, ECO_LABEL
+from joulie_extender.rules.node_class import DRAINING, STALE
+from joulie_extender.rules.rule import PASSED
+from joulie_extender.terms.preferences import Preference, Preferences, Team
 from joulie_projections.pods.load import DEFAULT_CPU_MILLI, Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import Arrival, NodeState, Sample
@@ -254,11 +257,11 @@ def clamped(value: float) -> float:
 # --- the filter -------------------------------------------------------------------------------
 
 
-def verdict_of(asked: Question, node: Known | None, *, says_eco: bool) -> Verdict:
+def verdict_of(asked: Question, node: Known | None, *, says_eco: bool) -> int:
     """`says_eco` is the label, of the request's node or as it is known."""
     pod, stale = asked.pod, asked.weights.filter_stale
     if pod.exempt:
-        return Verdict.PASSED
+        return PASSED
     fresh = node is not None and is_fresh(asked, node.twin)
     found = node.twin.node_class if node is not None else NodeClass.UNKNOWN
     too_old = stale == "closed" and node is not None and not fresh
@@ -267,22 +270,22 @@ def verdict_of(asked: Question, node: Known | None, *, says_eco: bool) -> Verdic
     if pod.workload == "performance":
         return _of_performance(found, says_eco=says_eco, too_old=too_old)
     if pod.placement != "eco-only":
-        return Verdict.PASSED
+        return PASSED
     if found == NodeClass.DRAINING:
-        return Verdict.DRAINING
-    return Verdict.STALE if too_old else Verdict.PASSED
+        return DRAINING
+    return STALE if too_old else PASSED
 
 
-def _of_performance(found: NodeClass, *, says_eco: bool, too_old: bool) -> Verdict:
+def _of_performance(found: NodeClass, *, says_eco: bool, too_old: bool) -> int:
     match found:
         case NodeClass.ECO:
-            return Verdict.ECO
+            return ECO
         case NodeClass.DRAINING:
-            return Verdict.DRAINING
+            return DRAINING
         case NodeClass.UNKNOWN if says_eco:
-            return Verdict.ECO_LABEL
+            return ECO_LABEL
         case _:
-            return Verdict.STALE if too_old else Verdict.PASSED
+            return STALE if too_old else PASSED
 
 
 # --- random worlds ----------------------------------------------------------------------------

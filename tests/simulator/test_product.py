@@ -1,5 +1,7 @@
 """`joulie simulate energy` runs the operator's plans and the extender's decisions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def test_the_rules_are_those_of_the_preset() -> None:
 def test_the_weights_are_those_of_the_preset() -> None:
     gpu = WEIGHTS.gpu
     given = SAVINGS.load(ScoringSettings).weights()
-    assert given._replace(gpu=given.gpu._replace(aliases=gpu.aliases)) == WEIGHTS
+    assert replace(given, gpu=given.gpu._replace(aliases=gpu.aliases)) == WEIGHTS
 
 
 def test_a_pod_that_waits_wakes_a_node_and_starts_when_it_is_awake() -> None:

@@ -22,15 +22,11 @@ from joulie_bus.events import (
     Terms,
     codec,
 )
-from joulie_extender.decide.decide import (
-    answered_scores,
-    candidate_names,
-    names_of,
-    rows_of,
-    weights_of,
-)
+from joulie_extender.catalogue.declaration import weights_of
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.decide import answered_scores, candidate_names, names_of, rows_of
 from joulie_extender.decide.explained import behind_ms, refusals, view_age_ms, view_text
-from joulie_extender.decide.scoring import Weights, score, terms_of
+from joulie_extender.decide.scoring import score, terms_of
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames

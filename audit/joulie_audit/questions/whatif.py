@@ -16,8 +16,8 @@ from joulie_audit.recompute.fold import FoldedState
 from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
 from joulie_audit.replay.recorded import PositionQueue, answers_of
 from joulie_bus.events import PlanMade, PrioritizeDecided, Terms
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import again
-from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules, rules_of
 from joulie_operator.plugins import load_policy

@@ -12,8 +12,8 @@ from joulie_bus.events import (
     PrioritizeDecided,
     Terms,
 )
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import again
-from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning import reconcile
 from joulie_operator.planning.reconcile import LoadedPolicy
 from joulie_projections.state.state import ClusterState

@@ -16,8 +16,8 @@ from joulie_bus.events import (
     codec,
 )
 from joulie_bus.events.codec import Envelope
-from joulie_extender.decide.decide import weights_of
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.declaration import weights_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_projections.chain.entry import fields_of_event
 from joulie_projections.history.history import NEWEST, History, StoredEntry
 

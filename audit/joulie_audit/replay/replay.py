@@ -18,7 +18,7 @@ from joulie_audit.recompute.answers import Mismatch
 from joulie_audit.replay.recorded import PositionQueue, Sampling, declared_in, first_view, plans_of
 from joulie_audit.replay.span import MAX_REPORTED, Span, SpanReport, replay_span
 from joulie_audit.workers import worker_pool, worker_process
-from joulie_extender.decide.decide import CODE_VERSION as ANSWERS_BY
+from joulie_extender.catalogue.declaration import CODE_VERSION as ANSWERS_BY
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY
 from joulie_projections.history.history import NEWEST, History
 

@@ -6,21 +6,30 @@ with its name, its value and the allowed values; none is replaced by a default.
 
 import dataclasses
 import difflib
-import math
 import os
-import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from joulie_bus.core.redaction import HIDDEN, masked, remember
+from joulie_bus.core.setting_fields import Parser as Parser
+from joulie_bus.core.setting_fields import boolean as boolean
+from joulie_bus.core.setting_fields import choice as choice
+from joulie_bus.core.setting_fields import duration as duration
+from joulie_bus.core.setting_fields import inbox as inbox
+from joulie_bus.core.setting_fields import integer as integer
+from joulie_bus.core.setting_fields import number as number
+from joulie_bus.core.setting_fields import setting as setting
+from joulie_bus.core.setting_fields import some_time as some_time
+from joulie_bus.core.setting_fields import some_time_or_never as some_time_or_never
+from joulie_bus.core.setting_fields import text as text
+from joulie_bus.core.setting_fields import token as token
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime import nats_keys
 from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESETS
 
 T = TypeVar("T")
-Parser = Callable[[str], T]
 
 
 class HostPort(NamedTuple):
@@ -45,15 +54,6 @@ class InForce(NamedTuple):
     name: str
     value: str
     origin: str  # environment, the path of the file, PRESET=name, or default
-
-
-def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:
-    """A field of a settings class. The default is text too, so that it passes the same parser."""
-    field: Any = dataclasses.field(
-        default_factory=lambda: parse(default),
-        metadata={"parse": parse, "name": name, "default": default, "doc": doc, "secret": secret},
-    )
-    return field  # type: ignore[no-any-return]
 
 
 def named(cls: type) -> list[dataclasses.Field[Any]]:
@@ -189,96 +189,12 @@ def _as_text(value: object) -> str:
     return str(value)
 
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
-
-
-def duration(text: str) -> float:
-    """a duration such as 250ms, 30s, 5m or 1h30m"""
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError("not a duration")
-    return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
-def some_time(text: str) -> float:
-    """a duration longer than nothing, such as 250ms, 30s, 5m or 1h30m"""
-    seconds = duration(text)
-    if seconds <= 0:
-        raise ValueError("too short")
-    return seconds
-
-
-def some_time_or_never(text: str) -> float | None:
-    """a duration longer than nothing, such as 250ms, 30s, 5m or 1h30m, or never"""
-    return None if text == "never" else some_time(text)
-
-
 def address(text: str) -> HostPort:
     """host:port, or :port for every interface"""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ValueError("not an address")
     return HostPort(host.strip("[]") or "0.0.0.0", int(port))  # noqa: S104 (":9876" asks for it)
-
-
-def boolean(text: str) -> bool:
-    """true or false"""
-    if text.lower() not in ("true", "false"):
-        raise ValueError("neither true nor false")
-    return text.lower() == "true"
-
-
-def text(value: str) -> str:
-    """any text"""
-    return value
-
-
-def number(low: float = -math.inf, high: float = math.inf) -> Parser[float]:
-    def parse(text: str) -> float:
-        value = float(text)
-        if not (math.isfinite(value) and low <= value <= high):
-            raise ValueError("out of range")
-        return value
-
-    parse.__doc__ = f"a number{_range(low, high)}"
-    return parse
-
-
-def integer(low: float = -math.inf, high: float = math.inf) -> Parser[int]:
-    def parse(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError("out of range")
-        return value
-
-    parse.__doc__ = f"a whole number{_range(low, high)}"
-    return parse
-
-
-def _range(low: float, high: float) -> str:
-    if math.isinf(low) and math.isinf(high):
-        return ""
-    if math.isinf(high):
-        return f", at least {low:g}"
-    return f" from {low:g} to {high:g}"
-
-
-def choice(*allowed: str) -> Parser[str]:
-    def parse(text: str) -> str:
-        if text not in allowed:
-            raise ValueError("unknown")
-        return text
-
-    parse.__doc__ = f"one of {', '.join(allowed)}"
-    return parse
-
-
-def token(value: str) -> str:
-    """letters, digits and dashes"""
-    if not re.fullmatch(r"[A-Za-z0-9-]+", value):
-        raise ValueError("not a plain name")
-    return value
 
 
 def file(path: str) -> str:
@@ -313,13 +229,6 @@ def _content(path: str) -> str:
         return Path(path).read_text()
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
-
-
-def inbox(value: str) -> str:
-    """the first part of a subject, such as _INBOX_extender"""
-    if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", value):
-        raise ValueError("not a subject without wildcards")
-    return value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

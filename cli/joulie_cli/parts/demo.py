@@ -195,7 +195,7 @@ def trends_in_simulated_time(source: Source, speed: float) -> dict[str, str]:
     in_cluster = {
         "SCORE_TREND_SCALE": usual.trend_scale,
         "SCORE_TREND_BURST_SCALE": usual.trend_burst_scale,
-        "SCORE_BURST_THRESHOLD": usual.burst,
+        "SCORE_BURST_THRESHOLD": usual.burst_w_per_min,
     }
     return {
         name: f"{value * speed:g}" for name, value in in_cluster.items() if not source.names(name)

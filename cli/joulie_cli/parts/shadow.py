@@ -16,7 +16,7 @@ from joulie_bus.streams.roles import Role
 from joulie_cli.log_access.past import history_of
 from joulie_cli.viewing import viewing
 from joulie_cli.wiring import Wiring, serve_part
-from joulie_extender.decide.decide import declaration
+from joulie_extender.catalogue.declaration import declaration
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool
 from joulie_extender.service import FLUSH_S

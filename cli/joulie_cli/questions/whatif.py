@@ -3,7 +3,8 @@
 import argparse
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, NamedTuple, TypeVar
 
 from joulie_audit.questions.whatif import OPEN_LOOP, Overrides, what_if
 from joulie_audit.recompute.score_changes import Comparison, Group
@@ -13,13 +14,15 @@ from joulie_cli.display import whatif_plot
 from joulie_cli.display.output import show
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts, span_of
 from joulie_cli.wiring import Wiring
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.weights import ScoreSettings, Weights
 from joulie_extender.settings import ScoringSettings
+from joulie_extender.terms.preferences import Preferences
 from joulie_operator.planning.rules import Rules
 from joulie_operator.settings import OperatorSettings
 
 SETTINGS = (ArchivePlace,)
 SHOWN = 10
+N = TypeVar("N", bound=NamedTuple)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -76,20 +79,28 @@ def other_of(given: Mapping[str, str]) -> Overrides:
 
 def revalued(then: Weights, other: Weights, named: set[str]) -> Weights:
     """The replica's weights at that time, with the named settings replaced."""
-    plain = {f: getattr(other, f) for f in Weights._fields if _field_of(f) in named}
-    inner = {f: getattr(other.coefficients, f) for f in then.coefficients._fields if f in named}
-    return then._replace(**plain, coefficients=then.coefficients._replace(**inner))
+    same = {each.name: getattr(other, each.name) for each in fields(ScoreSettings)}
+    own, others = then.preferences, other.preferences
+    return replace(
+        then,
+        **{name: value for name, value in same.items() if name in named},
+        coefficients=_renewed(then.coefficients, other.coefficients, named),
+        gpu=_renewed(then.gpu, other.gpu, named, "gpu_"),
+        preferences=Preferences(
+            others.all_pods if "label_scores" in named else own.all_pods,
+            others.teams if "teams" in named else own.teams,
+        ),
+    )
+
+
+def _renewed(then: N, other: N, named: set[str], prefix: str = "") -> N:
+    return then._replace(**{f: getattr(other, f) for f in then._fields if prefix + f in named})
 
 
 def reruled(then: Rules, other: Rules, named: set[str]) -> Rules:
     """The operator's rules at that time, with the named settings replaced."""
     fields = {field: field for field in Rules._fields} | {"selector": "node_selector"}
     return then._replace(**{f: getattr(other, f) for f, name in fields.items() if name in named})
-
-
-def _field_of(weight: str) -> str:
-    """The field of the settings for a weight; only one has another name."""
-    return {"burst_w_per_min": "burst"}.get(weight, weight)
 
 
 def _fields(settings: type) -> dict[str, str]:

@@ -10,7 +10,7 @@ from joulie_audit.ledger.pods_in_log import Lives, lives_of
 from joulie_audit.replay.recorded import declared_in
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import PrioritizeDecided, codec
-from joulie_extender.decide.decide import weights_of
+from joulie_extender.catalogue.declaration import weights_of
 from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.history.history import EntryQuery, History

@@ -12,8 +12,8 @@ from joulie_bus.errors import QueryRefused, Undecodable
 from joulie_bus.events import SettingsDeclared, codec
 from joulie_bus.streams.subjects import Stream
 from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe
-from joulie_extender.decide.decide import weights_of
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.declaration import weights_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import RECOMPUTED, EntryQuery, History, StoredEntry

@@ -8,35 +8,13 @@ from joulie_bus.events import BindDecided, FallbackAnswered, FilterDecided
 from joulie_console.readers.history import PodAnswer
 from joulie_console.schema.responses import PendingCause, PendingPod
 from joulie_console.views.cluster_view import MS, phase_of, pod_brief
-from joulie_extender.decide.filter import Verdict
-from joulie_extender.gpu.fit import GpuVerdict
+from joulie_extender.catalogue.rules import advice_of
+from joulie_extender.rules.node_class import STALE_ADVICE
 from joulie_operator.planning.resting import FreeNodes, resting_pods
 from joulie_projections.pods.refusal import Refusal, refused_nodes
 from joulie_projections.state.state import ClusterState, PodState
 
 _NEVER = 2**63
-_PERFORMANCE = (
-    "Check that the class is intended. If it is, there are too few performance nodes: raise "
-    "STATIC_HP_FRAC, or set POLICY_TYPE=queue_aware_v1."
-)
-_STALE = "The state of the nodes is old: check the operator and the projector."
-_TARGET = "It passes when the power target ends or is met: see joulie target list."
-_RESERVE = "It passes when pods end or nodes are added. CAPACITY_RESERVE says what is kept free."
-_CORES_PER_CARD = "Lower the pod's CPU request, or raise cores-per-card of CAPACITY_RESERVE."
-_CARDS = "The command joulie gpus shows the cards and their holders."
-_REFUSED: dict[int, str] = {
-    Verdict.ECO: _PERFORMANCE,
-    Verdict.ECO_LABEL: _PERFORMANCE,
-    Verdict.DRAINING: "It passes when a drain ends; DRAIN_DEADLINE bounds it. " + _PERFORMANCE,
-    Verdict.STALE: _STALE,
-    Verdict.CLOSED: _TARGET,
-    Verdict.RESERVED: _RESERVE,
-    Verdict.CORES_PER_CARD: _CORES_PER_CARD,
-    GpuVerdict.NO_CARDS: _CARDS,
-    GpuVerdict.NOT_LINKED: _CARDS,
-    GpuVerdict.UNREADABLE: "Correct the annotation of the pod.",
-}
-_DRAINING_ECO = "It passes when the drain ends; DRAIN_DEADLINE bounds it."
 _RESTING = (
     "The operator nominates a node within seconds. An affinity to performance nodes avoids the "
     "first refusal."
@@ -134,7 +112,7 @@ def _why(
                 "not bound", brief.text, "The extender tries again with the pod's next try."
             )
         case FallbackAnswered():
-            return _Why("refused", f"an answer without a decision: {event.why}", _STALE)
+            return _Why("refused", f"an answer without a decision: {event.why}", STALE_ADVICE)
         case _:
             return _Why(
                 "not placed", f"{brief.text}, but kube-scheduler placed it nowhere", _DESCRIBE
@@ -153,6 +131,4 @@ def _unasked(pod: PodState, free: FreeNodes, asleep: int) -> _Why:
 def _advice(event: FilterDecided) -> str:
     """By the most frequent verdict."""
     code = Counter(event.verdicts).most_common(1)[0][0]
-    if code == Verdict.DRAINING and event.pod.workload != "performance":
-        return _DRAINING_ECO
-    return _REFUSED.get(code, _DESCRIBE)
+    return advice_of(code, event.pod) or _DESCRIBE

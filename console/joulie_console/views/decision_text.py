@@ -18,6 +18,8 @@ from joulie_bus.events import (
 )
 from joulie_console.schema.responses import Candidate, DecisionBrief, Loss, TermSet
 from joulie_console.views.cluster_view import MS
+from joulie_extender.catalogue.rules import sentence_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import candidate_names, names_of, rows_of
 from joulie_extender.decide.explained import (
     PASSED,
@@ -29,11 +31,10 @@ from joulie_extender.decide.explained import (
     explained,
     has_view,
     refusals,
-    sentence_of,
     view_age_ms,
     view_text,
 )
-from joulie_extender.decide.scoring import Weights, score, terms_digest, terms_of
+from joulie_extender.decide.scoring import score, terms_digest, terms_of
 from joulie_extender.gpu.fit import HIGHEST
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames

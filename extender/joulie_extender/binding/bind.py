@@ -25,9 +25,9 @@ from joulie_bus.events import (
 )
 from joulie_extender.binding.binder import Binder, BindRequest, BindResult, LookupFailed, PodLookup
 from joulie_extender.binding.claim_log import ClaimLog
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.card_choice import CardChoice, choose_cards
 from joulie_extender.gpu.fit import gpu_request_of
 from joulie_extender.protocol.kube_scheduler import Binding

@@ -2,18 +2,22 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from joulie_bus.events import FilterDecided, PodAsk, PreemptDecided, PrioritizeDecided
+from joulie_extender.catalogue.declaration import settings_id, values_of
+from joulie_extender.catalogue.rules import few_words_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.debug.recent_answers import VerbDecision
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.explained import VERBS, explained, reason_of
+from joulie_extender.decide.explained import VERBS, explained
 from joulie_extender.decide.marginal_power import MarginalPower
 from joulie_extender.decide.node_terms import NodeTerms, TermColumns, node_terms_of
-from joulie_extender.decide.scoring import Weights, score_with
+from joulie_extender.decide.scoring import score_with
 from joulie_extender.protocol.candidates import rows_by_name
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
@@ -69,9 +73,9 @@ def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
         "position": context.position,
         "viewAgeMs": context.view_age_ms,
         "viewBehindMs": context.behind_ms,
-        "settings": decide.settings_id(weights),
+        "settings": settings_id(weights),
         "coefficients": _coefficients(weights),
-        "weights": decide.values_of(weights),
+        "weights": values_of(weights),
         "nodes": list(map(ScoredNode, *ordered)),
     }
 
@@ -106,7 +110,7 @@ def _base_scores(
     """
     no_watts = Coefficients(0.0, 0.0, 0.0, False)
     terms = node_terms._replace(marginal_power=MarginalPower(twin_columns, no_watts))
-    free = weights._replace(coefficients=no_watts, cpu_pods_on_gpu_nodes="allow")
+    free = replace(weights, coefficients=no_watts, cpu_pods_on_gpu_nodes="allow")
     return score_with(terms, _NO_POD, twin_columns, rows, free).score
 
 
@@ -182,4 +186,4 @@ def _answer_fields(answer: VerbDecision, names: Sequence[str]) -> dict[str, Any]
 
 def _refused(answer: FilterDecided | PreemptDecided, names: Sequence[str]) -> dict[str, str]:
     verdicts = zip(names, answer.verdicts, strict=True)
-    return {name: reason_of(code) for name, code in verdicts if code}
+    return {name: few_words_of(code) for name, code in verdicts if code}

@@ -6,8 +6,8 @@ Free cores and cards follow from the requests of the bound pods.
 import numpy as np
 
 from joulie_bus.events import PodAsk
-from joulie_extender.decide.node_terms import Weights
-from joulie_extender.gpu.fit import asks
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.gpu.free import asks_no_card, free_cards, free_cores_of, used_cards_w
 from joulie_projections.hardware.guesses import IDLE_CARD_SHARE, IDLE_CPU_SHARE
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
@@ -50,10 +50,6 @@ def cards_kept(
     return points
 
 
-def asks_no_card(pod: PodAsk) -> bool:
-    return not (pod.gpu_milli or pod.gpu_cards or asks(pod))
-
-
 def _nodes(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights) -> EnergyNodes:
     """Only for the candidates: most snapshots answer few requests."""
     names = ("cores", "gpus", "cpu_max_w", "gpu_max_w", "pods_cpu_w", "pue")
@@ -64,41 +60,13 @@ def _nodes(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights)
     card_rate = rates.gpu_performance if is_performance else rates.gpu_standard
     is_polled = twin_columns.columns["is_polled"].take(rows)
     return EnergyNodes(
-        free_cores=_free_cores(cores, cpu_w, pods_w),
+        free_cores=free_cores_of(cores, cpu_w, pods_w),
         free_cards=free_cards(twin_columns, rows),
         cores=cores,
         cards=cards,
         idle_w=IDLE_CPU_SHARE * cpu_w + IDLE_CARD_SHARE * (cards * card_w),
         w_per_core=(rates.cpu * memory_factor(pod, rates)) * (cpu_w / np.maximum(cores, 1.0)),
         w_per_card=np.where(cards > 0, card_w, 0.0) * card_rate,
-        is_empty=(pods_w == 0) & (_used_cards_w(twin_columns, rows) == 0),
+        is_empty=(pods_w == 0) & (used_cards_w(twin_columns, rows) == 0),
         pue=np.where(is_polled, np.maximum(1.0, pue), 1.0),
     )
-
-
-def free_cores(twin_columns: TwinColumns, rows: Ints) -> Floats:
-    """By the requests of the bound pods; 0 for unknown hardware."""
-    names = ("cores", "cpu_max_w", "pods_cpu_w")
-    cores, cpu_w, pods_w = (twin_columns.floats(name).take(rows) for name in names)
-    return _free_cores(cores, cpu_w, pods_w)
-
-
-def _free_cores(cores: Floats, cpu_w: Floats, pods_w: Floats) -> Floats:
-    used = np.divide(pods_w, cpu_w, out=np.ones(len(cores)), where=cpu_w > 0)
-    free: Floats = cores * (1 - used)
-    return free
-
-
-def free_cards(twin_columns: TwinColumns, rows: Ints) -> Floats:
-    cards = twin_columns.floats("gpus").take(rows)
-    if not cards.any():
-        return cards
-    card_w, used_w = twin_columns.floats("gpu_max_w").take(rows), _used_cards_w(twin_columns, rows)
-    used = np.divide(used_w, card_w, out=np.zeros(len(cards)), where=card_w > 0)
-    free: Floats = np.maximum(cards - used, 0.0)
-    return free
-
-
-def _used_cards_w(twin_columns: TwinColumns, rows: Ints) -> Floats:
-    standard = twin_columns.floats("pods_gpu_standard_w").take(rows)
-    return standard + twin_columns.floats("pods_gpu_performance_w").take(rows)

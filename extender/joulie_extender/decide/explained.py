@@ -21,9 +21,8 @@ from joulie_bus.events import (
     StateSetBack,
     Terms,
 )
+from joulie_extender.catalogue.rules import few_words_of
 from joulie_extender.decide.decide import all_passed, candidate_names
-from joulie_extender.decide.filter import Verdict
-from joulie_extender.gpu.fit import GpuVerdict
 from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.twin.row_names import RowNames
 
@@ -44,25 +43,6 @@ VERBS: dict[str, Verb] = {
 }
 PASSED = "passed"
 WITHOUT_VIEW = "without a view of the cluster"
-_REASONS: dict[int, tuple[str, str]] = {  # in a list of nodes; of one node
-    Verdict.PASSED: (PASSED, PASSED),
-    Verdict.ECO: ("eco", "the node is eco"),
-    Verdict.DRAINING: ("draining", "the node is draining"),
-    Verdict.ECO_LABEL: ("eco by label", "its label is eco, and no newer state is known"),
-    Verdict.STALE: ("stale", "its state is too old, and FILTER_STALE is closed"),
-    Verdict.CLOSED: ("closed", "it is closed to class standard, for a power target"),
-    Verdict.RESERVED: ("reserve", "the pod would take capacity that CAPACITY_RESERVE keeps free"),
-    Verdict.CORES_PER_CARD: (
-        "cores per card",
-        "the pod asks for more cores per card than CAPACITY_RESERVE allows",
-    ),
-    GpuVerdict.NO_CARDS: ("no cards", "it has not the free, healthy cards of one model"),
-    GpuVerdict.NOT_LINKED: ("no linked cards", "its free, healthy cards are not linked"),
-    GpuVerdict.UNREADABLE: (
-        "unreadable annotation",
-        "an annotation of the pod about GPUs cannot be read",
-    ),
-}
 
 
 class Refusal(NamedTuple):
@@ -144,16 +124,6 @@ def view_age_ms(basis: Basis | None) -> int | None:
     return basis.view_age_ms if basis is not None and has_view(basis) else None
 
 
-def reason_of(code: int) -> str:
-    """In a few words, for a list of nodes."""
-    return _REASONS[code][0] if code in _REASONS else f"refused with code {code}"
-
-
-def sentence_of(code: int) -> str:
-    """For one node."""
-    return _REASONS[code][1] if code in _REASONS else f"refused with code {code}"
-
-
 def explained(event: AnyEvent | None) -> Explained:
     match event:
         case FilterDecided():
@@ -178,12 +148,12 @@ def refusals(event: FilterDecided | PreemptDecided, names: RowNames) -> list[Ref
     for name, code in zip(candidate_names(event, names), event.verdicts, strict=True):
         if code:
             found.setdefault(code, []).append(name)
-    return [Refusal(reason_of(code), nodes) for code, nodes in sorted(found.items())]
+    return [Refusal(few_words_of(code), nodes) for code, nodes in sorted(found.items())]
 
 
 def _with_verdicts(event: FilterDecided | PreemptDecided, what: str) -> Explained:
     asked, codes = len(event.verdicts), sorted(set(event.verdicts))
-    refused_by = {reason_of(code): event.verdicts.count(code) for code in codes if code}
+    refused_by = {few_words_of(code): event.verdicts.count(code) for code in codes if code}
     passed = asked - sum(refused_by.values())
     nodes = f"all {asked}" if passed == asked > 1 else f"{passed} of {asked}"
     return Explained(

@@ -9,16 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_bus.runtime.presets import HEADROOM
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.marginal_power import MarginalPower
-from joulie_extender.decide.preferences import Preferences
-from joulie_extender.gpu.fit import GpuWeights
 from joulie_projections.twin.arrays import Bools, Floats, Ints
-from joulie_projections.twin.capacity_reserve import NO_RESERVE, CapacityReserve
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.cooling import Heat, model_named, stress
-from joulie_projections.twin.energy_score import FORMULA
-from joulie_projections.twin.power import Coefficients
 from joulie_projections.twin.twin import NodeClass, Source
 
 _NEVER_EXPIRES = 2**63 - 1
@@ -37,35 +32,6 @@ class ScoreBasis(IntEnum):
 
 # Plain integers: comparing enum members is slower.
 NEUTRAL, MEASURED = int(ScoreBasis.NEUTRAL), int(ScoreBasis.MEASURED)
-
-
-class Weights(NamedTuple):
-    """Every number that scoring uses; each decision records the id of the whole set."""
-
-    headroom: float = 0.7
-    cooling: float = 0.15
-    trend_limit: float = 25.0
-    trend_scale: float = 6.0
-    trend_burst_scale: float = 2.0
-    burst_w_per_min: float = 500.0
-    eco_bonus: float = 10.0
-    pressure: float = 0.3
-    draining_penalty: float = 20.0
-    neutral: float = 50.0
-    staleness_s: float = 300.0
-    score_range: float = 100.0
-    cooling_model: str = "linear"
-    cooling_power: str = "cap"  # or "measured", where it is
-    facility: bool = False  # whether a pod's watts are multiplied by the PUE
-    cpu_pods_on_gpu_nodes: str = "avoid"  # for pods without cards, while other nodes have room
-    scoring: str = "headroom"  # or "energy"
-    energy_formula: float = FORMULA
-    filter_stale: str = "label"  # what the filter uses when a twin is stale: label, closed or twin
-    reserve: CapacityReserve = NO_RESERVE  # what the filter keeps free
-    coefficients: Coefficients = Coefficients()
-    gpu: GpuWeights = GpuWeights()
-    preferences: Preferences = Preferences()
-    preset: str = HEADROOM  # where the defaults came from; scores do not depend on it
 
 
 class ClusterTerms(NamedTuple):

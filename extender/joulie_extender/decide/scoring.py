@@ -19,6 +19,7 @@ import numpy as np
 
 from joulie_bus.events import PodAsk, Terms
 from joulie_bus.events.decisions import NO_ENERGY_TERMS, EnergyTerms
+from joulie_extender.catalogue.weights import Weights as Weights  # for callers of `score`
 from joulie_extender.decide.energy_terms import cards_kept, energy_of
 from joulie_extender.decide.node_terms import (
     AS_TERMS,
@@ -32,12 +33,9 @@ from joulie_extender.decide.node_terms import (
     node_terms_of,
 )
 from joulie_extender.decide.node_terms import ScoreBasis as ScoreBasis
-from joulie_extender.decide.node_terms import (
-    Weights as Weights,
-)  # re-exported for callers of `score`
-from joulie_extender.decide.preferences import preference_points
 from joulie_extender.gpu.fit import HIGHEST, packing, points
 from joulie_extender.protocol.mixing import mixers
+from joulie_extender.terms.preferences import preference_points
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 

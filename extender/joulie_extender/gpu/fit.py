@@ -6,6 +6,7 @@ each other if it requests NVLink.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -53,6 +54,11 @@ class GpuWeights(NamedTuple):
     packing: str = "share"  # as the article counts, or "fit"
     balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
     resources: str = ",".join(GPU_RESOURCES)  # resource names of GPUs, applied when pods are parsed
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackingWeights:
+    gpu: GpuWeights = GpuWeights()
 
 
 class GpuRequest(NamedTuple):

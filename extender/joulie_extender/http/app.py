@@ -21,11 +21,11 @@ from joulie_bus.events import (
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_extender.binding.bind import Bindings
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.debug.pages import ScoringPages, explanation
 from joulie_extender.debug.recent_answers import RecentAnswers
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.fit import asks
 from joulie_extender.http.verb_metrics import MeteredVerb
 from joulie_extender.protocol.exchange import Reply, Request, refusal

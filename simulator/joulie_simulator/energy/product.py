@@ -9,10 +9,12 @@ import numpy as np
 
 from joulie_bus.events import NodePlan, SleepOrdered, WakeOrdered
 from joulie_bus.runtime.presets import SAVINGS
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.filter import Verdict, filter_nodes
-from joulie_extender.decide.scoring import Weights, score
+from joulie_extender.decide.filter import filter_nodes
+from joulie_extender.decide.scoring import score
 from joulie_extender.gpu.fit import GpuWeights
+from joulie_extender.rules.rule import PASSED
 from joulie_operator.planning.policies import BUILT_IN
 from joulie_operator.planning.reconcile import LoadedPolicy, PlanBasis, plan
 from joulie_operator.planning.rules import Rules
@@ -85,7 +87,7 @@ class ExtenderScores:
         columns, folded = self._folded.columns, self._folded
         context = DecisionContext(columns, folded.folded, 0, folded.now)
         verdicts = filter_nodes(pod, context, rows, self._weights).verdicts
-        rows = rows[verdicts == Verdict.PASSED]
+        rows = rows[verdicts == PASSED]
         if len(rows):
             answer = score(pod, columns, rows, folded.now, 0, self._weights).answer
             own = self._own.scores(fleet, job)[rows - 1].astype(np.int64)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from joulie_bus.events import CardClaimed, ClaimConfirmed, GpuAsk, PodAsk
-from joulie_extender.decide.scoring import Weights, gpu_score
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.scoring import gpu_score
 from joulie_extender.gpu.card_choice import choose_cards
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_projections.state.cards import CardState, after_claim

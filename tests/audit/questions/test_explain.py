@@ -21,8 +21,8 @@ from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import NodeGone, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen
 from joulie_cli.questions.explain import PodReport, pod_json, pod_text, rules_behind
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
-from joulie_extender.decide.scoring import Weights
 from joulie_projections.history.history import EntryQuery
 from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.state.state import NodeState, Sample

@@ -1,6 +1,7 @@
 """Recorded decisions under other settings: the best nodes and the sums."""
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from joulie_audit.recompute import score_changes
 from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
 from joulie_audit.testing import RecordedLog
 from joulie_bus.events import Terms
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.weights import Weights
 from joulie_operator.planning.rules import Rules
 
 pytestmark = pytest.mark.anyio
@@ -32,7 +33,7 @@ async def test_equal_settings_change_no_decision(small_log: RecordedLog) -> None
 async def test_another_bonus_changes_only_the_pods_that_it_applies_to(
     small_log: RecordedLog,
 ) -> None:
-    found = await asked(small_log, Overrides(weights=lambda then: then._replace(eco_bonus=-50.0)))
+    found = await asked(small_log, Overrides(weights=lambda then: replace(then, eco_bonus=-50.0)))
 
     assert [(shift.pod, shift.before.node, shift.after.node) for shift in found.changes] == [
         ("team/late-1", "n3", "n1")

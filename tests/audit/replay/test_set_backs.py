@@ -9,9 +9,9 @@ from joulie_audit.replay.set_backs import CLOCKS_NS, Recorded, SetBacks
 from joulie_audit.testing import NAMES, RULES, RecordedLog
 from joulie_bus.events import StateSetBack
 from joulie_bus.testing import NOON, ask, hardware, node_seen, power
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import decide_prioritize
-from joulie_extender.decide.scoring import Weights
 from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.plugins import load_policy
 from joulie_projections.twin.columns import TwinColumns

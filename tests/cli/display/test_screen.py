@@ -30,8 +30,8 @@ from joulie_cli.display.screen import (
     in_use,
 )
 from joulie_cli.parts.demo import command_name
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
-from joulie_extender.decide.scoring import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.completeness import ViewAges
 from joulie_projections.state.state import ClusterState

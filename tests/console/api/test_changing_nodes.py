@@ -19,7 +19,7 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER, ask, until
 from joulie_console.testing import WEIGHTS, ConsoleHarness
 from joulie_extender.decide.decide import DecisionContext, decide_filter
-from joulie_extender.decide.filter import Verdict
+from joulie_extender.rules.eco import ECO
 from joulie_operator.facts.hardware_inventory import Inventory
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
@@ -80,7 +80,7 @@ async def refuse_all(harness: ConsoleHarness, names: list[str], number: int) -> 
     seen = harness.view.snapshot()
     moment = DecisionContext(seen.twin_columns, seen.position, seen.age_ms, time.time_ns())
     filtered = decide_filter(ask(f"p{number}"), names, moment, WEIGHTS)
-    refused = replace(filtered, verdicts=bytes([Verdict.ECO]) * len(names), reason="eco")
+    refused = replace(filtered, verdicts=bytes([ECO]) * len(names), reason="eco")
     await harness.publish_decisions(refused)
 
 

@@ -29,8 +29,8 @@ from joulie_bus.testing import (
 )
 from joulie_console.stream import event_tail
 from joulie_console.testing import ConsoleHarness, console_harness, running_console
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
-from joulie_extender.decide.scoring import Weights
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.energy.savings import Saved, SavedRange, Savings
 from joulie_projections.state.completeness import NEVER_MS

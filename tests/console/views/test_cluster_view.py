@@ -16,7 +16,7 @@ from joulie_console.views.cluster_view import (
     state_of,
 )
 from joulie_console.views.decision_text import loss_of, points_of
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.weights import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft

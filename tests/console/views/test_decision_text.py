@@ -5,8 +5,8 @@ import pytest
 from joulie_bus.events import DecisionEntry
 from joulie_bus.testing import NOON, ask, producer
 from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe, explain
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
-from joulie_extender.decide.scoring import Weights
 from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames

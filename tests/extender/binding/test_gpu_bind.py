@@ -24,7 +24,7 @@ from joulie_extender.binding.bind import Bindings, BindTimeouts
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.binding.claim_reconciler import ClaimReconciler
 from joulie_extender.binding.kubernetes_binding import KubeBinder
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.gpu.fit import GpuVerdict, gpu_verdicts
 from joulie_extender.protocol.kube_scheduler import Binding
 from joulie_projections.decision_log.heads import Signer

@@ -1,27 +1,27 @@
+from dataclasses import fields
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_bus.events import Decision, FilterDecided, PreemptDecided, PrioritizeDecided, codec
 from joulie_bus.testing import NOON, ask, hardware, producer
+from joulie_extender.catalogue.declaration import declaration, settings_id, weights_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import (
     DecisionContext,
     answered_scores,
     decide_filter,
     decide_prioritize,
-    declaration,
     filter_decision,
     names_of,
     passed,
     preempt_decision,
     prioritize_decision,
     rows_of,
-    settings_id,
-    weights_of,
 )
-from joulie_extender.decide.preferences import Preference, Preferences, Team
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.fit import GpuWeights
+from joulie_extender.terms.preferences import Preference, Preferences, Team
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.capacity_reserve import CapacityReserve
 from joulie_projections.twin.columns import TwinColumns
@@ -136,7 +136,7 @@ def test_the_five_best_are_explained_in_full() -> None:
 
 RATES, FIELDS = (
     Coefficients(),
-    set(Weights._fields) - {"coefficients", "gpu", "preferences", "reserve"},
+    {each.name for each in fields(Weights)} - {"coefficients", "gpu", "preferences", "reserve"},
 )
 OTHERS = [
     *(Weights(**{name: 3.25}) for name in sorted(FIELDS)),  # type: ignore[arg-type]

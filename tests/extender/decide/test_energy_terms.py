@@ -1,5 +1,6 @@
 """Scores by watts, and the cards that are kept for pods that ask for cards."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from msgspec.structs import replace
 import reference_scoring
 from joulie_bus.events import PodAsk, PrioritizeDecided, codec
 from joulie_bus.testing import NOON, ask, hardware, producer
+from joulie_extender.catalogue.declaration import declaration, weights_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.decide import again, decide_prioritize, declaration, weights_of
-from joulie_extender.decide.scoring import Scores, Weights, score, terms_of
+from joulie_extender.decide.decide import again, decide_prioritize
+from joulie_extender.decide.scoring import Scores, score, terms_of
 from joulie_projections.pods.load import Load
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
@@ -128,7 +131,7 @@ def test_a_declaration_without_the_new_settings_has_the_former_rules() -> None:
 def test_a_declaration_of_the_first_logs_with_energy_scores_has_the_first_formula() -> None:
     declared = declaration(ENERGY)
     values = {name: each for name, each in declared.values.items() if name != "energy_formula"}
-    first = ENERGY._replace(energy_formula=1.0)
+    first = dataclasses.replace(ENERGY, energy_formula=1.0)
 
     assert declared.values["energy_formula"] == FORMULA
     assert weights_of(replace(declared, values=values)) == first
@@ -141,7 +144,7 @@ questions = st.builds(
     reference_scoring.pods,
     reference_scoring.views,
     st.builds(
-        lambda weights, scoring: weights._replace(scoring=scoring),
+        lambda weights, scoring: dataclasses.replace(weights, scoring=scoring),
         reference_scoring.any_weights,
         st.sampled_from(["headroom", "energy"]),
     ),
@@ -182,7 +185,9 @@ def test_a_decision_is_recomputed_bit_for_bit(asked: tuple[Question, TwinColumns
 @thorough
 @given(
     st.floats(0, 90),
-    st.sampled_from([AVOID, ALLOW, ENERGY, ENERGY._replace(cpu_pods_on_gpu_nodes="allow")]),
+    st.sampled_from(
+        [AVOID, ALLOW, ENERGY, dataclasses.replace(ENERGY, cpu_pods_on_gpu_nodes="allow")]
+    ),
     st.floats(0, 8),
 )
 def test_free_cards_never_raise_the_score_of_a_pod_without_cards(

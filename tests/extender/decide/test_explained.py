@@ -9,18 +9,18 @@ from joulie_bus.events import (
     FilterDecided,
 )
 from joulie_bus.testing import one_of_each
+from joulie_extender.catalogue.rules import RULES, few_words_of, sentence_of
 from joulie_extender.decide.explained import (
     VERBS,
     Refusal,
     explained,
-    reason_of,
     refusals,
-    sentence_of,
     view_age_ms,
     view_text,
 )
-from joulie_extender.decide.filter import Verdict
 from joulie_extender.gpu.fit import GpuVerdict
+from joulie_extender.rules.eco import ECO
+from joulie_extender.rules.rule import PASSED
 from joulie_projections.twin.row_names import RowName, RowNames
 
 EXAMPLES = {e.TYPE: e for e in one_of_each() if isinstance(e, DecisionEntry)}
@@ -50,9 +50,9 @@ def test_what_is_no_entry_is_unreadable() -> None:
 
 
 def test_every_verdict_has_a_reason_of_its_own() -> None:
-    codes = {*Verdict, *GpuVerdict}
+    codes = {PASSED, *(verdict for rule in RULES for verdict, _ in rule.advice)}
 
-    for words in (reason_of, sentence_of):
+    for words in (few_words_of, sentence_of):
         assert len({words(code) for code in codes}) == len(codes)
         assert not any("code" in words(code) for code in codes)
         assert words(99) == "refused with code 99"
@@ -67,7 +67,7 @@ def filtered(verdicts: bytes) -> FilterDecided:
 
 
 def test_refusals_for_cards_and_for_energy_are_named_together() -> None:
-    event = filtered(bytes([0, Verdict.ECO, GpuVerdict.NO_CARDS, Verdict.ECO]))
+    event = filtered(bytes([0, ECO, GpuVerdict.NO_CARDS, ECO]))
 
     view = event.basis.view
     names = RowNames(1, view, [RowName(1, row, name) for row, name in enumerate("abc")])
@@ -82,7 +82,7 @@ def test_refusals_for_cards_and_for_energy_are_named_together() -> None:
 
 
 def test_an_answer_without_a_view_says_so() -> None:
-    event = filtered(bytes([0, Verdict.ECO]))
+    event = filtered(bytes([0, ECO]))
     basis = replace(event.basis, view=0, view_age_ms=10**12)
     blind = replace(event, basis=basis)
 

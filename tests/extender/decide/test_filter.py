@@ -8,12 +8,14 @@ from msgspec.structs import replace
 
 from joulie_bus.events import Placement, PodAsk
 from joulie_bus.testing import NOON, SECOND, ask
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext as Look
 from joulie_extender.decide.decide import DecisionOptions, decide_filter, filter_decision, passed
-from joulie_extender.decide.filter import WANTS_ECO, WANTS_FRESH, WANTS_PERFORMANCE, WANTS_POWER
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.protocol.candidates import Names, candidates_of, rows_by_name
 from joulie_extender.protocol.kube_scheduler import ExtenderArgs, names_reply
+from joulie_extender.rules.closed import WANTS_POWER
+from joulie_extender.rules.draining import WANTS_ECO
+from joulie_extender.rules.eco import WANTS_FRESH, WANTS_PERFORMANCE
 from joulie_extender.verbs.handlers import NOT_NOW
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk, Terms
 from joulie_bus.testing import NOON, ask
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, again, decide_prioritize
-from joulie_extender.decide.preferences import Preference, Preferences, Team, label_scores, teams_in
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.settings import team_file
+from joulie_extender.terms.preferences import Preference, Preferences, Team, label_scores, teams_in
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns
 

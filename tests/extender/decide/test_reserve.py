@@ -6,10 +6,14 @@ from msgspec.structs import replace
 from joulie_bus.events import PodAsk
 from joulie_bus.runtime.settings import Source
 from joulie_bus.testing import NOON, ask, hardware
+from joulie_extender.catalogue.declaration import declaration, weights_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.decide import again, decide_filter, declaration, weights_of
-from joulie_extender.decide.filter import WANTS_PERFORMANCE, WANTS_RESERVE, Verdict
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.decide.decide import again, decide_filter
+from joulie_extender.rules.eco import ECO, WANTS_PERFORMANCE
+from joulie_extender.rules.node_class import DRAINING
+from joulie_extender.rules.reserve import CORES_PER_CARD, RESERVED, WANTS_RESERVE
+from joulie_extender.rules.rule import PASSED
 from joulie_extender.settings import ScoringSettings
 from joulie_projections.pods.load import Load
 from joulie_projections.pods.refusal import refused_nodes
@@ -29,16 +33,16 @@ def node(cores: float = 0.0, cards: float = 0.0, gpus: int = 0, profile: str = "
     return NodeState(ordinal=0, at=NOON, load=load, hardware=known, profile=profile, present=True)
 
 
-def verdicts(pod: PodAsk, *nodes: NodeState, weights: Weights = KEEPS) -> list[Verdict]:
+def verdicts(pod: PodAsk, *nodes: NodeState, weights: Weights = KEEPS) -> list[int]:
     named = {f"n{at}": replace(each, ordinal=at) for at, each in enumerate(nodes)}
     columns = TwinColumns.of(named, 0)
     made = decide_filter(pod, list(named), DecisionContext(columns, 7, 0, NOON), weights)
     assert again(made, columns, weights) == made
-    return [Verdict(code) for code in made.verdicts]
+    return list(made.verdicts)
 
 
 def free(pod: PodAsk, *nodes: NodeState) -> list[bool]:
-    return [verdict == Verdict.PASSED for verdict in verdicts(pod, *nodes)]
+    return [verdict == PASSED for verdict in verdicts(pod, *nodes)]
 
 
 def test_class_performance_leaves_a_share_of_all_cards_free() -> None:
@@ -72,9 +76,9 @@ def test_class_performance_asks_for_a_limited_number_of_cores_per_card() -> None
     weights = Weights(reserve=CapacityReserve(cores_per_card=4))
     many = ask("training", performance=True, cores=9, gpus=2)
 
-    assert verdicts(many, node(gpus=8), weights=weights) == [Verdict.CORES_PER_CARD]
-    assert verdicts(TRAINING, node(gpus=8), weights=weights) == [Verdict.PASSED]
-    assert verdicts(ask(cores=9, gpus=2), node(gpus=8), weights=weights) == [Verdict.PASSED]
+    assert verdicts(many, node(gpus=8), weights=weights) == [CORES_PER_CARD]
+    assert verdicts(TRAINING, node(gpus=8), weights=weights) == [PASSED]
+    assert verdicts(ask(cores=9, gpus=2), node(gpus=8), weights=weights) == [PASSED]
 
 
 @pytest.mark.parametrize("exempt", ["daemonset", "critical", "mirror"])
@@ -85,7 +89,7 @@ def test_an_exempt_pod_may_take_all_that_is_kept(exempt: str) -> None:
 
 
 def test_nothing_is_kept_without_the_setting() -> None:
-    assert verdicts(TRAINING, node(cards=6, gpus=8), weights=Weights()) == [Verdict.PASSED]
+    assert verdicts(TRAINING, node(cards=6, gpus=8), weights=Weights()) == [PASSED]
 
 
 def test_a_node_of_unknown_hardware_keeps_nothing() -> None:
@@ -98,15 +102,15 @@ def test_the_reason_names_the_class_and_the_reserve() -> None:
     made = decide_filter(TRAINING, names, DecisionContext(columns, 7, 0, NOON), KEEPS)
 
     assert made.reason == f"{WANTS_PERFORMANCE}, or {WANTS_RESERVE}"
-    assert made.verdicts == bytes([Verdict.ECO])  # the class comes first
+    assert made.verdicts == bytes([ECO])  # the class comes first
 
 
 def test_a_pod_that_waits_for_the_reserve_gets_no_nominated_node() -> None:
     made = bytes(verdicts(TRAINING, node(cards=5, gpus=8)))
 
-    assert (list(made), refused_nodes(made)) == ([Verdict.RESERVED], 0)
-    assert refused_nodes(bytes([Verdict.CORES_PER_CARD] * 2)) == 0
-    assert refused_nodes(bytes([Verdict.ECO, Verdict.DRAINING])) == 2
+    assert (list(made), refused_nodes(made)) == ([RESERVED], 0)
+    assert refused_nodes(bytes([CORES_PER_CARD] * 2)) == 0
+    assert refused_nodes(bytes([ECO, DRAINING])) == 2
 
 
 def test_nothing_is_kept_of_what_does_not_exist() -> None:

@@ -1,5 +1,6 @@
 import itertools
 import random
+from dataclasses import replace as replaced
 
 import numpy as np
 import pytest
@@ -9,16 +10,9 @@ from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask, hardware
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import rows_by_name
-from joulie_extender.decide.scoring import (
-    ScoreBasis,
-    Scores,
-    Weights,
-    best,
-    score,
-    terms_digest,
-    terms_of,
-)
+from joulie_extender.decide.scoring import ScoreBasis, Scores, best, score, terms_digest, terms_of
 from joulie_projections.pods.load import Load, load_of
 from joulie_projections.state.state import Arrival, NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
@@ -284,7 +278,7 @@ def test_a_dear_room_makes_a_pods_watts_dearer_if_the_settings_say_so() -> None:
     pod, exact = ask(cores=8), Weights(coefficients=Coefficients(memory_factor=False))
 
     watts = [
-        scored(twin_columns, pod, exact._replace(facility=facility)).marginal_w[0]
+        scored(twin_columns, pod, replaced(exact, facility=facility)).marginal_w[0]
         for facility in (False, True)
     ]
     assert watts == pytest.approx([0.7 * 1000 / 12, 1.6 * 0.7 * 1000 / 12])

@@ -20,8 +20,9 @@ from joulie_bus.testing import (
     producer,
     records,
 )
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import rows_by_name
-from joulie_extender.decide.scoring import Scores, Weights, score
+from joulie_extender.decide.scoring import Scores, score
 from joulie_projections.fold.node_facts import SETTLING_NS
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState

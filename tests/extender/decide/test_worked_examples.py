@@ -8,8 +8,9 @@ import pytest
 
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, hardware
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import rows_by_name
-from joulie_extender.decide.scoring import Weights, score
+from joulie_extender.decide.scoring import score
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients, marginal_w

@@ -16,8 +16,8 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background, rung
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, ask, full, refusals, until
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.decision_log.shipping import Durability, Shipper
 from joulie_extender.decision_log.spool import RECENT_BYTES, Spool
 from joulie_projections.twin.columns import TwinColumns

@@ -22,6 +22,7 @@ from gpu_kit import (
 )
 from joulie_bus.events import Decision, GpuAsk, PodAsk
 from joulie_bus.testing import NOON, ask
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide import decide
 from joulie_extender.decide.decide import (
     DecisionContext,
@@ -32,7 +33,6 @@ from joulie_extender.decide.decide import (
     prioritize_decision,
     rows_of,
 )
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.gpu.fit import GpuVerdict, GpuWeights, gpu_request_of, gpu_verdicts, points
 from joulie_extender.gpu.models import aliases_of, is_model
 from joulie_projections.catalog_file import shipped_catalog

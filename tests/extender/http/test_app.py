@@ -31,8 +31,8 @@ from joulie_bus.events import (
 )
 from joulie_bus.runtime import metrics
 from joulie_bus.testing import NOON, SECOND, hardware
-from joulie_extender.decide.decide import settings_id
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.declaration import settings_id
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.http.app import Extender
 from joulie_extender.http.routes import routed

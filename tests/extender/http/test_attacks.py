@@ -29,9 +29,9 @@ from joulie_bus.errors import SettingsError
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import HostPort, Source
 from joulie_bus.testing import NOON, until
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.debug.pages import ScoringPages
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.scoring import Weights
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.routes import PROBES
 from joulie_extender.http.server import listening

@@ -21,7 +21,7 @@ from joulie_extender.binding.bind import Bindings
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.binding.claim_reconciler import ClaimReconciler
 from joulie_extender.binding.kubernetes_binding import KubeBinder
-from joulie_extender.decide.scoring import Weights
+from joulie_extender.catalogue.weights import Weights
 from joulie_extender.gpu.fit import gpu_verdicts
 from joulie_extender.protocol.kube_scheduler import Binding
 from joulie_operator.apply.gpu_status import GpuStatusWriter

@@ -6,6 +6,7 @@ each decision names, so replay needs no file.
 
 import tomllib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -36,6 +37,11 @@ class Team(NamedTuple):
 class Preferences(NamedTuple):
     all_pods: tuple[Preference, ...] = ()
     teams: tuple[Team, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceWeights:
+    preferences: Preferences = Preferences()
 
 
 class _Prefer(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,0 +1,114 @@
+"""The declaration of a setting: a field of a class, with its parser, its default and its text.
+
+Parsers that read nothing but the text are here, so that code that computes can declare settings.
+`runtime.settings` reads the values, and has the parsers that look at files.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Parser = Callable[[str], T]
+
+
+def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:
+    """A field of a settings class. The default is text too, so that it passes the same parser."""
+    field: Any = dataclasses.field(
+        default_factory=lambda: parse(default),
+        metadata={"parse": parse, "name": name, "default": default, "doc": doc, "secret": secret},
+    )
+    return field  # type: ignore[no-any-return]
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+
+def duration(text: str) -> float:
+    """a duration such as 250ms, 30s, 5m or 1h30m"""
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError("not a duration")
+    return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def some_time(text: str) -> float:
+    """a duration longer than nothing, such as 250ms, 30s, 5m or 1h30m"""
+    seconds = duration(text)
+    if seconds <= 0:
+        raise ValueError("too short")
+    return seconds
+
+
+def some_time_or_never(text: str) -> float | None:
+    """a duration longer than nothing, such as 250ms, 30s, 5m or 1h30m, or never"""
+    return None if text == "never" else some_time(text)
+
+
+def boolean(text: str) -> bool:
+    """true or false"""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return text.lower() == "true"
+
+
+def text(value: str) -> str:
+    """any text"""
+    return value
+
+
+def number(low: float = -math.inf, high: float = math.inf) -> Parser[float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not (math.isfinite(value) and low <= value <= high):
+            raise ValueError("out of range")
+        return value
+
+    parse.__doc__ = f"a number{_range(low, high)}"
+    return parse
+
+
+def integer(low: float = -math.inf, high: float = math.inf) -> Parser[int]:
+    def parse(text: str) -> int:
+        value = int(text)
+        if not low <= value <= high:
+            raise ValueError("out of range")
+        return value
+
+    parse.__doc__ = f"a whole number{_range(low, high)}"
+    return parse
+
+
+def _range(low: float, high: float) -> str:
+    if math.isinf(low) and math.isinf(high):
+        return ""
+    if math.isinf(high):
+        return f", at least {low:g}"
+    return f" from {low:g} to {high:g}"
+
+
+def choice(*allowed: str) -> Parser[str]:
+    def parse(text: str) -> str:
+        if text not in allowed:
+            raise ValueError("unknown")
+        return text
+
+    parse.__doc__ = f"one of {', '.join(allowed)}"
+    return parse
+
+
+def token(value: str) -> str:
+    """letters, digits and dashes"""
+    if not re.fullmatch(r"[A-Za-z0-9-]+", value):
+        raise ValueError("not a plain name")
+    return value
+
+
+def inbox(value: str) -> str:
+    """the first part of a subject, such as _INBOX_extender"""
+    if not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", value):
+        raise ValueError("not a subject without wildcards")
+    return value

@@ -1,0 +1,33 @@
+"""Which values `joulie whatif --set` replaces in the settings of a decision."""
+
+from joulie_cli.questions.whatif import other_of
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.gpu.fit import GpuWeights
+from joulie_extender.terms.preferences import Preference, Preferences, Team
+
+TEAMS = (Team("red", ("team",), (Preference("pool", "spot", 5.0),)),)
+THEN = Weights(preferences=Preferences((), TEAMS), gpu=GpuWeights(binpack=0.5), eco_bonus=3.0)
+
+
+def revalued(**given: str) -> Weights:
+    revalue = other_of(given).weights
+    assert revalue is not None
+    return revalue(THEN)
+
+
+def test_a_number_of_the_formula_is_replaced_and_the_others_stay() -> None:
+    found = revalued(SCORE_BURST_THRESHOLD="7", MARGINAL_CPU_UTIL_COEFF="0.25")
+
+    assert (found.burst_w_per_min, found.coefficients.cpu, found.eco_bonus) == (7.0, 0.25, 3.0)
+
+
+def test_the_packing_of_cards_is_replaced_and_its_weight_stays() -> None:
+    found = revalued(GPU_PACKING="fit")
+
+    assert (found.gpu.packing, found.gpu.binpack) == ("fit", 0.5)
+
+
+def test_preferences_for_all_pods_are_replaced_and_those_of_teams_stay() -> None:
+    found = revalued(NODE_LABEL_SCORES="zone=a:2").preferences
+
+    assert found == Preferences((Preference("zone", "a", 2.0),), TEAMS)
