@@ -77,8 +77,9 @@ async def _flaw(args: argparse.Namespace, wires: Wiring, document: Document) -> 
         period = Period(**{f"{end}_ms": document["asked"][end] for end in ("from", "to")})
         rule, last = int(document.get("rule", FIRST_RULE)), int(document["position"])
         async with refolded(history, facts, last, rule) as table:
-            got = await gathered(table, history, facts, period, int(document["entries"]))
-    if document["format"] != FIRST_FORMAT:
+            entries, late = int(document["entries"]), document["format"] != FIRST_FORMAT
+            got = await gathered(table, history, facts, period, entries, late=late)
+    if late:
         return _difference(document, document_of(got, str(document["cluster"])))
     again = first_document_of(got, str(document["cluster"]))
     return _difference(document, again) or _flaw_of_end(document, got.ledger.complete_to_ms)

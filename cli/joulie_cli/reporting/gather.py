@@ -48,10 +48,17 @@ class Gathered(NamedTuple):
 
 
 async def gathered(
-    table: EnergyTable, history: History, facts: FactSource, period: Period, entries: int
+    table: EnergyTable,
+    history: History,
+    facts: FactSource,
+    period: Period,
+    entries: int,
+    *,
+    late: bool = True,
 ) -> Gathered:
-    """Everything up to the position of the ledger and this entry of the decision log."""
-    found = table.reading(period.from_ms, period.to_ms, KINDS)
+    """Everything up to the position of the ledger and this entry of the decision log. `late`:
+    with the prices that came later than the energy."""
+    found = table.reading(period.from_ms, period.to_ms, KINDS, late=late)
     if found is None or not found[0]:
         raise NotInTheLog(NOTHING_FOLDED)
     intervals, state = found

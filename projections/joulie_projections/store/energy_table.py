@@ -27,6 +27,7 @@ from joulie_projections.energy.intervals import (
     start_of,
     unpacked,
 )
+from joulie_projections.energy.late_rates import LateRates
 from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState, digest_of
 from joulie_projections.energy.saved import unpacked as unpacked_state
@@ -158,25 +159,37 @@ class EnergyTable:
         return Reading(intervals, state.position, state.ledger.newest_ms, behind_s)
 
     def reading(
-        self, from_ms: int, to_ms: int, kinds: Sequence[str]
+        self, from_ms: int, to_ms: int, kinds: Sequence[str], *, late: bool = True
     ) -> tuple[list[Interval], LedgerState] | None:
-        """The intervals, and the state that they were read with; None before the first fold."""
+        """The intervals, and the state that they were read with; None before the first fold.
+        `late` prices what had no price when it was counted."""
         with self._snapshot.connect() as db, db.begin():
-            return reading_in(db, from_ms, to_ms, kinds)
+            return reading_in(db, from_ms, to_ms, kinds, late=late)
 
 
 def reading_in(
-    db: Connection, from_ms: int, to_ms: int, kinds: Sequence[str]
+    db: Connection, from_ms: int, to_ms: int, kinds: Sequence[str], *, late: bool = True
 ) -> tuple[list[Interval], LedgerState] | None:
     state = _state_in(db)
     if state is None:
         return None
+    rates = LateRates(state.ledger)
     state.ledger.end()
     finest: Grain = "minutes" if tuple(kinds) == ("node",) else "hour"
-    kinds = (*kinds, "grid")
     running = [each for each in state.take_closed() if each.grain == finest]
     wanted = [each for each in running if each.end_ms > from_ms and each.start_ms < to_ms]
-    return [*_read(db, Period(from_ms, to_ms, finest), kinds), *wanted], state
+    found = [*_read(db, Period(from_ms, to_ms, finest), (*kinds, "grid")), *wanted]
+    return [_rated(db, each, rates) for each in found] if late else found, state
+
+
+def _rated(db: Connection, interval: Interval, rates: LateRates) -> Interval:
+    """Groups name no node: if some of their energy gets a rate, they are made of pods again."""
+    if not rates.change(interval):
+        return interval
+    if interval.groups and not interval.pods:
+        pods = _interval(db, interval.grain, interval.start_ms, ("pod",)).pods
+        return rates.rated(interval._replace(pods=pods))._replace(pods=())
+    return rates.rated(interval)
 
 
 def behind_s(db: Connection) -> float:
