@@ -4,6 +4,7 @@ import pytest
 
 from joulie_simulator.energy.counterfactual import (
     BASELINE,
+    Happened,
     LoggedNode,
     LoggedPod,
     LoggedSleep,
@@ -90,3 +91,38 @@ def test_nodes_sleep_by_the_numbers_of_the_log(numbers: LoggedSleep) -> None:
     logged = compared(asked._replace(sleep=numbers), "joulie-energy").saved_kwh.mid
 
     assert logged < usual
+
+
+def happened(wanted: list[LoggedPod], off_s: float = 0.0) -> Happened:
+    """All pods on the first node; the others are off for so long."""
+    stays = [(pod, 0, pod.duration_s) for pod in wanted]
+    return Happened(stays, [0.0, *[off_s] * 7], [0.0, 3.0], 0, 7)
+
+
+def test_what_happened_is_computed_from_the_times_on_nodes_and_the_times_off() -> None:
+    wanted = pods(4, every_s=60, lasting_s=HOUR_S)
+    asked = question(wanted)._replace(happened=happened(wanted, off_s=HOUR_S))
+
+    run, *_ = compared(asked, "joulie-energy").runs["joulie-energy"]
+
+    idle_kwh = 0.1 * 2 + 7 * (0.1 + 0.1 * 0.1)
+    assert run.kwh == pytest.approx(idle_kwh + 4 * 4 * 0.005 * 0.5)
+    assert (run.placed, run.wakes, run.wait_p50_s) == (4, 7, 1.5)
+
+
+def test_what_happened_saves_nothing_where_no_node_was_off() -> None:
+    wanted = pods(4, every_s=60, lasting_s=HOUR_S / 2)
+    awake = question(wanted, sleeps=True)._replace(happened=happened(wanted))
+    off = awake._replace(happened=happened(wanted, off_s=HOUR_S))
+
+    assert compared(awake, "joulie-energy").saved_per_work.mid == pytest.approx(0, abs=0.01)
+    assert compared(off, "joulie-energy").saved_per_work.mid > 0.3
+
+
+def test_both_sides_credit_the_same_work_for_pods_that_did_not_wait() -> None:
+    wanted = pods(20, every_s=60)
+    asked = question(wanted)._replace(happened=happened(wanted))
+    found = compared(asked, "joulie-energy")
+
+    for before, after in zip(found.runs[BASELINE], found.runs["joulie-energy"], strict=True):
+        assert before.work_kwh == pytest.approx(after.work_kwh, rel=1e-6)

@@ -1,11 +1,13 @@
 """The life of each pod of a log: when it was asked for, where and how long it ran."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from joulie_audit.archive.fact_source import FactSource
 from joulie_bus.events import (
     Fact,
+    NodeSeen,
     PlanMade,
     PodAsk,
     PodBound,
@@ -13,6 +15,7 @@ from joulie_bus.events import (
     PodGone,
     PodPending,
     SleepOrdered,
+    WakeOrdered,
 )
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.energy.accepted import accepted
@@ -43,12 +46,52 @@ class Settings(NamedTuple):
     values: Mapping[str, float | str | bool]
 
 
+class Off(NamedTuple):
+    """A time during which a node was switched off; `end_ms` 0: it still is."""
+
+    start_ms: int
+    end_ms: int = 0
+
+
+class PowerStates:
+    """When nodes were off by an order to sleep: an order alone switches nothing off. A node that
+    boots is not off."""
+
+    def __init__(self) -> None:
+        self.off: dict[str, list[Off]] = defaultdict(list)
+        self.woken_ms: list[int] = []  # of each order to wake up
+        self._ordered: set[str] = set()
+
+    def fold(self, fact: SleepOrdered | WakeOrdered | NodeSeen, at_ms: int) -> None:
+        match fact:
+            case SleepOrdered():
+                self._ordered.add(fact.node)
+            case WakeOrdered():
+                self.woken_ms.append(at_ms)
+                self._ordered.discard(fact.node)
+                self._on(fact.node, at_ms)
+            case NodeSeen() if fact.ready:
+                self._on(fact.node, at_ms)
+            case _:
+                if fact.node in self._ordered and not self._is_off(fact.node):
+                    self.off[fact.node].append(Off(at_ms))
+
+    def _is_off(self, node: str) -> bool:
+        times = self.off.get(node, [])
+        return bool(times) and not times[-1].end_ms
+
+    def _on(self, node: str, at_ms: int) -> None:
+        if self._is_off(node):
+            self.off[node][-1] = self.off[node][-1]._replace(end_ms=at_ms)
+
+
 class Lives:
-    """Pods by uid, whether any node was put to sleep, and the settings of plans."""
+    """Pods by uid, when nodes were off, and the settings of plans."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodLife] = {}
-        self.sleeps = 0
+        self.power = PowerStates()
+        self.sleeps = 0  # orders
         self.first_ms = 0  # of the log; 0 while it is empty
         self.settings: list[Settings] = []  # one for each change
 
@@ -64,8 +107,9 @@ class Lives:
                     self.pods[fact.pod.uid] = bound
             case PodFinished() | PodGone():
                 self._end(fact.uid, at_ms)
-            case SleepOrdered():
-                self.sleeps += 1
+            case SleepOrdered() | WakeOrdered() | NodeSeen():
+                self.sleeps += isinstance(fact, SleepOrdered)
+                self.power.fold(fact, at_ms)
             case PlanMade():
                 if not self.settings or self.settings[-1].values != fact.settings:
                     self.settings.append(Settings(at_ms, fact.settings))

@@ -1,16 +1,22 @@
 """The counterfactual's question, from the ledger and the pods of the log."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from joulie_audit.ledger.pods_in_log import PodLife
+from joulie_audit.ledger.pods_in_log import Off, PodLife
 from joulie_cli.reporting.gather import Gathered
 from joulie_operator.planning.rules import rules_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_projections.energy.meters import NONE
 from joulie_projections.energy.pods import CPU_PERMILLE, Capacity, NodeEntry, PodEntry, weight_of
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
-from joulie_simulator.energy.counterfactual import LoggedNode, LoggedPod, LoggedSleep, Question
+from joulie_simulator.energy.counterfactual import (
+    Happened,
+    LoggedNode,
+    LoggedPod,
+    LoggedSleep,
+    Question,
+)
 
 GUESSED_IDLE = 0.4  # of the rated power of the CPUs, where no idle power was seen
 LEAST_USE = 0.02
@@ -27,40 +33,99 @@ class Asked(NamedTuple):
     policy: str
     never_bound: int
     fixed: int
+    elsewhere: int
     unknown_nodes: int
     guessed_idle: int
 
 
-def asked_of(got: Gathered, from_ms: int, to_ms: int, measured_uj: int) -> Asked:
-    """Intervals begin before the log and end after its newest reading: both are cut off."""
+def asked_of(
+    got: Gathered, from_ms: int, to_ms: int, measured_uj: int, *, simulates: bool = False
+) -> Asked:
+    """Intervals begin before the log and end after its newest reading: both are cut off.
+
+    With plans in the log, what happened is the policy's side. `simulates`, and in a log of a
+    shadow, the policy is simulated.
+    """
     columns = got.state.ledger.meters.columns
     from_ms = max(from_ms, got.lives.first_ms)
     to_ms = max(from_ms + 1, min(to_ms, max(columns["last_ms"].tolist(), default=0)))
+    span = from_ms, to_ms
     entries = [entry for entry in got.state.ledger.nodes.values() if entry.present]
     known = sorted((e for e in entries if e.capacity.cpu_milli), key=lambda e: e.name)
     lows = [_idle_mw(got, entry) for entry in known]
+    numbers = {entry.name: at for at, entry in enumerate(known)}
+    happens = bool(got.lives.settings) and not simulates
+    lives = _sorted_out(got, span, numbers if happens else None)
+    question = Question(
+        [_node(entry, low) for entry, low in zip(known, lows, strict=True)],
+        [_pod(life, from_ms, to_ms) for life in lives.counted],
+        (to_ms - from_ms) / 1000,
+        _use(got, lives.bound, span, measured_uj),
+        got.lives.sleeps > 0,
+        _sleep(got, to_ms),
+        _happened(got, lives, span, numbers) if happens else None,
+    )
+    return Asked(
+        *span,
+        question,
+        POLICIES.get(got.scoring, "joulie"),
+        *(len(lives.never_bound), lives.fixed, lives.elsewhere, len(entries) - len(known)),
+        sum(low is None for low in lows),
+    )
+
+
+class _Lives(NamedTuple):
+    """Pods of the period."""
+
+    bound: Sequence[PodLife]
+    counted: Sequence[PodLife]
+    never_bound: Sequence[PodLife]
+    fixed: int
+    elsewhere: int  # on nodes that are gone or of unknown size
+
+
+def _sorted_out(got: Gathered, span: tuple[int, int], numbers: Mapping[str, int] | None) -> _Lives:
+    """Without `numbers`, the node of a pod does not matter."""
     alive = [
         life
         for life in got.lives.pods.values()
-        if life.asked_ms < to_ms and not (life.end_ms and life.end_ms <= from_ms)
+        if life.asked_ms < span[1] and not (life.end_ms and life.end_ms <= span[0])
     ]
     bound = [life for life in alive if life.start_ms]
-    counted = [life for life in bound if life.pod.exempt not in FIXED]
-    pods = [_pod(life, from_ms, to_ms) for life in counted]
-    use = _use(got, bound, (from_ms, to_ms), measured_uj)
-    nodes = [_node(entry, low) for entry, low in zip(known, lows, strict=True)]
-    seconds, sleeps = (to_ms - from_ms) / 1000, got.lives.sleeps > 0
-    question = Question(nodes, pods, seconds, use, sleeps, _sleep(got, to_ms))
-    return Asked(
-        from_ms,
-        to_ms,
-        question,
-        POLICIES.get(got.scoring, "joulie"),
-        len(alive) - len(bound),
-        len(bound) - len(counted),
-        len(entries) - len(known),
-        sum(low is None for low in lows),
+    free = [life for life in bound if life.pod.exempt not in FIXED]
+    counted = [life for life in free if numbers is None or life.node in numbers]
+    never = [life for life in alive if not life.start_ms]
+    return _Lives(bound, counted, never, len(bound) - len(free), len(free) - len(counted))
+
+
+def _happened(
+    got: Gathered, lives: _Lives, span: tuple[int, int], numbers: Mapping[str, int]
+) -> Happened:
+    from_ms, to_ms = span
+    power = got.lives.power
+    off = {
+        numbers[name]: sum(_overlap_s(each, span) for each in times)
+        for name, times in power.off.items()
+        if name in numbers
+    }
+    stays = [
+        (_pod(life, *span), numbers[life.node], _overlap_s(Off(life.start_ms, life.end_ms), span))
+        for life in lives.counted
+    ]
+    waits = [life.start_ms - life.asked_ms for life in lives.counted if life.asked_ms >= from_ms]
+    waits += [to_ms - life.asked_ms for life in lives.never_bound if life.asked_ms >= from_ms]
+    return Happened(
+        stays,
+        [off.get(number, 0.0) for number in range(len(numbers))],
+        [max(0, wait) / 1000 for wait in waits],
+        sum(not life.end_ms for life in lives.never_bound),
+        sum(from_ms <= at < to_ms for at in power.woken_ms),
     )
+
+
+def _overlap_s(part: Off, span: tuple[int, int]) -> float:
+    end_ms = min(part.end_ms or span[1], span[1])
+    return max(0, end_ms - max(part.start_ms, span[0])) / 1000
 
 
 def _sleep(got: Gathered, to_ms: int) -> LoggedSleep:

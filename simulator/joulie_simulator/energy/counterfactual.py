@@ -1,8 +1,9 @@
-"""The pods of a log under other placement policies, closed loop, with an interval.
+"""The pods of a log as they ran, and under other placement policies, with an interval.
 
-The same pods arrive at the same times, request the same and run as long. A pod that fits on no node
-waits. Both policies run in the same physics, so that errors of the physics are in both; the runs
-differ by the order of equal nodes and by the power of the pods, and give the interval.
+Under another policy the same pods arrive at the same times, request the same and run as long. A pod
+that fits on no node waits. What happened, and the other policy, are in the same physics, so that
+errors of the physics are in both; the runs differ by the order of equal nodes and by the power of
+the pods, and give the interval.
 """
 
 import math
@@ -13,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_projections.twin.energy_score import energy_scores
-from joulie_simulator.energy.fleet import CARD_COEFFICIENT, MEASURED, Fleet
+from joulie_simulator.energy.fleet import CARD_COEFFICIENT, MEASURED, Fleet, work_w
 from joulie_simulator.energy.jobs import MINUTE_S, Floats, Job
 from joulie_simulator.energy.policies import POLICIES, JoulieEnergy, Make, energy_nodes
 from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
+from joulie_simulator.energy.simulation import W_SECONDS_PER_KWH
 from joulie_simulator.energy.sleep import SleepController, SleepRules
 from joulie_simulator.energy.trend import Trends
 
@@ -51,6 +53,16 @@ class LoggedSleep(NamedTuple):
     after_s: float | None = None  # without pods, before a node may sleep
 
 
+class Happened(NamedTuple):
+    """What the log holds of the period."""
+
+    stays: Sequence[tuple[LoggedPod, int, float]]  # the node by its number, and the seconds there
+    off_s: Sequence[float]  # of each node, switched off by an order to sleep
+    waits_s: Sequence[float]  # of pods that were asked for in the period
+    waiting: int  # pods at its end
+    wakes: int
+
+
 class Question(NamedTuple):
     nodes: Sequence[LoggedNode]
     pods: Sequence[LoggedPod]
@@ -58,6 +70,7 @@ class Question(NamedTuple):
     use: float  # of what pods request, as measured
     sleeps: bool  # whether the policy of the log puts nodes to sleep
     sleep: LoggedSleep = LoggedSleep()
+    happened: Happened | None = None  # None: the policy of the log is simulated, too
 
 
 class Variant(NamedTuple):
@@ -98,9 +111,9 @@ class Comparison(NamedTuple):
 
 
 def compared(asked: Question, policy: str) -> Comparison:
-    """The policy of the log beside kube-scheduler's default."""
+    """What the log holds, or the policy of the log, beside kube-scheduler's default."""
     baseline = [_run(asked, variant, BASELINE, sleeps=False) for variant in VARIANTS]
-    ours = [_run(asked, variant, policy, sleeps=asked.sleeps) for variant in VARIANTS]
+    ours = [_ours(asked, variant, policy) for variant in VARIANTS]
     pairs = list(zip(baseline, ours, strict=True))
     saved = [before.kwh - after.kwh for before, after in pairs]
     shares = [
@@ -120,6 +133,33 @@ def compared(asked: Question, policy: str) -> Comparison:
 
 def _per_work(run: Run) -> float:
     return run.kwh / run.work_kwh if run.work_kwh else 0.0
+
+
+def _ours(asked: Question, variant: Variant, policy: str) -> Run:
+    if asked.happened is None:
+        return _run(asked, variant, policy, sleeps=asked.sleeps)
+    return as_it_ran(asked, asked.happened, min(1.0, asked.use * variant.factor))
+
+
+def as_it_ran(asked: Question, happened: Happened, use: float) -> Run:
+    fleet = LoggedFleet(asked.nodes)
+    on_s = asked.seconds - (1 - ASLEEP) * np.array(happened.off_s)
+    watt_seconds, work = float((fleet.idle_w * on_s).sum()), 0.0
+    for pod, node, seconds in happened.stays:
+        (job,) = _jobs([pod], use, 1.0)
+        watt_seconds += fleet.dynamic_of(node, job) * seconds
+        work += work_w(job) * seconds
+    waits = happened.waits_s
+    p50, p99 = np.percentile(waits, (50, 99)).tolist() if waits else (0.0, 0.0)
+    return Run(
+        watt_seconds / W_SECONDS_PER_KWH,
+        work / W_SECONDS_PER_KWH,
+        p50,
+        p99,
+        len(happened.stays),
+        happened.waiting,
+        happened.wakes,
+    )
 
 
 def _run(asked: Question, variant: Variant, policy: str, *, sleeps: bool) -> Run:
