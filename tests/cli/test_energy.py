@@ -1,5 +1,6 @@
 """`joulie energy`, `joulie caps` and `joulie report` over the data of a demo."""
 
+import asyncio
 import csv
 import io
 import json
@@ -12,9 +13,14 @@ from typing import Any
 
 import pytest
 
+from joulie_cli.log_access.past import ArchivePlace, facts_of
+from joulie_cli.reporting.document import first_document_of
+from joulie_cli.reporting.gather import Period, gathered
 from joulie_cli.reporting.signature import signed
+from joulie_cli.wiring import wired
 from joulie_demo import PATIENCE_S, demo, joulie, told_by
 from joulie_forked import Command
+from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.slow
@@ -229,15 +235,16 @@ def test_a_page_begins_with_the_answer_and_charts_and_tables_follow(
     assert f"The meters measured {whole:.3f} kWh" in page
 
 
-def as_first_format(report: dict[str, Any], *, to: int) -> dict[str, Any]:
+async def as_first_format(data: Path, report: dict[str, Any], *, to: int) -> dict[str, Any]:
     """As version 0.2.0 wrote it, whose `to` was the end of the running interval."""
-    old: dict[str, Any] = json.loads(json.dumps(report))
-    old["format"] = "joulie-energy-report/1"
-    for name in ("complete_to", "rule", "power"):
-        del old[name]
-    del old["counterfactual"]["sleep_numbers"]
+    wires = wired("report", (ArchivePlace,), data, None)
+    asked = Period(report["asked"]["from"], report["asked"]["to"])
+    with EnergyTable.readable(wires.data.database) as table:
+        async with facts_of(wires, None) as (history, facts):
+            entries = report["entries"]
+            got = await gathered(table, history, facts, asked, entries, late=False)
+    old = {**first_document_of(got, report["cluster"]), "head": report["head"]}
     for each in old["energy"].values():
-        del each["complete_to"]
         each["to"] = to
     return old
 
@@ -247,7 +254,7 @@ def test_a_report_of_the_first_format_that_states_a_whole_hour_must_hold_it(
 ) -> None:
     hour_ms = 3_600_000
     end = -(-report["complete_to"] // hour_ms) * hour_ms
-    old = as_first_format(report, to=end)
+    old = asyncio.run(as_first_format(data, report, to=end))
     code, flaw = checked(data, json.dumps(signed(old, data / "head.key")))
 
     assert code == 1

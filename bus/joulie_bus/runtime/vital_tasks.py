@@ -86,6 +86,7 @@ class VitalTask(enum.Enum):
     ORDERS = _Row("orders", _RESTARTS, ("agent-caps",))
 
     LEDGER = _Row("ledger", _RESTARTS, ("ledger",))
+    SAVINGS = _Row("savings", _RESTARTS, ("ledger",))
     ARCHIVE = _Row("archive", _RESTARTS, ("archive",))
     SHADOW = _Row("shadow", _RESTARTS, ("shadow",))
 

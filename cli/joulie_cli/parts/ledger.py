@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 
 import joulie_migrations
@@ -13,14 +13,15 @@ from joulie_audit.ledger.follow import NOT_READ, REST_S, LedgerFollower
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.vital_tasks import VitalTask, vital
+from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
+from joulie_cli.parts.day_reports import DayReports, SavingsSettings
 from joulie_cli.wiring import Wiring, serve_part
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.store.retrying import DatabaseExecutor
 
-SETTINGS = (ArchivePlace,)
+SETTINGS = (ArchivePlace, SavingsSettings)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # after passes that failed
 log = get_logger("ledger")
 
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         position = asyncio.run(_once(wires, archive, rebuild=args.rebuild))
         print(f"The ledger holds the energy of the facts up to position {position}.")
         return 0
-    return serve_part(wires, "ledger", _follow(wires, archive))
+    return serve_part(wires, "ledger", _follow(wires, archive, args.config))
 
 
 def fold_once(wires: Wiring) -> None:
@@ -55,16 +56,34 @@ async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:
         return state.position if state else 0
 
 
-async def _follow(wires: Wiring, archive: Path | None) -> None:
+async def _follow(wires: Wiring, archive: Path | None, config: Path | None) -> None:
     """Runs until cancelled."""
     with _table(wires) as table, _executor() as executor:
         follower = LedgerFollower(table, executor)
-        async with broker_of(wires) as bus:
+        async with broker_of(wires) as bus, _computing(wires, table, (archive, config)):
 
             def passes(stack: contextlib.AsyncExitStack) -> _Passes:
                 return _Passes(wires, archive, follower, bus, stack)
 
             await vital(VitalTask.LEDGER, lambda: _repeat(follower, passes))
+
+
+@contextlib.asynccontextmanager
+async def _computing(
+    wires: Wiring, table: EnergyTable, places: tuple[Path | None, Path | None]
+) -> AsyncGenerator[None, None]:
+    """Has what was saved computed beside the block, if the settings ask for it. An executor of its
+    own: a fold does not wait for its queries."""
+    interval_s = wires.source.load(SavingsSettings).interval_s
+    if interval_s is None:
+        yield
+        return
+    named = zip(("--archive", "--config"), places, strict=True)
+    options = [word for name, place in named if place for word in (name, place)]
+    with _executor() as executor:
+        reports = DayReports(table, executor, ("--data", wires.data.path, *options))
+        async with living(VitalTask.SAVINGS, lambda: reports.run(interval_s)):
+            yield
 
 
 async def _repeat(

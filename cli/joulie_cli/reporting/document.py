@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from msgspec.structs import asdict
+
 from joulie_cli.reporting.gather import Gathered
 from joulie_cli.reporting.question import Asked, asked_of
 from joulie_projections.energy.report import (
@@ -17,6 +19,7 @@ from joulie_projections.energy.report import (
     kwh,
     report_of,
 )
+from joulie_projections.energy.savings import Period, saved_in, savings_of
 from joulie_simulator.energy.counterfactual import (
     BASELINE,
     VARIANTS,
@@ -40,7 +43,7 @@ def document_of(got: Gathered, cluster: str) -> Document:
     reports = {by: got.ledger.report(by) for by in DIVISIONS}
     whole = reports["namespace"]
     asked = asked_of(got, whole.from_ms, whole.to_ms, whole.pods_uj)
-    return {
+    document: Document = {
         "format": FORMAT,
         "cluster": cluster,
         "asked": {"from": got.period.from_ms, "to": got.period.to_ms},
@@ -53,6 +56,16 @@ def document_of(got: Gathered, cluster: str) -> Document:
         "placements": _placements(got, whole),
         "counterfactual": _counterfactual(asked, whole),
     }
+    return document | {"saved": _of_metered(document)}
+
+
+def _of_metered(document: Document) -> Document | None:
+    """The metered energy compared by the share per work, as the console's tiles are."""
+    whole = document["energy"]["namespace"]
+    metered = Period(*(whole[key] for key in ("from", "to", "meter_kwh", "cost", "kgco2e")))
+    found = saved_in(metered, savings_of(document, 0, 0.0))
+    named = {"kwh": found.kwh, "cost": found.cost, "kgco2e": found.kgco2e}
+    return {key: each and asdict(each) for key, each in named.items()} if found.kwh else None
 
 
 def _power(ledger: Reading) -> list[Document]:
@@ -75,7 +88,7 @@ def first_document_of(got: Gathered, cluster: str) -> Document:
     """As earlier versions computed it."""
     reports = {by: report_of(got.ledger.intervals, by) for by in DIVISIONS}
     whole = reports["namespace"]
-    asked = asked_of(got, whole.from_ms, whole.to_ms, whole.pods_uj)
+    asked = asked_of(got, whole.from_ms, whole.to_ms, whole.pods_uj, simulates=True)
     asked = asked._replace(question=asked.question._replace(sleep=LoggedSleep()))
     energy = {by: as_json(reports[by], by) for by in DIVISIONS}
     return {
@@ -86,8 +99,13 @@ def first_document_of(got: Gathered, cluster: str) -> Document:
         "entries": got.entries,
         "energy": {by: _without(found, "complete_to") for by, found in energy.items()},
         "placements": _placements(got, whole),
-        "counterfactual": _without(_counterfactual(asked, whole), "sleep_numbers"),
+        "counterfactual": _first_counterfactual(_counterfactual(asked, whole)),
     }
+
+
+def _first_counterfactual(found: Document) -> Document:
+    left_out = _without(found["left_out"], "pods_on_unknown_nodes")
+    return {**_without(_without(found, "sleep_numbers"), "as_it_ran"), "left_out": left_out}
 
 
 def _without(found: Document, name: str) -> Document:
@@ -126,6 +144,7 @@ def _counterfactual(asked: Asked, whole: EnergyReport) -> Document:
         "to": asked.to_ms,
         "baseline": BASELINE,
         "policy": asked.policy,
+        "as_it_ran": question.happened is not None,
         "nodes": len(question.nodes),
         "pods": len(question.pods),
         "use_of_requests": question.use,
@@ -134,6 +153,7 @@ def _counterfactual(asked: Asked, whole: EnergyReport) -> Document:
         "left_out": {
             "pods_never_bound": asked.never_bound,
             "pods_of_daemonsets": asked.fixed,
+            "pods_on_unknown_nodes": asked.elsewhere,
             "nodes_of_unknown_size": asked.unknown_nodes,
         },
         "guessed_idle_power_of_nodes": asked.guessed_idle,

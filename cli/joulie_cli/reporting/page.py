@@ -76,7 +76,9 @@ def _first_page(document: Document) -> str:
     power = document.get("power", [])
     lengths = {each["to"] - each["from"] for each in power}
     grain = "hour or day" if len(lengths) > 1 else "interval"
-    parts = [f'<p class="lead">{html.escape(_in_words(whole, found["saved"]))}</p>']
+    parts = [
+        f'<p class="lead">{html.escape(_in_words(whole, found["saved"], document["saved"]))}</p>'
+    ]
     if power:
         parts.append(f"<h2>Average power of each {grain}, by namespace</h2>")
         parts.append(power_chart(power, f"Average power of each {grain}, by namespace"))
@@ -87,21 +89,31 @@ def _first_page(document: Document) -> str:
     return "\n".join([*parts, "<h2>Tables</h2>"])
 
 
-def _in_words(whole: Document, saved: Document | None) -> str:
-    used = f"The meters measured {whole['meter_kwh']:.3f} kWh"
-    if whole["cost"] is not None:
-        used += f", {whole['cost']:.2f} {whole['currency']}"
-    if whole["kgco2e"] is not None:
-        used += f", {whole['kgco2e']:.2f} kgCO2e"
-    if saved is None:
+def _in_words(whole: Document, simulated: Document | None, saved: Document | None) -> str:
+    used = (
+        f"The meters measured {_worth(whole['meter_kwh'], whole['cost'], whole['kgco2e'], whole)}"
+    )
+    if simulated is None or saved is None:
         return f"{used}. What was saved is not known."
-    kwh, share = saved["kwh"], saved["share_per_work"]
+    kwh, share = saved["kwh"], simulated["share_per_work"]
     low, high = (_less(share[end]) for end in ("low", "high"))
+    mid = [saved[name] and abs(saved[name]["mid"]) for name in ("kwh", "cost", "kgco2e")]
+    less = f"{_worth(mid[0], mid[1], mid[2], whole)} {'more used' if kwh['mid'] < 0 else 'saved'}"
+    ends = f"{kwh['low']:.3f} to {kwh['high']:.3f} kWh"
     return (
-        f"{used}. Against kube-scheduler's default score, simulated: "
-        f"{abs(kwh['mid']):.3f} kWh {'more used' if kwh['mid'] < 0 else 'saved'}, "
+        f"{used}. Against the same pods under kube-scheduler's default score, simulated, that is "
+        f"{less} ({ends}): "
         f"{_less(share['mid'])} per work ({low} to {high})."
     )
+
+
+def _worth(kwh: float, cost: float | None, kgco2e: float | None, whole: Document) -> str:
+    parts = [f"{kwh:.3f} kWh"]
+    if cost is not None:
+        parts.append(f"{cost:.2f} {whole['currency']}")
+    if kgco2e is not None:
+        parts.append(f"{kgco2e:.2f} kgCO2e")
+    return ", ".join(parts)
 
 
 def _less(share: float) -> str:
@@ -110,12 +122,13 @@ def _less(share: float) -> str:
 
 def _compared(found: Document, whole: Document) -> list[Bar]:
     """Nodes of unknown size and time before the first pod are metered, and not simulated."""
-    simulated = []
+    simulated, as_it_ran = [], found["as_it_ran"]
     for policy, runs in sorted(found["runs"].items()):
         values = sorted(run["kwh"] for run in runs)
         colour = "#777777" if policy == found["baseline"] else "#0072b2"
         mid = values[len(values) // 2]
-        simulated.append(Bar(f"{policy}, simulated", values[0], mid, values[-1], colour))
+        how = "as it ran" if as_it_ran and policy != found["baseline"] else "simulated"
+        simulated.append(Bar(f"{policy}, {how}", values[0], mid, values[-1], colour))
     metered = whole["meter_kwh"]
     return [*simulated, Bar("metered", metered, metered, metered, "#009e73")]
 
@@ -149,10 +162,13 @@ def _totals(whole: Document) -> str:
 
 
 def _saved(found: Document, whole: Document, caption: str) -> str:
+    how = "both simulated"
+    if found.get("as_it_ran"):
+        how = "where and when the log shows them, both in the same physics"
     named = (
         f"Against <b>{html.escape(found['baseline'])}</b>: the same {found['pods']} pods on the "
         f"same {found['nodes']} nodes under kube-scheduler's default score, beside "
-        f"<b>{html.escape(found['policy'])}</b>, both simulated. "
+        f"<b>{html.escape(found['policy'])}</b>, {how}. "
         f"Pods use {found['use_of_requests']:.0%} of what they request, as measured."
     )
     saved = found["saved"]

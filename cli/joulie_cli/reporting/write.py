@@ -41,7 +41,7 @@ async def report_of_period(
 def keep_savings(wires: Wiring, document: Document) -> None:
     """For the console. Without a right to write in the database there is a report all the same."""
     now_ms = time.time_ns() // NS_PER_MS
-    found = savings_of(document["counterfactual"], document["position"], now_ms)
+    found = savings_of(document, now_ms, time.process_time())
     engine = database.writer(wires.data.database)
     try:
         why = EnergyTable(engine).keep_savings(found)

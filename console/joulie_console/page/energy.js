@@ -146,8 +146,9 @@ function FigureList({ id, rows }) {
 function Saved({ saved, currency }) {
   if (!saved) {
     return html`<p class="empty" id="saved">Not computed yet. A saving is a difference to something
-      that did not happen: <code>joulie report</code> simulates the same pods under
-      kube-scheduler’s default score, and this page then shows its result.</p>`;
+      that did not happen: <code>joulie ledger</code> has the same pods simulated under
+      kube-scheduler’s default score, from a minute of readings on; so does${" "}
+      <code>joulie report</code>.</p>`;
   }
   const period = `${moment(saved.from_ms)} to ${moment(saved.to_ms)}`;
   if (!saved.kwh) {
@@ -169,8 +170,8 @@ function Saved({ saved, currency }) {
   const isOpen = saved.kwh.low <= 0 && saved.kwh.high >= 0;
   const against = [
     `${saved.policy} against ${saved.baseline}, kube-scheduler’s default score:`,
-    `the same ${count(saved.pods)} pods on the same ${count(saved.nodes)} nodes, both simulated,`,
-    `${period}. Smallest to largest of all variants, computed by joulie report`,
+    `the same ${count(saved.pods)} pods on the same ${count(saved.nodes)} nodes, in the same physics,`,
+    `${period}. Smallest to largest of all variants, computed`,
     `${ago(saved.computed_ms)}.${
       isOpen ? " The interval includes 0, so no saving is certain." : ""
     }`,

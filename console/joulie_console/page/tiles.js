@@ -130,7 +130,11 @@ function savedTile(saved, which) {
     worth(period.saved_kgco2e, "kg CO\u2082e"),
   ].filter(Boolean);
   const money = worths.length ? worths.join(", ") : "no price, no carbon intensity";
-  return [headline(period.saved_kwh), `${difference(period.saved_kwh, energy)}; ${money}; ${used}`];
+  const rest = period.uncompared_kwh
+    ? `, ${energy(period.uncompared_kwh)} of it on days without a report`
+    : "";
+  const range = difference(period.saved_kwh, energy);
+  return [headline(period.saved_kwh), `${range}; ${money}; ${used}${rest}`];
 }
 
 /** A figure and its unit stay on one line. @param {Range} range */
@@ -159,27 +163,27 @@ function Basis({ found }) {
   const days = `days and months begin at midnight UTC (${clock(today.from_ms)} here)`;
   return html`<p class="muted basis" id="basis">
     ${complete}${late}; ${days}. ${against(report)}
-    ${
-    report ? "" : html`
-      Run <code>joulie report</code> to compute it.
-    `
-  }
+    ${report ? "" : html`<${WhoComputes} />`}
     ${!month.unpriced_kwh || month.unpriced_kwh < month.meter_kwh ? "" : html`<${NoPrice} />`}
   </p>`;
 }
 
 /** @param {any} report */
 function against(report) {
-  if (!report) return "What was saved is not computed yet.";
+  if (!report) return "What was saved is not computed yet. ";
   const share = report.share_per_work;
   const hundred = (/** @type {number} */ value) => percent(value * 100);
   const by = share
     ? `${lessOrMore(share.mid, hundred)} per work (${difference(share, hundred)})`
     : report.why;
   return `Saved is against ${report.baseline}, kube-scheduler\u2019s default score: the metered ` +
-    `energy by the newest report, ${by}, both sides simulated for ${moment(report.from_ms)} to ` +
-    `${moment(report.to_ms)}, computed ${ago(report.computed_ms)}.`;
+    `energy of each day by the report of that day. The newest: ${by}; the same pods were simulated under ` +
+    `${report.baseline} for ${moment(report.from_ms)} to ${moment(report.to_ms)}, computed ${ago(report.computed_ms)}.`;
 }
+
+const WhoComputes = () =>
+  html`<span><code>joulie ledger</code> computes it from a minute of readings on, unless${" "}
+    <code>SAVINGS_INTERVAL</code> is <code>never</code>.</span>`;
 
 export const NoPrice = () =>
   html`<span id="no-price"> Energy has no price: set <code>GRID_SOURCE=/etc/joulie/tariff.csv</code>,

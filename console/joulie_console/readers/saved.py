@@ -1,12 +1,13 @@
-"""What was saved today and this month: metered energy by the newest report."""
+"""What was saved today and this month: the metered energy of each day by the report of that day."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 from joulie_console.readers.savings import range_of, savings_of
 from joulie_console.schema import responses
-from joulie_projections.energy.report import EnergyReport, kwh, worth_json
-from joulie_projections.energy.savings import Period, Savings, saved_in
+from joulie_projections.energy.intervals import start_of
+from joulie_projections.energy.report import EnergyReport, Reading, kwh, worth_json
+from joulie_projections.energy.savings import Period, SavedInPeriod, saved_on
 from joulie_projections.store.energy_table import EnergyTable
 
 MS_PER_SECOND = 1000
@@ -16,19 +17,37 @@ METERS = ("node",)
 def saved_now(table: EnergyTable, stamp: dict[str, Any], now_ms: int) -> responses.Saved:
     newest = table.savings()
     day_ms, month_ms = _midnight(now_ms), _midnight(now_ms, first_of_month=True)
+    by_day = table.savings_by_day(month_ms, now_ms)
     month = table.between(month_ms, now_ms, METERS)
-    today = month._replace(intervals=[each for each in month.intervals if each.start_ms >= day_ms])
-    reports = [reading.report("node") for reading in (today, month)]
+    days = {start_of("day", each.start_ms) for each in month.intervals} | {day_ms}
+    reports = {day: _of_day(month, day) for day in sorted(days)}
+    periods = {day: _compared(found, day) for day, found in reports.items()}
+    today = saved_on([periods[day_ms]], by_day, newest)
+    whole = saved_on(list(periods.values()), by_day, newest)
+    of_month = month.report("node")
     return responses.Saved(
         **stamp,
         folded_to=month.position,
         complete_to_ms=month.complete_to_ms,
         ledger_behind_ms=round(month.behind_s * MS_PER_SECOND),
-        currency=reports[1].currency,
-        today=_period(reports[0], day_ms, newest),
-        month=_period(reports[1], month_ms, newest),
-        report=savings_of(newest),
+        currency=of_month.currency,
+        today=_period(reports[day_ms], day_ms, today),
+        month=_period(of_month, month_ms, whole),
+        report=savings_of(by_day.get(day_ms, newest)),
     )
+
+
+def _of_day(month: Reading, day_ms: int) -> EnergyReport:
+    """Intervals of a day or less do not cross midnight."""
+    own = [each for each in month.intervals if start_of("day", each.start_ms) == day_ms]
+    return month._replace(intervals=own).report("node")
+
+
+def _compared(found: EnergyReport, start_ms: int) -> Period:
+    meter_kwh = kwh(found.meter_uj)
+    worth = worth_json(found.worth, found.meter_uj)
+    end_ms = max(start_ms, found.to_ms)
+    return Period(start_ms, end_ms, meter_kwh, worth["cost"], worth["kgco2e"])
 
 
 def _midnight(now_ms: int, *, first_of_month: bool = False) -> int:
@@ -39,17 +58,15 @@ def _midnight(now_ms: int, *, first_of_month: bool = False) -> int:
     return int(start.timestamp()) * MS_PER_SECOND
 
 
-def _period(found: EnergyReport, start_ms: int, newest: Savings | None) -> responses.SavedPeriod:
-    meter_kwh = kwh(found.meter_uj)
+def _period(found: EnergyReport, start_ms: int, saved: SavedInPeriod) -> responses.SavedPeriod:
     worth = worth_json(found.worth, found.meter_uj)
-    end_ms = max(start_ms, found.to_ms)
-    saved = saved_in(Period(start_ms, end_ms, meter_kwh, worth["cost"], worth["kgco2e"]), newest)
     return responses.SavedPeriod(
         from_ms=start_ms,
-        to_ms=end_ms,
-        meter_kwh=meter_kwh,
+        to_ms=max(start_ms, found.to_ms),
+        meter_kwh=kwh(found.meter_uj),
         unpriced_kwh=worth["unpriced_kwh"],
         unweighed_kwh=worth["unweighed_kwh"],
+        uncompared_kwh=saved.uncompared_kwh,
         saved_kwh=range_of(saved.kwh),
         saved_cost=range_of(saved.cost),
         saved_kgco2e=range_of(saved.kgco2e),

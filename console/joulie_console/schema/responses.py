@@ -291,9 +291,8 @@ class SavedRange(Item, frozen=True, kw_only=True):
 
 
 class Savings(Item, frozen=True, kw_only=True):
-    """What the newest report of `joulie report` computed: the energy of the same pods under the
-    baseline less that under the policy, both simulated. Without `kwh`, `why` says what was missing.
-    """
+    """What a report computed: the energy of the same pods under the baseline less that under the
+    policy, in the same physics. Without `kwh`, `why` says what was missing."""
 
     computed_ms: int
     from_ms: int
@@ -341,15 +340,16 @@ class Energy(Answer, frozen=True, kw_only=True):
 
 
 class SavedPeriod(Item, frozen=True, kw_only=True):
-    """Metered energy, and what was saved by the share per work of the newest report. A negative
-    value is energy that the baseline would not have used. Without `saved_kwh`, `why` says what was
-    missing."""
+    """Metered energy, and what was saved by the share per work of the report of each day. A
+    negative value is energy that the baseline would not have used. Without `saved_kwh`, `why` says
+    what was missing."""
 
     from_ms: int
     to_ms: int  # up to when the energy is complete
     meter_kwh: float
     unpriced_kwh: float
     unweighed_kwh: float
+    uncompared_kwh: float  # of days without a report
     saved_kwh: SavedRange | None
     saved_cost: SavedRange | None  # of the part that has a price
     saved_kgco2e: SavedRange | None
@@ -365,7 +365,7 @@ class Saved(Answer, frozen=True, kw_only=True):
     currency: str
     today: SavedPeriod
     month: SavedPeriod
-    report: Savings | None  # that the shares are of
+    report: Savings | None  # of this day, else the newest one
 
     @property
     def revision(self) -> str:

@@ -1,9 +1,12 @@
-"""What was saved against the counterfactual, as the newest report computed it."""
+"""What was saved against the counterfactual, as reports computed it: the newest one, and that of
+each day (UTC)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+
+from joulie_projections.energy.intervals import DAY_MS
 
 
 class SavedRange(msgspec.Struct, frozen=True):
@@ -15,7 +18,7 @@ class SavedRange(msgspec.Struct, frozen=True):
 
 
 class Saved(msgspec.Struct, frozen=True, kw_only=True):
-    """The baseline's energy less that of the policy, both simulated."""
+    """The baseline's energy less that of the policy, in the same physics."""
 
     kwh: SavedRange
     share: SavedRange
@@ -38,24 +41,44 @@ class Savings(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     saved: Saved | None = None
     why: str = ""
+    asked_from_ms: int = 0
+    asked_to_ms: int = 0
+    complete_to_ms: int = 0  # that the ledger had reached
+    cpu_s: float = 0.0  # that the report took
+
+    @property
+    def day_ms(self) -> int | None:
+        """The day that it covers, as far as the ledger had come; None for another period."""
+        start, end = self.asked_from_ms, self.asked_to_ms
+        is_day = start and start % DAY_MS == 0 and start < end <= start + DAY_MS
+        covers = end >= min(start + DAY_MS, self.complete_to_ms)
+        return start if is_day and covers else None
+
+    def holds_all_of(self, day_ms: int) -> bool:
+        return self.complete_to_ms >= day_ms + DAY_MS
 
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Savings).decode
 
 
-def savings_of(counterfactual: Mapping[str, Any], position: int, computed_ms: int) -> Savings:
-    """From the part `counterfactual` of a report."""
+def savings_of(document: Mapping[str, Any], computed_ms: int, cpu_s: float) -> Savings:
+    """From a report."""
+    counterfactual = document["counterfactual"]
     named = {name: counterfactual[name] for name in ("baseline", "policy", "pods", "nodes")}
     found = counterfactual["saved"]
     return Savings(
         computed_ms=computed_ms,
-        position=position,
+        position=document["position"],
         from_ms=counterfactual["from"],
         to_ms=counterfactual["to"],
         **named,
         saved=msgspec.convert(found, Saved) if found else None,
         why=counterfactual.get("why", ""),
+        asked_from_ms=document["asked"]["from"],
+        asked_to_ms=document["asked"]["to"],
+        complete_to_ms=document["complete_to"],
+        cpu_s=cpu_s,
     )
 
 
@@ -85,6 +108,35 @@ class SavedInPeriod(NamedTuple):
     cost: SavedRange | None = None
     kgco2e: SavedRange | None = None
     why: str = ""
+    uncompared_kwh: float = 0.0  # metered energy that no report compares
+
+
+def saved_on(
+    days: Sequence[Period], by_day: Mapping[int, Savings], newest: Savings | None
+) -> SavedInPeriod:
+    """The sum of days, each by the report of that day; without one, by the newest report if it is
+    of that time. The ends of the interval are added up, as if all days erred to the same side."""
+    found = [saved_in(each, by_day.get(each.from_ms, newest)) for each in days]
+    if not any(each.kwh for each in found):
+        why = found[-1].why if found else "the ledger holds no energy of this time"
+        return SavedInPeriod(why=why, uncompared_kwh=sum(each.kwh for each in days))
+    return SavedInPeriod(
+        _sum([each.kwh for each in found]),
+        _sum([each.cost for each in found]),
+        _sum([each.kgco2e for each in found]),
+        uncompared_kwh=sum(day.kwh for day, each in zip(days, found, strict=True) if not each.kwh),
+    )
+
+
+def _sum(ranges: Sequence[SavedRange | None]) -> SavedRange | None:
+    known = [each for each in ranges if each]
+    if not known:
+        return None
+    return SavedRange(
+        sum(each.low for each in known),
+        sum(each.mid for each in known),
+        sum(each.high for each in known),
+    )
 
 
 def saved_in(period: Period, newest: Savings | None) -> SavedInPeriod:

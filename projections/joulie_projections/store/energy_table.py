@@ -111,15 +111,18 @@ class EnergyTable:
         state.take_closed()
 
     def keep_savings(self, found: Savings) -> str:
-        """Replaces those of an earlier report. Returns why the database refused them, if it did: a
-        report needs no right to write."""
+        """Replaces those of an earlier report, and of an earlier report of the same day. Returns
+        why the database refused them, if it did: a report needs no right to write."""
         body = savings.packed(found)
         values = {"position": found.position, "digest": digest_of(body), "body": body}
+        day_ms = found.day_ms
+        names = [SAVINGS] if day_ms is None else [SAVINGS, f"{SAVINGS}/{day_ms}"]
         try:
             with self._engine.begin() as db:
-                insert_new(db, energy_state, {"name": SAVINGS, **values})
-                mine = energy_state.c.name == SAVINGS
-                db.execute(update(energy_state).where(mine).values(**values))
+                for name in names:
+                    insert_new(db, energy_state, {"name": name, **values})
+                    mine = energy_state.c.name == name
+                    db.execute(update(energy_state).where(mine).values(**values))
         except SQLAlchemyError as error:
             return str(error).splitlines()[0]
         return ""
@@ -129,6 +132,21 @@ class EnergyTable:
         with self._engine.connect() as db:
             body = db.scalar(select(energy_state.c.body).where(energy_state.c.name == SAVINGS))
         return savings.unpacked(body) if body else None
+
+    def savings_by_day(self, from_ms: int, to_ms: int) -> dict[int, Savings]:
+        """Those of reports of one day each, by the start of the day."""
+        names = {f"{SAVINGS}/{day}": day for day in range(from_ms, to_ms, DAY_MS)}
+        mine = energy_state.c.name.in_(names)
+        with self._engine.connect() as db:
+            found = db.execute(select(energy_state.c.name, energy_state.c.body).where(mine)).all()
+        return {names[row.name]: savings.unpacked(row.body) for row in found}
+
+    def days(self, from_ms: int, to_ms: int) -> set[int]:
+        """The starts of the days of which intervals are kept."""
+        inside = energy.c.start_ms.between(from_ms, to_ms - 1)
+        with self._engine.connect() as db:
+            found = db.scalars(select(energy.c.start_ms).where(energy.c.kind == "node", inside))
+            return {start_of("day", start) for start in found}
 
     def log_began_ms(self) -> int:
         """When the first fact was committed; 0 if that is trimmed."""

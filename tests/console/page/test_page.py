@@ -474,7 +474,7 @@ async def test_the_overview_states_what_was_saved_and_never_a_negative_saving(
         await opened(page, harness)
         totals, basis = page.locator("#totals"), page.locator("#basis")
         await expect(totals).to_contain_text("saved is not known: no report was written yet")
-        await expect(basis).to_contain_text("joulie report")
+        await expect(basis).to_contain_text("joulie ledger")
         await expect(basis).to_contain_text("GRID_SOURCE=")
         await expect(basis).to_contain_text("Energy is complete up to")
 

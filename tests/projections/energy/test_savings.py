@@ -1,8 +1,9 @@
 """What was saved in a period, by the newest report."""
 
+import msgspec
 import pytest
 
-from joulie_projections.energy.savings import Period, Saved, SavedRange, Savings, saved_in
+from joulie_projections.energy.savings import Period, Saved, SavedRange, Savings, saved_in, saved_on
 
 HOUR = 3_600_000
 TODAY = Period(HOUR, 3 * HOUR, kwh=8.0, cost=2.0, kgco2e=None)
@@ -58,3 +59,43 @@ def test_without_a_report_of_the_period_nothing_is_known_to_be_saved(
 
     assert (found.kwh, found.cost) == (None, None)
     assert why in found.why
+
+
+DAY = 24 * HOUR
+FIRST, SECOND, THIRD = (Period(DAY * day, DAY * (day + 1), 8.0, 2.0, None) for day in (1, 2, 3))
+
+
+def test_each_day_is_compared_by_the_report_of_that_day() -> None:
+    by_day = {DAY: report(0.2, 0.2, 0.2, from_ms=DAY, to_ms=2 * DAY)}
+    by_day[2 * DAY] = report(-1.0, -1.0, 0.5, from_ms=2 * DAY, to_ms=3 * DAY)
+
+    found = saved_on([FIRST, SECOND], by_day, None)
+
+    assert values(found.kwh) == pytest.approx((2 - 4, 2 - 4, 2 + 8))
+    assert values(found.cost) == pytest.approx((0.5 - 1, 0.5 - 1, 0.5 + 2))
+    assert found.uncompared_kwh == 0
+
+
+def test_energy_of_days_without_a_report_is_in_no_saving() -> None:
+    newest = report(0.2, 0.2, 0.2, from_ms=2 * DAY, to_ms=3 * DAY)
+
+    found = saved_on([FIRST, SECOND, THIRD], {}, newest)
+
+    assert values(found.kwh) == pytest.approx((2, 2, 2))
+    assert found.uncompared_kwh == 16
+    assert saved_on([FIRST], {}, newest).kwh is None
+    assert saved_on([FIRST], {}, newest).uncompared_kwh == 8
+
+
+def test_a_report_of_one_day_is_that_of_the_day() -> None:
+    def day_of(from_ms: int, to_ms: int, complete_to_ms: int) -> int | None:
+        found = report(0.1, 0.2, 0.3)
+        times = {"asked_from_ms": from_ms, "asked_to_ms": to_ms, "complete_to_ms": complete_to_ms}
+        return msgspec.structs.replace(found, **times).day_ms
+
+    assert day_of(DAY, 2 * DAY, DAY + HOUR) == DAY
+    assert day_of(DAY, DAY + 2 * HOUR, DAY + HOUR) == DAY  # it holds all that is known
+    assert day_of(DAY, DAY + HOUR, DAY + 2 * HOUR) is None  # later energy is left out
+    assert day_of(DAY + 1, 2 * DAY, DAY + HOUR) is None
+    assert day_of(DAY, 3 * DAY, 3 * DAY) is None
+    assert day_of(0, 2 * DAY, DAY) is None  # the whole log
