@@ -135,15 +135,23 @@ def _events() -> None:
 def _streams() -> None:
     print("## Streams and subjects\n\n```")
     print("\n".join((subjects_module.__doc__ or "").strip().splitlines()[2:]))
-    print("```\n\n| Stream | Subjects | When full | At most |\n|---|---|---|---|")
+    print("```\n\n| Stream | Subjects | When full | At most | Largest message |")
+    print("|---|---|---|---|---|")
     for stream in Stream:
         declared_as = declaration(stream, Subjects("CLUSTER"))
         full = "the oldest goes" if declared_as["discard"] == "old" else "refuses (10077)"
         age = f", {declared_as['max_age'] // 3600 // 10**9} h" if "max_age" in declared_as else ""
         stored = " ".join(f"`{subject}`" for subject in declared_as["subjects"])
         size = declared_as["max_bytes"] / 1024**3
-        print(f"| `{stream}` | {stored} | {full} | {size:g} GiB{age} |")
-    print()
+        message = f"{declared_as['max_msg_size'] // 1024:,} KiB"
+        print(f"| `{stream}` | {stored} | {full} | {size:g} GiB{age} | {message} |")
+    consumers = declared_as["max_consumers"]
+    idle_s = declared_as["consumer_limits"]["inactive_threshold"] // 10**9
+    print(
+        f"\nA stream has at most {consumers} consumers, which only the core creates; each ends "
+        f"after {idle_s} s without a request, a durable one too. `joulie migrate` sets limits that "
+        "an existing stream lacks, and keeps those that you have set.\n"
+    )
 
 
 def _metrics() -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from joulie_bus.broker import older_streams
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
-from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.connection import MAX_PAYLOAD, Address, Connection
 from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.own_files import open_regular, read_own, require_own
 from joulie_bus.runtime.ports import free_port
@@ -26,7 +26,6 @@ from joulie_bus.runtime.secret_files import keep_private, private, write_private
 from joulie_bus.streams.accounts import user, written
 from joulie_bus.streams.roles import CORE_ROLES, Role, inbox
 
-MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 START_PATIENCE_S = 15.0
 STOP_PATIENCE_S = 5.0
 

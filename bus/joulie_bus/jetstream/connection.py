@@ -23,6 +23,7 @@ from joulie_bus.runtime.logging import get_logger
 
 Handler = Callable[[Msg], Awaitable[None]]
 
+MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 TURN = 16  # messages sent before other tasks get a turn; half a millisecond
 API_TIMEOUT_S = 5.0  # a cluster without a leader answers after its election, about 4 s
 ROUND_TRIP_S = 2
@@ -117,7 +118,7 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        return self._client.max_payload
+        return min(self._client.max_payload, MAX_PAYLOAD)
 
     async def close(self) -> None:
         self._state.closing = True

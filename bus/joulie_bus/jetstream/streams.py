@@ -15,16 +15,18 @@ from joulie_bus.errors import (
     StreamsInUse,
     StreamsMissing,
 )
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.connection import MAX_PAYLOAD, Connection
+from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import Record, Stored, StreamSize, StreamState, StreamTip
 from joulie_bus.streams.subjects import Stream, Subjects
 
+log = get_logger("streams")
 STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037
 PURGE_DENIED = 10110
 _NEVER = 2**62  # ns
 _SECOND = 1_000_000_000
-_GIB = 1024**3
+_KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
 
 # The broker never drops facts, plans, decisions or heads: a full stream refuses messages at once
 # with code 10077. Only telemetry may age out, as its sums are in the twins. All streams accept
@@ -35,6 +37,22 @@ _KEPT: dict[str, Any] = {
     "discard": "new",
     "deny_delete": True,
     "allow_atomic": True,
+}
+# The largest message of each stream. What agents send is small, and a fact is about one object of
+# Kubernetes. A plan and a decision name all nodes; a decision may be as large as any message.
+_MESSAGE: dict[Stream, int] = {
+    Stream.TEL: 512 * _KIB,
+    Stream.OBS: 2 * _MIB,
+    Stream.PLAN: 4 * _MIB,
+    Stream.CLAIM: 64 * _KIB,
+    Stream.DEC: MAX_PAYLOAD,
+    Stream.HEADS: 16 * _KIB,
+}
+# Only the core creates consumers: one for each reader of a projector, for 30 s after its last
+# request. Any other one, a durable one too, ends after five minutes without a request.
+_CONSUMERS: dict[str, Any] = {
+    "max_consumers": 256,
+    "consumer_limits": {"inactive_threshold": 300 * _SECOND},
 }
 _LIMITS: dict[Stream, dict[str, Any]] = {
     Stream.TEL: {
@@ -60,6 +78,8 @@ def declaration(stream: Stream, subjects: Subjects, replicas: int = 1) -> dict[s
         "num_replicas": replicas,
         "duplicate_window": 120 * _SECOND,
         "allow_direct": True,
+        "max_msg_size": _MESSAGE[stream],
+        **_CONSUMERS,
         **_LIMITS[stream],
     }
 
@@ -67,15 +87,35 @@ def declaration(stream: Stream, subjects: Subjects, replicas: int = 1) -> dict[s
 async def ensure(connection: Connection, subjects: Subjects, replicas: int = 1) -> None:
     """Creates missing streams. An existing stream keeps the limits that its operator configured.
 
-    Subjects that this version adds are added to streams of older versions. A stream with fewer
-    copies than `replicas` gets more, while it is read and written; none is taken away.
+    Subjects and limits that this version adds are added to streams of older versions. A stream with
+    fewer copies than `replicas` gets more, while it is read and written; none is taken away.
     """
     for stream, config in (await _configs(connection)).items():
         wanted = declaration(stream, subjects, replicas)
         if config is None:
             await connection.api(f"STREAM.CREATE.{stream}", wanted)
-        elif changes := _changes(config, stream, subjects, replicas):
-            await connection.api(f"STREAM.UPDATE.{stream}", config | changes)
+            continue
+        if changes := _changes(config, stream, subjects, replicas):
+            config |= changes
+            await connection.api(f"STREAM.UPDATE.{stream}", config)
+        if limits := _missing_limits(config, wanted):
+            await _limit(connection, stream, config | limits)
+
+
+async def _limit(connection: Connection, stream: Stream, config: dict[str, Any]) -> None:
+    """A broker that refuses, of an older version or for what the stream has, is used without."""
+    try:
+        await connection.api(f"STREAM.UPDATE.{stream}", config)
+    except BrokerRefused as refusal:
+        log.warning("stream_not_limited", stream=str(stream), why=str(refusal))
+
+
+def _missing_limits(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits that neither a version of Joulie nor an operator has set."""
+    names = [name for name in ("max_msg_size", "max_consumers") if config.get(name, -1) <= 0]
+    if not config.get("consumer_limits"):
+        names.append("consumer_limits")
+    return {name: wanted[name] for name in names}
 
 
 async def require(connection: Connection, subjects: Subjects) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from joulie_bus.broker.embedded import MAX_PAYLOAD, Embedded
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream import publisher as publishing
 from joulie_bus.jetstream.batch_cost import AGAIN_S, Prices
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.connection import MAX_PAYLOAD, Connection
 from joulie_bus.jetstream.publisher import Publisher, _Ack
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.streams.records import Message

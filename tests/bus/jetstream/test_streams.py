@@ -19,7 +19,7 @@ from joulie_bus.jetstream.streams import (
     require,
     state_of,
 )
-from joulie_bus.streams.records import StreamState
+from joulie_bus.streams.records import Message, StreamState
 from joulie_bus.streams.subjects import Stream, Subjects, agent_name
 from joulie_bus.testing import CLUSTER, bare_broker, connected, eco, performance, power, producer
 
@@ -126,6 +126,62 @@ async def test_limits_that_an_operator_changed_are_kept(connection: Connection) 
     await ensure(connection, CLUSTER)
 
     assert (await config_of(connection, Stream.OBS))["max_bytes"] == 1_000_000
+
+
+NOT_LIMITED = {"max_msg_size": -1, "max_consumers": -1, "consumer_limits": {}}
+
+
+@pytest.mark.parametrize("kept", [{}, {"max_msg_size": 9_000}, {"max_consumers": 9}], ids=str)
+async def test_a_stream_of_an_older_version_gets_limits_that_its_operator_did_not_set(
+    connection: Connection, kept: dict[str, Any]
+) -> None:
+    wanted = await config_of(connection, Stream.OBS)
+    await connection.api(f"STREAM.UPDATE.{Stream.OBS}", wanted | NOT_LIMITED | kept)
+
+    await ensure(connection, CLUSTER)
+
+    assert await config_of(connection, Stream.OBS) == wanted | kept
+
+
+async def test_a_stream_whose_consumers_exceed_the_limits_is_used_as_it_is(
+    connection: Connection,
+) -> None:
+    found = await config_of(connection, Stream.OBS) | NOT_LIMITED
+    await connection.api(f"STREAM.UPDATE.{Stream.OBS}", found)
+    idle = {"durable_name": "mine", "ack_policy": "none", "inactive_threshold": 3600 * 10**9}
+    body = {"stream_name": str(Stream.OBS), "config": idle}
+    await connection.api(f"CONSUMER.DURABLE.CREATE.{Stream.OBS}.mine", body)
+
+    await ensure(connection, CLUSTER)
+
+    assert (await state_of(connection, Stream.OBS)).last == 0
+
+
+async def test_a_stream_stores_no_message_beyond_its_limit(connection: Connection) -> None:
+    limit = declaration(Stream.HEADS, CLUSTER)["max_msg_size"]
+    async with Publisher.on(connection) as publisher:
+        with pytest.raises(BrokerRefused, match="exceeds"):
+            await publisher.publish([Message(CLUSTER.heads, "big", bytes(limit))])
+        await publisher.publish([Message(CLUSTER.heads, "small", bytes(1000))])
+
+    assert (await state_of(connection, Stream.HEADS)).last == 1
+
+
+async def test_a_stream_has_at_most_as_many_consumers_as_it_declares(
+    connection: Connection,
+) -> None:
+    most = declaration(Stream.PLAN, CLUSTER)["max_consumers"]
+
+    async def create(number: int) -> None:
+        config = {"name": f"c{number}", "ack_policy": "none"}
+        body = {"stream_name": str(Stream.PLAN), "config": config}
+        await connection.api(f"CONSUMER.CREATE.{Stream.PLAN}.c{number}", body)
+
+    await asyncio.gather(*map(create, range(most)))
+    with pytest.raises(BrokerRefused, match="maximum consumers limit reached"):
+        await create(most)
+    info = await connection.api(f"CONSUMER.INFO.{Stream.PLAN}.c0")
+    assert info["config"]["inactive_threshold"] == 300 * 10**9
 
 
 async def test_many_may_ensure_at_the_same_time(tmp_path: Path) -> None:
