@@ -47,15 +47,16 @@ def odd_message(cls: type[AnyEvent], changed: dict[str, Any], number: int) -> Me
     """The example of this type with changed fields, as a replica sends it."""
     event = next(each for each in one_of_each() if isinstance(each, cls))
     data: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,)) | changed
+    replica = f"extender-{number % 2}"  # of one, the log keeps less in a minute
     envelope = Envelope(
-        id=f"extender-0:odd:{number}",
+        id=f"{replica}:odd:{number}",
         type=event.TYPE,
         v=event.VERSION,
         key=event.key,
         ts=noon(),
         data=msgspec.Raw(msgspec.msgpack.encode(data)),
     )
-    return Message(CLUSTER.decisions("extender-0"), envelope.id, seal(envelope))
+    return Message(CLUSTER.decisions(replica), envelope.id, seal(envelope))
 
 
 def odd_messages(cases: dict[str, tuple[type[AnyEvent], dict[str, Any]]]) -> list[Message]:

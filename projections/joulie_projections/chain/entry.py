@@ -38,6 +38,7 @@ from joulie_projections.state import unchecked
 
 UNREADABLE = "unreadable"
 FIRST_PREV = bytes(32)
+MAX_KEPT_BYTES = 4096  # of a message that is no decision
 MAX_COLUMN_INT = 2**63 - 1  # the largest value of a column
 MAX_HEADER_BYTES = 10**decision_table.WIDTH - 1  # the longest header
 _MARK, _ENDS, _FIRST = (
@@ -75,7 +76,7 @@ def entry_of(record: Record) -> Entry:
     """The entry of a message.
 
     A message that cannot be decoded, or that its sender may not write, becomes an unreadable entry:
-    its bytes are kept, and it does not count as a decision.
+    its bytes are kept if they are few, and it does not count as a decision.
     """
     where = f"{record.stream} #{record.sequence}"
     try:
@@ -90,15 +91,31 @@ def entry_of(record: Record) -> Entry:
 
 
 def unreadable_entry(record: Record) -> Entry:
-    """An entry that is indexed only by the sequence of the message in its stream."""
-    fields = EntryFields(f"{UNREADABLE}:{record.sequence}", UNREADABLE, "", "", 0, 0)
+    """An entry that is indexed only by the sequence of the message in its stream.
+
+    A large message is not kept: its sender could fill a log that nothing is removed from.
+    """
+    if len(record.data) > MAX_KEPT_BYTES:
+        return digest_entry(record)
+    fields = _unreadable_fields(str(record.sequence))
     return Entry(fields, header_of(fields) + record.data)
 
 
-def placeholder_body(record: Record) -> bytes:
-    """Replaces the bytes of a message that the database refuses by their length and digest."""
+def digest_entry(record: Record) -> Entry:
+    """An unreadable entry with the length and the digest of its message. The stream has it."""
     digest = hashlib.sha256(record.data).hexdigest()
-    return f"{len(record.data)} bytes that the database refused, sha256 {digest}".encode()
+    note = f"{len(record.data)} bytes that are not kept, sha256 {digest}"
+    return unreadable_note(f"{record.sequence}:sha256", note)
+
+
+def unreadable_note(place: str, note: str) -> Entry:
+    """An entry that describes messages: `place` distinguishes it from one that holds a message."""
+    fields = _unreadable_fields(place)
+    return Entry(fields, header_of(fields) + note.encode())
+
+
+def _unreadable_fields(place: str) -> EntryFields:
+    return EntryFields(f"{UNREADABLE}:{place}", UNREADABLE, "", "", 0, 0)
 
 
 def fields_of_message(message: bytes, where: str) -> EntryFields:

@@ -27,7 +27,7 @@ from joulie_projections.store.statements import InsertRows, apply_change
 from joulie_projections.store.store import empty_checkpoint, insert_new, require_epoch
 from joulie_projections.store.tables import checkpoint, decision, head, outcome_due
 
-NAME = "decisions"
+NAME, UNREADABLE_QUOTA = "decisions", "decisions-unreadable"  # rows of `checkpoint`
 
 
 class Tip(NamedTuple):
@@ -55,6 +55,12 @@ class DecisionLog:
         with self._engine.connect() as db:
             return decision_input(db).sequence
 
+    def unreadable_quota(self) -> bytes:
+        """What unreadable messages had used of their quota by the last append."""
+        with self._engine.connect() as db:
+            mine = checkpoint.c.name == UNREADABLE_QUOTA
+            return db.scalar(select(checkpoint.c.inputs).where(mine)) or b""
+
     def continue_stream(self, epoch: int, created: str) -> None:
         """Records the identity of a new stream, which continues at the same position."""
         with self._engine.begin() as db:
@@ -63,12 +69,20 @@ class DecisionLog:
             mine = checkpoint.update().where(checkpoint.c.name == NAME)
             db.execute(mine.values(inputs=msgspec.msgpack.encode({Stream.DEC: read})))
 
-    def append(self, epoch: int, entries: Sequence[Entry], after: int, read: Input) -> int:
+    def append(
+        self,
+        epoch: int,
+        entries: Sequence[Entry],
+        after: int,
+        read: Input,
+        quota: bytes | None = None,
+    ) -> int:
         """Adds the new ones of `entries` and the position in the stream in one transaction.
 
-        `after` is the position in the stream that they follow. Returns the end of the log. Raises
-        DatabaseSetBack, without a change, if the database was read up to another position: it is
-        not the one that the entries before these were written to.
+        `after` is the position in the stream that they follow. `quota`, what unreadable messages
+        have used of theirs, is saved with them. Returns the end of the log. Raises DatabaseSetBack,
+        without a change, if the database was read up to another position: it is not the one that
+        the entries before these were written to.
         """
         with self._engine.begin() as db:
             require_epoch(db, epoch)
@@ -79,6 +93,8 @@ class DecisionLog:
                 raise DatabaseSetBack("message of decisions", held.sequence, after)
             placed = _chained(tip, _without_known(db, entries))
             _insert(db, placed)
+            if quota is not None:
+                _save_quota(db, quota)
             inputs = msgspec.msgpack.encode({Stream.DEC: read})
             last = placed[-1].pos if placed else tip.pos
             db.execute(
@@ -175,6 +191,13 @@ class DecisionLog:
             require_epoch(db, epoch)
             if heads:
                 db.execute(insert(head), [made.as_row() for made in heads])
+
+
+def _save_quota(db: Connection, quota: bytes) -> None:
+    """Beside the position up to which the stream was read: the two belong together."""
+    insert_new(db, checkpoint, empty_checkpoint(UNREADABLE_QUOTA))
+    mine = checkpoint.update().where(checkpoint.c.name == UNREADABLE_QUOTA)
+    db.execute(mine.values(inputs=quota))
 
 
 def decision_input(db: Connection) -> Input:

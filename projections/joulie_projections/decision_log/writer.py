@@ -20,14 +20,9 @@ from joulie_bus.runtime.tasks import rung
 from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_projections.chain import outcomes, set_back
-from joulie_projections.chain.entry import (
-    UNREADABLE,
-    Entry,
-    entry_of,
-    placeholder_body,
-    unreadable_entry,
-)
+from joulie_projections.chain.entry import digest_entry, unreadable_entry
 from joulie_projections.chain.signed import Head, KeyStatement, encode
+from joulie_projections.chain.unreadable import Taken, UnreadableQuota
 from joulie_projections.decision_log import anchored, key_change
 from joulie_projections.decision_log.heads import Signer, lost_key
 from joulie_projections.decision_log.log import DecisionLog
@@ -65,6 +60,7 @@ class DecisionWriter:
         self._calls = calls
         self._signer = signer
         self._at = Input("", 0)
+        self._quota = UnreadableQuota()
         self._anchored = 0  # entry of the newest head in the stream of heads
         self._lost: list[Head] = []  # anchored heads that an older copy of the database lacks
         self._signed_at = time.monotonic()
@@ -95,6 +91,7 @@ class DecisionWriter:
     async def open(self, epoch: int) -> bool:
         """Returns False if the log ends before an anchored head: the database is an older copy."""
         tip, self._at = await self._calls.until_done(self._log.open)
+        self._quota = UnreadableQuota(await self._calls.until_done(self._log.unreadable_quota))
         self.entries = tip.pos
         signed_to = await self._calls.until_done(self._log.signed_to, epoch)
         self._anchored = await anchored.newest(self._bus, self._subjects, self._signer)
@@ -120,32 +117,37 @@ class DecisionWriter:
         self, leadership: Leadership, records: Sequence[Record], created: str
     ) -> None:
         async def put(some: Sequence[Record]) -> None:
-            await self._put(leadership, list(map(entry_of, some)), input_after(created, some[-1]))
+            taken, quota = self._quota.take(some)
+            await self._put(leadership, taken, input_after(created, some[-1]), quota)
 
         async def set_aside(record: Record, why: str) -> None:
             """Writes an unreadable entry; without the bytes of the message if they are refused."""
             log.error("entry_refused", sequence=record.sequence, why=why)
             read = input_after(created, record)
             try:
-                await self._put(leadership, [unreadable_entry(record)], read)
+                await self._put(leadership, Taken([unreadable_entry(record)], 1), read)
             except Unwritable:
-                await self._put(
-                    leadership,
-                    [unreadable_entry(record._replace(data=placeholder_body(record)))],
-                    read,
-                )
+                await self._put(leadership, Taken([digest_entry(record)], 1), read)
 
         await write_bisecting(records, put, set_aside)
 
-    async def _put(self, leadership: Leadership, entries: Sequence[Entry], read: Input) -> None:
+    async def _put(
+        self,
+        leadership: Leadership,
+        taken: Taken,
+        read: Input,
+        quota: UnreadableQuota | None = None,
+    ) -> None:
+        quota = quota or self._quota
+        saved = None if quota is self._quota else quota.saved
+        after, epoch = self._at.sequence, leadership.epoch
         end = await self._calls.until_done(
-            self._log.append, leadership.epoch, entries, self._at.sequence, read
+            self._log.append, epoch, taken.entries, after, read, saved
         )
-        self._at = read
+        self._at, self._quota = read, quota
         metrics.DECISIONS_WRITTEN.inc(end - self.entries)
         self.entries = end
-        unreadable = sum(entry.fields.kind == UNREADABLE for entry in entries)
-        metrics.REFUSED.labels(stream=Stream.DEC).inc(unreadable)
+        metrics.REFUSED.labels(stream=Stream.DEC).inc(taken.refused)
 
     # --- heads --------------------------------------------------------------------------------
 

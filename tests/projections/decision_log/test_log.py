@@ -1,5 +1,6 @@
 """The decision log: append-only, chained and gapless."""
 
+import hashlib
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import ask, node_seen, noon, one_of_each, records
 from joulie_projections.chain.entry import (
     FIRST_PREV,
+    MAX_KEPT_BYTES,
     Entry,
     EntryFields,
     chain_hash,
@@ -183,7 +185,8 @@ def test_the_position_in_the_stream_moves_with_the_entries(log: DecisionLog) -> 
         pytest.param(unbounded(filtered("nul\0")), id="a name that no column holds"),
         pytest.param(b"", id="nothing"),
         pytest.param(unbounded(filtered("tab\t")), id="a name with a tab"),
-        pytest.param(unbounded(filtered("x" * 10_000)), id="a name that no header holds"),
+        pytest.param(unbounded(filtered("x" * 1_500)), id="a name that exceeds its bound"),
+        pytest.param(bytes(MAX_KEPT_BYTES), id="the longest that is kept"),
         pytest.param(
             header_of(EntryFields("a", "b", "c", "d", 1, 2)), id="what looks like a header"
         ),
@@ -197,6 +200,18 @@ def test_an_unreadable_message_becomes_an_entry(
     first, second = entries(place)
     assert (first.event_id, first.kind, first.message) == ("unreadable:3", "unreadable", data)
     assert (second.pos, second.prev, second.kind) == (2, first.hash, "decision.filter")
+
+
+@pytest.mark.parametrize("data", [bytes(MAX_KEPT_BYTES + 1), unbounded(filtered("x" * 10_000))])
+def test_a_large_unreadable_message_is_its_length_and_digest(
+    log: DecisionLog, place: Place, data: bytes
+) -> None:
+    append(log, [Record(Stream.DEC, 3, noon(), data)])
+
+    [entry] = entries(place)
+    digest = hashlib.sha256(data).hexdigest()
+    assert (entry.event_id, entry.kind) == ("unreadable:3:sha256", "unreadable")
+    assert entry.message.decode() == f"{len(data)} bytes that are not kept, sha256 {digest}"
 
 
 @pytest.mark.parametrize("epoch", [0, 2])

@@ -13,9 +13,13 @@ from sqlalchemy import Engine
 from joulie_bus.events import AnyEvent, FilterDecided
 from joulie_bus.events.codec import Envelope, seal
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, ask, bound, decided, node_seen, noon, power, producer, until
 from joulie_cli.log_access.kept_heads import ids_of
+from joulie_projections.chain.entry import MAX_KEPT_BYTES
+from joulie_projections.chain.unreadable import PER_SUBJECT
 from joulie_projections.fold.quarantine_quota import (
     BODIES_PER_COMMIT,
     BODIES_PER_SUBJECT,
@@ -139,7 +143,33 @@ async def test_an_answer_about_an_invalid_pod_is_an_unreadable_entry(
 
     with History.of(place) as history:
         kinds = [(entry.kind, entry.message == odd) for entry in history.entries()]
-    assert kinds == [(FilterDecided.TYPE, False), ("unreadable", True), (FilterDecided.TYPE, False)]
+    is_kept = len(odd) <= MAX_KEPT_BYTES
+    answer = (FilterDecided.TYPE, False)
+    assert kinds == [answer, ("unreadable", is_kept), answer]
+
+
+async def test_a_flood_of_garbage_does_not_fill_the_decision_log(
+    projecting: Projecting, bus: JetStreamLog, place: Place
+) -> None:
+    subject, fine, count = CLUSTER.decisions("extender"), producer("extender"), 2000
+    flood = [Message(subject, f"m{n}", b"%d garbage " % n * 300) for n in range(count)]
+
+    def is_read(to: int) -> bool:
+        with History.of(place) as history:
+            return any(entry.event_id.endswith(f":{to}") for entry in history.entries())
+
+    for number in (1, 2):  # and after a restart
+        async with projecting() as running:
+            await bus.publish(flood[(number - 1) * 1000 : number * 1000])
+            await bus.publish([fine.stamp(decided(f"u{number}"))])
+            await until(lambda number=number: is_read(number))  # type: ignore[misc]
+            assert not running.done()
+
+    with History.of(place) as history:
+        made = [entry for entry in history.entries() if entry.kind == "unreadable"]
+    minutes = {record.at // 60_000_000_000 for record in await everything(bus, Stream.DEC)}
+    assert len(made) <= len(minutes) * (PER_SUBJECT + 1)
+    assert sum(len(entry.body) for entry in made) <= len(minutes) * PER_SUBJECT * 4200
 
 
 async def test_a_flood_of_garbage_does_not_fill_the_database(

@@ -129,4 +129,4 @@ async def test_an_answer_that_is_refused_is_an_unreadable_entry(
     assert [entry.kind for entry in entries].count("unreadable") == 1
     assert entries[11].kind == "unreadable"
     assert (entries[11].message == messages[11].data) == is_kept
-    assert is_kept or b"bytes that the database refused, sha256 " in entries[11].message
+    assert is_kept or b"bytes that are not kept, sha256 " in entries[11].message
