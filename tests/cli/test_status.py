@@ -13,9 +13,16 @@ import joulie_migrations
 from joulie_audit.testing import small_log_in
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.ports import free_port
-from joulie_cli.questions.status import StalenessLimits, _part_warnings, as_text, status_of
+from joulie_cli.questions.status import (
+    StalenessLimits,
+    _figures,
+    _part_warnings,
+    _projector_warnings,
+    as_text,
+    status_of,
+)
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
-from joulie_cli.supervisor.gauges import gauges_of
+from joulie_cli.supervisor.gauges import gauges_of, parsed
 from joulie_projections.store import database
 from joulie_projections.store.lease_owner import new_owner
 from joulie_projections.store.store import Store
@@ -88,6 +95,18 @@ def test_the_status_shows_positions_lags_and_ages() -> None:
         "quarantined  0\n"
         "extender     http://e"
     )
+
+
+def test_the_status_names_the_server_whose_copy_lacks_messages_and_the_repair() -> None:
+    sample = 'joulie_broker_missing_messages{server="nats 1",stream="JOULIE_OBS"} 1012.0'
+    gauges = parsed(f"# TYPE joulie_broker_missing_messages gauge\n{sample}\n")
+    projector = PROJECTOR | _figures("projector", gauges)
+
+    (warning,) = _projector_warnings(projector)
+    assert warning.startswith(
+        "broker: the copy of server nats 1 lacks messages (at least 1012 of JOULIE_OBS), "
+    )
+    assert "delete its JetStream store" in warning
 
 
 def test_a_part_without_a_view_has_no_age() -> None:

@@ -20,6 +20,7 @@ from joulie_bus.jetstream.nats_internals import JoulieClient, Receiver, require_
 from joulie_bus.log.protocol import Listener
 from joulie_bus.runtime import metrics, nats_keys
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.streams.subjects import Stream
 
 Handler = Callable[[Msg], Awaitable[None]]
 
@@ -83,6 +84,8 @@ class Connection:
         self._state = state
         self._sent = 0
         self.address = address
+        # By server and stream: a message that the server's copy lacks, as readers found.
+        self.gaps: dict[tuple[str, Stream], int] = {}
 
     @classmethod
     async def open(cls, address: Address, name: str, patience_s: float = 10.0) -> "Connection":

@@ -5,6 +5,7 @@ the limits of its stream, and delivers to any subject. At the end of the stream 
 after a pause.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
@@ -12,15 +13,20 @@ from typing import NamedTuple
 import msgspec
 from nats.aio.msg import Msg
 
-from joulie_bus.errors import BrokerRefused
+from joulie_bus.errors import BrokerRefused, StreamGap
 from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
 from joulie_bus.jetstream.ordered import PULL, OrderedReader
 from joulie_bus.jetstream.streams import nanoseconds
+from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import Stream
 
 PAUSE_S = 0.25
 _SUBJECT = "$JS.API.DIRECT.GET.{}"
+GAP_PAUSE_S = 0.05
+ANSWERS = 20  # by then each of three servers has answered, with 99.9 %
+LOGGED_EVERY = 1000
+log = get_logger("bus")
 SILENCE_S = 4.0  # an answer that has not begun or continued by then is lost
 
 
@@ -67,6 +73,7 @@ async def _unused(_: Msg) -> None: ...
 class DirectReader(OrderedReader):
     """One request at a time."""
 
+    _gaps = (0, 0)  # the next message, and how many answers lacked it
     _number = 0  # of the newest request
     _is_waiting = False  # for its answer
     _again_at = 0.0
@@ -92,6 +99,8 @@ class DirectReader(OrderedReader):
         return not self._is_waiting and len(self._buffer) <= PULL
 
     async def _begin(self) -> None:
+        if self._gaps[0] == self.position + 1:
+            await asyncio.sleep(GAP_PAUSE_S)
         self._broken = False
         self._life = self._connection.lives
         await self._ask()
@@ -116,6 +125,21 @@ class DirectReader(OrderedReader):
     def _is_silent(self) -> bool:
         return self._is_waiting and self._clock() - self._received_at > SILENCE_S
 
+    def _on_gap(self, first: int) -> None:
+        """The broker does not name the server that answered, and the next answer may be another's.
+
+        Only if the leader lacks messages too, many answers without the next one show a gap of the
+        stream.
+        """
+        wanted = self.position + 1
+        before = self._gaps[1] if self._gaps[0] == wanted else 0
+        self._gaps = (wanted, before + 1)
+        leader_may_lack_it = self._leader.first > wanted or self._leader.missing > 0
+        if not self._copies.are_several or (before >= ANSWERS and leader_may_lack_it):
+            self._fail(StreamGap(self.stream, wanted, first))
+        elif before % LOGGED_EVERY == 0:
+            log.warning("gap_in_copy", stream=self.stream, wanted=wanted, found=first)
+
     def _on_answer(self, subject: bytes, headers: bytes, data: bytes) -> None:
         if not subject.endswith(b".%d" % self._number):
             return  # to a request that was given up
@@ -135,6 +159,9 @@ class DirectReader(OrderedReader):
         status = headers[9:12]
         self._is_waiting = False
         self._broken = self._broken or status not in (b"204", b"404")
+        if status == b"404" and self._leader.first > self.position + 1:
+            self._broken = True
+            self._on_gap(self._leader.first)
         is_at_end = not self._last or not self._after
         self._again_at = self._clock() + PAUSE_S if is_at_end else 0.0
         self._wake.set()

@@ -9,12 +9,21 @@ from nats.errors import Error as NatsError
 from joulie_bus.jetstream import batch, streams
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.direct import DirectReader, may_get
+from joulie_bus.jetstream.hole_search import HoleSearch
 from joulie_bus.jetstream.ordered import OrderedReader
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import Reader
 from joulie_bus.log.protocol import Listener
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.records import Message, Record, Stored, StreamSize, StreamState, StreamTip
+from joulie_bus.streams.records import (
+    IncompleteCopy,
+    Message,
+    Record,
+    Stored,
+    StreamSize,
+    StreamState,
+    StreamTip,
+)
 from joulie_bus.streams.subjects import Stream
 
 log = get_logger("bus")
@@ -26,6 +35,7 @@ class JetStreamLog:
     def __init__(self, connection: Connection, publisher: Publisher) -> None:
         self._connection = connection
         self._publisher = publisher
+        self._holes = HoleSearch(connection)
         self._is_direct = connection.address.direct
 
     @classmethod
@@ -77,6 +87,9 @@ class JetStreamLog:
 
     async def size(self, stream: Stream) -> StreamSize:
         return await streams.size_of(self._connection, stream)
+
+    async def incomplete_copies(self) -> Sequence[IncompleteCopy]:
+        return await self._holes.round()
 
     @contextlib.asynccontextmanager
     async def reading(

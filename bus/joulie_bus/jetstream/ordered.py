@@ -1,7 +1,8 @@
 """Reads one stream in order, from a position that the reader keeps.
 
-Every sequence is checked: if the stream itself has a gap, reading ends with an error. The position
-is stored with the rows (docs/decisions/0003), so nothing is acknowledged.
+Every sequence is checked: if the stream itself has a gap, reading ends with an error; if only the
+copy of one server has it, another server is read (`copies`). The position is stored with the rows
+(docs/decisions/0003), so nothing is acknowledged.
 
 Each reader starts at the position itself, to check that the message there is the one that was read
 before. A stream that was restored from an older state and has grown since holds another one.
@@ -20,11 +21,12 @@ from nats.errors import Error as NatsError
 
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced, Unreachable
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.copies import Copies
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.runtime.vital_tasks import VitalTask, living
-from joulie_bus.streams.records import Record, digest_of
+from joulie_bus.streams.records import Record, StreamState, digest_of
 from joulie_bus.streams.subjects import Stream
 
 PULL = 2500  # messages per request
@@ -44,6 +46,7 @@ class OrderedReader(ABC):
         self.position = after  # the last sequence that was taken into the buffer
         self.pending = 0  # messages in the stream after the newest received one
         self._connection = connection
+        self._copies = Copies(stream)
         self._buffer: deque[Record] = deque()
         self._newest: Record | None = None  # of those put into the buffer
         self._bell = bell
@@ -53,6 +56,7 @@ class OrderedReader(ABC):
         self._received_at = 0.0
         self._broken = False
         self._life = 0
+        self._leader = StreamState(stream, "", 0, 0)  # at the last look
         self._failure: Exception | None = None
 
     @classmethod
@@ -92,6 +96,10 @@ class OrderedReader(ABC):
     async def _ask_if_there_is_room(self) -> None:
         """Asks for more messages, if the buffer has room for them."""
 
+    @abstractmethod
+    def _on_gap(self, first: int) -> None:
+        """The copy that is read lacks the next message, and continues at `first`."""
+
     @property
     @abstractmethod
     def _wants_more(self) -> bool: ...
@@ -126,13 +134,22 @@ class OrderedReader(ABC):
                 f"sequence {self.position}",
                 f"sequence {state.last} (the stream lost messages that were read)",
             )
+        self._copies.are_those_of(state)
+        self._leader = state
         if state.first > self.position + 1:
-            raise StreamGap(self.stream, self.position + 1, state.first)
+            self._copies.lack(state.leader, self.position + 1, state.first)
+            self._require_a_copy()
         if self._newest is not None:
             self.digest = digest_of(self._newest)
         if self.digest and state.first > self.position:
             # The message at the position was trimmed, so there is nothing else to compare.
             log.info("not_compared", stream=self.stream, position=self.position, why="trimmed")
+
+    def _require_a_copy(self) -> None:
+        """Raises StreamGap if every server lacks the next message. To be called after `lack`."""
+        wanted = self.position + 1
+        if self._copies.all_lack(wanted):
+            raise StreamGap(self.stream, wanted, self._copies.first_after(wanted))
 
     async def _keep_reading(self) -> None:
         while self._failure is None:
@@ -157,11 +174,15 @@ class OrderedReader(ABC):
 
     def _accept(self, found: Record, pending: int) -> None:
         """Takes the next message into the buffer. No delivery was lost before it."""
+        if self._broken:
+            return  # reading starts again at the position
         if found.sequence <= self.position:
             self._compare(found)
             return
-        if found.sequence != self.position + 1:  # the gap is in the stream
-            self._fail(StreamGap(self.stream, self.position + 1, found.sequence))
+        if found.sequence != self.position + 1:
+            self._broken = True  # the gap is in the copy that is read: continue with another one
+            self._on_gap(found.sequence)
+            self._wake.set()
             return
         self.position = found.sequence
         self.pending = pending

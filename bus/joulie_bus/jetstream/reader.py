@@ -6,14 +6,18 @@ pulled again.
 
 import contextlib
 import secrets
+from typing import Any
 
 import msgspec
 from nats.aio.msg import Msg
 
+from joulie_bus.errors import StreamGap
 from joulie_bus.jetstream.ordered import PULL, OrderedReader
+from joulie_bus.jetstream.streams import state_of
 from joulie_bus.streams.records import Record
 
 EXPIRES_S = 2.0
+CONSUMERS = 12  # by then each of three servers was chosen, with 99 %
 SILENCE_S = EXPIRES_S + 2.0  # a request without messages or expiry by then is lost
 
 
@@ -33,10 +37,26 @@ def parse_ticket(subject: bytes) -> Ticket:
     return parts[at - 2], sequence, delivery, int(parts[at + 2]), int(parts[at + 3])
 
 
+def consumer(name: str, start: int) -> dict[str, Any]:
+    """The declaration of a consumer that the broker removes when it is idle."""
+    return {
+        "name": name,
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": start,
+        "ack_policy": "none",
+        "max_waiting": 8,
+        "mem_storage": True,
+        "inactive_threshold": 30_000_000_000,
+    }
+
+
 class Reader(OrderedReader):
     """Its consumer is removed by the broker when it is idle."""
 
     _consumer = b""
+    _server = ""  # whose copy it reads
+    _looked: tuple[float, int, int] = (0.0, 0, 0)  # when, the position, and the end of the stream
+    _is_idle = False  # a request expired without a message since then
     _deliveries = 0  # of this consumer, without gaps
     _credit = 0  # messages requested that have neither arrived nor expired
 
@@ -48,24 +68,42 @@ class Reader(OrderedReader):
         return self._credit <= PULL and len(self._buffer) <= PULL
 
     async def _begin(self) -> None:
+        """The broker chooses the server at random, so creates consumers until one is of use."""
+        self._broken = False
+        self._life = self._connection.lives
+        self._received_at = self._clock()
+        wanted = self.position + 1
+        for _ in range(CONSUMERS):
+            first = await self._create()
+            if first > wanted:
+                self._lacks(wanted, first)
+                self._require_a_copy()
+            if not self._copies.are_useless(self._server, wanted):
+                return
+        self._broken = True  # the servers that may have it do not answer now
+
+    async def _create(self) -> int:
+        """Creates a consumer; returns the sequence at which it begins."""
         name = f"joulie-{secrets.token_hex(6)}"
         self._consumer = name.encode()
         self._deliveries = 0
         self._credit = 0
-        self._broken = False
-        self._life = self._connection.lives
-        self._received_at = self._clock()
-        config = {
-            "name": name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": max(1, self.position),
-            "ack_policy": "none",
-            "max_waiting": 8,
-            "mem_storage": True,
-            "inactive_threshold": 30_000_000_000,
-        }
+        config = consumer(name, max(1, self.position))
         verb = f"CONSUMER.CREATE.{self.stream}.{name}"
-        await self._connection.api(verb, {"stream_name": str(self.stream), "config": config})
+        made = await self._connection.api(verb, {"stream_name": str(self.stream), "config": config})
+        self._server = (made.get("cluster") or {}).get("leader", "")
+        return int(made["delivered"]["stream_seq"]) + 1
+
+    def _lacks(self, wanted: int, first: int) -> None:
+        self._copies.lack(self._server, wanted, first)
+        if self._copies.are_several:
+            self._connection.gaps[self._server, self.stream] = wanted
+
+    def _on_gap(self, first: int) -> None:
+        wanted = self.position + 1
+        self._lacks(wanted, first)
+        if self._copies.all_lack(wanted):
+            self._fail(StreamGap(self.stream, wanted, self._copies.first_after(wanted)))
 
     @property
     def _is_silent(self) -> bool:
@@ -73,7 +111,9 @@ class Reader(OrderedReader):
         return self._credit > 0 and waited > SILENCE_S
 
     async def _ask_if_there_is_room(self) -> None:
-        if not self._wants_more:
+        if self._is_idle and self._copies.are_several:
+            await self._compare_ends()
+        if not self._wants_more or self._broken:
             return
         if not self._credit:
             self._received_at = self._clock()
@@ -83,6 +123,19 @@ class Reader(OrderedReader):
         reply = f"{self._inbox}.{consumer}"
         self._credit += PULL
         await self._connection.send(verb, msgspec.json.encode(request), reply)
+
+    async def _compare_ends(self) -> None:
+        """The end of a copy is not the end of the stream if the leader holds more."""
+        at, position, last = self._looked
+        if self._clock() - at < EXPIRES_S / 2:
+            return
+        self._is_idle = False
+        if position == self.position < last:
+            self._copies.are_late(self._server, self.position + 1)
+            self._broken = True
+            self._wake.set()
+        end = (await state_of(self._connection, self.stream)).last
+        self._looked = (self._clock(), self.position, end)
 
     def _on_pulled(self, subject: bytes, reply: bytes, data: bytes) -> None:
         consumer, sequence, delivery, at, pending = parse_ticket(reply)
@@ -108,6 +161,7 @@ class Reader(OrderedReader):
         headers = message.headers or {}
         status = headers.get("Status", "")
         if status in ("404", "408"):  # no messages, or the request expired
+            self._is_idle = True
             self._credit = max(0, self._credit - int(headers.get("Nats-Pending-Messages", PULL)))
         elif status:  # 409 consumer deleted, 503 no responders
             self._broken = True

@@ -160,8 +160,16 @@ def _lacking(config: dict[str, Any], stream: Stream, subjects: Subjects) -> list
 
 async def state_of(connection: Connection, stream: Stream) -> StreamState:
     answer = await connection.api(f"STREAM.INFO.{stream}")
-    state = answer["state"]
-    return StreamState(stream, answer["created"], state["first_seq"], state["last_seq"])
+    state, cluster = answer["state"], answer.get("cluster") or {}
+    peers = sorted(each["name"] for each in cluster.get("replicas") or ())
+    return StreamState(
+        stream,
+        answer["created"],
+        state["first_seq"],
+        state["last_seq"],
+        (cluster.get("leader", ""), *peers) if peers else (),
+        state.get("num_deleted", 0),
+    )
 
 
 async def tip_of(connection: Connection, stream: Stream) -> StreamTip:

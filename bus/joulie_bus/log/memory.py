@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from joulie_bus.errors import BrokerRefused, ExpectationFailed, StreamGap, StreamReplaced
 from joulie_bus.log.protocol import Listener, require_appendable, require_speakable
 from joulie_bus.streams.records import (
+    IncompleteCopy,
     Message,
     Record,
     Stored,
@@ -212,6 +213,9 @@ class MemoryLog:
     async def tip(self, stream: Stream) -> StreamTip:
         kept = self._broker.stream(stream)
         return StreamTip(stream, kept.created, kept.last, self._broker.now())
+
+    async def incomplete_copies(self) -> Sequence[IncompleteCopy]:
+        return ()  # there is one copy
 
     async def purge(self, stream: Stream, before: int) -> None:
         if before > self._broker.stream(stream).first:

@@ -11,6 +11,7 @@ from typing import Protocol
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.streams.records import (
     LONGEST_SUBJECT,
+    IncompleteCopy,
     Message,
     Record,
     Stored,
@@ -101,6 +102,10 @@ class Log(Protocol):
         ...
 
     async def size(self, stream: Stream) -> StreamSize: ...
+
+    async def incomplete_copies(self) -> Sequence[IncompleteCopy]:
+        """Copies of streams that lack messages, as far as this and earlier calls examined them."""
+        ...
 
     def reading(
         self,

@@ -119,6 +119,13 @@ BROKER_SILENT_SECONDS = AgeGauge(
     "without the time in which the projector had no CPU to read the answer",
     registry=PROJECTOR,
 )
+BROKER_MISSING = Gauge(
+    "joulie_broker_missing_messages",
+    "Messages that the copy of a server of the broker lacks and other servers hold, at least; "
+    "absent for complete copies",
+    ["server", "stream"],
+    registry=PROJECTOR,
+)
 COMMIT_SECONDS = Histogram(
     "joulie_commit_seconds",
     "One projector transaction",

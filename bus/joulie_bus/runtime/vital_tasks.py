@@ -53,6 +53,7 @@ class VitalTask(enum.Enum):
     LAG = _Row("lag", _RESTARTS, ("projector",))
     BEAT = _Row("beat", _ENDS, ("projector",))
     MISSING = _Row("missing", _RESTARTS, ("projector",))
+    COPIES = _Row("copies", _RESTARTS, ("projector",))
     FREE_SPACE = _Row("free-space", _RESTARTS, ("projector",))
     WITNESSES = _Row("witnesses", _RESTARTS, ("projector",))
 

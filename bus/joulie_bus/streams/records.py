@@ -46,11 +46,25 @@ class StreamState(NamedTuple):
     created: str
     first: int
     last: int
+    servers: tuple[str, ...] = ()  # that hold a copy, the leader first; empty for a single copy
+    missing: int = 0  # messages that the leader's copy lacks between first and last
+
+    @property
+    def leader(self) -> str:
+        return self.servers[0] if self.servers else ""
 
     @property
     def holds_messages(self) -> bool:
         """An empty stream that continues a lost one has its first sequence behind its last."""
         return self.last >= max(self.first, 1)
+
+
+class IncompleteCopy(NamedTuple):
+    """A server of the broker whose copy of a stream lacks messages that belong to the stream."""
+
+    server: str
+    stream: Stream
+    missing: int  # at least
 
 
 class StreamTip(NamedTuple):

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from joulie_bus.runtime.metrics import VIEW_NEVER_S
 from joulie_bus.runtime.presets import HEADROOM
+from joulie_bus.streams.incomplete import described
+from joulie_bus.streams.records import IncompleteCopy
 from joulie_bus.streams.subjects import Stream
 from joulie_cli.display.output import show
 from joulie_cli.log_access.past import history_in
@@ -101,12 +103,21 @@ def _figures(name: str, gauges: Gauges | None) -> dict[str, Any]:
         waiting, behind = gauges.get("joulie_lag_events", 0), gauges.get("joulie_lag_seconds", 0)
         silent = gauges.get("joulie_broker_silent_seconds", 0)
         lag = {"lag_events": int(waiting), "lag_s": behind, "broker_silent_s": silent}
-        return {"position": position, **lag}
+        return {"position": position, **lag, "incomplete": _incomplete(gauges)}
     return {
         "position": position,
         "view_age_s": gauges.get("joulie_view_age_seconds"),
         "view_behind_s": gauges.get("joulie_view_behind_seconds"),
     }
+
+
+def _incomplete(gauges: Gauges) -> list[IncompleteCopy]:
+    name, found = "joulie_broker_missing_messages{", []
+    for key in gauges:
+        if key.startswith(name):
+            server, stream = key.removeprefix(name).removesuffix("}").rsplit(" ", 1)
+            found.append(IncompleteCopy(server, Stream(stream), int(gauges[key])))
+    return found
 
 
 def _room(gauges: Gauges) -> dict[str, Any]:
@@ -199,7 +210,8 @@ def _part_warnings(parts: list[dict[str, Any]], logs: Path) -> list[str]:
 
 def _projector_warnings(part: dict[str, Any]) -> list[str]:
     name, silent_s = part["name"], part["broker_silent_s"]
-    lag = _lag_warnings(name, part["lag_s"], part["lag_events"])
+    holes = [f"broker: {text}" for text in described(part.get("incomplete", ())).values()]
+    lag = [*_lag_warnings(name, part["lag_s"], part["lag_events"]), *holes]
     if silent_s <= BROKER_SILENT_S:
         return lag
     silence = f"the {name} has read no answer of a majority for {_duration(silent_s)}"

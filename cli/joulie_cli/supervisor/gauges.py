@@ -31,13 +31,13 @@ def _scrape(address: str) -> Gauges | None:
 
 
 def parsed(text: str) -> Gauges:
-    """Samples without labels by name, samples of streams as `name{STREAM}`, and the sums of
-    counters with other labels by name.
+    """Samples without labels by name, samples of streams as `name{STREAM}`, of copies of streams as
+    `name{SERVER STREAM}`, and the sums of counters with other labels by name.
     """
     gauges: Gauges = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            if sample.labels.keys() <= {"stream"}:
+            if sample.labels.keys() <= {"server", "stream"}:
                 gauges[_key(sample)] = sample.value
             elif family.type == "counter":
                 gauges[sample.name] = gauges.get(sample.name, 0) + sample.value
@@ -45,5 +45,5 @@ def parsed(text: str) -> Gauges:
 
 
 def _key(sample: Sample) -> str:
-    stream = sample.labels.get("stream")
-    return sample.name if stream is None else f"{sample.name}{{{stream}}}"
+    labels = [value for _, value in sorted(sample.labels.items())]
+    return f"{sample.name}{{{' '.join(labels)}}}" if labels else sample.name

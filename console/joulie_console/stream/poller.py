@@ -216,6 +216,7 @@ class ClusterPoller:
             database=self._tail.database_error,
             cards_unhealthy=unhealthy,
             ledger_s=self._tail.ledger_s,
+            incomplete=beat.incomplete if beat else (),
         )
 
 

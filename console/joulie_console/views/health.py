@@ -1,8 +1,11 @@
 """Warnings about components that are stale or down."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from joulie_bus.events import PlanMade
+from joulie_bus.streams.incomplete import described
+from joulie_bus.streams.records import IncompleteCopy
 from joulie_console.schema.responses import Warning
 from joulie_projections.energy.report import BEHIND_S
 from joulie_projections.state.completeness import NEVER_MS
@@ -33,6 +36,7 @@ class HealthInputs(NamedTuple):
     database: str  # why it cannot be read; empty if it can
     cards_unhealthy: int
     ledger_s: float = 0.0  # how long ago the oldest fact was committed that the ledger lacks
+    incomplete: Sequence[IncompleteCopy] = ()
 
     @property
     def is_current(self) -> bool:
@@ -52,7 +56,14 @@ def warnings_of(inputs: HealthInputs) -> list[Warning]:
         _cards(inputs),
         _ledger(inputs),
     ]
-    return [warning for warning in found if warning is not None]
+    return [*(warning for warning in found if warning is not None), *_copies(inputs)]
+
+
+def _copies(inputs: HealthInputs) -> list[Warning]:
+    return [
+        Warning(part="broker", level="serious", text=f"{text[0].upper()}{text[1:]}.")
+        for text in described(inputs.incomplete).values()
+    ]
 
 
 def _silence(inputs: HealthInputs) -> Warning | None:

@@ -37,6 +37,7 @@ from joulie_projections.fold.sequence import (
     revert,
     sequence,
 )
+from joulie_projections.projector.copies import CopyWatch
 from joulie_projections.projector.lag import Lag, StreamEnds, newest_times
 from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.pacing import CommitPace
@@ -116,6 +117,7 @@ class Projector:
         self._leadership = Leadership(0, "")
         self._ends = StreamEnds(bus)
         self._lag = Lag(bus, self._ends)
+        self._copies = CopyWatch(bus)
         self._in_flight = 0
         self._storage_to_commit_s = 0.0
         self._cluster_state = ClusterState()
@@ -164,6 +166,7 @@ class Projector:
         yield VitalTask.LAG, self._lag.follow
         yield VitalTask.BEAT, self._beat
         yield VitalTask.MISSING, self._count_missing
+        yield VitalTask.COPIES, self._copies.follow
 
     async def _end(self) -> None:
         if self._keeping is not None:
@@ -450,6 +453,7 @@ class Projector:
                 self._lag.broker_ms,
                 self._decision_writer.unwritten,
                 int(time.monotonic() * 1000),
+                list(self._copies.incomplete),
             )
             await self._bus.tell(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)

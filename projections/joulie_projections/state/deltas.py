@@ -2,6 +2,7 @@
 
 import msgspec
 
+from joulie_bus.streams.records import IncompleteCopy
 from joulie_projections.state.rows import VIEWED, Digests, Row
 
 
@@ -30,6 +31,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     broker_ms: int = -1  # since a majority of the broker confirmed the ends of the streams
     unwritten: int = 0  # entries of the decision log that the broker stored and the database lacks
     sent_ms: int = -1  # by the monotonic clock of the projector
+    incomplete: list[IncompleteCopy] = []  # copies of the broker's servers that lack messages
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from joulie_bus.streams.records import IncompleteCopy
+from joulie_bus.streams.subjects import Stream
 from joulie_console.views.health import HealthInputs, warnings_of
 from joulie_projections.state.completeness import NEVER_MS
 
@@ -39,6 +41,7 @@ def test_a_healthy_cluster_has_no_warnings() -> None:
         (BEHIND, "projector", "serious"),
         ({"behind_ms": 3_000}, "console", "warning"),
         ({"broker_ms": 3_000, "behind_ms": 3_000}, "broker", "serious"),
+        ({"incomplete": [IncompleteCopy("n1", Stream.OBS, 7)]}, "broker", "serious"),
         ({"planned_s": None}, "operator", "warning"),
         ({"planned_s": 181.0}, "operator", "warning"),
         ({"planned_s": 1801.0, "interval_s": 600}, "operator", "warning"),
