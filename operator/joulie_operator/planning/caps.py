@@ -15,7 +15,7 @@ from joulie_operator.planning.rules import Rules
 from joulie_projections.hardware.catalog import Catalog
 from joulie_projections.hardware.models import CardName, card_name
 from joulie_projections.state.state import NodeState
-from joulie_projections.twin.twin import hardware_of
+from joulie_projections.twin.twin import hardware_of, node_cards
 
 
 class WattRange(NamedTuple):
@@ -89,7 +89,7 @@ def cpu_range(found: HardwareDiscovered) -> WattRange:
 def _gpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, int | None]:
     percent = rules.gpu_performance_pct if profile == "performance" else rules.gpu_eco_pct
     found = node.hardware
-    if percent is None or not hardware_of(node).gpus:
+    if percent is None or not node_cards(node):
         return None, None
     limits = gpu_range(node, rules.gpu_models) if rules.gpu_absolute else None
     if limits is None or found is None:

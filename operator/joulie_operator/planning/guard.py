@@ -22,6 +22,10 @@ class Stage(StrEnum):
     ECO = "eco"
 
 
+# Calling `Stage` for every node of every plan takes a tenth of the time of the guard.
+_STAGES: dict[str, Stage] = {"": Stage.UNPLANNED, **{each.value: each for each in Stage}}
+
+
 class Transition(NamedTuple):
     """An allowed change of the stage, with its reason."""
 
@@ -61,7 +65,7 @@ class GuardInput(NamedTuple):
 def stage_of(node: NodeState) -> Stage:
     if node.draining:
         return Stage.DRAINING
-    return Stage(node.profile) if node.profile else Stage.UNPLANNED
+    return _STAGES[node.profile]
 
 
 def guard_input(

@@ -108,13 +108,23 @@ def hardware_of(node: NodeState) -> Hardware:
     found = node.hardware
     if found is None:
         return _allocatable(node) if node.cpu_milli or node.gpus else NO_HARDWARE
-    cores = float(found.cpu_cores) or node.cpu_milli / 1000
+    cores = node_cores(node)
     cpu_w = found.cpu_max_mw_per_socket * found.cpu_sockets / 1000
     vendor = found.gpu_vendor or (node.gpu_vendor if not found.gpu_model else "")
     gpu_w = found.gpu_max_mw / 1000 or guessed_gpu_max_w(found.gpu_model, vendor)
-    cards = found.gpu_count or node.gpus
-    gpus = GpuUnits(cards, gpu_w, node.gpu_units or node.gpus)
+    gpus = GpuUnits(node_cards(node), gpu_w, node.gpu_units or node.gpus)
     return _in_units(Source.DISCOVERED, cores, cpu_w or guessed_cpu_max_w(cores), gpus)
+
+
+def node_cores(node: NodeState) -> float:
+    found = node.hardware
+    return (float(found.cpu_cores) if found is not None else 0.0) or node.cpu_milli / 1000
+
+
+def node_cards(node: NodeState) -> int:
+    """Physical cards."""
+    found = node.hardware
+    return (found.gpu_count if found is not None else 0) or node.gpus
 
 
 def _allocatable(node: NodeState) -> Hardware:
@@ -200,7 +210,7 @@ def row_of(node: NodeState, halls: Halls) -> TwinRow:
     hardware = hardware_of(node)
     cpu_cap, gpu_cap = caps_in_effect(node)
     gpus_w = hardware.gpu_max_w * hardware.gpus
-    pods = _load_w(node.load, hardware)
+    pods = load_on(node.load, hardware)
     return TwinRow(
         present=node.present,
         node_class=class_of(node),
@@ -221,13 +231,17 @@ def row_of(node: NodeState, halls: Halls) -> TwinRow:
         pods_warm_cpu_w=pods.warm_cpu,
         pods_gpu_standard_w=pods.gpu_standard,
         pods_gpu_performance_w=pods.gpu_performance,
-        **reading_of(node)._asdict(),
+        **_reading(node, hardware)._asdict(),
     )
 
 
 def reading_of(node: NodeState) -> ReadingColumns:
+    return _reading(node, hardware_of(node) if node.arrivals else NO_HARDWARE)
+
+
+def _reading(node: NodeState, hardware: Hardware) -> ReadingColumns:
     last = node.samples[-1] if node.samples else None
-    new = _load_w(_arrived(node), hardware_of(node)) if node.arrivals else _NO_WATTS
+    new = load_on(_arrived(node), hardware) if node.arrivals else _NO_WATTS
     return ReadingColumns(
         node.at,
         last.at if last else 0,
@@ -260,7 +274,8 @@ def _arrived(node: NodeState) -> Load:
 _NO_WATTS = NodeWatts(0.0, 0.0, 0.0, 0.0)
 
 
-def _load_w(load: Load, on: Hardware) -> NodeWatts:
+def load_on(load: Load, on: Hardware) -> NodeWatts:
+    """Power of pods if every coefficient were 1."""
     if on.source == Source.NONE or load == NO_LOAD:
         return _NO_WATTS
     return load_w(load, on.cores, on.cpu_max_w, on.gpus, on.gpu_max_w)

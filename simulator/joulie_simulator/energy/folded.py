@@ -14,11 +14,11 @@ from joulie_bus.events import (
     PodPending,
 )
 from joulie_projections.fold.registry import evolve
-from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.twin.facility import halls_of
-from joulie_projections.twin.twin import row_of
+from joulie_projections.twin.power import NodeWatts
+from joulie_projections.twin.twin import hardware_of, load_on
 from joulie_simulator.energy.fleet import CARD_PEAK_W, Fleet
 from joulie_simulator.energy.jobs import MINUTE_S, Job
 
@@ -26,7 +26,6 @@ MINUTE_NS = int(MINUTE_S * 1e9)
 START_NS = 1_767_225_600 * 10**9  # 1 January 2026, 0:00 UTC: the hour of the first job is 0
 MANAGED = {"joulie.io/managed": "true"}
 SOCKETS = 2
-_LOADS = ("pods_cpu_w", "pods_warm_cpu_w", "pods_gpu_standard_w", "pods_gpu_performance_w")
 
 
 class FoldedCluster:
@@ -40,6 +39,7 @@ class FoldedCluster:
         self.folded = 0  # facts: the position of the view
         self.now = START_NS
         self._draft = Draft(self.cluster_state)
+        self._changed: dict[str, NodeState | None] = {}
         for number in range(fleet.size):
             self.saw(number, usable=True)
             self.fold(self._hardware(number))
@@ -53,11 +53,16 @@ class FoldedCluster:
         self.folded += 1
         evolve(self._draft, fact, self.now)
 
+    def commit(self) -> None:
+        """Commits what was folded: a plan reads the state, and not the columns."""
+        self._changed.update(self._draft.nodes.changes)
+        self._draft.commit()
+
     def settle(self) -> None:
         """Commits what was folded. The columns follow the state, and get rid of former results."""
-        changed = dict(self._draft.nodes.changes)
-        self._draft.commit()
-        self.columns = self.columns.following(self.cluster_state, changed)
+        self.commit()
+        self.columns = self.columns.following(self.cluster_state, self._changed)
+        self._changed = {}
 
     def saw(self, number: int, *, usable: bool) -> None:
         """The node as the API server shows it: ready and schedulable, or neither."""
@@ -82,9 +87,9 @@ class FoldedCluster:
         self.fold(PodBound(pod=pod_of(job, uid), node=name))
         state = self._draft.nodes.get(name)
         assert state is not None
-        row = row_of(state, halls_of(self.cluster_state.facilities))
-        for column in _LOADS:
-            self.columns.columns[column][node + 1] = getattr(row, column)
+        pods = load_on(state.load, hardware_of(state))
+        for part, watts in zip(NodeWatts._fields, pods, strict=True):
+            self.columns.columns[f"pods_{part}_w"][node + 1] = watts
 
     def ended(self, uid: int) -> None:
         self.fold(PodGone(uid=f"{uid}"))

@@ -64,12 +64,14 @@ class KubeDefault:
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
         free = _free_after(fleet, job)
+        if len(free) == 1:  # one share is always in balance
+            return _mean(free) + 100.0
         balance: Floats = 100 * (1 - np.std(free, axis=0))
         return _mean(free) + balance
 
 
 def _mean(shares: list[Floats]) -> Floats:
-    mean: Floats = 100 * np.mean(shares, axis=0)
+    mean: Floats = 100 * (shares[0] if len(shares) == 1 else np.mean(shares, axis=0))
     return mean
 
 

@@ -52,7 +52,7 @@ class PlannedNodes:
 
     def step(self, minute: int, _: Iterable[Job]) -> None:
         """The plan finds the waiting jobs in the cluster state."""
-        self._folded.settle()
+        self._folded.commit()
         state, basis = self._folded.cluster_state, PlanBasis(self._folded.folded, self._folded.now)
         made = plan(state, self._policy, self._rules, basis)
         self._folded.fold(made.made)
