@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from joulie_cli.display import energy_plot, energy_table
 from joulie_cli.main import main
-from joulie_simulator.energy.fleet import ASLEEP_CPU_NODE_W, MEASURED, PEER, Fleet
+from joulie_simulator.energy.fleet import ASLEEP, MEASURED, PEER, Fleet
 from joulie_simulator.energy.jobs import CLASSES, Job
 from joulie_simulator.energy.policies import POLICIES
 from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
-from joulie_simulator.energy.sleep import SleepController, SleepRules
 from joulie_simulator.energy.streams import Load, fair_jobs, kept_shares, trace_jobs
 from joulie_simulator.energy.suites import (
     FIGURES,
@@ -28,6 +27,8 @@ from joulie_simulator.energy.suites import (
     fair,
     trace,
 )
+from joulie_simulator.energy.switching.autoscaler import AUTOSCALERS
+from joulie_simulator.energy.switching.sleep import SleepController, SleepRules
 from joulie_simulator.energy.trend import Trends
 from joulie_simulator.energy.waiting import Queue, Waiting
 
@@ -97,15 +98,29 @@ def test_an_empty_node_sleeps_after_its_idle_minutes() -> None:
     fleet = Fleet(1, 0, MEASURED)
     done = run(fleet, minutes=10, sleep=NO_SPARE)
 
-    assert fleet.power_w[0] == ASLEEP_CPU_NODE_W
-    assert done.kwh == pytest.approx((2 * 350 + 8 * ASLEEP_CPU_NODE_W) / 60_000)
+    assert fleet.power_w[0] == ASLEEP.cpu_node_w
+    assert done.kwh == pytest.approx((2 * 350 + 8 * ASLEEP.cpu_node_w) / 60_000)
 
 
 def test_a_waiting_job_wakes_a_node_and_starts_when_it_is_awake() -> None:
     done = run(Fleet(1, 0, MEASURED), job(at=300.0), minutes=20, sleep=NO_SPARE)
 
-    assert (done.admitted, done.wakes) == (1, 1)
+    assert (done.admitted, done.switched.wakes) == (1, 1)
     assert done.wait_p50_s == 180
+
+
+def test_a_soft_taint_keeps_jobs_without_cards_off_gpu_nodes_while_others_have_room() -> None:
+    fleet = Fleet(1, 1, MEASURED)
+    run(
+        fleet,
+        job(cores=8, gpus=4, seconds=6000),
+        job(cores=64, seconds=6000),
+        job(cores=64, seconds=6000),
+        policy="most-allocated-taint",
+    )
+
+    assert list(fleet.jobs) == [1, 2]
+    assert list(fleet.free_cores) == [32, 56]
 
 
 def test_spare_nodes_stay_awake() -> None:
@@ -136,7 +151,7 @@ def test_a_job_without_cards_stays_off_free_cards_while_a_cpu_node_has_room() ->
         ),
         max_size=30,
     ),
-    policy=st.sampled_from(QUEUE_POLICIES),
+    policy=st.sampled_from([name for name in QUEUE_POLICIES if name not in AUTOSCALERS]),
     sleeps=st.booleans(),
     idle=st.sampled_from((PEER, MEASURED)),
 )
@@ -190,7 +205,7 @@ def test_the_rows_of_a_queue_suite_are_the_same_each_time(suite: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("load", ["low", "mid"])
 def test_policies_do_equal_work_and_the_canary_gets_no_figure(load: str) -> None:
-    cases = [Case(load, policy, True) for policy in QUEUE_POLICIES]
+    cases = [Case(load, policy, True) for policy in QUEUE_POLICIES if policy not in AUTOSCALERS]
     base, *others = fair(SMALL, 42, [Case(load, "kube-default", False), *cases])
     shown = {each.policy: energy_table.compared([each], [base]) for each in others}
     work = {each.policy: each.work / base.work for each in others}

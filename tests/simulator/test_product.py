@@ -14,13 +14,13 @@ from joulie_simulator.energy.folded import FoldedCluster
 from joulie_simulator.energy.jobs import Job
 from joulie_simulator.energy.product import (
     SAVING,
-    WAKE_MINUTES,
     WEIGHTS,
     ExtenderScores,
     PlannedNodes,
 )
 from joulie_simulator.energy.queueing import Beside, run_queueing
 from joulie_simulator.energy.suites import Case, Size, fair, run_case
+from joulie_simulator.energy.switching.conditions import WAKE_MINUTES
 from joulie_simulator.energy.trend import Trends
 
 SAVINGS = Source.of(PRESET="savings")
@@ -47,7 +47,7 @@ def test_a_pod_that_waits_wakes_a_node_and_starts_when_it_is_awake() -> None:
     done = run_case(fleet, jobs, Case("", "joulie-energy", sleep=True), 240)
 
     assert (done.admitted, done.waiting) == (15, 0)
-    assert done.wakes > 0
+    assert done.switched.wakes > 0
     assert 0 < done.wait_max_performance_s <= (WAKE_MINUTES + 2) * 60
     assert done.wait_max_s == done.wait_max_performance_s
 

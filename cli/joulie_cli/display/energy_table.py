@@ -5,38 +5,44 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 
 from joulie_simulator.energy.suites import Row
+from joulie_simulator.energy.switching.conditions import baseline_of
 
 HEAD = (
-    "load", "policy", "sleep", "kWh", "work kWh", "kWh/work", "kWh/work vs baseline", "work",
-    "dropped", "wait p50", "wait p99", "longest", "of perf.", "wakes",
+    "conditions", "load", "policy", "sleep", "kWh", "work kWh", "kWh/work", "kWh/work vs baseline",
+    "work", "dropped", "wait p50", "wait p99", "of perf.", "longest", "of perf.", "wakes",
+    "boot kWh", "lost", "restarts",
 )  # fmt: skip
-WIDTHS = (6, 20, 7, 12, 12, 10, 24, 10, 11, 10, 10, 10, 10, 8)
+WIDTHS = (22, 6, 29, 7, 12, 12, 10, 24, 10, 11, 10, 10, 10, 10, 10, 8, 10, 6, 10)
 EQUAL_WORK = 0.005  # the share of work that may be missing where jobs wait in a queue
 # Two-sided 95 % quantiles of Student's t for 1 to 7 degrees of freedom.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
 
 
 def of(rows: Sequence[Row], baseline: str) -> str:
-    groups: dict[tuple[str | float, str, bool], list[Row]] = {}
+    groups: dict[tuple[str | float, str, bool, str], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row.load, row.policy, row.sleep), []).append(row)
-    lines = [_line(HEAD)]
-    for (load, _, _), group in groups.items():
-        lines.append(_line(_cells(group, groups[load, baseline, False])))
+        groups.setdefault((row.load, row.policy, row.sleep, row.conditions), []).append(row)
+    is_varied = len({row.conditions for row in rows}) > 1
+    lines = [_line(HEAD, is_varied)]
+    for (load, *_, conditions), group in groups.items():
+        base = groups[load, baseline, False, baseline_of(conditions)]
+        lines.append(_line(_cells(group, base), is_varied))
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
-    padded = (
-        cell.ljust(width) if at < 3 else cell.rjust(width)
+def _line(cells: Sequence[str], is_varied: bool) -> str:
+    """The first cell is left out where all rows have the usual conditions."""
+    padded = [
+        cell.ljust(width) if at < 4 else cell.rjust(width)
         for at, (cell, width) in enumerate(zip(cells, WIDTHS, strict=True))
-    )
-    return "".join(padded).rstrip()
+    ]
+    return "".join(padded[not is_varied :]).rstrip()
 
 
 def _cells(group: list[Row], base: list[Row]) -> list[str]:
     first = group[0]
     return [
+        first.conditions,
         str(first.load),
         first.policy,
         "on" if first.sleep else "off",
@@ -48,9 +54,13 @@ def _cells(group: list[Row], base: list[Row]) -> list[str]:
         f"{mean(row.dropped for row in group):,.0f}",
         f"{mean(row.wait_p50_s for row in group):,.0f} s",
         f"{mean(row.wait_p99_s for row in group):,.0f} s",
+        f"{mean(row.wait_p99_performance_s for row in group):,.0f} s",
         f"{max(row.wait_max_s for row in group):,.0f} s",
         f"{max(row.wait_max_performance_s for row in group):,.0f} s",
         f"{mean(row.wakes for row in group):,.0f}",
+        f"{mean(row.boot_kwh for row in group):,.1f}",
+        f"{mean(row.lost for row in group):,.1f}",
+        f"{mean(row.restarts for row in group):,.0f}",
     ]
 
 

@@ -4,7 +4,7 @@ import argparse
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -32,6 +32,8 @@ from joulie_simulator.energy.suites import (
     fair,
     trace,
 )
+from joulie_simulator.energy.switching.autoscaler import AUTOSCALERS
+from joulie_simulator.energy.switching.conditions import CONDITIONS, USUAL, baseline_of
 from joulie_simulator.trace_file import Trace
 
 QUICK_COMPAT = Size(nodes=500, hours=12.0)
@@ -60,7 +62,7 @@ def _seeds(args: argparse.Namespace) -> Sequence[int]:
 
 def _mistake(args: argparse.Namespace) -> str:
     for given, known, kind in (
-        (_names(args.policies), POLICIES, "policy"),
+        (_names(args.policies), (*POLICIES, *AUTOSCALERS), "policy"),
         (_names(args.loads), LOADS, "load"),
     ):
         if unknown := [name for name in given if name not in known]:
@@ -70,10 +72,21 @@ def _mistake(args: argparse.Namespace) -> str:
         return f"The suite {args.suite} has its own jobs: --trace needs --suite trace."
     if args.suite == COMPAT and args.idle:
         return "The suite compat has the idle power of the published experiment: no --idle."
-    if args.suite == COMPAT and args.sleep in ("on", "both"):
-        return "No node sleeps in the suite compat: --sleep takes off."
+    if mistake := _mistaken_sleep(args):
+        return mistake
     if not 1 <= args.seeds <= len(SEEDS):
         return f"--seeds takes 1 to {len(SEEDS)}."
+    return ""
+
+
+def _mistaken_sleep(args: argparse.Namespace) -> str:
+    if args.suite == COMPAT and (args.sleep in ("on", "both") or args.sensitivity):
+        return "No node sleeps in the suite compat: --sleep takes off, and no --sensitivity."
+    scaled = [name for name in _names(args.policies) if name in AUTOSCALERS]
+    if scaled and (args.suite == COMPAT or args.sleep == "off"):
+        return f"{scaled[0]} switches nodes off: it needs --sleep on, and not the suite compat."
+    if args.sensitivity and (args.idle or args.sleep == "off"):
+        return "--sensitivity varies idle power and sleep by itself: no --idle, and no --sleep off."
     return ""
 
 
@@ -108,7 +121,7 @@ def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
         for load in dict.fromkeys(case.load for case in cases)
     ]
     of_task = partial(_task_rows, run)
-    found = {(row.load, row.policy, row.sleep, row.seed): row
+    found = {(row.load, row.policy, row.sleep, row.conditions, row.seed): row
              for rows in _each(of_task, tasks) for row in rows}  # fmt: skip
     return [found[*case, seed] for case in cases for seed in seeds]
 
@@ -124,14 +137,27 @@ def _cases(args: argparse.Namespace) -> list[Case]:
     loads: list[str | float] = [TRACE_LOAD]
     if args.suite == FAIR:
         loads = [*(_names(args.loads) or LOADS)]
-    policies, sleeps = _names(args.policies) or QUEUE_POLICIES, SLEEPS[args.sleep or "both"]
-    found = []
-    for load in loads:
-        is_compared = args.output == "table" or args.plot
-        base = [Case(load, KUBE_DEFAULT, False)] if is_compared else []
-        asked = [Case(load, policy, sleep) for policy in policies for sleep in sleeps]
-        found += list(dict.fromkeys([*base, *asked]))
-    return found
+    is_compared = args.output == "table" or args.plot
+    return [
+        case
+        for load in loads
+        for case in dict.fromkeys(_asked(args, load, is_compared=bool(is_compared)))
+    ]
+
+
+def _asked(args: argparse.Namespace, load: str | float, *, is_compared: bool) -> Iterator[Case]:
+    varied = [*CONDITIONS] if args.sensitivity else [USUAL]
+    usual = ("joulie-energy",) if args.sensitivity else QUEUE_POLICIES
+    sleeps = SLEEPS[args.sleep or ("on" if args.sensitivity else "both")]
+    for conditions in varied:
+        if is_compared:
+            yield Case(load, KUBE_DEFAULT, False, baseline_of(conditions))
+        for policy in _names(args.policies) or usual:
+            for sleep in sleeps:
+                if sleep or policy not in AUTOSCALERS:
+                    yield Case(
+                        load, policy, sleep, conditions if sleep else baseline_of(conditions)
+                    )
 
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from joulie_simulator.energy.jobs import MINUTE_S, Floats, Job
 from joulie_simulator.energy.policies import POLICIES, JoulieEnergy, Make, energy_nodes
 from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
 from joulie_simulator.energy.simulation import W_SECONDS_PER_KWH
-from joulie_simulator.energy.sleep import SleepController, SleepRules
+from joulie_simulator.energy.switching.sleep import SleepController, SleepRules
 from joulie_simulator.energy.trend import Trends
 
 BASELINE = "kube-default"
@@ -214,7 +214,7 @@ def _slowed(outcome: Outcome, speed: float) -> Run:
         outcome.wait_p99_s / speed,
         outcome.admitted,
         outcome.waiting,
-        outcome.wakes,
+        outcome.switched.wakes,
     )
 
 

@@ -14,8 +14,17 @@ CARD_COEFFICIENT = {True: 0.85, False: 0.65}  # of a card's peak, by class perfo
 WORK_W_PER_CORE = (
     5.1  # the dynamic watts of a core on a CPU node: the unit in which work is counted
 )
+
+
+class Asleep(NamedTuple):
+    """Power of a sleeping node."""
+
+    cpu_node_w: float
+    gpu_node_w: float
+
+
 # Assumed: a management controller, network cards that can wake the node, and standby losses.
-ASLEEP_CPU_NODE_W, ASLEEP_GPU_NODE_W = 15.0, 80.0
+ASLEEP = Asleep(15.0, 80.0)
 
 
 class IdleModel(NamedTuple):
@@ -35,12 +44,16 @@ PEER = IdleModel("peer", 35.0, 70.0, 25.0, 50.0, 100.0, CPU_COEFFICIENT)
 # Floors from AcmeTrace's power readings (Seren cluster, CC BY 4.0): CPU servers draw about half of
 # their peak when idle, 8-GPU servers about a fifth, an idle A100 63 to 70 W.
 MEASURED = IdleModel("measured", 350.0, 350.0, 840.0, 840.0, 70.0, 0.5)
+# Half of these floors, with the same peak of a CPU node; cards as above.
+QUARTER = IdleModel("quarter", 175.0, 175.0, 420.0, 420.0, 70.0, 0.75)
 
 
 class Fleet:
     """CPU nodes first; ties between nodes go to the lowest index."""
 
-    def __init__(self, cpu_nodes: int, gpu_nodes: int, idle: IdleModel) -> None:
+    def __init__(
+        self, cpu_nodes: int, gpu_nodes: int, idle: IdleModel, asleep: Asleep = ASLEEP
+    ) -> None:
         kinds = np.arange(cpu_nodes + gpu_nodes) >= cpu_nodes
         self.idle = idle
         self.size = len(kinds)
@@ -56,7 +69,7 @@ class Fleet:
         self.waiting = 0  # jobs in the queue at the start of the minute
         self._empty_w = np.where(kinds, idle.empty_gpu_node_w, idle.empty_cpu_node_w)
         self._busy_w = np.where(kinds, idle.busy_gpu_node_w, idle.busy_cpu_node_w)
-        self._asleep_w = np.where(kinds, ASLEEP_GPU_NODE_W, ASLEEP_CPU_NODE_W)
+        self._asleep_w = np.where(kinds, asleep.gpu_node_w, asleep.cpu_node_w)
         self.idle_w: Floats = self._empty_w + self.cards * idle.idle_card_w
         self.core_w: Floats = self.cpu_peak_w * idle.cpu_dynamic / self.cores
         self.power_w: Floats = self.idle_w.copy()

@@ -13,6 +13,7 @@ from joulie_bus.events import (
     PodGone,
     PodPending,
 )
+from joulie_operator.planning.eligible import RESERVED_LABEL
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.state.state_changes import Draft
@@ -31,8 +32,9 @@ SOCKETS = 2
 class FoldedCluster:
     """Node i of the fleet has the ordinal i, and so row i + 1 of the columns."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, *, gpu_nodes_sleep: bool = True) -> None:
         self._fleet = fleet
+        self._gpu_labels = MANAGED if gpu_nodes_sleep else MANAGED | {RESERVED_LABEL: "true"}
         self.names = [f"n{number:05d}" for number in range(fleet.size)]
         self.numbers = {name: number for number, name in enumerate(self.names)}
         self.cluster_state = ClusterState()
@@ -71,7 +73,7 @@ class FoldedCluster:
             NodeSeen(
                 node=self.names[number],
                 uid=self.names[number],
-                labels=MANAGED,
+                labels=self._gpu_labels if fleet.cards[number] else MANAGED,
                 ready=usable,
                 schedulable=usable,
                 cpu_milli=int(fleet.cores[number] * 1000),

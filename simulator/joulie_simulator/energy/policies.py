@@ -26,6 +26,7 @@ from joulie_simulator.energy.trend import Trends
 
 BIG_CORES = 64
 BURST_W_PER_MIN = 500.0  # of the whole cluster
+TAINT_POINTS = 300.0
 
 
 class Policy(Protocol):
@@ -57,6 +58,15 @@ class MostAllocated:
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
         return 100 - _mean(_free_after(fleet, job))
+
+
+class TaintedGpuNodes(MostAllocated):
+    """MostAllocated, with a soft taint (PreferNoSchedule) on GPU nodes that pods with cards
+    tolerate: the points of TaintToleration, which has the weight 3."""
+
+    def scores(self, fleet: Fleet, job: Job) -> Floats:
+        packed = super().scores(fleet, job)
+        return packed if job.gpus else packed + np.where(fleet.cards > 0, 0.0, TAINT_POINTS)
 
 
 class KubeDefault:
@@ -225,6 +235,7 @@ POLICIES: Mapping[str, Make] = {
     "kube-default": lambda _: KubeDefault(),
     "least-allocated": lambda _: LeastAllocated(),
     "most-allocated": lambda _: MostAllocated(),
+    "most-allocated-taint": lambda _: TaintedGpuNodes(),
     "joulie-energy": lambda _: JoulieEnergy(),
     "joulie-energy-r1": lambda _: Reserving(
         capacity_reserve(f"cards=0.01,cores-per-card=8,{REST}")

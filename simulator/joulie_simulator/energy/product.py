@@ -3,7 +3,7 @@
 `plan`, `filter_nodes` and `score` are the functions that run in production, on a folded cluster.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,36 +22,45 @@ from joulie_simulator.energy.fleet import Fleet
 from joulie_simulator.energy.folded import FoldedCluster, pod_of
 from joulie_simulator.energy.jobs import Floats, Job
 from joulie_simulator.energy.policies import KubeDefault
+from joulie_simulator.energy.queueing import Switched
+from joulie_simulator.energy.switching.conditions import CONDITIONS, USUAL, Conditions
 
 PER_POINT = 10  # of an extender with weight 1, as kube-scheduler adds it to its own scores
 # PRESET=savings.
 SAVING = Rules(policy="consolidate_and_sleep", eco_without_caps=False, preset=SAVINGS)
 AWAKE = SAVING._replace(policy="static_partition")
 WEIGHTS = Weights(scoring="energy", gpu=GpuWeights(binpack=1.0, packing="fit"), preset=SAVINGS)
+USUALLY = CONDITIONS[USUAL]
 PRODUCT_POLICIES: Mapping[str, Weights] = {"joulie-energy": WEIGHTS}
-WAKE_MINUTES = 5  # a waking node draws its idle power
 
 
 class PlannedNodes:
     """Makes a plan each minute and switches the nodes as its executor would."""
 
     def __init__(
-        self, fleet: Fleet, folded: FoldedCluster, rules: Rules, wake_minutes: int = WAKE_MINUTES
+        self, fleet: Fleet, folded: FoldedCluster, rules: Rules, conditions: Conditions = USUALLY
     ) -> None:
-        self.wakes = 0
         self._fleet, self._folded, self._rules = fleet, folded, rules
         self._policy = LoadedPolicy(BUILT_IN[rules.policy])
-        self._wake_minutes = wake_minutes
+        self._conditions = conditions
         self._ready: dict[int, list[int]] = {}  # nodes by the minute in which they are awake
+        self._waking = np.zeros(fleet.size, np.bool_)
+        self._wakes, self._boot_w_minutes, self._lost = 0, 0.0, set[int]()
+        self._draw = np.random.default_rng(1)
+
+    @property
+    def switched(self) -> Switched:
+        return Switched(self._wakes, self._boot_w_minutes, len(self._lost))
 
     def wake_ready(self, minute: int) -> None:
         """Makes available the nodes whose start ends in this minute."""
         for node in self._ready.pop(minute, ()):
             self._fleet.awake[node] = True
+            self._waking[node] = False
             self._folded.saw(node, usable=True)
 
-    def step(self, minute: int, _: Iterable[Job]) -> None:
-        """The plan finds the waiting jobs in the cluster state."""
+    def step(self, minute: int, _: Iterable[Job]) -> Sequence[int]:
+        """The plan finds the waiting jobs in the cluster state. It evicts none."""
         self._folded.commit()
         state, basis = self._folded.cluster_state, PlanBasis(self._folded.folded, self._folded.now)
         made = plan(state, self._policy, self._rules, basis)
@@ -60,6 +69,8 @@ class PlannedNodes:
             self._folded.fold(event)
             self._switch(event, minute)
         self._folded.settle()
+        self._boot_w_minutes += float(self._fleet.power_w[self._waking].sum())
+        return ()
 
     def _switch(self, event: NodePlan, minute: int) -> None:
         node = self._folded.numbers[event.node]
@@ -68,16 +79,25 @@ class PlannedNodes:
             self._folded.saw(node, usable=False)
             self._fleet.set_asleep(np.array([node]), asleep=True)
         elif isinstance(event, WakeOrdered):
-            self.wakes += 1
-            self._ready.setdefault(minute + self._wake_minutes, []).append(node)
-            self._fleet.set_asleep(np.array([node]), asleep=False)
+            self._wake(node, minute)
+
+    def _wake(self, node: int, minute: int) -> None:
+        self._wakes += 1
+        self._waking[node] = True
+        self._fleet.set_asleep(np.array([node]), asleep=False)
+        share = self._conditions.lost_wakes
+        if share and self._draw.random() < share:
+            self._lost.add(node)
+        else:
+            self._ready.setdefault(minute + self._conditions.wake_minutes, []).append(node)
 
 
 class ExtenderScores:
     """The sum of kube-scheduler: the extender's answer, and the scores of kube-scheduler itself."""
 
-    def __init__(self, folded: FoldedCluster, weights: Weights) -> None:
+    def __init__(self, folded: FoldedCluster, weights: Weights, weight: int = 1) -> None:
         self._folded, self._weights = folded, weights
+        self._per_point = PER_POINT * weight
         self._own = KubeDefault()
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
@@ -91,5 +111,5 @@ class ExtenderScores:
         if len(rows):
             answer = score(pod, columns, rows, folded.now, 0, self._weights).answer
             own = self._own.scores(fleet, job)[rows - 1].astype(np.int64)
-            totals[rows - 1] = PER_POINT * answer + own
+            totals[rows - 1] = self._per_point * answer + own
         return totals

@@ -22,6 +22,18 @@ class Parts(NamedTuple):
     dynamic_kwh: float
 
 
+class Switched(NamedTuple):
+    """Nodes that were woken, and what that cost."""
+
+    wakes: int = 0
+    boot_w_minutes: float = 0.0  # of waking nodes, until they accept jobs
+    lost: int = 0  # nodes that never came back
+
+    @property
+    def boot_kwh(self) -> float:
+        return self.boot_w_minutes / W_MINUTES_PER_KWH
+
+
 class Outcome(NamedTuple):
     kwh: float
     parts: Parts
@@ -35,20 +47,26 @@ class Outcome(NamedTuple):
     wait_p50_s: float  # a job that still waits counts with its wait until the end
     wait_p99_s: float
     wait_max_s: float
-    wait_max_performance_s: float  # of jobs of class performance
-    wakes: int
+    wait_p99_performance_s: float  # of jobs of class performance; the others are standard
+    wait_max_performance_s: float
+    wait_p99_standard_s: float
+    wait_max_standard_s: float
+    switched: Switched
+    restarts: int  # of jobs that were evicted: what they had done is lost
 
 
 class SleepControl(Protocol):
     """Puts nodes to sleep and wakes them."""
 
-    wakes: int
+    @property
+    def switched(self) -> Switched: ...
 
     def wake_ready(self, minute: int, /) -> None:
         """Before the jobs of the minute: makes available the nodes that have woken up."""
 
-    def step(self, minute: int, waiting: Iterable[Job], /) -> None:
-        """After the jobs of the minute."""
+    def step(self, minute: int, waiting: Iterable[Job], /) -> Sequence[int]:
+        """After the jobs of the minute. Returns the nodes whose jobs are evicted."""
+        ...
 
 
 class Watcher(Protocol):
@@ -82,9 +100,9 @@ def run_queueing(
             sleep.wake_ready(minute)
         run.step(arrivals)
         if sleep:
-            sleep.step(minute, run.waiting_jobs())
+            run.evict(sleep.step(minute, run.waiting_jobs()))
         run.meter()
-    return run.outcome(sleep.wakes if sleep else 0)
+    return run.outcome(sleep.switched if sleep else Switched())
 
 
 class _Run:
@@ -94,9 +112,8 @@ class _Run:
         self._minutes = minutes
         self._queue = Queue()
         self._leaving: dict[int, list[tuple[int, Waiting]]] = defaultdict(list)
-        self._waits: list[int] = []
-        self._longest_performance = 0
-        self._minute = self._arrived = 0
+        self._waits: dict[bool, list[int]] = {True: [], False: []}  # by class performance
+        self._minute = self._arrived = self._placed = self._restarts = 0
         self._work_ws = 0.0
         self._watt_minutes = np.zeros(3)  # total, idle cards, dynamic
         self._power_w: list[float] = []
@@ -134,18 +151,38 @@ class _Run:
         fleet.update_power(node)
         self._trends.placed(node, float(fleet.power_w[node]))
         self._leaving[self._minute + job.minutes].append((node, waiting))
-        self._waited(waiting, self._waits)
+        self._waits[job.performance].append(self._minute - waiting.minute)
+        self._placed += 1
         if self._watcher:
             self._watcher.placed(waiting.number, job, node)
-        inside_s = min(job.duration_s, (self._minutes - self._minute) * MINUTE_S)
-        self._work_ws += work_w(job) * inside_s
+        self._work_ws += self._work_from(self._minute, job)
         return True
 
-    def _waited(self, waiting: Waiting, waits: list[int], until: int | None = None) -> None:
-        waited = (self._minute if until is None else until) - waiting.minute
-        waits.append(waited)
-        if waiting.job.performance:
-            self._longest_performance = max(self._longest_performance, waited)
+    def _work_from(self, minute: int, job: Job) -> float:
+        """Inside the window."""
+        return work_w(job) * min(job.duration_s, (self._minutes - minute) * MINUTE_S)
+
+    def evict(self, nodes: Sequence[int]) -> None:
+        """The jobs of the nodes wait again, and begin from the start: what they did is no work."""
+        if not nodes:
+            return
+        for end, leaving in self._leaving.items():
+            gone = [each for each in leaving if each[0] in nodes]
+            for each in gone:
+                leaving.remove(each)
+                self._requeue(*each, started=end - each[1].job.minutes)
+
+    def _requeue(self, node: int, waiting: Waiting, started: int) -> None:
+        job = waiting.job
+        self._fleet.release(node, job)
+        self._fleet.update_power(node)
+        self._work_ws -= self._work_from(started, job)
+        self._placed -= 1
+        self._restarts += 1
+        number = self._queue.add(self._minute, job)
+        if self._watcher:
+            self._watcher.ended(waiting.number)
+            self._watcher.arrived(number, job)
 
     def meter(self) -> None:
         fleet = self._fleet
@@ -153,25 +190,33 @@ class _Run:
         self._power_w.append(total)
         self._watt_minutes += (total, fleet.idle_cards_w(), fleet.dynamic_w.sum())
 
-    def outcome(self, wakes: int) -> Outcome:
+    def outcome(self, switched: Switched) -> Outcome:
         total, cards, dynamic = (self._watt_minutes / W_MINUTES_PER_KWH).tolist()
-        waits = list(self._waits)
+        waits = {is_performance: list(found) for is_performance, found in self._waits.items()}
         for each in self._queue:
-            self._waited(each, waits, self._minutes)
-        p50, p99 = np.percentile(waits, (50, 99)).tolist() if waits else (0.0, 0.0)
+            waits[each.job.performance].append(self._minutes - each.minute)
+        every = [*waits[True], *waits[False]]
         return Outcome(
             kwh=total,
             parts=Parts(total - cards - dynamic, cards, dynamic),
             work_kwh=self._work_ws / W_SECONDS_PER_KWH,
             arrived=self._arrived,
-            admitted=len(self._waits),
+            admitted=self._placed,
             running=sum(map(len, self._leaving.values())),
             waiting=len(self._queue),
             waiting_whole=sum(each.job.gpus == GPU_NODE_CARDS for each in self._queue),
             power_w=tuple(self._power_w),
-            wait_p50_s=p50 * MINUTE_S,
-            wait_p99_s=p99 * MINUTE_S,
-            wait_max_s=max(waits, default=0) * MINUTE_S,
-            wait_max_performance_s=self._longest_performance * MINUTE_S,
-            wakes=wakes,
+            wait_p50_s=_percentile_s(every, 50),
+            wait_p99_s=_percentile_s(every, 99),
+            wait_max_s=_percentile_s(every, 100),
+            wait_p99_performance_s=_percentile_s(waits[True], 99),
+            wait_max_performance_s=_percentile_s(waits[True], 100),
+            wait_p99_standard_s=_percentile_s(waits[False], 99),
+            wait_max_standard_s=_percentile_s(waits[False], 100),
+            switched=switched,
+            restarts=self._restarts,
         )
+
+
+def _percentile_s(minutes: list[int], percent: float) -> float:
+    return float(np.percentile(minutes, percent)) * MINUTE_S if minutes else 0.0

@@ -19,6 +19,8 @@ from joulie_simulator.energy.product import (
 from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
 from joulie_simulator.energy.simulation import Result, run_dropping
 from joulie_simulator.energy.streams import Load, fair_jobs, kept_shares, trace_jobs
+from joulie_simulator.energy.switching.autoscaler import AUTOSCALERS, ClusterAutoscaler
+from joulie_simulator.energy.switching.conditions import CONDITIONS, USUAL, Conditions
 from joulie_simulator.energy.trend import Trends
 from joulie_simulator.workload.workload import Sizes
 
@@ -35,7 +37,16 @@ LOADS: Mapping[str, Load] = {
 }
 TRACE_LOAD = 0.54  # of all GPUs, by the requests of pods
 KUBE_DEFAULT = "kube-default"
-QUEUE_POLICIES = (KUBE_DEFAULT, "most-allocated", "joulie", "joulie-energy", "random", "refuse-big")
+QUEUE_POLICIES = (
+    KUBE_DEFAULT,
+    "cluster-autoscaler",
+    "most-allocated",
+    "most-allocated-taint",
+    "joulie",
+    "joulie-energy",
+    "random",
+    "refuse-big",
+)
 
 
 class Size(NamedTuple):
@@ -59,11 +70,18 @@ class Row(NamedTuple):
     wakes: int
     wait_max_s: float = 0.0
     wait_max_performance_s: float = 0.0
-    planner: str = ""  # real: the plans are those of the operator; empty: no node sleeps
+    planner: str = ""  # real: the operator plans; cluster-autoscaler; empty: no node sleeps
     base_kwh: float = 0.0  # this and the next two: the parts of `kwh`, with a queue
     idle_cards_kwh: float = 0.0
     dynamic_kwh: float = 0.0
     stuck: int = 0  # jobs for all cards of a node that still wait at the end
+    conditions: str = USUAL  # a name of `CONDITIONS`
+    wait_p99_performance_s: float = 0.0
+    wait_p99_standard_s: float = 0.0
+    wait_max_standard_s: float = 0.0
+    boot_kwh: float = 0.0  # a part of `kwh`: of nodes between the order to wake and their first job
+    lost: int = 0  # nodes that never came back
+    restarts: int = 0  # of jobs that were evicted
     power_w: tuple[float, ...] = ()  # of each minute; for plots
 
 
@@ -76,6 +94,7 @@ class Case(NamedTuple):
     load: str | float
     policy: str
     sleep: bool
+    conditions: str = USUAL
 
 
 def compat(size: Size, seed: int, policies: Sequence[str]) -> list[Row]:
@@ -114,7 +133,7 @@ def fair(size: Size, seed: int, cases: Sequence[Case], idle: IdleModel = MEASURE
     def jobs_of(load: str | float) -> list[Job]:
         return fair_jobs(seed, size.hours, kept_shares(cpu_nodes, gpu_nodes, LOADS[str(load)]))
 
-    return _rows(FAIR, seed, cases, jobs_of, lambda: Fleet(cpu_nodes, gpu_nodes, idle), size)
+    return _rows(_Suite(FAIR, jobs_of, (cpu_nodes, gpu_nodes), idle), size, seed, cases)
 
 
 def trace(
@@ -131,35 +150,53 @@ def trace(
     def jobs_of(load: str | float) -> list[Job]:
         return trace_jobs(seed, size.hours, gpu_nodes * GPU_NODE_CARDS, float(load), sizes)
 
-    return _rows(TRACE, seed, cases, jobs_of, lambda: Fleet(cpu_nodes, gpu_nodes, idle), size)
+    return _rows(_Suite(TRACE, jobs_of, (cpu_nodes, gpu_nodes), idle), size, seed, cases)
 
 
-def _rows(
-    suite: str,
-    seed: int,
-    cases: Sequence[Case],
-    jobs_of: Callable[[str | float], list[Job]],
-    fleet_of: Callable[[], Fleet],
-    size: Size,
-) -> list[Row]:
-    jobs = {load: jobs_of(load) for load in dict.fromkeys(case.load for case in cases)}
+class _Suite(NamedTuple):
+    name: str
+    jobs_of: Callable[[str | float], list[Job]]  # of a load
+    nodes: tuple[int, int]  # without and with GPUs
+    idle: IdleModel
+
+    def conditions(self, case: Case) -> Conditions:
+        usual = CONDITIONS[case.conditions]
+        return usual._replace(idle=self.idle) if case.conditions == USUAL else usual
+
+
+def _rows(suite: _Suite, size: Size, seed: int, cases: Sequence[Case]) -> list[Row]:
+    jobs = {load: suite.jobs_of(load) for load in dict.fromkeys(case.load for case in cases)}
     found = []
     for case in cases:
-        done = run_case(fleet_of(), jobs[case.load], case, int(size.hours * 60))
-        found.append(_queue_row(suite, case, seed, done))
+        conditions = suite.conditions(case)
+        fleet = Fleet(*suite.nodes, conditions.idle, conditions.asleep)
+        done = run_case(fleet, jobs[case.load], case, int(size.hours * 60))
+        found.append(_queue_row(suite.name, case, seed, done))
     return found
 
 
 def run_case(fleet: Fleet, jobs: Sequence[Job], case: Case, minutes: int) -> Outcome:
     """With sleep, the plans of the operator; and for its policies the answers of the extender."""
-    trends = Trends(fleet.size)
+    trends, conditions = Trends(fleet.size), CONDITIONS[case.conditions]
+    if rules := AUTOSCALERS.get(case.policy):
+        scaler = ClusterAutoscaler(fleet, rules, conditions.wake_minutes)
+        beside = Beside(trends, scaler, scaler)
+        return run_queueing(fleet, jobs, POLICIES[KUBE_DEFAULT](trends), minutes, beside)
     if not (case.sleep or case.policy in PRODUCT_POLICIES):
         return run_queueing(fleet, jobs, POLICIES[case.policy](trends), minutes, Beside(trends))
-    folded = FoldedCluster(fleet)
+    folded = FoldedCluster(fleet, gpu_nodes_sleep=conditions.gpu_nodes_sleep)
     weights = PRODUCT_POLICIES.get(case.policy)
-    policy = POLICIES[case.policy](trends) if weights is None else ExtenderScores(folded, weights)
-    operator = PlannedNodes(fleet, folded, SAVING if case.sleep else AWAKE)
+    policy = POLICIES[case.policy](trends)
+    if weights is not None:
+        policy = ExtenderScores(folded, weights, conditions.weight)
+    operator = PlannedNodes(fleet, folded, SAVING if case.sleep else AWAKE, conditions)
     return run_queueing(fleet, jobs, policy, minutes, Beside(trends, operator, folded))
+
+
+def _planner(case: Case) -> str:
+    if case.policy in AUTOSCALERS:
+        return "cluster-autoscaler"
+    return "real" if case.sleep or case.policy in PRODUCT_POLICIES else ""
 
 
 def _queue_row(suite: str, case: Case, seed: int, done: Outcome) -> Row:
@@ -183,8 +220,15 @@ def _queue_row(suite: str, case: Case, seed: int, done: Outcome) -> Row:
         wait_p99_s=done.wait_p99_s,
         wait_max_s=done.wait_max_s,
         wait_max_performance_s=done.wait_max_performance_s,
-        planner="real" if case.sleep or case.policy in PRODUCT_POLICIES else "",
-        wakes=done.wakes,
+        planner=_planner(case),
+        wakes=done.switched.wakes,
+        conditions=case.conditions,
+        wait_p99_performance_s=done.wait_p99_performance_s,
+        wait_p99_standard_s=done.wait_p99_standard_s,
+        wait_max_standard_s=done.wait_max_standard_s,
+        boot_kwh=done.switched.boot_kwh,
+        lost=done.switched.lost,
+        restarts=done.restarts,
     )
 
 
@@ -207,7 +251,8 @@ def _compat_row(policy: str, seed: int, result: Result) -> Row:
     )
 
 
+_NOT_IN_COMPAT = (BASELINE, "most-allocated-taint", "random", "refuse-big")
 COMPAT_POLICIES = (
     BASELINE,
-    *(name for name in POLICIES if name not in (BASELINE, "random", "refuse-big")),
+    *(name for name in POLICIES if name not in _NOT_IN_COMPAT),
 )

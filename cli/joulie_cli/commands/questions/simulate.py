@@ -40,6 +40,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--idle", choices=("measured", "peer"), help="energy: idle power (measured)"
     )
+    parser.add_argument(
+        "--sensitivity",
+        action="store_true",
+        help="energy: under conditions that differ in one thing",
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE", help="energy, published: an SVG plot")
 
 

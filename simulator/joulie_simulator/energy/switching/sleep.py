@@ -3,7 +3,7 @@
 CPU nodes and GPU nodes are two pools.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from joulie_simulator.energy.fleet import (
     Fleet,
 )
 from joulie_simulator.energy.jobs import Bools, Ints, Job
+from joulie_simulator.energy.queueing import Switched
 
 NEVER = np.iinfo(np.int64).max
 
@@ -49,12 +50,17 @@ class SleepController:
         self._empty_since[ready] = minute
         self._fleet.awake[ready] = True
 
-    def step(self, minute: int, waiting: Iterable[Job]) -> None:
+    @property
+    def switched(self) -> Switched:
+        return Switched(self.wakes)
+
+    def step(self, minute: int, waiting: Iterable[Job]) -> Sequence[int]:
         """Wakes nodes for the jobs that wait and for the spare ones; others may fall asleep."""
         self._empty_since[self._fleet.jobs > 0] = minute
         cpu, gpu = _nodes_needed(waiting)
         missing = self._balance(minute, cpu, has_cards=False)
         self._balance(minute, gpu + missing, has_cards=True)
+        return ()
 
     def _balance(self, minute: int, needed: int, *, has_cards: bool) -> int:
         """Returns how many nodes are missing because none of the pool is asleep."""
