@@ -29,6 +29,7 @@ from joulie_extender.catalogue.declaration import declaration
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.decision_log.heads import Signer
+from joulie_projections.energy.idle_holders import IdleHolder
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.energy.savings import Savings
 from joulie_projections.fold.manifest import Manifest
@@ -112,6 +113,14 @@ class ConsoleHarness:
         engine = database.writer(self._database)
         try:
             EnergyTable(engine).save(0, state)
+        finally:
+            engine.dispose()
+
+    def keep_holders(self, *found: IdleHolder) -> None:
+        """Writes cards that are held without work, as the component `ledger` does."""
+        engine = database.writer(self._database)
+        try:
+            EnergyTable(engine).keep_holders(found, 1)
         finally:
             engine.dispose()
 

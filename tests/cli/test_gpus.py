@@ -72,3 +72,14 @@ def test_a_uuid_of_a_real_card_does_not_touch_the_next_column() -> None:
 
 def test_without_cards_there_is_one_line() -> None:
     assert as_text(report(ClusterState(), CardFilter())).startswith("0 card(s) on 0 node(s)")
+
+
+def test_a_card_that_is_held_without_work_has_a_line_of_its_own() -> None:
+    found = report(cluster_state(), CardFilter())
+    held = {"node": "n0", "card": "a", "pods": ("team/p",), "since_ms": 0, "power_w": 125.2}
+
+    lines = as_text({**found, "idle_holders": [held]}).splitlines()
+
+    assert lines[-1] == (
+        "IDLE: team/p holds a on n0 without work since 1970-01-01 00:00:00 UTC, at 125 W"
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from joulie_bus.runtime import metrics
+from joulie_projections.energy.idle_holders import IdleHolder
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.ledger import ASLEEP, WAKING, Ledger
 from joulie_projections.energy.meters import GAP_MS
@@ -68,3 +69,8 @@ def show(ledger: Ledger) -> None:
     requested = sum(pod.gpu_milli for node in present for pod in node.pods.values())
     metrics.GPUS.labels(of="nodes").set(sum(node.capacity.gpus for node in present))
     metrics.GPUS.labels(of="requested").set(requested / 1000)
+
+
+def show_holders(found: Sequence[IdleHolder]) -> None:
+    metrics.IDLE_HOLDERS.set(len(found))
+    metrics.IDLE_HOLDERS_WATTS.set(sum(each.power_mw for each in found) / 1000)

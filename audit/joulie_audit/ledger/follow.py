@@ -9,6 +9,7 @@ from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_bus.runtime import metrics
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.columns import LogColumns
+from joulie_projections.energy.idle_holders import IdleHolder, idle_holders
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
@@ -17,6 +18,7 @@ from joulie_projections.store.retrying import ANSWERS, DatabaseExecutor
 
 PASS_S = 5.0  # between two commits while there is a backlog
 LONGEST_PASS_S = 60.0
+IDLE_AFTER_S = 900.0  # the default of IDLE_HOLDER_AFTER
 WORTHWHILE = 4  # a pass folds for this many times the time that its commit takes
 REST_S = 5.0  # after a pass without a backlog: a pass has a fixed cost, and no placement waits
 # What reading the log can fail with. The facts that were read before are folded and committed.
@@ -26,15 +28,19 @@ NOT_READ = (JoulieError, *ANSWERS, OSError)
 class LedgerFollower:
     """Owns the state of the fold. After any error, `reload` it."""
 
-    def __init__(self, table: EnergyTable, database: DatabaseExecutor) -> None:
+    def __init__(
+        self, table: EnergyTable, database: DatabaseExecutor, idle_after_s: float = IDLE_AFTER_S
+    ) -> None:
         self._table, self._database = table, database
+        self._idle_after_ms = round(idle_after_s * 1000)
+        self._holders: list[IdleHolder] | None = None  # as last written
         self._state: LedgerState | None = None
         self._commit_s = 0.0  # of the last commit
         self._complete_at = time.monotonic()  # when the ledger held every committed fact
         metrics.LEDGER_LAG_SECONDS.set_function(lambda: time.monotonic() - self._complete_at)
 
     def reload(self) -> None:
-        self._state = None
+        self._state = self._holders = None
 
     async def catch_up(self, history: History, facts: ColumnSource) -> bool:
         """Folds what the history holds, for about `PASS_S`, and commits; False if more is left.
@@ -70,6 +76,15 @@ class LedgerFollower:
         self._commit_s = time.monotonic() - started
         energy_metrics.count(closed)
         energy_metrics.show(state.ledger)
+        await self._keep_holders(state)
+
+    async def _keep_holders(self, state: LedgerState) -> None:
+        """Most times they are the same."""
+        found = idle_holders(state.ledger, self._idle_after_ms)
+        energy_metrics.show_holders(found)
+        if found != self._holders:
+            await self._database.until_done(self._table.keep_holders, found, state.position)
+            self._holders = found
 
     def _budget_s(self) -> float:
         """On a slow machine a commit takes long: with more to fold before the next one, most of the

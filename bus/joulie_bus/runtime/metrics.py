@@ -246,6 +246,16 @@ GPUS = Gauge(
     ["of"],
     registry=LEDGER,
 )
+IDLE_HOLDERS = Gauge(
+    "joulie_idle_gpu_holders",
+    "GPU cards that pods have held for IDLE_HOLDER_AFTER without work",
+    registry=LEDGER,
+)
+IDLE_HOLDERS_WATTS = Gauge(
+    "joulie_idle_gpu_holders_watts",
+    "The power of these cards",
+    registry=LEDGER,
+)
 LEDGER_LAG_EVENTS = Gauge(
     "joulie_ledger_lag_events",
     "Committed events that the ledger has not folded yet",

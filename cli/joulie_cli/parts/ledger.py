@@ -17,11 +17,12 @@ from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.parts.day_reports import DayReports, SavingsSettings
 from joulie_cli.wiring import Wiring, serve_part
+from joulie_projections.holder_settings import HolderSettings
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.store.retrying import DatabaseExecutor
 
-SETTINGS = (ArchivePlace, SavingsSettings)
+SETTINGS = (ArchivePlace, SavingsSettings, HolderSettings)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # after passes that failed
 log = get_logger("ledger")
 
@@ -47,7 +48,7 @@ async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:
     with _table(wires) as table, _executor() as executor:
         if rebuild:
             table.clear()
-        follower = LedgerFollower(table, executor)
+        follower = _follower(wires, table, executor)
         async with broker_of(wires) as bus, contextlib.AsyncExitStack() as stack:
             passes = _Passes(wires, archive, follower, bus, stack)
             while not await passes.next():
@@ -59,13 +60,17 @@ async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:
 async def _follow(wires: Wiring, archive: Path | None, config: Path | None) -> None:
     """Runs until cancelled."""
     with _table(wires) as table, _executor() as executor:
-        follower = LedgerFollower(table, executor)
+        follower = _follower(wires, table, executor)
         async with broker_of(wires) as bus, _computing(wires, table, (archive, config)):
 
             def passes(stack: contextlib.AsyncExitStack) -> _Passes:
                 return _Passes(wires, archive, follower, bus, stack)
 
             await vital(VitalTask.LEDGER, lambda: _repeat(follower, passes))
+
+
+def _follower(wires: Wiring, table: EnergyTable, executor: DatabaseExecutor) -> LedgerFollower:
+    return LedgerFollower(table, executor, wires.source.load(HolderSettings).idle_after_s)
 
 
 @contextlib.asynccontextmanager

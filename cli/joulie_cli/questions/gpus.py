@@ -1,10 +1,13 @@
 """`joulie gpus`: GPU cards, the pods that use them, free memory and its fragmentation."""
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
+from msgspec.structs import asdict
+
 from joulie_cli.display.output import show
+from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.gpu.models import Aliases, aliases_of, is_model
@@ -18,8 +21,10 @@ from joulie_projections.state.cards import (
     used_mb,
 )
 from joulie_projections.state.state import ClusterState
+from joulie_projections.store.energy_table import EnergyTable
 
 SETTINGS = (CatalogSettings,)
+NS_PER_MS = 1_000_000
 
 
 class CardFilter(NamedTuple):
@@ -37,6 +42,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     aliases = aliases_of(wires.source.load(CatalogSettings).catalog)
     card_filter = CardFilter(args.node or "", args.model or "", args.pod or "", args.free)
     found = report(cluster_state, card_filter, aliases)
+    found["idle_holders"] = _idle_holders(wires, {card["uuid"] for card in found["cards"]})
     show(args, found, as_text(found))
     return 0
 
@@ -52,6 +58,16 @@ def report(
         if _matches(card, card_filter, aliases)
     ]
     return {"cards": cards, "total": _total(cards)}
+
+
+def _idle_holders(wires: Wiring, cards: Set[str]) -> list[dict[str, Any]]:
+    """By the ledger; none where none runs."""
+    with EnergyTable.readable(wires.data.database) as table:
+        return [
+            {**asdict(each), "power_w": each.power_mw / 1000}
+            for each in table.holders()
+            if each.card in cards
+        ]
 
 
 def _matches(card: CardState, card_filter: CardFilter, aliases: Aliases) -> bool:
@@ -127,6 +143,11 @@ def as_text(found: dict[str, Any]) -> str:
         f"{total['free_mb']} MB free, at most {total['largest_free_mb']} MB on one card, "
         f"{total['fragmentation_pct']:g} % of it on shared cards"
     )
+    lines += [
+        f"IDLE: {', '.join(each['pods'])} holds {each['card']} on {each['node']} without work "
+        f"since {shown(each['since_ms'] * NS_PER_MS)}, at {each['power_w']:.0f} W"
+        for each in found.get("idle_holders", ())
+    ]
     return "\n".join(lines)
 
 

@@ -263,7 +263,15 @@ class Console:
             if query.node in ("", card.node) and query.model in ("", card.model)
         ]
         page, following = _page(cards, query.offset, query.limit)
-        return responses.GpuList(**resolved.stamp(), items=page, total=len(cards), next=following)
+        idle = await self._energy.idle_holders() if resolved.is_now else None
+        names = {card.uuid for card in cards}
+        return responses.GpuList(
+            **resolved.stamp(),
+            items=page,
+            total=len(cards),
+            next=following,
+            idle=None if idle is None else [each for each in idle if each.uuid in names],
+        )
 
     # --- decisions ----------------------------------------------------------------------------
 

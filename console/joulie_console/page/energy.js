@@ -170,7 +170,9 @@ function Saved({ saved, currency }) {
   const isOpen = saved.kwh.low <= 0 && saved.kwh.high >= 0;
   const against = [
     `${saved.policy} against ${saved.baseline}, kube-scheduler’s default score:`,
-    `the same ${count(saved.pods)} pods on the same ${count(saved.nodes)} nodes, in the same physics,`,
+    `the same ${count(saved.pods)} pods on the same ${
+      count(saved.nodes)
+    } nodes, in the same physics,`,
     `${period}. Smallest to largest of all variants, computed`,
     `${ago(saved.computed_ms)}.${
       isOpen ? " The interval includes 0, so no saving is certain." : ""

@@ -2,7 +2,7 @@
 // The overview: totals, the map or the table of nodes, power, decisions, plans, and cards.
 
 import { Chart } from "./chart.js";
-import { ago, count, DASH, percent, points, watts } from "./format.js";
+import { ago, count, DASH, moment, percent, points, watts } from "./format.js";
 import { Decisions, Plans } from "./lists.js";
 import { Legend, MapView } from "./map.js";
 import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
@@ -232,7 +232,8 @@ function LastPlan() {
   if (!cluster) return null;
   if (!cluster.plan) return html`<p class="muted">no plan yet</p>`;
   return html`<p class="muted">last plan ${ago(cluster.planned_at_ms)},${" "}
-    <${Name} text=${cluster.plan.policy} /></p>`;
+    <${Name} text=${cluster.plan.policy} />, preset${" "}
+    <${Name} text=${cluster.plan.preset} /></p>`;
 }
 
 function CardsCard() {
@@ -249,10 +250,32 @@ function CardsCard() {
           ${!found && !error && html`<${Skeleton} what="the GPU cards" />`}
           ${found && !found.total &&
             html`<p class="empty">No cards are known; nodes only count their GPUs.</p>`}
+          ${found?.idle?.length > 0 && html`<${IdleHolders} idle=${found.idle} />`}
           ${found && found.total > 0 &&
             html`<${Cards} items=${found.items} label="GPU cards as a table" />`}
         </div>
     </section>
+  `;
+}
+
+const MOST_IDLE = 20;
+
+/** Cards that pods hold without using them. @param {{ idle: any[] }} props */
+function IdleHolders({ idle }) {
+  const whole = idle.reduce((sum, each) => sum + each.power_w, 0);
+  return html`
+    <p id="idle-holders">
+      <strong class="bad">${`${count(idle.length)} held without work`}</strong>${`, ${
+        watts(whole)
+      } in all:`}</p>
+    <ul>${idle.slice(0, MOST_IDLE).map((each) =>
+      html`<li key=${each.uuid}><${Name} text=${each.pods.join(", ")} /> on${" "}
+        <${NodeLink} name=${each.node} />, ${watts(each.power_w)}, since ${
+        moment(each.since_ms)
+      }</li>`
+    )}</ul>
+    ${idle.length > MOST_IDLE &&
+      html`<p class="muted">${`and ${idle.length - MOST_IDLE} more`}</p>`}
   `;
 }
 

@@ -178,7 +178,9 @@ function against(report) {
     : report.why;
   return `Saved is against ${report.baseline}, kube-scheduler\u2019s default score: the metered ` +
     `energy of each day by the report of that day. The newest: ${by}; the same pods were simulated under ` +
-    `${report.baseline} for ${moment(report.from_ms)} to ${moment(report.to_ms)}, computed ${ago(report.computed_ms)}.`;
+    `${report.baseline} for ${moment(report.from_ms)} to ${moment(report.to_ms)}, computed ${
+      ago(report.computed_ms)
+    }.`;
 }
 
 const WhoComputes = () =>

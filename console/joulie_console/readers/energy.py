@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from joulie_bus.errors import Unreadable
 from joulie_console.readers.saved import saved_now
 from joulie_console.readers.savings import savings_of
 from joulie_console.schema import requests, responses
@@ -29,7 +30,7 @@ KINDS: dict[By, tuple[str, ...]] = {
     "pod": ("pod",),
     "card": ("card",),
 }  # else groups
-MS_PER_SECOND = 1000
+MS_PER_SECOND = MW_PER_W = 1000
 FINE_MS = 6 * MS_PER_HOUR  # shorter periods are shown by minutes
 
 
@@ -59,6 +60,27 @@ class EnergyReader:
         """Raises Unreadable if the database fails."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._saved, stamp, now_ms)
+
+    async def idle_holders(self) -> list[responses.IdleHolder] | None:
+        """None if they cannot be read: the cards are shown all the same."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, self._holders)
+        except Unreadable:
+            return None
+
+    def _holders(self) -> list[responses.IdleHolder]:
+        with self._open_energy() as table:
+            return [
+                responses.IdleHolder(
+                    node=each.node,
+                    uuid=each.card,
+                    pods=list(each.pods),
+                    since_ms=each.since_ms,
+                    power_w=each.power_mw / MW_PER_W,
+                )
+                for each in table.holders()
+            ]
 
     def _saved(self, stamp: dict[str, Any], now_ms: int) -> responses.Saved:
         with self._open_energy() as table:

@@ -67,6 +67,7 @@ class PlanBrief(Item, frozen=True, kw_only=True):
     performance: int
     changes: int
     because: str
+    preset: str  # where the defaults of its settings came from
 
 
 class Cluster(Answer, frozen=True, kw_only=True):
@@ -257,10 +258,26 @@ class PendingList(Answer, frozen=True, kw_only=True):
     unread: int  # pods beyond those that one query examines
 
 
+class IdleHolder(Item, frozen=True, kw_only=True):
+    """A card that its pods hold without using it."""
+
+    node: str
+    uuid: str
+    pods: list[str]  # namespace/name
+    since_ms: int
+    power_w: float
+
+
 class GpuList(Answer, frozen=True, kw_only=True):
     items: list[Gpu]
     total: int
     next: int | None
+    idle: list[IdleHolder] | None  # by the ledger; None: of another time, or it cannot be read
+
+    @property
+    def revision(self) -> str:
+        idle = self.idle or []
+        return f"-{len(idle)}-{max((each.since_ms for each in idle), default=0)}"
 
 
 class EnergyShare(Item, frozen=True, kw_only=True):

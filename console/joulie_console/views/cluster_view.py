@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_bus.events import PlanMade
+from joulie_bus.runtime.presets import HEADROOM
 from joulie_console.schema.requests import NodeClassName, PodPhase
 from joulie_console.schema.responses import (
     Basis,
@@ -340,6 +341,7 @@ def plan_brief(made: PlanMade) -> PlanBrief:
         performance=made.performance,
         changes=made.changes,
         because=made.because,
+        preset=str(made.settings.get("preset", HEADROOM)),
     )
 
 

@@ -19,6 +19,8 @@ from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_m
 # The idle power of a card, and of the processors of a node with all that is not a card, as parts of
 # their rated power: AcmeTrace measured 63 to 70 W of 400 W on an A100, and half on CPU servers.
 IDLE_CARD_PERMILLE, IDLE_REST_PERMILLE = 100, 500
+# At most this part of its rated power, a card does no work: see `idle_holders`.
+QUIET_PERMILLE = 200
 UNSEEN = int(NONE)
 
 
@@ -36,12 +38,17 @@ class CardMeter(msgspec.Struct, array_like=True):
     base_uj: int = 0  # the part of it up to its lowest power
     measured_ms: int = 0
     asked_uj: int = 0  # by the model, above idle
+    quiet_ms: int = 0  # the first of its readings in a row at the power of an idle process; 0: none
 
-    def read(self, at_ms: int, mw: int, *, is_awake: bool) -> None:
+    def read(self, at_ms: int, mw: int, *, is_awake: bool, quiet_mw: int = 0) -> None:
         """As `Meters`: the trapezoid rule, gaps, and the lowest power of two days."""
         if is_awake:
             self._lower(at_ms // DAY_MS, mw)
         time_ms = at_ms - self.last_ms
+        if mw > quiet_mw:
+            self.quiet_ms = 0
+        elif not self.quiet_ms or time_ms > GAP_MS:
+            self.quiet_ms = at_ms
         if self.last_ms >= 0 and 0 < time_ms <= GAP_MS:
             energy_uj = (self.last_mw + mw) * time_ms // 2
             low_mw = min(self.low_mw, self.low_before_mw)
@@ -128,12 +135,21 @@ class Cards:
         node = self._node_of.pop(uuid, "")
         if node in self.nodes:
             card = self.nodes[node].cards[uuid]
-            card.is_seen, card.last_ms = False, -1
+            card.is_seen, card.last_ms, card.quiet_ms = False, -1, 0
 
-    def read(self, node: str, at_ms: int, card_mw: Mapping[str, int], *, is_awake: bool) -> None:
+    def read(
+        self,
+        node: str,
+        at_ms: int,
+        card_mw: Mapping[str, int],
+        *,
+        is_awake: bool,
+        capacity: Capacity | None = None,
+    ) -> None:
         """Power while the node is not awake does not count as idle power."""
+        quiet_mw = capacity.gpu_max_mw * QUIET_PERMILLE // 1000 if capacity else 0
         for uuid, mw in card_mw.items():
-            self._card(node, uuid).read(at_ms, mw, is_awake=is_awake)
+            self._card(node, uuid).read(at_ms, mw, is_awake=is_awake, quiet_mw=quiet_mw)
 
     def _card(self, node: str, uuid: str) -> CardMeter:
         of_node = self.nodes.get(node)
@@ -160,7 +176,7 @@ class Cards:
             of_node = self.nodes[node]
             of_node.capacity, of_node.known_ms = capacity, of_node.known_ms + known_ms
             for card in of_node.cards.values():
-                card.last_ms = -1
+                card.last_ms, card.quiet_ms = -1, 0
 
     def end_hour(
         self, rows: Iterable[NodeEnergy], known: Mapping[str, tuple[Capacity, int]]

@@ -210,7 +210,14 @@ class Ledger:
             for window in self.meters.fold(readings.part(slice(first, last))):
                 self._share_window(window)
             for _, node, at_ms, card_mw in _within(with_cards, first, last):
-                self.cards.read(node, at_ms, card_mw, is_awake=self._is_awake(node, at_ms))
+                known = self.nodes.get(node)
+                self.cards.read(
+                    node,
+                    at_ms,
+                    card_mw,
+                    is_awake=self._is_awake(node, at_ms),
+                    capacity=known.capacity if known else None,
+                )
 
     def _open_minutes(self, start_ms: int) -> None:
         if start_ms == self.minutes_ms:

@@ -10,8 +10,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from joulie_bus.errors import Fenced, Unreadable
-from joulie_projections.energy import savings
+from joulie_projections.energy import idle_holders, savings
 from joulie_projections.energy.grid import Rate
+from joulie_projections.energy.idle_holders import IdleHolder
 from joulie_projections.energy.intervals import (
     DAY_MS,
     KEPT_MS,
@@ -37,7 +38,7 @@ from joulie_projections.store.database import Place
 from joulie_projections.store.store import insert_new
 from joulie_projections.store.tables import batch, energy, energy_state, metadata
 
-NAME, SAVINGS = "energy", "savings"
+NAME, SAVINGS, HOLDERS = "energy", "savings", "idle-holders"
 EVERY_KIND = ("node", "group", "pod", "grid", "card")
 EMPTY: list[NodeEnergy] = []
 
@@ -126,6 +127,19 @@ class EnergyTable:
         except SQLAlchemyError as error:
             return str(error).splitlines()[0]
         return ""
+
+    def keep_holders(self, found: Sequence[IdleHolder], position: int) -> None:
+        body = idle_holders.packed(found)
+        values = {"position": position, "digest": digest_of(body), "body": body}
+        with self._engine.begin() as db:
+            insert_new(db, energy_state, {"name": HOLDERS, **values})
+            db.execute(update(energy_state).where(energy_state.c.name == HOLDERS).values(**values))
+
+    def holders(self) -> list[IdleHolder]:
+        """Of cards that did no work at the newest commit of the ledger."""
+        with self._engine.connect() as db:
+            body = db.scalar(select(energy_state.c.body).where(energy_state.c.name == HOLDERS))
+        return idle_holders.unpacked(body) if body else []
 
     def savings(self) -> Savings | None:
         """What the newest report computed; None if none was written."""

@@ -7,6 +7,7 @@ from joulie_bus.events import AnyEvent, PodBound
 from joulie_bus.runtime import metrics
 from joulie_bus.testing import ask, asleep, node_seen, power, records
 from joulie_bus.testing.grid import price
+from joulie_projections.energy.idle_holders import IdleHolder
 from joulie_projections.energy.saved import LedgerState
 
 HOURS = 2
@@ -62,3 +63,13 @@ def test_no_more_namespaces_have_a_name_than_the_limit() -> None:
     assert len(labels) == energy_metrics.MOST_NAMESPACES + 1
     assert energy_metrics.label_of("team-999") == energy_metrics.OTHERS
     assert energy_metrics.label_of("team-0") == "team-0"
+
+
+def test_cards_that_are_held_without_work_are_counted_with_their_power() -> None:
+    held = IdleHolder("n1", "a", ("team/p",), 1, 125_000)
+
+    energy_metrics.show_holders([held, held])
+    assert value("joulie_idle_gpu_holders") == 2
+    assert value("joulie_idle_gpu_holders_watts") == 250
+    energy_metrics.show_holders([])
+    assert value("joulie_idle_gpu_holders") == 0

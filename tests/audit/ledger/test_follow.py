@@ -16,11 +16,12 @@ from joulie_audit.ledger.follow import LedgerFollower
 from joulie_audit.ledger.refold import refolded
 from joulie_audit.testing import RecordedLog
 from joulie_bus.errors import NotInTheLog
+from joulie_bus.events import PodBound, PodFinished, TelemetrySampled
 from joulie_bus.log.memory import MemoryLog, MemoryReader
 from joulie_bus.runtime import metrics
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import node_seen, power
+from joulie_bus.testing import ask, card, hardware, node_seen, power
 from joulie_bus.testing.pods import bound
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.store import database
@@ -198,3 +199,29 @@ async def test_the_lag_in_seconds_grows_until_every_committed_fact_is_folded(
 def lag_s() -> float:
     (found,) = metrics.LEDGER_LAG_SECONDS.collect()
     return found.samples[0].value
+
+
+def quiet() -> TelemetrySampled:
+    """At the power of a process that does nothing: the cards of the node have 700 W."""
+    return TelemetrySampled(node="n1", power_mw=500_000, card_mw={"g1": 125_000})
+
+
+async def test_cards_that_are_held_without_work_are_kept_with_the_ledger(
+    log: RecordedLog, engine: Engine, executor: DatabaseExecutor
+) -> None:
+    made, table = log.builder, EnergyTable(engine)
+    holder = PodBound(pod=ask("idler", gpus=1), node="n1")
+    await made.facts(hardware("n1", gpus=1), card("g1"), holder)
+    for _ in range(4):
+        await made.facts(quiet(), after_s=STEP_S)
+    follower = LedgerFollower(table, executor, idle_after_s=3 * STEP_S)
+
+    async with log.reading() as (history, facts):
+        assert await follower.catch_up(history, facts)
+    (held,) = table.holders()
+    assert (held.node, held.card, held.pods) == ("n1", "g1", ("team/idler",))
+
+    await made.facts(PodFinished(uid="idler"))
+    async with log.reading() as (history, facts):
+        assert await follower.catch_up(history, facts)
+    assert table.holders() == []

@@ -348,3 +348,8 @@ async def test_no_path_is_redirected(browser: httpx2.AsyncClient, path: str) -> 
     answer = await browser.get(f"{str(browser.base_url).rstrip('/')}{path}")
 
     assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
+async def test_cards_of_a_past_state_are_not_known_to_be_idle(browser: Client) -> None:
+    assert (await get(browser, "gpus"))["idle"] == []
+    assert (await get(browser, "gpus", at=12))["idle"] is None

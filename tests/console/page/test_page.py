@@ -20,10 +20,12 @@ from joulie_bus.testing import (
     asleep,
     bound,
     caps,
+    card,
     eco,
     hardware,
     node_seen,
     pending,
+    plan_made,
     power,
     waking,
 )
@@ -31,6 +33,7 @@ from joulie_console.stream import event_tail
 from joulie_console.testing import ConsoleHarness, console_harness, running_console
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
+from joulie_projections.energy.idle_holders import IdleHolder
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.energy.savings import Saved, SavedRange, Savings
 from joulie_projections.state.completeness import NEVER_MS
@@ -545,5 +548,25 @@ async def test_energy_is_shown_with_units_and_the_values_under_the_keys(
     await page.select_option("#by", "namespace")
     await expect(page.locator("main tbody")).to_contain_text("free: what no pod occupies")
     await expect(page).to_have_url(f"{scenario.url}/?page=energy&hours=6")
+
+    assert complaints == []
+
+
+async def test_the_page_names_cards_that_are_held_without_work_and_the_preset(
+    page: Page, complaints: list[str], new_harness: NewHarness
+) -> None:
+    async with new_harness() as harness:
+        await harness.publish(node_seen("n1", gpus=1), card("g1", "n1"), plan_made("p1"))
+        harness.keep_holders(IdleHolder("n1", "g1", ("team/idler",), 1, 125_000))
+        await opened(page, harness)
+
+        gpus = page.locator("#gpus")
+        await expect(gpus).to_contain_text("1 held without work, 125 W in all")
+        await expect(gpus).to_contain_text("team/idler on n1, 125 W, since")
+        await expect(page.locator("body")).to_contain_text("preset headroom")
+        harness.keep_holders()
+        await page.reload()
+        await expect(gpus).to_contain_text("n1")
+        await expect(page.locator("#idle-holders")).to_have_count(0)
 
     assert complaints == []
