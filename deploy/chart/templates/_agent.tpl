@@ -10,8 +10,12 @@ securityContext:
 {{- with .Values.agent.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
-{{- with .Values.image.pullSecrets }}
-imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- include "joulie.pullSecrets" . }}
+{{- with include "joulie.chosen" (dict "root" . "part" "agent" "key" "priorityClassName") }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.agent.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.agent.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -22,8 +26,8 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 
 {{- define "joulie.agentContainer" -}}
-image: {{ include "joulie.image" .root }}
-imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+image: {{ include "joulie.image" . }}
+imagePullPolicy: {{ include "joulie.pullPolicy" . }}
 {{ include "joulie.env" (dict "root" .root "part" "agent" "withoutDatabase" true) }}
   - { name: NODE_NAME, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
 {{- if .root.Values.agent.runtimeClassName }}
@@ -45,6 +49,7 @@ resources: {{- toYaml .root.Values.agent.resources | nindent 2 }}
 {{- if .Values.files }}
 - { name: files, mountPath: /etc/joulie/files, readOnly: true }
 {{- end }}
+{{- include "joulie.extraMounts" (dict "root" . "part" "agent") }}
 {{- end }}
 
 {{- define "joulie.agentVolumes" -}}
@@ -56,4 +61,5 @@ resources: {{- toYaml .root.Values.agent.resources | nindent 2 }}
 {{- if .Values.files }}
 - { name: files, configMap: { name: joulie-files } }
 {{- end }}
+{{- include "joulie.extraVolumes" (dict "root" . "part" "agent") }}
 {{- end }}

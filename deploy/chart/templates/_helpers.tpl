@@ -20,8 +20,56 @@ namespace: {{ .root.Release.Namespace }}
 labels: {{- include "joulie.labels" . | nindent 2 }}
 {{- end }}
 
+{{/* The values of a component. The Jobs, the hooks and the pod of `helm test` share "jobs". */}}
+{{- define "joulie.ownValues" -}}
+{{- $jobs := list "migrate" "rebuild" "release" "test" }}
+{{- index .root.Values (ternary "jobs" .part (has .part $jobs)) | toJson }}
+{{- end }}
+
+{{/* The value of a component under "key", else that of all components. */}}
+{{- define "joulie.chosen" -}}
+{{- with get (include "joulie.ownValues" . | fromJson) .key | default (get .root.Values .key) }}{{ toYaml . }}{{ end }}
+{{- end }}
+
+{{/* The maps of all components and of this one, merged; lists, one after the other. */}}
+{{- define "joulie.both" -}}
+{{- $own := get (include "joulie.ownValues" . | fromJson) .key }}
+{{- $all := get .root.Values .key }}
+{{- if kindIs "slice" $all }}
+{{- with concat $all ($own | default list) }}{{ toYaml . }}{{ end }}
+{{- else }}
+{{- with merge dict ($own | default dict) $all }}{{ toYaml . }}{{ end }}
+{{- end }}
+{{- end }}
+
+{{/* The image of all components, or what `image` of this one changes of it. */}}
 {{- define "joulie.image" -}}
-{{ .Values.image.repository }}{{ with .Values.image.digest }}@{{ . }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- $own := (include "joulie.ownValues" . | fromJson).image | default dict }}
+{{- if eq .part "scheduler" }}{{ $own = dict }}{{ end }}{{/* its image is that of kube-scheduler */}}
+{{- $all := .root.Values.image }}
+{{- $pinned := ternary $own $all (not (empty (omit $own "pullPolicy"))) }}
+{{- with $own.registry | default $all.registry }}{{ trimSuffix "/" . }}/{{ end }}
+{{- $own.repository | default $all.repository }}
+{{- if $pinned.digest }}@{{ $pinned.digest }}{{ else }}:{{ $pinned.tag | default $all.tag | default .root.Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- define "joulie.pullPolicy" -}}
+{{- $own := (include "joulie.ownValues" . | fromJson).image | default dict }}
+{{- $policy := "" }}
+{{- if kindIs "map" $own }}{{ $policy = $own.pullPolicy }}{{ end }}
+{{- $policy | default .root.Values.image.pullPolicy }}
+{{- end }}
+
+{{/* Labels and annotations of pods. The checksum restarts what reads the configuration: "config" is
+that of a component which does not read the settings. */}}
+{{- define "joulie.podMeta" -}}
+labels:
+  {{- include "joulie.labels" . | nindent 2 }}
+  {{- with include "joulie.both" (merge (dict "key" "podLabels") .) }}{{ . | nindent 2 }}{{ end }}
+annotations:
+  {{- $config := .config | default (include (print .root.Template.BasePath "/settings.yaml") .root) }}
+  checksum/config: {{ print $config (toJson .root.Values.tls) | sha256sum }}
+  {{- with include "joulie.both" (merge (dict "key" "podAnnotations") .) }}{{ . | nindent 2 }}{{ end }}
 {{- end }}
 
 {{/* Non-empty if the parts share SQLite on the volume of the projector. */}}
@@ -53,6 +101,10 @@ labels: {{- include "joulie.labels" . | nindent 2 }}
 {{ .Values.nats.usersSecret | default "joulie-nats-users" }}
 {{- end }}
 
+{{- define "joulie.headKey" -}}
+{{ .Values.signingKey.existingSecret | default "joulie-head-key" }}
+{{- end }}
+
 {{/* The Secret with the authority of the broker, if there is one. */}}
 {{- define "joulie.natsCa" -}}
 {{- if .Values.nats.url }}{{ .Values.nats.caSecret }}{{ else }}joulie-nats-tls{{ end }}
@@ -62,13 +114,21 @@ labels: {{- include "joulie.labels" . | nindent 2 }}
 {{ .Values.archive.existingClaim | default "joulie-archive" }}
 {{- end }}
 
+{{/* OpenShift gives each namespace its own range of users and groups, and refuses others. */}}
+{{- define "joulie.openshift" -}}
+{{- if eq (toString .Values.openshift) "auto" }}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" }}true{{ end }}
+{{- else if .Values.openshift }}true{{ end }}
+{{- end }}
+
 {{- define "joulie.podSecurity" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-fsGroupChangePolicy: OnRootMismatch
-seccompProfile: { type: RuntimeDefault }
+{{- $fixed := list }}
+{{- if include "joulie.openshift" . }}{{ $fixed = list "runAsUser" "runAsGroup" "fsGroup" }}{{ end }}
+{{- $found := dict }}
+{{- range $key, $value := .Values.podSecurityContext }}
+{{- if not (or (has $key $fixed) (kindIs "invalid" $value)) }}{{ $_ := set $found $key $value }}{{ end }}
+{{- end }}
+{{- toYaml $found }}
 {{- end }}
 
 {{- define "joulie.containerSecurity" -}}
@@ -86,15 +146,25 @@ limits: { memory: 64Mi }
 {{/* What all pods of the chart share. "serviceLinks" adds the addresses of Services to the environment. */}}
 {{- define "joulie.podBasics" -}}
 enableServiceLinks: {{ hasKey . "serviceLinks" }}
-securityContext: {{- include "joulie.podSecurity" . | nindent 2 }}
+securityContext: {{- include "joulie.podSecurity" .root | nindent 2 }}
+{{- include "joulie.pullSecrets" .root }}
+{{- range $key := list "priorityClassName" "nodeSelector" "tolerations" }}
+{{- with include "joulie.chosen" (merge (dict "key" $key) $) }}
+{{ $key }}: {{- . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- with include "joulie.chosen" (merge (dict "key" "topologySpreadConstraints") .) }}
+topologySpreadConstraints:
+  {{- range fromYamlArray . }}
+  {{- $same := dict "matchLabels" (include "joulie.selector" $ | fromYaml) }}
+  - {{- toYaml (merge (deepCopy .) (dict "labelSelector" $same)) | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "joulie.pullSecrets" -}}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
@@ -149,23 +219,23 @@ only the pod's single node, or the priority that the API server sets, makes them
     && has(object.spec.priority) && object.spec.priority >= 2000000000)
 {{- end }}
 
-{{/* Replicas on different nodes, where the nodes suffice; with SQLite on the projector's node. */}}
+{{/* Replicas on different nodes, where the nodes suffice; with SQLite on the projector's node, which
+no affinity of yours changes: the volume is there. */}}
 {{- define "joulie.affinity" -}}
-affinity:
+{{- $yours := include "joulie.chosen" (merge (dict "key" "affinity") .) | fromYaml | default dict }}
 {{- if and (include "joulie.sqlite" .root) (ne .part "projector") }}
-  podAffinity:
-    requiredDuringSchedulingIgnoredDuringExecution:
-      - topologyKey: kubernetes.io/hostname
-        labelSelector:
-          matchLabels: {{- include "joulie.selector" (dict "part" "projector") | nindent 12 }}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" (include "joulie.selector" (dict "part" "projector") | fromYaml)) }}
+{{- $beside := dict "podAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term)) }}
+affinity: {{- toYaml (merge $beside $yours) | nindent 2 }}
 {{- else }}
-  {{- include "joulie.apart" . | nindent 2 }}
+{{- include "joulie.antiAffinity" . }}
 {{- end }}
 {{- end }}
 
 {{- define "joulie.antiAffinity" -}}
-affinity:
-  {{- include "joulie.apart" . | nindent 2 }}
+{{- $yours := include "joulie.chosen" (merge (dict "key" "affinity") .) | fromYaml | default dict }}
+{{- if not (hasKey $yours "podAntiAffinity") }}{{ $yours = merge $yours (include "joulie.apart" . | fromYaml) }}{{ end }}
+affinity: {{- toYaml $yours | nindent 2 }}
 {{- end }}
 
 {{- define "joulie.apart" -}}
@@ -204,6 +274,7 @@ env:
     valueFrom:
       secretKeyRef: { name: {{ .root.Values.database.existingSecret }}, key: {{ include "joulie.urlKey" . }} }
 {{- end }}
+{{- with include "joulie.both" (merge (dict "key" "extraEnv") .) }}{{ . | nindent 2 }}{{ end }}
 {{- end }}
 
 {{- define "joulie.mounts" -}}
@@ -215,6 +286,15 @@ env:
 {{- if .root.Values.files }}
 - { name: files, mountPath: /etc/joulie/files, readOnly: true }
 {{- end }}
+{{- include "joulie.extraMounts" . }}
+{{- end }}
+
+{{- define "joulie.extraMounts" -}}
+{{- with include "joulie.both" (merge (dict "key" "extraVolumeMounts") .) }}{{ print "\n" . }}{{ end }}
+{{- end }}
+
+{{- define "joulie.extraVolumes" -}}
+{{- with include "joulie.both" (merge (dict "key" "extraVolumes") .) }}{{ print "\n" . }}{{ end }}
 {{- end }}
 
 {{/* All volumes but "data" of the projector, which its StatefulSet makes. */}}
@@ -232,6 +312,7 @@ env:
 {{- else if ne .part "projector" }}
 - { name: data, emptyDir: {} }
 {{- end }}
+{{- include "joulie.extraVolumes" . }}
 {{- end }}
 
 {{/* "isReady" replaces the probe of the port for metrics. */}}
@@ -248,8 +329,8 @@ readinessProbe:
 {{/* The container of a component that serves metrics. "extra" holds more env, "ports" more ports. */}}
 {{- define "joulie.container" -}}
 - name: {{ .part }}
-  image: {{ include "joulie.image" .root }}
-  imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+  image: {{ include "joulie.image" . }}
+  imagePullPolicy: {{ include "joulie.pullPolicy" . }}
   args: {{ .args | default (list .part) | toJson }}
   {{- include "joulie.env" . | nindent 2 }}
   {{- with .env }}{{ . | nindent 4 }}{{ end }}
@@ -308,4 +389,25 @@ readinessProbe:
 {{- $_ := set $config "leaderElection" (dict "leaderElect" true "resourceNamespace" .root.Release.Namespace "resourceName" "joulie-scheduler") }}
 {{- end }}
 {{- toYaml $config }}
+{{- end }}
+
+{{- define "joulie.natsConf" -}}
+{{ .Files.Get "files/nats.conf" }}
+{{- if gt (int .Values.nats.replicas) 1 }}
+cluster {
+  name: joulie
+  listen: "0.0.0.0:6222"
+  tls {
+    cert_file: /etc/joulie/nats/tls.crt
+    key_file: /etc/joulie/nats/tls.key
+    ca_file: /etc/joulie/nats/ca.crt
+    verify: true
+  }
+  routes: [
+    {{- range until (int .Values.nats.replicas) }}
+    "nats://joulie-nats-{{ . }}.joulie-nats.{{ $.Release.Namespace }}.svc:6222"
+    {{- end }}
+  ]
+}
+{{- end }}
 {{- end }}
