@@ -1,0 +1,125 @@
+"""A year, shortened: at the highest speed with a short retention the disk stays flat behind it.
+
+    .venv/bin/python -m pytest -m drill -s tests/cli/test_retention_drill.py
+
+RETENTION_MINUTES=60 for longer than six minutes. It prints what each component holds on disk and in
+memory, and what the log would hold without a trim.
+"""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import joulie_demo
+from joulie_bus.runtime.ports import free_port
+from joulie_cli.main import main
+
+MINUTES = float(os.environ.get("RETENTION_MINUTES", "6"))
+KEEP_S, EVERY_S = 30, 5
+MIB = 2**20
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(int(MINUTES * 60) + 600)]
+
+
+class Sample(NamedTuple):
+    at_s: float
+    broker: float  # MiB
+    database: float
+    archive: float
+    position: int
+    memory: dict[str, float]
+
+    @property
+    def trimmed(self) -> float:
+        """What a trim keeps flat."""
+        return self.broker + self.database
+
+
+def size_of(folder: Path) -> float:
+    """What its files occupy, in MiB; a file may go meanwhile."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_blocks * 512
+    return total / MIB
+
+
+def memory_of(pid: int) -> float:
+    """PSS in MiB."""
+    with contextlib.suppress(OSError, IndexError):
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return 0.0
+
+
+def sampled(began: float, data: Path, archive: Path, pids: dict[str, int]) -> Sample:
+    with closing(sqlite3.connect(data / "joulie.db", timeout=30)) as db:
+        (position,) = db.execute("SELECT max(p_to) FROM batch").fetchone()
+    database = sum(file.stat().st_blocks * 512 for file in data.glob("joulie.db*")) / MIB
+    memory = {name: memory_of(pid) for name, pid in pids.items()}
+    at_s = time.monotonic() - began
+    return Sample(at_s, size_of(data / "nats"), database, size_of(archive), position or 0, memory)
+
+
+def printed(each: Sample) -> None:
+    memory = "  ".join(f"{name} {size:.0f}" for name, size in each.memory.items())
+    print(
+        f"{each.at_s:5.0f} s  position {each.position:9,}  broker {each.broker:6.1f}  "
+        f"database {each.database:6.1f}  archive {each.archive:6.1f} MiB  memory: {memory}",
+        flush=True,
+    )
+
+
+def archiver(data: Path, archive: Path) -> "subprocess.Popen[bytes]":
+    environ = {**os.environ, "ARCHIVE_KEEP": f"{KEEP_S}s", "LOG_LEVEL": "warning"}
+    environ["METRICS_ADDR"] = f"127.0.0.1:{free_port()}"
+    words = ["archive", "--every", f"{EVERY_S}s", "--now", "--to", str(archive)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "joulie_cli.main", *words, "--data", str(data)], env=environ
+    )
+
+
+def test_the_disk_is_flat_behind_the_retention_while_the_log_grows(tmp_path: Path) -> None:
+    data, archive = tmp_path / "data", tmp_path / "archive"
+    words = ("--nodes", "200", "--speed", "600")
+    with joulie_demo.demo(data, *words, PROJECTOR_SNAPSHOT_EVERY="5000") as running:
+        running.await_decisions(10)
+        samples = watched(running, data, archive)
+        running.end()
+
+    third = len(samples) // 3
+    middle = max(each.trimmed for each in samples[third : 2 * third])
+    end = max(each.trimmed for each in samples[2 * third :])
+    growth = samples[-1].position / samples[third].position
+    print(f"largest: {middle:.1f} MiB, then {end:.1f} MiB, while the log grew {growth:.1f} times")
+    assert growth > 1.5
+    assert end < middle * 1.25
+    assert main(["verify", "--archive", str(archive), "--data", str(data)]) == 0
+
+
+def watched(running: joulie_demo.Running, data: Path, archive: Path) -> list[Sample]:
+    """Beside an archiver, which is killed again and again: that loses nothing."""
+    samples: list[Sample] = []
+    keeper, began = archiver(data, archive), time.monotonic()
+    try:
+        while time.monotonic() - began < MINUTES * 60:
+            time.sleep(EVERY_S)
+            samples.append(sampled(began, data, archive, running.pids() | {"archive": keeper.pid}))
+            if len(samples) % 3 == 1:
+                printed(samples[-1])
+            if len(samples) % 20 == 10:
+                keeper.kill()
+                keeper.wait()
+                keeper = archiver(data, archive)
+    finally:
+        keeper.send_signal(signal.SIGTERM)
+        keeper.wait(60)
+    return samples
