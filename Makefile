@@ -23,7 +23,11 @@ setup: .venv/.ready ## a virtual environment with everything in it, pinned and h
 .venv/.browser: .venv/.ready .ci/browser
 	.ci/browser
 
-demo: setup ## everything over a simulated cluster; Ctrl-C ends it
+# Without linters, type checkers and browsers, unless they are there already.
+.venv/.demo: requirements.lock pyproject.toml .ci/setup
+	PYTHON="$(PYTHON)" .ci/setup demo
+
+demo: .venv/.demo ## everything over a simulated cluster; Ctrl-C ends it
 	$(BIN)/joulie demo
 
 quick: .venv/.browser ## the tests that wait for no process, in about a minute

@@ -4,6 +4,7 @@
     python deploy/image/locked.py wheels   that without the packages that have no wheel
     python deploy/image/locked.py plain    these packages: they are plain Python
     python deploy/image/locked.py build    what builds the wheel of Joulie
+    python deploy/image/locked.py demo     what `make demo` needs, and what builds the wheel
 
 The lock names for each package what requires it ("# via"), so that no resolver is needed. Python's
 standard library is enough for this program.
@@ -56,7 +57,8 @@ def roots(what: str) -> set[str]:
         *named["dependencies"],
         *named["optional-dependencies"]["agent"],
     ]  # the image has it, too
-    listed = project["build-system"]["requires"] if what == "build" else run
+    build = project["build-system"]["requires"]
+    listed = {"build": build, "demo": [*named["dependencies"], *build, "editables"]}.get(what, run)
     found = [_NAME.match(line) for line in listed]
     return {normal(match[0]) for match in found if match}
 

@@ -125,6 +125,14 @@ def test_the_image_installs_the_version_of_a_package_for_every_python() -> None:
     assert set(lines) <= set(output(sys.executable, LOCKED, "run").splitlines())
 
 
+def test_the_demo_installs_what_it_runs_and_no_tool_of_a_developer() -> None:
+    demo, developer = locked("demo"), {"mypy", "ruff", "playwright", "sphinx", "pytest", "deno"}
+
+    assert required("joulie") <= demo
+    assert required("hatchling") | {"hatchling", "editables"} <= demo
+    assert developer & demo == set()
+
+
 def test_the_image_builds_the_wheel_with_locked_tools_only() -> None:
     assert required("hatchling") | {"hatchling"} <= locked("build")
 
