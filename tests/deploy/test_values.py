@@ -164,7 +164,7 @@ def test_a_section_wins_over_the_top_and_the_lists_add_up(home: Path) -> None:
 
 
 def test_with_sqlite_no_affinity_moves_a_component_away_from_its_volume(home: Path) -> None:
-    elsewhere = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
+    elsewhere: Tree = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": []}}
     spec = template_of(with_values(home, {"affinity": elsewhere}), PARTS["console"])["spec"]
 
     [term] = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
