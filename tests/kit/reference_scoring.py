@@ -15,11 +15,11 @@ from gpu_kit import CARDS, reference_fit
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide.scoring import ScoreBasis
 from joulie_extender.gpu.fit import GpuWeights, asks
 from joulie_extender.rules.eco import ECO, ECO_LABEL
 from joulie_extender.rules.node_class import DRAINING, STALE
 from joulie_extender.rules.rule import PASSED
+from joulie_extender.terms.freshness import ScoreBasis
 from joulie_extender.terms.preferences import Preference, Preferences, Team
 from joulie_projections.pods.load import DEFAULT_CPU_MILLI, Load
 from joulie_projections.state.cards import CardState

@@ -12,6 +12,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 Parser = Callable[[str], T]
+# The values that settings had before they existed, by the name that a declaration in the log has.
+Before = tuple[tuple[str, float | str | bool], ...]
+
+
+class NoSettings:
+    """Of code that has none."""
 
 
 def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:

@@ -45,6 +45,8 @@ from joulie_bus.events.decisions import (
     StateSetBack,
     Terms,
     Verb,
+    named_terms,
+    named_values,
 )
 from joulie_bus.events.grid import GridIntensity, GridPriced
 from joulie_bus.events.nodes import (
@@ -193,4 +195,6 @@ __all__ = [
     "Verb",
     "WakeOrdered",
     "WorkloadClass",
+    "named_terms",
+    "named_values",
 ]

@@ -1,8 +1,10 @@
 """The decision log of the extender: answers, fallbacks, binds and outcomes."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import msgspec
+import msgspec.structs
 
 from joulie_bus.events.base import Event, Finite
 from joulie_bus.events.bounds import Count, EventId, Name, Nanoseconds, Score, Text, Uid, Word
@@ -60,15 +62,16 @@ class FilterDecided(Event, frozen=True, kw_only=True):
         return self.pod.uid
 
 
-class EnergyTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The terms that only `SCORING=energy` has."""
+class LaterTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Terms that the first entries did not have."""
 
     activation_w: Finite = 0.0  # idle watts of a node that could otherwise sleep
     fragmentation_w: Finite = 0.0  # for free cores without free cards, and the reverse
     reserve_w: Finite = 0.0  # for free cards that a pod without cards would block
+    more: dict[Word, Finite] = {}  # all others, by their names
 
 
-NO_ENERGY_TERMS = EnergyTerms()
+NO_LATER_TERMS = LaterTerms()
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,8 +90,34 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     packing: Finite = 0.0  # how well the pod's cards fill the node, weighted
     wishes: Finite = 0.0  # preferences of labels and teams
     cards_kept: Finite = 0.0  # points taken from a node with free cards, for other pods
-    energy: EnergyTerms = NO_ENERGY_TERMS
+    # In a map of its own: a map of more than 15 fields takes two bytes more in every entry.
+    later: LaterTerms = msgspec.field(default=NO_LATER_TERMS, name="energy")
     source: Word  # of the headroom: a value of the extender's Basis, in lower case
+
+
+_OWN = frozenset(Terms.__struct_fields__)
+_LATER = frozenset(LaterTerms.__struct_fields__) - {"more"}
+
+
+def named_terms(
+    node: str, source: str, first: Mapping[str, Any], others: Mapping[str, float]
+) -> Terms:
+    """The terms of a node by their names; `first` are fields that every entry has."""
+    if not others:
+        return Terms(node=node, source=source, **first)
+    own = {name: value for name, value in others.items() if name in _OWN}
+    later = {name: value for name, value in others.items() if name in _LATER}
+    more = {name: others[name] for name in others if name not in _OWN and name not in _LATER}
+    nested = LaterTerms(**later, more=more) if later or more else NO_LATER_TERMS
+    return Terms(node=node, source=source, later=nested, **first, **own)
+
+
+def named_values(terms: Terms) -> dict[str, float]:
+    """The inverse: each term by its name, and the score."""
+    values = msgspec.structs.asdict(terms)
+    later = msgspec.structs.asdict(values.pop("later"))
+    del values["node"], values["source"]
+    return {**values, **later.pop("more"), **later}
 
 
 class PrioritizeDecided(Event, frozen=True, kw_only=True):

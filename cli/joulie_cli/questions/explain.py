@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -26,15 +25,17 @@ from joulie_audit.questions.time_travel import (
     node_changes,
 )
 from joulie_bus.errors import BusError, DataDirectoryError, NotInTheLog
-from joulie_bus.events import Terms
+from joulie_bus.events import Terms, named_values
 from joulie_cli.display import plan_changes
 from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.questions import plans
 from joulie_cli.wiring import Wiring
+from joulie_extender.catalogue.terms import ENERGY, FIRST, HEADROOM
 from joulie_extender.decide.decide import candidate_names
 from joulie_extender.decide.explained import explained
+from joulie_extender.terms.freshness import SOURCE_SENTENCES
 from joulie_projections.history.history import History
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames
@@ -209,50 +210,17 @@ def _filter_lines(explanation: Explanation) -> Iterator[str]:
         yield f"             {each.refused} {each.reason} ({', '.join(each.nodes)}{more})"
 
 
-# Column title -> field of the terms.
-_HEAD = {
-    " score": "score",
-    "headroom": "headroom",
-    "cooling": "cooling",
-    " trend": "trend",
-    " bonus": "bonus",
-    "pressure": "pressure",
-    "draining": "draining",
-    "adds watts": "marginal_w",
-}
-# The same for decisions with SCORING=energy, all but the first and last in watts.
-_ENERGY_HEAD = {
-    " score": "score",
-    "adds watts": "marginal_w",
-    "activation": "energy.activation_w",
-    "fragments": "energy.fragmentation_w",
-    "cards kept": "energy.reserve_w",
-    "draining": "draining",
-}
-
-
-def _head_of(lines: Sequence[Terms]) -> dict[str, str]:
-    if any(terms.source == "energy" for terms in lines):
-        return _ENERGY_HEAD
-    if any(terms.cards_kept for terms in lines):
-        return {**_HEAD, "cards kept": "cards_kept"}
-    return _HEAD
-
-
-# Source of the headroom -> the rule that applies, for all sources other than a fresh reading.
-_RULES = {
-    "predicted": (
-        "no fresh power reading: headroom from caps and cooling, minus the model's estimate for "
-        "all pods there"
-    ),
-    "neutral": "no twin, or a stale one: the neutral score, never above the best known candidate",
-    "undiscovered": (
-        "no hardware facts, so no cap: the neutral score, never above the best known candidate"
-    ),
-    "energy": (
-        "the score falls with the watts that the pod adds, beyond those of the cheapest candidate"
-    ),
-}
+def columns_of(lines: Sequence[Terms]) -> dict[str, str]:
+    """Column title -> term: those of the formula, without the ones that apply to no line."""
+    sources = [terms.source for terms in lines]
+    formula = ENERGY if "energy" in sources else HEADROOM
+    applying = {name for terms in lines for name, value in named_values(terms).items() if value}
+    shown = (
+        term
+        for term in formula.shown
+        if term.name in applying or term.name in FIRST or not term.is_summand
+    )
+    return {" score": "score", **{term.head: term.name for term in shown}}
 
 
 def _score_lines(report: PodReport) -> Iterator[str]:
@@ -267,7 +235,7 @@ def _score_lines(report: PodReport) -> Iterator[str]:
     if report.asked_for is not None and report.asked_for not in lines:
         lines.append(report.asked_for)
     width = max((len(terms.node) for terms in lines), default=0) + 1
-    head = _head_of(lines)
+    head = columns_of(lines)
     yield f"  {'':<{width}} " + "".join(f"{name:>{len(name) + 2}}" for name in head) + "  from"
     for terms in lines:
         yield _line(terms, report.outcome, width, head)
@@ -277,16 +245,17 @@ def _score_lines(report: PodReport) -> Iterator[str]:
 def rules_behind(lines: Sequence[Terms]) -> Iterator[str]:
     """One line per source that occurs; a fresh reading requires no explanation."""
     for source in dict.fromkeys(terms.source for terms in lines):
-        if source in _RULES:
-            yield f"  {source:<12} {_RULES[source]}"
+        if source in SOURCE_SENTENCES:
+            yield f"  {source:<12} {SOURCE_SENTENCES[source]}"
 
 
 def _line(terms: Terms, outcome: Outcome | None, width: int, head: Mapping[str, str]) -> str:
     mark = "*" if outcome is not None and outcome.node == terms.node else " "
-    values = (
-        f"{_shown(attrgetter(field)(terms)):>{len(name) + 2}.2f}" for name, field in head.items()
+    values = named_values(terms)
+    cells = (
+        f"{_shown(values.get(term, 0.0)):>{len(title) + 2}.2f}" for title, term in head.items()
     )
-    return f"  {mark}{terms.node:<{width}}{''.join(values)}  {terms.source}"
+    return f"  {mark}{terms.node:<{width}}{''.join(cells)}  {terms.source}"
 
 
 def _shown(value: float) -> float:

@@ -431,7 +431,10 @@ class DecisionList(Answer, frozen=True, kw_only=True):
 
 
 class TermSet(Item, frozen=True, kw_only=True):
-    """Terms as recorded or recomputed; `points` is what each term adds to the score."""
+    """Terms as recorded or recomputed; `points` is what each term adds to the score.
+
+    `values` has every term by its name, those of a new version included.
+    """
 
     score: float
     headroom: float
@@ -442,6 +445,7 @@ class TermSet(Item, frozen=True, kw_only=True):
     draining: float
     marginal_w: float
     source: str
+    values: dict[str, float]
     points: dict[str, float]
 
 

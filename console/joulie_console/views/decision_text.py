@@ -15,10 +15,12 @@ from joulie_bus.events import (
     PrioritizeDecided,
     Terms,
     codec,
+    named_values,
 )
 from joulie_console.schema.responses import Candidate, DecisionBrief, Loss, TermSet
 from joulie_console.views.cluster_view import MS
 from joulie_extender.catalogue.rules import sentence_of
+from joulie_extender.catalogue.terms import ENERGY, points_of, watts_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import candidate_names, names_of, rows_of
 from joulie_extender.decide.explained import (
@@ -35,7 +37,6 @@ from joulie_extender.decide.explained import (
     view_text,
 )
 from joulie_extender.decide.scoring import score, terms_digest, terms_of
-from joulie_extender.gpu.fit import HIGHEST
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames
 
@@ -43,6 +44,7 @@ KINDS: dict[Verb, str] = {
     **{verb: kind for kind, verb in VERBS.items()},
     "unreadable": "unreadable",  # the name in the log itself
 }
+_USUAL = Weights()
 EQUAL_BELOW = 0.05  # points: smaller differences vanish at one decimal
 
 
@@ -84,7 +86,7 @@ def describe(row: EntryRow, names: RowNames, weights: Mapping[str, Weights]) -> 
         found = found._replace(text=why)
     brief = _brief(row, found)
     if isinstance(event, PrioritizeDecided):
-        used = weights.get(event.basis.settings, Weights())
+        used = weights.get(event.basis.settings, _USUAL)
         brief = replaced(brief, **_runner_up(event.top, used))
     if not has_view(found.basis):
         brief = replaced(brief, text=f"{brief.text}, {WITHOUT_VIEW}")
@@ -160,48 +162,6 @@ def replaced(brief: DecisionBrief, **changes: object) -> DecisionBrief:
 # --- terms ------------------------------------------------------------------------------------
 
 
-def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
-    """What each term adds to the score; the sum is the score before it is clamped."""
-    if terms.source in ("neutral", "undiscovered"):
-        return {"neutral": terms.score}
-    if terms.source == "energy":
-        return _energy_points(terms)
-    if terms.source == "cards":  # a score out of ten, of the packing alone
-        return {"packing": terms.packing, **_if_any(wishes=terms.wishes / HIGHEST)}
-    return {
-        "headroom": weights.headroom * terms.headroom,
-        "cooling": weights.cooling * (100 - terms.cooling),
-        "trend": terms.trend,
-        "bonus": terms.bonus,
-        "pressure": -terms.pressure,
-        "draining": -terms.draining,
-        **_if_any(packing=terms.packing, wishes=terms.wishes, cards_kept=-terms.cards_kept),
-    }
-
-
-def _if_any(**terms: float) -> dict[str, float]:
-    """Optional terms, without those that do not apply."""
-    return {name: points for name, points in terms.items() if points}
-
-
-def _energy_points(terms: Terms) -> dict[str, float]:
-    """All watts are one term: the score is not a sum of them."""
-    return {
-        "watts": terms.score + terms.draining - terms.wishes,
-        "draining": -terms.draining,
-        **_if_any(wishes=terms.wishes),
-    }
-
-
-def _watts_of(terms: Terms) -> dict[str, float]:
-    return {
-        "marginal": terms.marginal_w,
-        "activation": terms.energy.activation_w,
-        "fragmentation": terms.energy.fragmentation_w,
-        "reserve": terms.energy.reserve_w,
-    }
-
-
 def loss_of(winner: Terms, loser: Terms, weights: Weights) -> Loss:
     """Has no term if the scores are equal: then the order of the request decided."""
     best, worse = points_of(winner, weights), points_of(loser, weights)
@@ -210,29 +170,21 @@ def loss_of(winner: Terms, loser: Terms, weights: Weights) -> Loss:
     term = max(sorted(costs), key=lambda name: costs[name])
     if behind <= 0 or costs[term] <= 0:
         return Loss(term="", points=0.0, behind=behind)
-    named = _most_watts(winner, loser) if term == "watts" else term
+    named = _most_watts(winner, loser) if term == ENERGY.start_name else term
     return Loss(term=named, points=costs[term], behind=behind)
 
 
 def _most_watts(winner: Terms, loser: Terms) -> str:
     """The term by which the loser costs most watts more than the winner."""
-    best, worse = _watts_of(winner), _watts_of(loser)
+    best, worse = watts_of(winner), watts_of(loser)
     return max(best, key=lambda name: worse[name] - best[name])
 
 
 def term_set(terms: Terms, weights: Weights) -> TermSet:
-    return TermSet(
-        score=terms.score,
-        headroom=terms.headroom,
-        cooling=terms.cooling,
-        trend=terms.trend,
-        bonus=terms.bonus,
-        pressure=terms.pressure,
-        draining=terms.draining,
-        marginal_w=terms.marginal_w,
-        source=terms.source,
-        points=points_of(terms, weights),
-    )
+    values = named_values(terms)
+    first = {name: values[name] for name in TermSet.__struct_fields__ if name in values}
+    points = points_of(terms, weights)
+    return TermSet(**first, source=terms.source, values=values, points=points)
 
 
 # --- candidates -------------------------------------------------------------------------------

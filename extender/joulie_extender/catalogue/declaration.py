@@ -9,11 +9,11 @@ import msgspec
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.runtime.presets import HEADROOM
 from joulie_extender.catalogue.rules import RULES
+from joulie_extender.catalogue.terms import TERMS
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.gpu.models import read, written
 from joulie_extender.terms import preferences
-from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.twin import capacity_reserve
 from joulie_projections.twin.power import Coefficients
 
@@ -23,14 +23,10 @@ Value = float | str | bool
 # Settings that were added later, with their earlier fixed values: omitted while they have these
 # values, so that the ids of settings in older entries stay the same.
 _BEFORE: dict[str, Value] = {
-    "cpu_pods_on_gpu_nodes": "allow",
     "scoring": "headroom",
-    "energy_formula": 1.0,
-    "gpu_packing": "share",
-    "gpu_balance": 0.4,
-    "gpu_resources": ",".join(GPU_RESOURCES),
     "preset": HEADROOM,
-    **{name: value for rule in RULES for name, value in rule.before},
+    **dict(pair for rule in RULES for pair in rule.before),
+    **dict(pair for term in TERMS for pair in term.before),
 }
 
 

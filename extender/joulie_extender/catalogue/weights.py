@@ -15,7 +15,7 @@ from joulie_extender.terms.cooling import CoolingSettings
 from joulie_extender.terms.energy import EnergyWeights
 from joulie_extender.terms.freshness import FreshnessSettings
 from joulie_extender.terms.headroom import HeadroomSettings
-from joulie_extender.terms.power import FacilitySettings, PowerWeights
+from joulie_extender.terms.power import FacilitySettings
 from joulie_extender.terms.preferences import PreferenceWeights
 from joulie_extender.terms.trend import TrendSettings
 
@@ -54,7 +54,7 @@ class ScoreSettings(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weights(ScoreSettings, PowerWeights, EnergyWeights, PackingWeights, PreferenceWeights):
+class Weights(ScoreSettings, EnergyWeights, PackingWeights, PreferenceWeights):
     """What a decision was made with; each decision records the id of the whole set."""
 
     @cached_property

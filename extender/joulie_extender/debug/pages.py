@@ -15,10 +15,11 @@ from joulie_extender.debug.recent_answers import VerbDecision
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.explained import VERBS, explained
-from joulie_extender.decide.marginal_power import MarginalPower
-from joulie_extender.decide.node_terms import NodeTerms, TermColumns, node_terms_of
+from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.decide.scoring import score_with
 from joulie_extender.protocol.candidates import rows_by_name
+from joulie_extender.terms.marginal_power import MarginalPower
+from joulie_extender.terms.term import NodeTerms
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
@@ -55,11 +56,10 @@ def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
     twin_columns, names = context.twin_columns, sorted(context.twin_columns.rows)
     rows = rows_by_name(twin_columns, names)
     node_terms = node_terms_of(twin_columns, context.now, context.oldest_ms, weights)
-    known = TermColumns(*node_terms.of(rows))
     terms = {
-        "headroom": known.predicted,
-        "cooling_stress": known.cooling,
-        "assumed_power_w": known.assumed_w,
+        "headroom": node_terms.of("predicted", rows),
+        "cooling_stress": node_terms.of("cooling", rows),
+        "assumed_power_w": node_terms.of("assumed_w", rows),
         "base_score": _base_scores(node_terms, twin_columns, rows, weights),
         "stale": ~node_terms.fresh[rows],
     }

@@ -1,4 +1,4 @@
-"""The score of each candidate for a pod, from 0 to 100, with every term.
+"""The score of each candidate for a pod, with every term, by the formulas of the catalogue.
 
     projected = measured + assumed + marginal
     headroom  = (capped - projected) / capped x 100
@@ -12,89 +12,44 @@ With `scoring=energy` the score follows from the watts that the pod adds; see `e
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from joulie_bus.events import PodAsk, Terms
-from joulie_bus.events.decisions import NO_ENERGY_TERMS, EnergyTerms
-from joulie_extender.catalogue.weights import Weights as Weights  # for callers of `score`
-from joulie_extender.decide.energy_terms import cards_kept, energy_of
-from joulie_extender.decide.node_terms import (
-    AS_TERMS,
-    NEUTRAL,
-    NO_CLUSTER_TERMS,
-    ClusterTerms,
-    NodeTerms,
-    TermColumns,
-    headroom_of,
-    is_all_measured,
-    node_terms_of,
-)
-from joulie_extender.decide.node_terms import ScoreBasis as ScoreBasis
-from joulie_extender.gpu.fit import HIGHEST, packing, points
+from joulie_bus.events import PodAsk, Terms, named_terms
+from joulie_extender.catalogue.terms import CARDS, ENERGY, FIRST, HEADROOM, Formula
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.protocol.mixing import mixers
-from joulie_extender.terms.preferences import preference_points
+from joulie_extender.terms.freshness import NEUTRAL, SOURCES, ScoreBasis
+from joulie_extender.terms.term import ClusterTerms, NodeTerms, Term, TermInput
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 
-_TERMS = (
-    "score",
-    "headroom",
-    "cooling",
-    "trend",
-    "bonus",
-    "pressure",
-    "draining",
-    "marginal_w",
-    "assumed_w",
-)
-# Rows copied from the node terms, and rows that depend on a node's class.
-_AS_KNOWN = slice(_TERMS.index("cooling"), _TERMS.index("marginal_w"))
-_BY_CLASS = slice(_TERMS.index("bonus"), _TERMS.index("marginal_w"))
-_MIXERS = mixers(len(_TERMS))
-_ENERGY = ("activation_w", "fragmentation_w", "reserve_w")
-_POINTS = ("packing", "wishes", "cards_kept")
-_OPTIONAL = (*_POINTS, *_ENERGY)
+_ROWS = ("score", *FIRST)
+_ROW_OF = {name: row for row, name in enumerate(_ROWS)}
+_MIXERS = mixers(len(_ROWS))
 CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
-_SOURCES = {int(basis): basis.name.lower() for basis in ScoreBasis}
-
-
-class _Term:
-    """A row of the table, as an attribute."""
-
-    def __set_name__(self, _: type, name: str) -> None:
-        self.row = _TERMS.index(name)
-
-    def __get__(self, scores: "Scores", _: object = None) -> Floats:
-        found: Floats = scores.terms[self.row]
-        return found
 
 
 class Scores(msgspec.Struct, frozen=True):
     """One value per candidate in each column."""
 
     answer: Ints  # the scores in the reply
-    terms: Floats  # a row for each, in the order of `_TERMS`
+    terms: Floats  # a row for each, in the order of `_ROWS`
     basis: Ints
     cluster: ClusterTerms
-    packing: Floats | None = None  # of pods with a GPU request
-    wishes: Floats | None = None  # where a preference applies
-    cards_kept: Floats | None = None  # points taken from nodes with free cards, for other pods
-    activation_w: Floats | None = None  # these three with `scoring=energy`
-    fragmentation_w: Floats | None = None
-    reserve_w: Floats | None = None
+    more: Mapping[str, Floats]  # the other terms that apply
 
-    score = _Term()
-    headroom = _Term()
-    cooling = _Term()
-    trend = _Term()
-    bonus = _Term()
-    pressure = _Term()
-    draining = _Term()
-    marginal_w = _Term()
-    assumed_w = _Term()
+    @property
+    def score(self) -> Floats:
+        return self["score"]
+
+    def __getitem__(self, name: str) -> Floats:
+        found: Floats = self.terms[_ROW_OF[name]] if name in _ROW_OF else self.more[name]
+        return found
 
 
 def score(
@@ -108,32 +63,60 @@ def score(
 def score_with(
     node_terms: NodeTerms, pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights
 ) -> Scores:
-    if weights.scoring == "energy":
-        return _energy_score(pod, twin_columns, rows, node_terms, weights)
-    basis = node_terms.basis.take(rows)
-    is_measured = is_all_measured(basis)
-    terms = _terms(pod, rows, node_terms, basis, is_measured, weights)
-    total = terms[0]
-    packed = packing(pod, twin_columns, rows, weights.gpu)
-    preferred = preference_points(pod, twin_columns, rows, weights.preferences)
-    for term in (packed, preferred):
-        if term is not None:
-            total += term
-    np.minimum(np.maximum(total, 0.0, out=total), 100.0, out=total)
-    kept = cards_kept(pod, total, twin_columns, rows, basis > NEUTRAL, weights)
-    if kept is not None:
-        total -= kept
-    if not is_measured:
-        _cap_neutral(total, basis, weights)
-    return Scores(
-        answer=truncated(total * (weights.score_range / 100)),
-        terms=terms,
-        basis=basis,
-        cluster=node_terms.cluster,
-        packing=packed,
-        wishes=preferred,
-        cards_kept=kept,
-    )
+    asked = TermInput(pod, twin_columns, rows, node_terms)
+    formula = ENERGY if weights.scoring == "energy" else HEADROOM
+    terms, more = _summed(formula, asked, weights)
+    if not asked.is_measured:
+        _cap_neutral(asked.total, asked.basis, weights)
+    basis = asked.basis
+    if formula is ENERGY:
+        basis = np.where(basis > NEUTRAL, int(ScoreBasis.ENERGY), basis)
+    answer = truncated(asked.total * (weights.score_range / 100))
+    return Scores(answer, terms, basis, asked.cluster, more)
+
+
+def gpu_score(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights) -> Scores:
+    """The score of GPU packing alone, 0 to 10, independent of `score_range` and of energy."""
+    asked = TermInput(pod, twin_columns, rows)
+    terms, more = _summed(CARDS, asked, weights)
+    basis = np.full(len(rows), ScoreBasis.CARDS)
+    return Scores(truncated(asked.total), terms, basis, asked.cluster, more)
+
+
+def _summed(
+    formula: Formula, asked: TermInput, weights: Weights
+) -> tuple[Floats, Mapping[str, Floats]]:
+    """The table of the first terms, whose first row is the score, and all other terms."""
+    table = np.zeros((len(_ROWS), len(asked.rows)))
+    total = asked.total = table[0]
+    if formula.start is not None:
+        total[:] = formula.start(asked, weights)
+    more = dict[str, Floats]()
+    for term in formula.inputs:
+        _add(term, asked, weights, table, more)
+    for term in formula.summands:
+        _add(term, asked, weights, table, more)
+    np.minimum(np.maximum(total, 0.0, out=total), formula.highest, out=total)
+    for term in formula.after_clamp:
+        _add(term, asked, weights, table, more)
+    return table, {term.name: more[term.name] for term in formula.terms if term.name in more}
+
+
+def _add(
+    term: Term[Any], asked: TermInput, weights: Weights, table: Floats, more: dict[str, Floats]
+) -> None:
+    value = term.value(asked, weights)
+    if value is None:
+        return
+    row = _ROW_OF.get(term.name)
+    if row is None:
+        more[term.name] = value
+    else:
+        table[row] = value
+    if term.is_summand:
+        asked.total += term.points(value, weights)
+    else:
+        asked.values[term.name] = value
 
 
 def truncated(scores: Floats) -> Ints:
@@ -143,78 +126,6 @@ def truncated(scores: Floats) -> Ints:
     """
     whole: Ints = (scores + CLOSE).astype(np.int64)
     return whole
-
-
-def _terms(
-    pod: PodAsk, rows: Ints, node_terms: NodeTerms, basis: Ints, is_measured: bool, weights: Weights
-) -> Floats:
-    """One row per term, in the order of `_TERMS`; the first is the score without optional terms."""
-    columns = node_terms.of(rows)
-    known = TermColumns(*columns)
-    terms = np.empty((len(_TERMS), len(rows)))
-    total, headroom, _, trend, bonus, pressure, draining, marginal, assumed = terms
-    terms[_AS_KNOWN] = columns[AS_TERMS]
-    if pod.workload == "standard":  # a node's class affects standard pods only
-        pressure *= weights.pressure * node_terms.cluster.pressure
-    else:
-        terms[_BY_CLASS] = 0.0
-    assumed[:] = known.assumed_w
-    marginal[:] = node_terms.marginal_power.of(pod, rows)
-    if weights.facility:
-        marginal *= known.cost_factor
-    headroom[:] = headroom_of(known, basis, assumed + marginal, is_measured)
-    np.multiply(headroom, weights.headroom, out=total)
-    for more in (known.reserve, trend, bonus):
-        total += more
-    total -= pressure
-    total -= draining
-    return terms
-
-
-def _energy_score(
-    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, node_terms: NodeTerms, weights: Weights
-) -> Scores:
-    basis = node_terms.basis.take(rows)
-    known = basis > NEUTRAL
-    energy = energy_of(pod, twin_columns, rows, known, weights)
-    preferred = preference_points(pod, twin_columns, rows, weights.preferences)
-    terms = np.zeros((len(_TERMS), len(rows)))
-    terms[_TERMS.index("marginal_w")] = energy.marginal_w
-    if pod.workload == "standard":
-        terms[_TERMS.index("draining")] = TermColumns(*node_terms.of(rows)).draining
-    total = terms[0]
-    np.subtract(energy.score, terms[_TERMS.index("draining")], out=total)
-    if preferred is not None:
-        total += preferred
-    np.clip(total, 0.0, 100.0, out=total)
-    _cap_neutral(total, basis, weights)
-    return Scores(
-        answer=truncated(total * (weights.score_range / 100)),
-        terms=terms,
-        basis=np.where(known, int(ScoreBasis.ENERGY), basis),
-        cluster=node_terms.cluster,
-        wishes=preferred,
-        activation_w=energy.activation_w,
-        fragmentation_w=energy.fragmentation_w,
-        reserve_w=energy.reserve_w,
-    )
-
-
-def gpu_score(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights) -> Scores:
-    """The score of GPU packing alone, 0 to 10, independent of `score_range`."""
-    packed = points(pod, twin_columns, rows, weights.gpu)
-    preferred = preference_points(pod, twin_columns, rows, weights.preferences)
-    of_ten = packed if preferred is None else np.clip(packed + preferred / HIGHEST, 0.0, HIGHEST)
-    terms = np.zeros((len(_TERMS), len(rows)))
-    terms[0] = of_ten
-    return Scores(
-        answer=truncated(of_ten),
-        terms=terms,
-        basis=np.full(len(rows), ScoreBasis.CARDS),
-        cluster=NO_CLUSTER_TERMS,
-        packing=packed,
-        wishes=preferred,
-    )
 
 
 def _cap_neutral(scores: Floats, basis: Ints, weights: Weights) -> None:
@@ -229,13 +140,13 @@ def _cap_neutral(scores: Floats, basis: Ints, weights: Weights) -> None:
 def terms_digest(scores: Scores) -> bytes:
     """A 32-byte digest of every float of every candidate: equal only if all are bit-identical.
 
-    All terms of a candidate are hashed into one word, and the words are hashed again.
+    The first terms of a candidate are hashed into one word, and the words are hashed again; the
+    others are hashed with their names.
     """
     digest = hashlib.sha256((_MIXERS @ scores.terms.astype("<f8", copy=False).view("<u8")).data)
-    for name in _OPTIONAL:
-        if (term := getattr(scores, name)) is not None:
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(term, "<f8").data)
+    for name, term in scores.more.items():
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(term, "<f8").data)
     digest.update(scores.basis.astype("<i1").data)
     return digest.digest()
 
@@ -252,22 +163,9 @@ def terms_of(scores: Scores, names: Sequence[str], at: int) -> Terms:
 
 
 def _terms_at(scores: Scores, names: Sequence[str], at: int, figures: list[float]) -> Terms:
-    values: dict[str, float] = dict(zip(_TERMS, figures, strict=True))
-    source = _SOURCES[scores.basis.item(at)]
-    energy = _values_at(scores, _ENERGY, at)
-    return Terms(
-        node=names[at],
-        source=source,
-        energy=EnergyTerms(**energy) if energy else NO_ENERGY_TERMS,
-        **values,
-        **_values_at(scores, _POINTS, at),
-    )
-
-
-def _values_at(scores: Scores, terms: Sequence[str], at: int) -> dict[str, float]:
-    """The values of those optional terms that the scores have."""
-    columns = {name: getattr(scores, name) for name in terms}
-    return {name: float(column[at]) for name, column in columns.items() if column is not None}
+    first: dict[str, float] = dict(zip(_ROWS, figures, strict=True))
+    more = {name: float(column[at]) for name, column in scores.more.items()}
+    return named_terms(names[at], SOURCES[scores.basis.item(at)], first, more)
 
 
 def best(scores: Scores, count: int) -> list[int]:

@@ -8,12 +8,12 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from joulie_bus.core.setting_fields import Before, NoSettings
 from joulie_bus.events import PodAsk
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 
 Codes = npt.NDArray[np.uint8]
-Before = tuple[tuple[str, float | str | bool], ...]  # the name in a declaration, and the value
 S_contra = TypeVar("S_contra", contravariant=True)
 
 
@@ -33,10 +33,6 @@ class Verdict(int):
 
 
 PASSED = Verdict(0, "passed", "passed")
-
-
-class NoSettings:
-    """Of a rule or a term that has none."""
 
 
 class RuleInput:

@@ -1,10 +1,98 @@
-"""The terms of the energy score, in watts."""
+"""The terms of the energy score, in watts. The score falls with their sum, and is not a sum."""
 
 from dataclasses import dataclass
 
-from joulie_projections.twin.energy_score import FORMULA
+import numpy as np
+
+from joulie_extender.gpu.free import asks_no_card, free_cards, free_cores_of, used_cards_w
+from joulie_extender.terms.cards_kept import CardsKeptSettings
+from joulie_extender.terms.freshness import NEUTRAL
+from joulie_extender.terms.power import PowerWeights
+from joulie_extender.terms.term import Term, TermInput
+from joulie_projections.hardware.guesses import IDLE_CARD_SHARE, IDLE_CPU_SHARE
+from joulie_projections.twin.arrays import Floats
+from joulie_projections.twin.energy_score import FORMULA, EnergyNodes, EnergyScores, energy_scores
+from joulie_projections.twin.power import cores_of, memory_factor
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnergyWeights:
+class EnergyWeights(CardsKeptSettings, PowerWeights):
     energy_formula: float = FORMULA
+
+
+def energy_of(asked: TermInput, settings: EnergyWeights) -> EnergyScores:
+    pod = asked.pod
+    keeps_cards = settings.cpu_pods_on_gpu_nodes == "avoid" and asks_no_card(pod)
+    cards, formula = pod.gpu_milli / 1000, settings.energy_formula
+    known = asked.basis > NEUTRAL
+    return energy_scores(_nodes(asked, settings), cores_of(pod), cards, keeps_cards, known, formula)
+
+
+def score_by_watts(asked: TermInput, settings: EnergyWeights) -> Floats:
+    return asked.once(energy_of, settings).score
+
+
+class _Watts(Term[EnergyWeights]):
+    unit = "watts"
+    settings = EnergyWeights
+    is_summand = False
+
+
+class EnergyAdded(_Watts):
+    name = "marginal_w"
+    head = "adds watts"
+    meaning = "The power that the pod itself adds"
+    before = (("energy_formula", 1.0),)
+
+    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
+        return asked.once(energy_of, settings).marginal_w
+
+
+class Activation(_Watts):
+    name = "activation_w"
+    head = "activation"
+    meaning = "The idle power that the pod keeps on, of a node that could otherwise sleep"
+
+    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
+        return asked.once(energy_of, settings).activation_w
+
+
+class Fragmentation(_Watts):
+    name = "fragmentation_w"
+    head = "fragments"
+    meaning = "For free cores without free cards, and the reverse"
+
+    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
+        return asked.once(energy_of, settings).fragmentation_w
+
+
+class CardReserve(_Watts):
+    name = "reserve_w"
+    head = "cards kept"
+    meaning = "For free cards, and cores beside them, that a pod without cards would block"
+
+    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
+        return asked.once(energy_of, settings).reserve_w
+
+
+def _nodes(asked: TermInput, settings: EnergyWeights) -> EnergyNodes:
+    """Only for the candidates: most snapshots answer few requests."""
+    twin_columns, rows, pod = asked.twin_columns, asked.rows, asked.pod
+    names = ("cores", "gpus", "cpu_max_w", "gpu_max_w", "pods_cpu_w", "pue")
+    columns = (twin_columns.floats(name).take(rows) for name in names)
+    cores, cards, cpu_w, card_w, pods_w, pue = columns
+    rates = settings.coefficients
+    is_performance = pod.workload == "performance"
+    card_rate = rates.gpu_performance if is_performance else rates.gpu_standard
+    is_polled = twin_columns.columns["is_polled"].take(rows)
+    return EnergyNodes(
+        free_cores=free_cores_of(cores, cpu_w, pods_w),
+        free_cards=free_cards(twin_columns, rows),
+        cores=cores,
+        cards=cards,
+        idle_w=IDLE_CPU_SHARE * cpu_w + IDLE_CARD_SHARE * (cards * card_w),
+        w_per_core=(rates.cpu * memory_factor(pod, rates)) * (cpu_w / np.maximum(cores, 1.0)),
+        w_per_card=np.where(cards > 0, card_w, 0.0) * card_rate,
+        is_empty=(pods_w == 0) & (used_cards_w(twin_columns, rows) == 0),
+        pue=np.where(is_polled, np.maximum(1.0, pue), 1.0),
+    )

@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from joulie_bus.core.setting_fields import boolean, number, setting
+from joulie_extender.terms.term import Nodes, Term, TermInput
+from joulie_projections.twin.arrays import Floats
 from joulie_projections.twin.power import Coefficients
 
 
@@ -51,3 +55,42 @@ class FacilitySettings:
         "false",
         "Multiply the watts of a pod by the PUE of the facility, where it is polled",
     )
+
+
+def _assumed(nodes: Nodes, settings: PowerWeights) -> Floats:
+    arrivals = nodes.twin_columns.arrivals_w(settings.coefficients)
+    return np.where(nodes.measured, arrivals, nodes.twin_columns.pods_w(settings.coefficients))
+
+
+def _cost_factor(nodes: Nodes, _: FacilitySettings) -> Floats:
+    """Watts including cooling, per watt."""
+    dearer = np.maximum(1.0, nodes.twin_columns.floats("pue"))
+    return np.where(nodes.twin_columns.columns["is_polled"], dearer, 1.0)
+
+
+class AddedPower(Term[FacilitySettings]):
+    name = "marginal_w"
+    head = "adds watts"
+    unit = "watts"
+    meaning = "The power that the pod would add to the node; the headroom counts it"
+    settings = FacilitySettings
+    columns = (("cost_factor", _cost_factor),)
+    is_summand = False
+
+    def value(self, asked: TermInput, settings: FacilitySettings) -> Floats:
+        watts = asked.marginal_power.of(asked.pod, asked.rows)
+        if settings.facility:
+            watts *= asked.column("cost_factor")
+        return watts
+
+
+class AssumedPower(Term[PowerWeights]):
+    name = "assumed_w"
+    unit = "watts"
+    meaning = "The modeled power of pods that no reading includes yet; the headroom counts it"
+    settings = PowerWeights
+    columns = (("assumed_w", _assumed),)
+    is_summand = False
+
+    def value(self, asked: TermInput, _: PowerWeights) -> Floats:
+        return asked.column("assumed_w")

@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from joulie_bus.events import PodAsk
-from joulie_projections.twin.arrays import Floats, Ints
-from joulie_projections.twin.columns import TwinColumns
+from joulie_extender.gpu.fit import HIGHEST
+from joulie_extender.terms.term import Amount, Term, TermInput
+from joulie_projections.twin.arrays import Floats
 from joulie_projections.twin.labels import Labels
 
 MOST = 100.0  # points; a score has no more
@@ -105,18 +106,6 @@ def read(text: str) -> Preferences:
     return msgspec.json.decode(text, type=Preferences) if text else Preferences()
 
 
-def preference_points(
-    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, preferences: Preferences
-) -> Floats | None:
-    """Points for each candidate, on the scale of 0 to 100; None if no rule applies to the pod."""
-    prefers = tuple(_of(pod, preferences))
-    return (
-        _points(prefers, twin_columns.labels, len(twin_columns.columns["at"]))[rows]
-        if prefers
-        else None
-    )
-
-
 def _of(pod: PodAsk, preferences: Preferences) -> Iterator[Preference]:
     """A pod belongs to the team that its label names; without a label, to that of its namespace."""
     yield from preferences.all_pods
@@ -138,3 +127,26 @@ def _points(prefers: tuple[Preference, ...], labels: Labels, height: int) -> Flo
                 points[row] += each.points
     labels.memo[prefers, height] = points
     return points
+
+
+class Wishes(Term[PreferenceWeights]):
+    """On the scale of 0 to 100."""
+
+    name = "wishes"
+    head = "wishes"
+    meaning = "Points for labels of the node that all pods, or those of the team, prefer"
+    settings = PreferenceWeights
+
+    def value(self, asked: TermInput, settings: PreferenceWeights) -> Floats | None:
+        prefers = tuple(_of(asked.pod, settings.preferences))
+        if not prefers:
+            return None
+        twin_columns = asked.twin_columns
+        return _points(prefers, twin_columns.labels, len(twin_columns.columns["at"]))[asked.rows]
+
+
+class WishesOfTen(Wishes):
+    """Of a score from 0 to 10, for kube-schedulers that ask about cards alone."""
+
+    def points(self, value: Amount, _: PreferenceWeights) -> Amount:
+        return value / HIGHEST

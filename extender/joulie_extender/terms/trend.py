@@ -1,8 +1,13 @@
 """The trend: a node whose power falls is better."""
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from joulie_bus.core.setting_fields import number, setting
+from joulie_extender.terms.term import Nodes, Term, TermInput
+from joulie_projections.twin.arrays import Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,3 +33,32 @@ class TrendSettings:
         "500",
         "Trend of the cluster's power, in W/min, above which a burst is assumed",
     )
+
+
+def _rising(nodes: Nodes) -> Floats:
+    """From fresh readings only: an old trend carries no information."""
+    return np.where(nodes.read, nodes.twin_columns.floats("trend_w_per_min"), 0.0)
+
+
+def cluster_trend(nodes: Nodes) -> float:
+    """Rounded once, so that the order of nodes changes no term."""
+    return math.fsum(nodes.once(_rising).tolist())
+
+
+def _trend(nodes: Nodes, settings: TrendSettings) -> Floats:
+    is_burst = abs(nodes.once(cluster_trend)) > settings.burst_w_per_min
+    scale = settings.trend_burst_scale if is_burst else settings.trend_scale
+    limit = settings.trend_limit
+    falling = -np.clip(nodes.once(_rising) / scale, -limit, limit)
+    return np.where(nodes.read, falling, 0.0)
+
+
+class Trend(Term[TrendSettings]):
+    name = "trend"
+    head = " trend"
+    meaning = "Points for a node whose power falls, against one whose power rises"
+    settings = TrendSettings
+    columns = (("trend", _trend),)
+
+    def value(self, asked: TermInput, _: TrendSettings) -> Floats:
+        return asked.column("trend")

@@ -297,8 +297,8 @@ def test_an_explanation_names_the_rule_behind_a_headroom_without_a_reading() -> 
     ("weights", "title", "field"),
     [
         (Weights(), "cards kept", "cards_kept"),
-        (Weights(scoring="energy"), "cards kept", "energy.reserve_w"),
-        (Weights(scoring="energy"), "activation", "energy.activation_w"),
+        (Weights(scoring="energy"), "cards kept", "later.reserve_w"),
+        (Weights(scoring="energy"), "activation", "later.activation_w"),
     ],
 )
 async def test_an_explanation_shows_the_terms_of_its_scoring(

@@ -57,7 +57,7 @@ async def test_a_changed_coefficient_is_detected(
     history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "joulie_extender.decide.marginal_power.marginal_w",
+        "joulie_extender.terms.marginal_power.marginal_w",
         lambda *args: marginal_w(*args) * 1.0000001,
     )
 

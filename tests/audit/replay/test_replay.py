@@ -30,8 +30,8 @@ from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import ask, hardware, plan_made, power, producer
 from joulie_extender.catalogue.declaration import CODE_VERSION as ANSWERS_BY
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide import marginal_power
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
+from joulie_extender.terms import marginal_power
 from joulie_operator.planning import policies
 from joulie_projections.chain.entry import header_of
 from joulie_projections.fold.manifest import CODE_VERSION as FOLDED_BY

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from joulie_bus.events import NodeGone, Terms
-from joulie_bus.events.decisions import EnergyTerms
+from joulie_bus.events.decisions import LaterTerms
 from joulie_bus.testing import eco, hardware, node_seen, noon, power, records, waking
 from joulie_console.views.cluster_view import (
     ClusterSnapshot,
@@ -15,7 +15,8 @@ from joulie_console.views.cluster_view import (
     map_state,
     state_of,
 )
-from joulie_console.views.decision_text import loss_of, points_of
+from joulie_console.views.decision_text import loss_of
+from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState
@@ -127,10 +128,8 @@ def test_kept_cards_cost_points() -> None:
 
 
 def test_a_loss_by_watts_names_the_watts_that_cost_the_most() -> None:
-    winner = replace(
-        terms(100, marginal_w=40, energy=EnergyTerms(activation_w=20)), source="energy"
-    )
-    loser = replace(terms(45, marginal_w=30, energy=EnergyTerms(activation_w=340)), source="energy")
+    winner = replace(terms(100, marginal_w=40, later=LaterTerms(activation_w=20)), source="energy")
+    loser = replace(terms(45, marginal_w=30, later=LaterTerms(activation_w=340)), source="energy")
 
     found = loss_of(winner, loser, Weights(scoring="energy"))
 

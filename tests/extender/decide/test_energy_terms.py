@@ -67,32 +67,29 @@ def test_a_pod_without_cards_stays_off_free_cards_while_others_have_room(weights
 def test_a_pod_without_cards_may_use_free_cards_if_the_setting_allows() -> None:
     found = scored(POD, ALLOW, node(gpus=8), node(cores=80, samples=(Sample(NOON, 650_000),)))
 
-    assert (best(found), found.cards_kept) == (0, None)
+    assert (best(found), found.more.get("cards_kept")) == (0, None)
 
 
 def test_only_free_cards_are_kept() -> None:
     found = scored(POD, AVOID, node(gpus=8, cards=8), node(gpus=8), node())
 
-    assert found.cards_kept is not None
-    assert found.cards_kept[0] == found.cards_kept[2] == 0 < found.cards_kept[1]
+    assert found["cards_kept"][0] == found["cards_kept"][2] == 0 < found["cards_kept"][1]
 
 
 def test_no_card_is_kept_where_all_nodes_have_free_cards() -> None:
-    assert scored(POD, AVOID, node(gpus=8), node(gpus=4)).cards_kept is None
+    assert "cards_kept" not in scored(POD, AVOID, node(gpus=8), node(gpus=4)).more
 
 
 def test_no_card_is_kept_from_a_pod_that_asks_for_cards() -> None:
-    assert scored(CARDS, AVOID, node(gpus=8), node()).cards_kept is None
+    assert "cards_kept" not in scored(CARDS, AVOID, node(gpus=8), node()).more
     found = scored(CARDS, ENERGY, node(gpus=8), node())
-    assert found.reserve_w is not None
-    assert found.reserve_w.tolist() == [0.0, 0.0]
+    assert found["reserve_w"].tolist() == [0.0, 0.0]
 
 
 def test_an_empty_node_costs_its_idle_watts() -> None:
     found = scored(POD, ENERGY, node(), node(cores=40), node(cores=80))
 
-    assert found.activation_w is not None
-    assert found.activation_w[0] == 350.0
+    assert found["activation_w"][0] == 350.0
     assert found.answer.argsort().tolist() == [0, 1, 2]
 
 
@@ -102,7 +99,7 @@ def test_a_pod_with_cards_starts_no_empty_node_while_another_has_free_cards() ->
 
 def test_the_watts_of_the_pod_are_those_of_the_other_scoring() -> None:
     nodes = [node(gpus=8), node(cores=3)]
-    by_energy, by_headroom = (scored(CARDS, each, *nodes).marginal_w for each in (ENERGY, AVOID))
+    by_energy, by_headroom = (scored(CARDS, each, *nodes)["marginal_w"] for each in (ENERGY, AVOID))
 
     assert by_energy.tolist() == pytest.approx(by_headroom.tolist())
 

@@ -10,8 +10,8 @@ import reference_scoring
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, ask
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide import marginal_power
-from joulie_extender.decide.marginal_power import CACHED_SHAPES, SHAPES_SEEN_ONCE, MarginalPower
+from joulie_extender.terms import marginal_power
+from joulie_extender.terms.marginal_power import CACHED_SHAPES, SHAPES_SEEN_ONCE, MarginalPower
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import marginal_w

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 import reference_scoring
 from joulie_bus.testing import NOON, ask
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide.node_terms import NodeTerms, node_terms_of
+from joulie_extender.decide.node_terms import node_terms_of
+from joulie_extender.terms.term import NodeTerms
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from state_sequence import NODES, StateSequence, Step, firsts, steps

@@ -12,7 +12,8 @@ from joulie_bus.events import PodAsk
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import rows_by_name
-from joulie_extender.decide.scoring import ScoreBasis, Scores, best, score, terms_digest, terms_of
+from joulie_extender.decide.scoring import Scores, best, score, terms_digest, terms_of
+from joulie_extender.terms.freshness import ScoreBasis
 from joulie_projections.pods.load import Load, load_of
 from joulie_projections.state.state import Arrival, NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
@@ -85,7 +86,7 @@ def test_half_of_the_cap_and_50_w_more_on_a_warm_node_is_41() -> None:
 
     scores = scored(twin_columns, pod, weights)
 
-    assert (scores.marginal_w.tolist(), scores.answer.tolist()) == ([50], [41])
+    assert (scores["marginal_w"].tolist(), scores.answer.tolist()) == ([50], [41])
     assert scores.score[0] == pytest.approx(41.1667, abs=1e-4)
 
 
@@ -134,7 +135,7 @@ def test_what_the_headroom_of_a_node_without_a_reading_rests_on() -> None:
         ScoreBasis.UNDISCOVERED,
     ]
     of_pod = 100 / 96  # one core
-    assert found.headroom.tolist() == pytest.approx([10 - of_pod, 80 - of_pod, 0])
+    assert found["headroom"].tolist() == pytest.approx([10 - of_pod, 80 - of_pod, 0])
     assert found.answer.tolist() == [21, 70, 50]
 
 
@@ -216,7 +217,7 @@ def test_without_a_fresh_reading_the_prediction_of_the_caps_takes_over() -> None
     scores = scored(twin_columns, pod, weights, now=LATER)
 
     # 1000 W are a cooling stress of 20: 80 are predicted, half of the rated power is asked for.
-    assert scores.headroom.tolist() == [80 - 50]
+    assert scores["headroom"].tolist() == [80 - 50]
     assert scores.basis.tolist() == [ScoreBasis.PREDICTED]
 
 
@@ -227,7 +228,7 @@ def test_an_unmeasured_node_counts_its_pods_as_the_model_has_them() -> None:
 
     scores = scored(twin_columns_of(full), ask(cores=24), weights)
 
-    assert (scores.assumed_w.tolist(), scores.headroom.tolist()) == ([500], [80 - 75])
+    assert (scores["assumed_w"].tolist(), scores["headroom"].tolist()) == ([500], [80 - 75])
 
 
 def test_a_reading_shows_all_pods_but_those_that_came_too_late_for_it() -> None:
@@ -236,13 +237,13 @@ def test_a_reading_shows_all_pods_but_those_that_came_too_late_for_it() -> None:
 
     scores = scored(twin_columns_of(state), STANDARD, Weights(coefficients=EXACT))
 
-    assert (scores.assumed_w.tolist(), scores.basis.tolist()) == ([250], [ScoreBasis.MEASURED])
+    assert (scores["assumed_w"].tolist(), scores.basis.tolist()) == ([250], [ScoreBasis.MEASURED])
 
 
 def test_a_stale_trend_no_longer_counts() -> None:
     falling = replace(node("eco", 900, 300), at=LATER)
 
-    assert scored(twin_columns_of(falling), now=LATER).trend.tolist() == [0]
+    assert scored(twin_columns_of(falling), now=LATER)["trend"].tolist() == [0]
 
 
 def test_where_all_that_is_known_is_bad_the_unknown_is_no_better() -> None:
@@ -268,7 +269,9 @@ def test_the_cooling_model_and_its_power_are_settings(
 ) -> None:
     weights = Weights(cooling_model=model, cooling_power=power)
 
-    assert scored(twin_columns_of(node("eco", 500)), STANDARD, weights).cooling.tolist() == [stress]
+    assert scored(twin_columns_of(node("eco", 500)), STANDARD, weights)["cooling"].tolist() == [
+        stress
+    ]
 
 
 def test_a_dear_room_makes_a_pods_watts_dearer_if_the_settings_say_so() -> None:
@@ -278,7 +281,7 @@ def test_a_dear_room_makes_a_pods_watts_dearer_if_the_settings_say_so() -> None:
     pod, exact = ask(cores=8), Weights(coefficients=Coefficients(memory_factor=False))
 
     watts = [
-        scored(twin_columns, pod, replaced(exact, facility=facility)).marginal_w[0]
+        scored(twin_columns, pod, replaced(exact, facility=facility))["marginal_w"][0]
         for facility in (False, True)
     ]
     assert watts == pytest.approx([0.7 * 1000 / 12, 1.6 * 0.7 * 1000 / 12])
@@ -288,7 +291,7 @@ def test_a_cap_of_nothing_leaves_only_the_prediction() -> None:
     twin_columns = twin_columns_of(replace(node("eco", 100), cpu_cap_pct=0))
     scores = scored(twin_columns, STANDARD, Weights(coefficients=FREE))
 
-    assert (scores.basis.tolist(), scores.headroom.tolist()) == ([ScoreBasis.PREDICTED], [0])
+    assert (scores.basis.tolist(), scores["headroom"].tolist()) == ([ScoreBasis.PREDICTED], [0])
 
 
 # --- terms ------------------------------------------------------------------------------------
@@ -297,7 +300,7 @@ def test_a_cap_of_nothing_leaves_only_the_prediction() -> None:
 def test_headroom_is_measured_against_the_cap_and_not_the_rating() -> None:
     twin_columns = twin_columns_of(replace(node("eco", 300), cpu_cap_pct=60))
 
-    assert scored(twin_columns, STANDARD, Weights(coefficients=FREE)).headroom.tolist() == [50]
+    assert scored(twin_columns, STANDARD, Weights(coefficients=FREE))["headroom"].tolist() == [50]
 
 
 @pytest.mark.parametrize(
@@ -325,8 +328,8 @@ def test_crowded_performance_nodes_repel_standard_pods_alone() -> None:
     )
 
     assert standard.cluster.pressure == performance.cluster.pressure == 70
-    assert standard.pressure.tolist() == [0.3 * 70, 0.3 * 70, 0]
-    assert performance.pressure.tolist() == [0, 0, 0]
+    assert standard["pressure"].tolist() == [0.3 * 70, 0.3 * 70, 0]
+    assert performance["pressure"].tolist() == [0, 0, 0]
 
 
 def test_stale_performance_nodes_add_no_pressure() -> None:
@@ -338,7 +341,7 @@ def test_stale_performance_nodes_add_no_pressure() -> None:
 def test_an_overdrawn_node_loses_more_than_its_headroom() -> None:
     scores = scored(twin_columns_of(node("", 1500)), STANDARD, Weights(coefficients=FREE))
 
-    assert (scores.headroom.tolist(), scores.answer.tolist()) == ([-50], [0])
+    assert (scores["headroom"].tolist(), scores.answer.tolist()) == ([-50], [0])
 
 
 def test_the_range_of_kube_scheduler_can_be_answered() -> None:
@@ -365,7 +368,7 @@ def test_equally_good_nodes_keep_the_order_of_the_request() -> None:
 def test_the_digest_of_all_terms_changes_with_the_last_bit() -> None:
     scores = scored(twin_columns_of(node("eco", 500)))
     nudged = replace(scores, terms=scores.terms.copy())
-    nudged.trend[:] = np.nextafter(scores.trend, 1)
+    nudged["trend"][:] = np.nextafter(scores["trend"], 1)
 
     assert terms_digest(nudged) != terms_digest(scores) == terms_digest(replace(scores))
 
@@ -453,13 +456,13 @@ def test_an_estimate_is_never_kinder_than_a_reading_of_the_same_watts(
 ) -> None:
     dark = replace(state, samples=(), arrivals=())
     estimated = scored(twin_columns_of(dark), pod)
-    lit = replace(dark, samples=readings(float(np.round(estimated.assumed_w[0], 3))))
+    lit = replace(dark, samples=readings(float(np.round(estimated["assumed_w"][0], 3))))
     read = scored(twin_columns_of(lit), pod)
     assume(estimated.basis[0] == ScoreBasis.PREDICTED and read.basis[0] == ScoreBasis.MEASURED)
 
     # A reading is whole milliwatts, so it may be half of one beside the estimate.
     milliwatt = 0.1 / float(twin_columns_of(dark).floats("capped_w")[1])
-    assert estimated.headroom[0] <= read.headroom[0] + milliwatt
+    assert estimated["headroom"][0] <= read["headroom"][0] + milliwatt
 
 
 @quick

@@ -90,7 +90,7 @@ def nodes(count: int, *, cap: int = 100) -> tuple[list[str], list[Fact]]:
 def test_a_thousand_pods_between_two_readings_spread_as_if_each_had_been_measured() -> None:
     names, story = nodes(100)
     assumed, measured = Cluster(*story), Cluster(*story)
-    marginal = float(assumed.scores(ask(cores=4), names[:1], 0).marginal_w[0])
+    marginal = float(assumed.scores(ask(cores=4), names[:1], 0)["marginal_w"][0])
 
     for number in range(1000):
         pod, at_s = ask(f"p{number}", cores=4), number * 0.03
@@ -106,7 +106,7 @@ def test_a_thousand_pods_between_two_readings_spread_as_if_each_had_been_measure
 def test_no_node_goes_above_its_cap_while_another_has_room() -> None:
     names, story = nodes(20, cap=60)
     cluster = Cluster(*story)
-    marginal = float(cluster.scores(ask(cores=12), names[:1], 0).marginal_w[0])
+    marginal = float(cluster.scores(ask(cores=12), names[:1], 0)["marginal_w"][0])
     room = int((720 * 0.6 - IDLE_W) // marginal)
 
     for number in range(20 * room):
@@ -136,7 +136,7 @@ def test_a_pod_is_assumed_until_a_reading_after_it_has_settled() -> None:
     seen = []
     for at_s in (1, settled_s - 0.001, settled_s):
         cluster.measure({"n0": 450}, at_s)
-        seen.append(round(float(cluster.scores(ask("q"), names, at_s).assumed_w[0])))
+        seen.append(round(float(cluster.scores(ask("q"), names, at_s)["assumed_w"][0])))
 
     assert seen == [252, 252, 0]
 
