@@ -83,6 +83,7 @@ def test_a_demo_ends_after_its_time(tmp_path: Path) -> None:
         out, err = running.process.communicate(timeout=2 * PATIENCE_S)
 
     assert running.process.returncode == 0, err
+    assert "console at http://127.0.0.1:" in err
     assert json.loads(out)["nodes"] == 10
 
 

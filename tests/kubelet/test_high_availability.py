@@ -230,7 +230,7 @@ async def decided(cluster: Cluster) -> dict[str, set[str]]:
     words = ["decisions", "--namespace", MANY, "--limit", "1000000"]
     kinds: dict[str, set[str]] = {}
     said = await told_by_joulie(cluster, *words)
-    for kind, pod in re.findall(rf"^ *\d+ +(\S+) +{MANY}/(\S+)", said, re.MULTILINE):
+    for kind, pod in re.findall(rf"^ *\d+ +\S+ +(\S+) +{MANY}/(\S+)", said, re.MULTILINE):
         kinds.setdefault(pod, set()).add(kind)
     return kinds
 

@@ -1,6 +1,6 @@
 """Restores an archive into an empty database, with the transactions of the projector."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from joulie_audit.archive.parts import LOG, Archive, FactPart, LogRead
@@ -20,15 +20,25 @@ SNAPSHOT_EVERY = 25_000  # positions
 SNAPSHOTS_KEPT = 400
 
 
+Tell = Callable[[int, int], None]
+
+
 class Restored(NamedTuple):
     facts: int
     entries: int
 
 
-def restore(archive: Archive, store: Store, log: DecisionLog, held: Checkpoint) -> Restored:
-    """`held` is the lease of the empty database. Raises at facts that fold to another state."""
+def restore(
+    archive: Archive, store: Store, log: DecisionLog, held: Checkpoint, tell: Tell | None = None
+) -> Restored:
+    """`held` is the lease of the empty database. Raises at facts that fold to another state.
+
+    `tell` gets the number of restored facts and that of all.
+    """
     facts = _FactRestorer(store, held)
     for place, part in archive.facts:
+        if tell is not None:
+            tell(part.first - 1, archive.facts[-1][1].last)
         created = {Stream(stream): value for stream, value in part.created.items()}
         facts.put(str(place), archive.read_facts(place, part), created)
     log.open()

@@ -189,6 +189,8 @@ def _outcome_seen(logged: list[tuple[StoredEntry, AnyEvent]]) -> Outcome | None:
 
 def _not_there(history: History, pod: str) -> str:
     newest = history.pod_names(3)
+    if pod in history.row_names().nodes():
+        return f"{pod!r} is a node, not a pod. `joulie explain node {pod}` explains it."
     if not newest:
         return (
             "The log has no decisions yet: the extender has received no request. "

@@ -1,6 +1,7 @@
 """Formats an entry of the decision log as one line or as plain values."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from joulie_bus.events import AnyEvent, FilterDecided, PreemptDecided, Prioritiz
 from joulie_extender.decide.explained import explained
 from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.twin.row_names import names_node
+
+NS = 10**9
 
 
 def row_of(entry: StoredEntry, event: AnyEvent | None) -> dict[str, Any]:
@@ -30,7 +33,8 @@ def row_of(entry: StoredEntry, event: AnyEvent | None) -> dict[str, Any]:
 
 def line_of(entry: StoredEntry, event: AnyEvent | None) -> str:
     kind = entry.kind.removeprefix("decision.")
-    return f"{entry.pos:>9}  {kind:<17} {entry.pod:<32} {explained(event).line}"
+    at = f"{datetime.fromtimestamp(entry.decided_at / NS, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{entry.pos:>9}  {at}  {kind:<17} {entry.pod:<32} {explained(event).line}"
 
 
 def about_node(history: History, node: str) -> Callable[[StoredEntry], bool]:

@@ -7,14 +7,8 @@ from typing import Any
 
 from joulie_audit.replay.replay import Progress, ReplayReport, Scope, other_versions, replay
 from joulie_cli.display.output import show
-from joulie_cli.log_access.past import (
-    ArchivePlace,
-    archive_of,
-    jobs_of,
-    progress,
-    shared_facts_of,
-    span_of,
-)
+from joulie_cli.display.progress import progress
+from joulie_cli.log_access.past import ArchivePlace, archive_of, jobs_of, shared_facts_of, span_of
 from joulie_cli.wiring import Wiring
 
 SETTINGS = (ArchivePlace,)

@@ -10,9 +10,6 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import Progress
-
 import joulie_migrations
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
@@ -41,7 +38,6 @@ MANY_ENTRIES = 300_000
 WAIT_S = 0.2  # between two attempts to lock the directory
 WAITING_FOR_LOCK = "Another command reads the facts in {}: waiting for it to end. Ctrl-C cancels."
 CLIENT_NAME = "joulie-audit"
-Tell = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,17 +196,6 @@ class LazyFacts:
         if self._facts is None:
             self._facts = await self._opened()
         return await self._facts.of(manifest, streams)
-
-
-@contextlib.contextmanager
-def progress(what: str, quiet: bool) -> Generator[Tell | None, None, None]:
-    """A progress bar if stderr is a terminal; it is removed at the end."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def jobs_of(wanted: int, history: History) -> int:

@@ -17,6 +17,7 @@ from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
 from joulie_bus.runtime.settings import setting, some_time_or_never
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_cli.display.output import show
+from joulie_cli.display.progress import Tell, progress
 from joulie_cli.log_access.archiving import PeriodicArchiver
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.log_access.trimming import as_json, as_text, trim
@@ -46,7 +47,8 @@ LEASE_S = 60.0
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     args.to = args.to or _directory(wires)
     if args.action == "restore":
-        done = _restore(args.to, wires)
+        with progress("restore", args.output != "table") as tell:
+            done = _restore(args.to, wires, tell)
         show(args, done._asdict(), _restored(done, wires.data.path))
         return 0
     settings = wires.source.load(ArchiveSettings)
@@ -55,7 +57,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         args.every = args.every or EVERY_S
         keeper = PeriodicArchiver(args, wires, lambda now: _archive(args, wires, now=now), keep_s)
         return serve_part(wires, "archive", vital(VitalTask.ARCHIVE, keeper.run))
-    kept = asyncio.run(_archive(args, wires, now=args.now))
+    with progress("archive", args.output != "table"):
+        kept = asyncio.run(_archive(args, wires, now=args.now))
     result = kept._asdict()
     text = [_archived(kept, args.to, args.now)]
     if args.trim:
@@ -95,7 +98,7 @@ async def _archive(args: argparse.Namespace, wires: Wiring, *, now: bool) -> Arc
     return kept
 
 
-def _restore(path: Path, wires: Wiring) -> Restored:
+def _restore(path: Path, wires: Wiring, tell: Tell | None) -> Restored:
     data = wires.data
     archive = Archive.of(path)
     data.create()
@@ -116,7 +119,7 @@ def _restore(path: Path, wires: Wiring) -> Restored:
         store = Store(engine)
         held = store.acquire("restore", LEASE_S, secrets.token_hex(8), lambda _: True)
         assert held is not None  # the database is new, so no other process can hold the lease
-        done = restore(archive, store, DecisionLog(engine), held)
+        done = restore(archive, store, DecisionLog(engine), held, tell)
         store.release(held.epoch)
     finally:
         engine.dispose()

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,6 +129,10 @@ def command_name(program: str) -> str:
     return os.path.relpath(path)
 
 
+def _addresses(endpoints: Mapping[str, str]) -> str:
+    return "joulie demo: " + ", ".join(f"{name} at {url}/" for name, url in endpoints.items())
+
+
 def _option(wires: Wiring) -> str:
     """` --data DIR` if the data is not in the default directory, otherwise empty."""
     return "" if wires.data.path == DEFAULT.resolve() else f" --data {wires.data.path}"
@@ -160,6 +164,7 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
         start = view.position
         ending = Ending(stop, over, options.seconds, _knows_all(view, options.simulated.nodes))
         if options.headless:
+            print(_addresses(supervisor.endpoints), file=sys.stderr, flush=True)
             await ending.wait()
         else:
             joulie = command_name(sys.argv[0])

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import time
 
+from joulie_cli.display.progress import progress
 from joulie_cli.display.time_arguments import time_of_period
 from joulie_cli.log_access.past import ArchivePlace, archive_of
 from joulie_cli.reporting.gather import Period
@@ -17,7 +18,8 @@ NS_PER_MS = 1_000_000
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     archive, period = archive_of(args, wires), _period(args)
-    document = asyncio.run(report_of_period(wires, archive, period, signs=not args.unsigned))
+    with progress("report", quiet=False):
+        document = asyncio.run(report_of_period(wires, archive, period, signs=not args.unsigned))
     text = as_json_text(document) if args.output == "json" else page_of(document)
     if args.out is None:
         print(text)

@@ -9,6 +9,7 @@ from statistics import mean
 from typing import Any
 
 from joulie_cli.display.output import show
+from joulie_cli.display.progress import progress
 from joulie_cli.questions import simulate_energy, simulate_published
 from joulie_cli.wiring import Wiring
 from joulie_simulator.gpu_packing.fragments import Farm, Filling, Outcome, Policy, fill
@@ -33,7 +34,12 @@ def run(args: argparse.Namespace, _: Wiring) -> int:
         return simulate_published.run(args)
     sizes: Sizes = Trace.of(args.trace) if args.trace else Table()
     machines = machines_of(args.cluster) if args.cluster else _ours(args.nodes or NODES)
-    rows = list(_measured(machines, sizes, args))
+    with progress("simulate", args.output != "table") as tell:
+        rows = list[dict[str, Any]]()
+        for row in _measured(machines, sizes, args):
+            rows.append(row)
+            if tell is not None:
+                tell(len(rows), len(LOADS) * len(POLICIES))
     show(args, rows, as_table(rows))
     return 0
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from joulie_cli.display import energy_plot, energy_table
 from joulie_cli.display.output import show, written
+from joulie_cli.display.progress import progress
 from joulie_simulator.energy.policies import BASELINE, POLICIES
 from joulie_simulator.energy.suites import (
     COMPAT,
@@ -46,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"joulie simulate: {mistake} Nothing was simulated.", file=sys.stderr)
         return 2
     seeds = _seeds(args)
-    rows = _compat_rows(args, seeds) if args.suite == COMPAT else _queue_rows(args, seeds)
+    with progress("simulate", args.output != "table"):
+        rows = _compat_rows(args, seeds) if args.suite == COMPAT else _queue_rows(args, seeds)
     baseline = BASELINE if args.suite == COMPAT else KUBE_DEFAULT
     if args.plot and not written(args.plot, energy_plot.of(rows, baseline)):
         return 1

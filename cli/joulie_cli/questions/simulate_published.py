@@ -11,6 +11,7 @@ from statistics import mean
 
 from joulie_cli.display import packing_plot
 from joulie_cli.display.output import show, written
+from joulie_cli.display.progress import progress
 from joulie_extender.gpu.pool import Pool, PoolNode
 from joulie_extender.gpu.shapes import CARD, Shape
 from joulie_simulator.gpu_packing.published import LEVELS, Row, bounds, filled, misfit, pool_of
@@ -31,8 +32,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"joulie simulate: {mistake}. Nothing was simulated.", file=sys.stderr)
         return 2
     seeds = range(1, args.seeds + 1)
-    rows = [row for name in names for seed in seeds for row in _filled(name, pool, pods, seed)]
-    most = bounds(pool, pods, seeds)
+    with progress("simulate", args.output != "table"):
+        rows = [row for name in names for seed in seeds for row in _filled(name, pool, pods, seed)]
+        most = bounds(pool, pods, seeds)
     if args.plot and not written(args.plot, packing_plot.of(rows, most)):
         return 1
     show(args, [row._asdict() for row in rows] + _bound_rows(most), as_table(rows, most))

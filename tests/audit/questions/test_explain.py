@@ -1,5 +1,6 @@
 """Explanations of placements, from the log alone."""
 
+from datetime import UTC, datetime
 from operator import attrgetter
 
 import pytest
@@ -259,6 +260,14 @@ async def test_an_unknown_node_gives_an_error_with_known_nodes(small_log: Record
             about_node(history, "n44")
 
 
+async def test_the_name_of_a_node_gets_the_command_that_explains_nodes(
+    small_log: RecordedLog,
+) -> None:
+    async with small_log.reading() as (history, _):
+        with pytest.raises(NotInTheLog, match="`joulie explain node n4` explains it"):
+            explain_pod(history, "n4")
+
+
 async def test_an_entry_is_formatted_as_one_line_and_as_plain_values(
     small_log: RecordedLog,
 ) -> None:
@@ -267,7 +276,8 @@ async def test_an_entry_is_formatted_as_one_line_and_as_plain_values(
         event = PrioritizeDecided
 
     words = line_of(entry, None).split()
-    assert words == ["3", "prioritize", "team/early-1", "unreadable"]
+    at = f"{datetime.fromtimestamp(entry.decided_at // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    assert words == ["3", at, "prioritize", "team/early-1", "unreadable"]
     assert row_of(entry, None)["kind"] == event.TYPE
 
 
