@@ -102,7 +102,9 @@ def _settings() -> None:
     print("## Settings\n")
     print(
         "From the environment, else from the TOML file of `--config` (same names), else the "
-        "default. An invalid value stops the start; the error names all invalid values.\n"
+        "default. An invalid value stops the start; the error names all invalid values. A setting "
+        "that is never printed can be in a file: the same name with `_FILE`, such as "
+        "`NATS_PASSWORD_FILE`, names it, and only one of the two may be given.\n"
     )
     everywhere = (BusSettings, PlaceSettings)
     parts = {name: commands()[name].load().program().SETTINGS for name in PARTS}
@@ -166,8 +168,9 @@ def _streams() -> None:
         size = declared_as["max_bytes"] / 1024**3
         message = f"{declared_as['max_msg_size'] // 1024:,} KiB"
         print(f"| `{stream}` | {stored} | {full} | {size:g} GiB{age} | {message} |")
-    consumers = declared_as["max_consumers"]
-    idle_s = declared_as["consumer_limits"]["inactive_threshold"] // 10**9
+    limits = declaration(Stream.HEADS, Subjects("CLUSTER"))
+    consumers = limits["max_consumers"]
+    idle_s = limits["consumer_limits"]["inactive_threshold"] // 10**9
     print(
         f"\nA stream has at most {consumers} consumers, which only the core creates; each ends "
         f"after {idle_s} s without a request, a durable one too. `joulie migrate` sets limits that "

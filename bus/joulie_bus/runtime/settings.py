@@ -28,6 +28,7 @@ from joulie_bus.core.setting_fields import token as token
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime import nats_keys
 from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESETS
+from joulie_bus.runtime.secret_settings import SUFFIX, secret_in
 
 T = TypeVar("T")
 
@@ -101,9 +102,14 @@ class Source:
     def load(self, cls: type[T]) -> T:
         values: dict[str, Any] = {}
         for field in named(cls):
-            text, origin = self._find(field.metadata)
             name, parse = field.metadata["name"], field.metadata["parse"]
             self._asked.add(name)
+            if field.metadata["secret"]:
+                self._asked.add(name + SUFFIX)
+            found = self._find(field.metadata)
+            if found is None:
+                continue
+            text, origin = found
             if field.metadata["secret"]:
                 remember(text)
             try:
@@ -128,8 +134,9 @@ class Source:
         self.without_effect |= {name: why for name, why in replaced.items() if self.names(name)}
 
     def names(self, name: str) -> bool:
-        """Whether a setting is given explicitly, possibly with its default value."""
-        return name in self._environ or name in self._toml
+        """Whether a setting is given explicitly, possibly with its default value, or in a file."""
+        given = (self._environ, self._toml)
+        return any(name in values or values.get(name + SUFFIX) for values in given)
 
     def given(self, name: str) -> str | None:
         """The text of a setting that is given explicitly."""
@@ -150,17 +157,31 @@ class Source:
             raise SettingsError(self._mistakes)
         return [self._in_force[name] for name in sorted(self._in_force)]
 
-    def _find(self, meta: Mapping[str, Any]) -> tuple[str, str]:
+    def _find(self, meta: Mapping[str, Any]) -> tuple[str, str] | None:
+        """The text and where it is from; None after a mistake."""
         name = meta["name"]
-        if name in self._environ:
-            return self._environ[name], self._said_by
-        if name in self._toml:
-            return self._toml[name], str(self._file)
+        for values, origin in ((self._environ, self._said_by), (self._toml, str(self._file))):
+            if meta["secret"] and values.get(name + SUFFIX):
+                return self._in_file(name, values, origin)
+            if name in values:
+                return values[name], origin
         preset = self.given(PRESET) or HEADROOM
         preferred = PRESETS.get(preset, {})  # an unknown one is a mistake of its own
         if name in preferred:
             return preferred[name], f"{PRESET}={preset}"
         return meta["default"], "default"
+
+    def _in_file(self, name: str, values: Mapping[str, str], origin: str) -> tuple[str, str] | None:
+        path = values[name + SUFFIX]
+        try:
+            if values.get(name):
+                raise ValueError(f"{name} is given, too; give only one of them")
+            return secret_in(path), path
+        except ValueError as error:
+            self._mistakes.append(
+                f"{name}{SUFFIX}={path!r} (from {origin}): {error}; allowed: a file with {name}"
+            )
+            return None
 
     def _mistake(self, meta: Mapping[str, Any], text: str, origin: str, error: ValueError) -> str:
         shown = HIDDEN if meta["secret"] or nats_keys.looks_secret(text) else repr(masked(text))

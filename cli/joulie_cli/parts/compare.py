@@ -30,7 +30,8 @@ HOURS = "1"
 RECONCILE_S = 60.0
 TIMES_S = {"sleep_after_s": 600.0, "forecast_s": 600.0, "wake_timeout_s": 900.0}
 HEADROOM, ENERGY = "headroom", "energy-sleep"
-ITS_OWN = {"DATABASE_URL": "", "ARCHIVE_DIR": ""}  # each run has its own database
+# Each run has its own database.
+ITS_OWN = {"DATABASE_URL": "", "DATABASE_URL_FILE": "", "ARCHIVE_DIR": ""}
 FAILED = 2
 
 

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joulie_bus.core.redaction import HIDDEN, masked
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import (
     BusSettings,
@@ -314,3 +316,85 @@ def test_an_error_in_the_file_names_the_file(toml: Callable[[str], Path]) -> Non
     assert mistakes_of(Source({}, file), OperatorSettings) == (
         f"STATIC_HP_FRAC='7' (from {file}): out of range; allowed: a number from 0 to 1",
     )
+
+
+# --- secrets in files -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", ["s3cret", "s3cret\n", "s3cret\r\n"])
+def test_a_secret_can_be_in_a_file_also_behind_a_link(tmp_path: Path, content: str) -> None:
+    (tmp_path / "data").write_text(content)
+    (tmp_path / "link").symlink_to("data")  # as in a mounted Secret
+    source = Source.of(VAULT_KEY_FILE=str(tmp_path / "link"))
+
+    assert source.load(Vault).key == "s3cret"
+    assert source.names("VAULT_KEY")
+    [shown] = source.finish()
+    assert shown == InForce("VAULT_KEY", HIDDEN, str(tmp_path / "link"))
+
+
+def test_a_settings_file_can_name_the_file_of_a_secret(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("of-the-file")
+    config = tmp_path / "joulie.toml"
+    config.write_text(f'VAULT_KEY_FILE = "{tmp_path / "key"}"\n')
+
+    assert Source({}, config).load(Vault).key == "of-the-file"
+    source = Source({"VAULT_KEY": "of-the-environment"}, config)
+    assert source.load(Vault).key == "of-the-environment"
+    source.finish()
+
+
+def test_an_empty_name_of_a_file_names_none() -> None:
+    assert Source.of(VAULT_KEY_FILE="", VAULT_KEY="k").load(Vault).key == "k"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "it is empty"),
+        (b"\n", "it is empty"),
+        (b"\xff\xfe", "it is no text"),
+        (b"x" * 65_537, "it holds 65537 bytes"),
+        (None, "No such file or directory"),
+    ],
+    ids=["nothing", "a line end", "no text", "too much", "no file"],
+)
+def test_a_file_without_a_secret_is_a_mistake_that_names_it(
+    tmp_path: Path, content: bytes | None, why: str
+) -> None:
+    path = tmp_path / "key"
+    if content is not None:
+        path.write_bytes(content)
+
+    [mistake] = mistakes_of(Source.of(VAULT_KEY_FILE=str(path)), Vault)
+    assert mistake.startswith(f"VAULT_KEY_FILE='{path}' (from environment): {why}")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "key")
+
+    [mistake] = mistakes_of(Source.of(VAULT_KEY_FILE=str(tmp_path / "key")), Vault)
+    assert "it is no regular file" in mistake
+
+
+def test_a_secret_and_its_file_are_a_mistake_that_shows_neither(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("s3cret")
+    source = Source.of(VAULT_KEY="0ther", VAULT_KEY_FILE=str(tmp_path / "key"))
+
+    [mistake] = mistakes_of(source, Vault)
+    assert "VAULT_KEY is given, too" in mistake
+    assert "s3cret" not in mistake
+    assert "0ther" not in mistake
+
+
+def test_only_secrets_have_files(tmp_path: Path) -> None:
+    (tmp_path / "level").write_text("debug")
+
+    assert Source.of(LOG_LEVEL_FILE=str(tmp_path / "level")).load(BusSettings).log_level == "info"
+
+
+def test_a_secret_of_a_file_appears_in_no_text(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("token-of-the-file")
+    Source.of(VAULT_KEY_FILE=str(tmp_path / "key")).load(Vault)
+
+    assert "token-of-the-file" not in masked("it failed with token-of-the-file")
