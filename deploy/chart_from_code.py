@@ -15,6 +15,7 @@ import tomllib
 from pathlib import Path
 
 from joulie_bus.broker import embedded
+from joulie_bus.runtime.secret_settings import SUFFIX
 from joulie_bus.runtime.settings import BusSettings, declared
 from joulie_bus.streams.roles import Role, inbox
 from joulie_cli.command_line.commands import commands
@@ -41,7 +42,7 @@ BY_THE_CHART = frozenset(
         "ARCHIVE_DIR",
         "CONSOLE_ADDR",
         "CONSOLE_TOKEN_FILE",
-        "DATABASE_URL",
+        "DATABASE_URL_FILE",
         "EXTENDER_ADDR",
         "EXTENDER_BINDS",
         "EXTENDER_HOSTS",
@@ -51,6 +52,7 @@ BY_THE_CHART = frozenset(
         "EXTENDER_TLS_CLIENT_CA_FILE",
         "EXTENDER_TLS_CLIENT_NAMES",
         "EXTENDER_TLS_KEY_FILE",
+        "HEADS_TO",
         "JOULIE_CLUSTER",
         "JOULIE_DATA",
         "JOULIE_KEYS",
@@ -58,16 +60,18 @@ BY_THE_CHART = frozenset(
         "METRICS_ADDR",
         "NATS_CA_FILE",
         "NATS_INBOX",
-        "NATS_PASSWORD",
+        "NATS_PASSWORD_FILE",
         "NATS_REPLICAS",
         "NATS_URL",
         "NATS_USER",
         "POD_NAMESPACE",
         "PRESET",
+        "WITNESSES",
     }
 )
 # They have no meaning in a pod of this chart.
 NOT_IN_PODS = frozenset({"NATS_CERT_FILE", "NATS_CREDS_FILE", "NATS_KEY_FILE", "NATS_SERVER_BIN"})
+NOT_IN_PODS |= {"DATABASE_URL", "NATS_PASSWORD"}  # secrets are files there
 _CLUSTER_AND_TLS = """\
 tls {
   cert_file: /etc/joulie/nats/tls.crt
@@ -82,7 +86,8 @@ def setting_names() -> set[str]:
     """The settings of all components that the chart runs."""
     parts = [commands()[part].load().program().SETTINGS for part in PARTS]
     rows = declared(BusSettings, PlaceSettings, *(each for part in parts for each in part))
-    return {row.name for row in rows}
+    files = {row.name + SUFFIX for row in rows if row.secret}
+    return {row.name for row in rows} | files
 
 
 def nats_conf() -> str:

@@ -1,6 +1,9 @@
-"""The agent of the chart: what it may do on a node, and that it reads it with its mounts."""
+"""The agents of the chart: what they may do on a node, and that they read it with their mounts."""
 
+import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +15,8 @@ from helm_chart import CHART, of_kind, pod_specs, rendered
 from joulie_bus.streams.roles import Role
 
 pytestmark = pytest.mark.slow
-READER = "DaemonSet/joulie-agent"
+READER, WRITER = "DaemonSet/joulie-agent", "DaemonSet/joulie-agent-caps"
+CAPS = ["--set", "agent.caps=true"]
 Tree = dict[str, Any]
 
 
@@ -53,22 +57,75 @@ def test_the_reader_is_root_without_a_capability_and_writes_to_no_file_of_the_ho
 
 
 def test_an_agent_runs_on_each_node_as_its_role_and_without_the_database(home: Path) -> None:
-    spec = pod_specs(rendered(home, "-f", str(CHART / "values-ha.yaml")))[READER]
-    env = {each["name"]: each for each in spec["containers"][0]["env"]}
+    trees = rendered(home, "-f", str(CHART / "values-ha.yaml"), *CAPS)
+    for name in (READER, WRITER):
+        spec = pod_specs(trees)[name]
+        env = {each["name"]: each for each in spec["containers"][0]["env"]}
 
-    assert spec["tolerations"] == [{"operator": "Exists"}]
-    assert env["NATS_USER"]["value"] == Role.AGENT
-    assert env["NODE_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    assert not [each for each in env if each.startswith("DATABASE")]
+        assert spec["tolerations"] == [{"operator": "Exists"}]
+        assert env["NATS_USER"]["value"] == Role.AGENT
+        assert env["NODE_NAME"]["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+        assert not [each for each in env if each.startswith("DATABASE")]
+        assert "database-url" not in json.dumps(spec)
 
 
-def test_no_container_is_privileged_and_a_switch_leaves_the_agent_out(home: Path) -> None:
-    trees = rendered(home)
+def test_a_container_is_privileged_only_where_caps_are_asked_for(home: Path) -> None:
+    def privileged(*options: str) -> set[str]:
+        return {
+            name
+            for name, spec in pod_specs(rendered(home, *options)).items()
+            if "privileged" in json.dumps(spec)
+        }
+
+    assert privileged() == set()
+    assert privileged(*CAPS) == {WRITER}
     without = rendered(home, "--set", "agent.enabled=false")
-
-    assert "privileged" not in json.dumps(pod_specs(trees))
     assert not of_kind(without, "DaemonSet")
     assert "joulie-agent" not in of_kind(without, "ServiceAccount")
+
+
+def test_the_writer_keeps_what_the_limits_were_on_its_node(home: Path) -> None:
+    spec = pod_specs(rendered(home, *CAPS))[WRITER]
+    mounts = mounts_of(spec)
+    args = spec["containers"][0]["args"]
+
+    assert {path for path, (_, writable) in mounts.items() if writable} == {
+        "/host/sys",
+        "/var/lib/joulie",
+    }
+    assert mounts["/var/lib/joulie"][0]["path"] == "/var/lib/joulie"
+    assert Path(args[args.index("--limits") + 1]).parent == Path("/var/lib/joulie")
+    assert "--dry-run" not in args
+    dry = pod_specs(rendered(home, *CAPS, "--set", "agent.capsDryRun=true"))[WRITER]
+    assert "--dry-run" in dry["containers"][0]["args"]
+
+
+@pytest.mark.anyio
+async def test_limits_are_given_back_when_the_pod_of_the_writer_ends(
+    home: Path, tmp_path: Path
+) -> None:
+    """The container that gives them back is the last one to end: a sidecar of Kubernetes 1.29."""
+    spec = pod_specs(rendered(home, *CAPS))[WRITER]
+    [release] = spec["initContainers"]
+    args = spec["containers"][0]["args"]
+    joulie = tmp_path / "joulie"
+    joulie.write_text(f'#!/bin/sh\necho "$@" >{tmp_path / "called"}\n')
+    joulie.chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    process = await asyncio.create_subprocess_exec(*release["command"], env=path)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    async with asyncio.timeout(15):
+        while not children.read_text():
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+
+        assert await process.wait() == 0
+    called = (tmp_path / "called").read_text().split()
+
+    assert release["restartPolicy"] == "Always"
+    assert called[:2] == ["caps", "release"]
+    assert called[called.index("--limits") + 1] == args[args.index("--limits") + 1]
+    assert release["volumeMounts"] == spec["containers"][0]["volumeMounts"]
 
 
 def test_the_reader_reads_this_machine_with_the_mounts_of_the_chart(

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import ssl
@@ -35,17 +36,32 @@ class Broker(NamedTuple):
 
     def environment(self, kind: str) -> dict[str, str]:
         """The environment of the first container of a pod, with paths of this machine."""
-        [container, *_] = pod_specs(self.trees)[kind]["containers"]
-        users = secret(self.trees, "joulie-nats-users")
+        spec = pod_specs(self.trees)[kind]
+        [container, *_] = spec["containers"]
         found = {each["name"]: each.get("value", "") for each in container["env"]}
-        [password] = [each for each in container["env"] if each["name"] == "NATS_PASSWORD"]
+        [mount] = [each for each in container["volumeMounts"] if each["name"] == "secrets"]
+        password = Path(found["NATS_PASSWORD_FILE"])
+        assert str(password.parent) == mount["mountPath"]
         return found | {
             "NATS_URL": f"tls://localhost:{self.port}",
-            "NATS_PASSWORD": users[password["valueFrom"]["secretKeyRef"]["key"]].decode(),
+            "NATS_PASSWORD_FILE": str(self._mounted(kind, spec) / password.name),
             "NATS_CA_FILE": str(self.place / "ca.crt"),
             "JOULIE_DATA": str(self.place / "joulie-data"),
             "POD_NAMESPACE": "joulie-system",
         }
+
+    def _mounted(self, kind: str, spec: dict[str, Any]) -> Path:
+        """The volume with the secrets of a pod, as the kubelet mounts it: links to files."""
+        users = secret(self.trees, "joulie-nats-users")
+        [volume] = [each for each in spec["volumes"] if each["name"] == "secrets"]
+        folder = self.place / "secrets" / kind.replace("/", "-")
+        (folder / "..data").mkdir(parents=True, exist_ok=True)
+        for source in volume["projected"]["sources"]:
+            for item in source["secret"]["items"]:
+                (folder / "..data" / item["path"]).write_bytes(users[item["key"]])
+                with contextlib.suppress(FileExistsError):
+                    (folder / item["path"]).symlink_to(f"..data/{item['path']}")
+        return folder
 
 
 def secret(trees: list[dict[str, Any]], name: str) -> Mapping[str, bytes]:

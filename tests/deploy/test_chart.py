@@ -173,7 +173,8 @@ def test_files_of_the_values_are_in_every_container_of_a_component(home: Path) -
 
 
 def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> None:
-    text = template(home, *values("values-patch")) + template(
+    kept = ("--set", f"witnesses={{{WITNESS}}}", "--set", "headsTo.existingClaim=vault")
+    text = template(home, *values("values-patch"), *kept) + template(
         home, *values("values-external"), "--set", "scheduler.configuration=gpu"
     )
     named = set(re.findall(r"(?:name: |^  )([A-Z_]+)\b", text, re.MULTILINE))
@@ -257,10 +258,11 @@ def test_a_key_that_an_older_version_kept_beside_the_database_is_moved(
 def test_each_pod_has_the_url_of_its_right_to_the_database_alone(home: Path) -> None:
     urls = {
         name.split("/joulie-")[1]: {
-            each["valueFrom"]["secretKeyRef"]["key"]
-            for container in spec["containers"]
-            for each in container.get("env", [])
-            if each["name"] == "DATABASE_URL"
+            item["key"]
+            for volume in spec.get("volumes", [])
+            for source in volume.get("projected", {}).get("sources", [])
+            for item in source["secret"].get("items", [])
+            if item["path"] == "database-url"
         }
         for name, spec in pod_specs(rendered(home, *values("values-ha"))).items()
     }
@@ -510,3 +512,46 @@ def test_images_are_named_by_digest_where_one_is_given(home: Path) -> None:
 
     images = {name for name in re.findall(r'"image": "([^"]+)"', text) if name.startswith("joulie")}
     assert images == {f"joulie@{digest}"}
+
+
+def test_no_pod_of_joulie_has_a_secret_in_its_environment(trees: list[dict[str, Any]]) -> None:
+    """Descriptions of pods and children show an environment, and no file."""
+    for name, spec in pod_specs(trees).items():
+        for container in [*spec["containers"], *spec.get("initContainers", [])]:
+            if name == "StatefulSet/joulie-nats":
+                continue  # nats-server takes the passwords of its users from its environment only
+            assert "secretKeyRef" not in json.dumps(container), name
+            env = {each["name"]: each.get("value", "") for each in container.get("env", [])}
+            mounts = {each["mountPath"] for each in container.get("volumeMounts", [])}
+            named = [env[key] for key in ("NATS_PASSWORD_FILE", "DATABASE_URL_FILE") if key in env]
+            assert {path.rpartition("/")[0] for path in named} <= mounts, name
+
+
+WITNESS = "w1.example.com+8d3a6f6c+BKz@https://w1.example.com:9880"
+
+
+def test_the_projector_knows_the_witnesses_and_where_heads_are_kept(home: Path) -> None:
+    options = ("--set", f"witnesses={{{WITNESS},w2+1+K@http://w2}}")
+    trees = rendered(home, *options, "--set", "headsTo.existingClaim=vault")
+    spec = pod_specs(trees)["StatefulSet/joulie-projector"]
+    [container] = spec["containers"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    paths = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+
+    assert env["WITNESSES"] == f"{WITNESS} w2+1+K@http://w2"
+    assert env["HEADS_TO"] == f"file:{paths['heads']}/heads.jsonl"
+    claims = {
+        each["name"]: each["persistentVolumeClaim"]["claimName"]
+        for each in spec["volumes"]
+        if "persistentVolumeClaim" in each
+    }
+    assert claims["heads"] == "vault"
+    assert env["JOULIE_KEYS"] == paths["keys"]
+
+
+@pytest.mark.parametrize("wrong", ["w1.example.com", "key@ftp://w1", "two keys@http://w1"])
+def test_what_is_no_witness_is_refused(home: Path, wrong: str) -> None:
+    code, said = helm(["template", "joulie", str(CHART), "--set", f"witnesses={{{wrong}}}"], home)
+
+    assert code != 0
+    assert "witnesses" in said

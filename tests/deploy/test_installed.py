@@ -129,11 +129,15 @@ def is_before_delete(tree: dict[str, Any]) -> bool:
     return bool(tree["metadata"].get("annotations", {}).get("helm.sh/hook") == "pre-delete")
 
 
-def only_the_key_is_left(server: Running) -> Condition:
+def only_the_log_and_its_key_are_left(server: Running) -> Condition:
     """The key stays with the volumes of the log. The server deletes definitions a moment later."""
+    kept = [
+        *("PersistentVolumeClaim/joulie-archive", "PersistentVolumeClaim/joulie-projector-keys"),
+        "Secret/joulie-head-key",
+    ]
 
     async def condition() -> bool:
-        return await left(server) == ["Secret/joulie-head-key"]
+        return await left(server) == kept
 
     return condition
 
@@ -157,7 +161,7 @@ async def test_an_uninstall_leaves_no_label_twin_status_lease_or_object(
         assert "joulie.io/power-profile" not in tree["metadata"]["labels"]
         entries = tree["metadata"]["managedFields"]
         assert (MANAGER, "Apply") not in {(each["manager"], each["operation"]) for each in entries}
-    await wait_until(only_the_key_is_left(server))
+    await wait_until(only_the_log_and_its_key_are_left(server))
 
 
 async def test_an_uninstall_gives_waiting_pods_back_to_the_scheduler_of_the_cluster(

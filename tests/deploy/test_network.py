@@ -78,7 +78,7 @@ def test_every_pod_reaches_what_its_environment_names(trees: list[Tree]) -> None
     for name, pod in pods.items():
         assert may_connect(trees, pod, None, DNS), name
         assert may_connect(trees, pod, pods.get("nats"), BROKER) == pod.has("NATS_URL"), name
-        assert may_connect(trees, pod, None, DATABASE) == pod.has("DATABASE_URL"), name
+        assert may_connect(trees, pod, None, DATABASE) == pod.has("DATABASE_URL_FILE"), name
         has_token = pod.spec.get("automountServiceAccountToken", True)
         assert may_connect(trees, pod, None, API) == has_token, name
 
@@ -130,3 +130,17 @@ def test_nothing_outside_of_its_pod_reads_the_monitoring_of_the_broker(home: Pat
     assert monitoring.startswith('http: "127.0.0.1:8222"')
     assert {each["containerPort"] for each in container["ports"]} == {4222, 6222}
     assert yaml.safe_dump(container).count("exec:") == 2
+
+
+def test_the_projector_alone_reaches_the_ports_of_the_witnesses(home: Path) -> None:
+    witnesses = "{a+1+K@http://a:9880,b+1+K@https://b.example/log,c+1+K@http://10.0.0.1}"
+    found = pods_of(rendered(home, "--set", f"witnesses={witnesses}"))
+    trees = rendered(home, "--set", f"witnesses={witnesses}")
+
+    reached = {
+        name: {port for port in (9880, 443, 80) if may_connect(trees, pod, None, port)}
+        for name, pod in found.items()
+    }
+    assert reached["projector"] == {9880, 443, 80}
+    assert not reached["console"]
+    assert not reached["extender"]

@@ -1,4 +1,4 @@
-{{/* The pods of agents. They need nothing of the API server. */}}
+{{/* What the pods of both DaemonSets share. They need nothing of the API server. */}}
 {{- define "joulie.agentPod" -}}
 serviceAccountName: joulie-agent
 automountServiceAccountToken: false
@@ -43,6 +43,7 @@ resources: {{- toYaml .root.Values.agent.resources | nindent 2 }}
 
 {{- define "joulie.agentMounts" -}}
 - { name: tmp, mountPath: /tmp }
+- { name: secrets, mountPath: /etc/joulie/secrets, readOnly: true }
 {{- if include "joulie.natsCa" . }}
 - { name: nats-ca, mountPath: /etc/joulie/nats, readOnly: true }
 {{- end }}
@@ -54,6 +55,7 @@ resources: {{- toYaml .root.Values.agent.resources | nindent 2 }}
 
 {{- define "joulie.agentVolumes" -}}
 - { name: tmp, emptyDir: {} }
+{{ include "joulie.secretsVolume" (dict "root" . "part" "agent" "withoutDatabase" true) }}
 {{- if include "joulie.natsCa" . }}
 - name: nats-ca
   secret: { secretName: {{ include "joulie.natsCa" . }}, items: [{ key: ca.crt, path: ca.crt }] }

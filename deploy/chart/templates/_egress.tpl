@@ -1,6 +1,6 @@
 {{/*
 Which component may connect where. A rule without "to" is for addresses that no selector of a chart
-names: those of the API server, of a database and of a broker of yours.
+names: those of the API server, of witnesses, and of a database and of a broker of yours.
 */}}
 {{- define "joulie.egress" -}}
 {{- $read := list "projector" "operator" "extender" "console" "ledger" "migrate" "rebuild" "test" }}
@@ -11,7 +11,7 @@ names: those of the API server, of a database and of a broker of yours.
 {{- if ne .Values.scheduler.configuration "energy" }}{{ $api = append $api "extender" }}{{ end }}
 {{- $ports := list }}
 {{- range .Values.networkPolicy.apiServerPorts }}{{ $ports = append $ports (dict "port" (int .)) }}{{ end }}
-{{- include "joulie.egressOf" (dict "root" . "to" "broker" "of" (append $read "agent") "egress" (list (include "joulie.toBroker" . | fromYaml))) }}
+{{- include "joulie.egressOf" (dict "root" . "to" "broker" "of" (concat $read (list "agent" "agent-caps")) "egress" (list (include "joulie.toBroker" . | fromYaml))) }}
 {{- include "joulie.egressOf" (dict "root" . "to" "api-server" "of" $api "egress" (list (dict "ports" $ports))) }}
 {{- if not (include "joulie.sqlite" .) }}
 {{- $port := dict "ports" (list (dict "port" (int .Values.networkPolicy.databasePort))) }}
@@ -26,6 +26,15 @@ names: those of the API server, of a database and of a broker of yours.
 {{- if eq .Values.scheduler.mode "own" }}
 {{- $extender := dict "to" (list (include "joulie.podsOf" "extender" | fromYaml)) "ports" (list (dict "port" 9876)) }}
 {{- include "joulie.egressOf" (dict "root" . "to" "extender" "of" (list "scheduler") "egress" (list $extender)) }}
+{{- end }}
+{{- with .Values.witnesses }}
+{{- $ports := list }}
+{{- range . }}
+{{- $url := urlParse (regexReplaceAll "^[^@]*@" . "") }}
+{{- $default := ternary "443" "80" (eq $url.scheme "https") }}
+{{- $ports = append $ports (dict "port" (int (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default $default))) }}
+{{- end }}
+{{- include "joulie.egressOf" (dict "root" $ "to" "witnesses" "of" (list "projector") "egress" (list (dict "ports" (uniq $ports)))) }}
 {{- end }}
 {{- $meters := .Values.networkPolicy.metersTo }}
 {{- if and (not $meters) (include "joulie.hasMeters" .) }}{{ $meters = list dict }}{{ end }}

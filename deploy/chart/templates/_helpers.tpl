@@ -20,10 +20,11 @@ namespace: {{ .root.Release.Namespace }}
 labels: {{- include "joulie.labels" . | nindent 2 }}
 {{- end }}
 
-{{/* The values of a component. The Jobs, the hooks and the pod of `helm test` share "jobs". */}}
+{{/* The values of a component. The Jobs, the hooks and the pod of `helm test` share "jobs", and both
+DaemonSets of agents "agent". */}}
 {{- define "joulie.ownValues" -}}
 {{- $jobs := list "migrate" "rebuild" "release" "test" }}
-{{- index .root.Values (ternary "jobs" .part (has .part $jobs)) | toJson }}
+{{- index .root.Values (ternary "jobs" (trimSuffix "-caps" .part) (has .part $jobs)) | toJson }}
 {{- end }}
 
 {{/* The value of a component under "key", else that of all components. */}}
@@ -263,23 +264,37 @@ env:
   - { name: NATS_REPLICAS, value: {{ .root.Values.nats.replicas | quote }} }
   - { name: NATS_USER, value: {{ $broker.role }} }
   - { name: NATS_INBOX, value: {{ $broker.inbox }} }
-  - name: NATS_PASSWORD
-    valueFrom:
-      secretKeyRef: { name: {{ include "joulie.natsUsers" .root }}, key: NATS_{{ upper $broker.role }} }
+  - { name: NATS_PASSWORD_FILE, value: /etc/joulie/secrets/nats-password }
 {{- if include "joulie.natsCa" .root }}
   - { name: NATS_CA_FILE, value: /etc/joulie/nats/ca.crt }
 {{- end }}
 {{- if not (or (include "joulie.sqlite" .root) .withoutDatabase) }}
-  - name: DATABASE_URL
-    valueFrom:
-      secretKeyRef: { name: {{ .root.Values.database.existingSecret }}, key: {{ include "joulie.urlKey" . }} }
+  - { name: DATABASE_URL_FILE, value: /etc/joulie/secrets/database-url }
 {{- end }}
 {{- with include "joulie.both" (merge (dict "key" "extraEnv") .) }}{{ . | nindent 2 }}{{ end }}
+{{- end }}
+
+{{/* The secrets of the environment above, as files: descriptions of pods and children show no file. */}}
+{{- define "joulie.secretsVolume" -}}
+{{- $broker := index (.root.Files.Get "files/parts.json" | fromJson) .part -}}
+- name: secrets
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret:
+          name: {{ include "joulie.natsUsers" .root }}
+          items: [{ key: NATS_{{ upper $broker.role }}, path: nats-password }]
+      {{- if not (or (include "joulie.sqlite" .root) .withoutDatabase) }}
+      - secret:
+          name: {{ .root.Values.database.existingSecret }}
+          items: [{ key: {{ include "joulie.urlKey" . }}, path: database-url }]
+      {{- end }}
 {{- end }}
 
 {{- define "joulie.mounts" -}}
 - { name: data, mountPath: /var/lib/joulie{{ if and (include "joulie.sqlite" .root) (eq (include "joulie.databaseRight" .) "reader") }}, readOnly: true{{ end }} }
 - { name: tmp, mountPath: /tmp }
+- { name: secrets, mountPath: /etc/joulie/secrets, readOnly: true }
 {{- if include "joulie.natsCa" .root }}
 - { name: nats-ca, mountPath: /etc/joulie/nats, readOnly: true }
 {{- end }}
@@ -297,9 +312,11 @@ env:
 {{- with include "joulie.both" (merge (dict "key" "extraVolumes") .) }}{{ print "\n" . }}{{ end }}
 {{- end }}
 
-{{/* All volumes but "data" of the projector, which its StatefulSet makes. */}}
+{{/* All volumes but "data" of the projector, which its StatefulSet makes. "as" names another component
+whose environment the container has. */}}
 {{- define "joulie.volumes" -}}
 - { name: tmp, emptyDir: {} }
+{{ include "joulie.secretsVolume" (dict "root" .root "part" (.as | default .part)) }}
 {{- if include "joulie.natsCa" .root }}
 - name: nats-ca
   secret: { secretName: {{ include "joulie.natsCa" .root }}, items: [{ key: ca.crt, path: ca.crt }] }
