@@ -109,6 +109,8 @@ def test_a_running_demo_shows_what_was_saved_today_as_a_report_computes_it(tmp_p
         running.wait_until(lambda: bool(of_today(running)))
         found = saved_now(running)
         running.end()
+    # Queries beside the fold use no connection of it.
+    assert "refused" not in (data / "logs/ledger.log").read_text()
     day = datetime.fromtimestamp(found["today"]["from_ms"] / 1000, UTC)
     period = ("--from", f"{day:%Y-%m-%d}", "--to", f"{day + timedelta(days=1):%Y-%m-%d}")
     _, report = told_by("report", "--json", "--unsigned", *period, "--data", data)

@@ -61,7 +61,7 @@ async def _follow(wires: Wiring, archive: Path | None, config: Path | None) -> N
     """Runs until cancelled."""
     with _table(wires) as table, _executor() as executor:
         follower = _follower(wires, table, executor)
-        async with broker_of(wires) as bus, _computing(wires, table, (archive, config)):
+        async with broker_of(wires) as bus, _computing(wires, (archive, config)):
 
             def passes(stack: contextlib.AsyncExitStack) -> _Passes:
                 return _Passes(wires, archive, follower, bus, stack)
@@ -75,20 +75,25 @@ def _follower(wires: Wiring, table: EnergyTable, executor: DatabaseExecutor) -> 
 
 @contextlib.asynccontextmanager
 async def _computing(
-    wires: Wiring, table: EnergyTable, places: tuple[Path | None, Path | None]
+    wires: Wiring, places: tuple[Path | None, Path | None]
 ) -> AsyncGenerator[None, None]:
-    """Has what was saved computed beside the block, if the settings ask for it. An executor of its
-    own: a fold does not wait for its queries."""
+    """Has what was saved computed beside the block, if the settings ask for it. A fold does not
+    wait for its queries: they have a connection and a thread of their own."""
     interval_s = wires.source.load(SavingsSettings).interval_s
     if interval_s is None:
         yield
         return
     named = zip(("--archive", "--config"), places, strict=True)
     options = [word for name, place in named if place for word in (name, place)]
-    with _executor() as executor:
-        reports = DayReports(table, executor, ("--data", wires.data.path, *options))
-        async with living(VitalTask.SAVINGS, lambda: reports.run(interval_s)):
-            yield
+    engine = database.reader(wires.data.database)
+    try:
+        with _executor() as executor:
+            words = ("--data", wires.data.path, *options)
+            reports = DayReports(EnergyTable(engine), executor, words)
+            async with living(VitalTask.SAVINGS, lambda: reports.run(interval_s)):
+                yield
+    finally:
+        engine.dispose()
 
 
 async def _repeat(
