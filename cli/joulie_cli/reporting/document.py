@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import asdict
 
 from joulie_cli.reporting.gather import Gathered
-from joulie_cli.reporting.question import Asked, asked_of
+from joulie_cli.reporting.question import Asked, Measured, asked_of
 from joulie_projections.energy.report import (
     NANO,
     UG_PER_KG,
@@ -42,7 +42,8 @@ Document = dict[str, Any]
 def document_of(got: Gathered, cluster: str) -> Document:
     reports = {by: got.ledger.report(by) for by in DIVISIONS}
     whole = reports["namespace"]
-    asked = asked_of(got, whole.from_ms, whole.to_ms, whole.pods_uj)
+    measured = Measured(whole.pods_uj, whole.unknown_ms)
+    asked = asked_of(got, whole.from_ms, whole.to_ms, measured)
     document: Document = {
         "format": FORMAT,
         "cluster": cluster,
@@ -88,7 +89,8 @@ def first_document_of(got: Gathered, cluster: str) -> Document:
     """As earlier versions computed it."""
     reports = {by: report_of(got.ledger.intervals, by) for by in DIVISIONS}
     whole = reports["namespace"]
-    asked = asked_of(got, whole.from_ms, whole.to_ms, whole.pods_uj, simulates=True)
+    measured = Measured(whole.pods_uj)
+    asked = asked_of(got, whole.from_ms, whole.to_ms, measured, simulates=True)
     asked = asked._replace(question=asked.question._replace(sleep=LoggedSleep()))
     energy = {by: as_json(reports[by], by) for by in DIVISIONS}
     return {

@@ -20,6 +20,7 @@ from joulie_simulator.energy.counterfactual import (
 
 GUESSED_IDLE = 0.4  # of the rated power of the CPUs, where no idle power was seen
 LEAST_USE = 0.02
+LEAST_KNOWN = 0.1  # share of the time with readings: fewer give no better estimate
 FIXED = ("daemonset", "mirror")  # their node is not a choice
 POLICIES = {"headroom": "joulie", "energy": "joulie-energy"}  # by the setting SCORING
 
@@ -38,8 +39,19 @@ class Asked(NamedTuple):
     guessed_idle: int
 
 
+class Measured(NamedTuple):
+    """The energy of pods above idle, which lacks the time without readings."""
+
+    pods_uj: int
+    unknown_ms: int = 0  # of all nodes together
+
+    def of_all_time_uj(self, node_ms: int) -> float:
+        known = 1 - self.unknown_ms / node_ms if node_ms else 1.0
+        return self.pods_uj / max(LEAST_KNOWN, known)
+
+
 def asked_of(
-    got: Gathered, from_ms: int, to_ms: int, measured_uj: int, *, simulates: bool = False
+    got: Gathered, from_ms: int, to_ms: int, measured: Measured, *, simulates: bool = False
 ) -> Asked:
     """Intervals begin before the log and end after its newest reading: both are cut off.
 
@@ -60,7 +72,7 @@ def asked_of(
         [_node(entry, low) for entry, low in zip(known, lows, strict=True)],
         [_pod(life, from_ms, to_ms) for life in lives.counted],
         (to_ms - from_ms) / 1000,
-        _use(got, lives.bound, span, measured_uj),
+        _use(got, lives.bound, span, measured.of_all_time_uj(len(known) * (to_ms - from_ms))),
         got.lives.sleeps > 0,
         _sleep(got, to_ms),
         _happened(got, lives, span, numbers) if happens else None,
@@ -167,7 +179,9 @@ def _pod(life: PodLife, from_ms: int, to_ms: int) -> LoggedPod:
     )
 
 
-def _use(got: Gathered, bound: Sequence[PodLife], span: tuple[int, int], measured_uj: int) -> float:
+def _use(
+    got: Gathered, bound: Sequence[PodLife], span: tuple[int, int], measured_uj: float
+) -> float:
     """The measured energy of pods by the energy of their requests at full use."""
     asked_uj = sum(_asked_uj(got, bound, span))
     return min(1.0, max(LEAST_USE, measured_uj / asked_uj)) if asked_uj else LEAST_USE
