@@ -66,7 +66,7 @@ export function Totals({ cluster, rate }) {
     <dl id="totals">${figures.map(([value, more], at) =>
       html`<${Figure} key=${TERMS[at]} term=${TERMS[at]} value=${value} more=${more} />`
     )}</dl>
-    <${Basis} found=${saved?.found} />
+    <${Basis} found=${saved?.found} plan=${cluster.plan} />
   `;
 }
 
@@ -149,9 +149,9 @@ const worth = (range, unit) =>
 
 /**
  * What the figures of today and this month rest on, and up to when they are complete.
- * @param {{ found: any }} props
+ * @param {{ found: any, plan: any }} props
  */
-function Basis({ found }) {
+function Basis({ found, plan }) {
   if (!found) return null;
   const { report, today, month } = found;
   const complete = found.complete_to_ms
@@ -162,7 +162,7 @@ function Basis({ found }) {
     : "";
   const days = `days and months begin at midnight UTC (${clock(today.from_ms)} here)`;
   return html`<p class="muted basis" id="basis">
-    ${complete}${late}; ${days}. ${against(report)}
+    ${plan ? `Preset ${plan.preset}. ` : ""}${complete}${late}; ${days}. ${against(report)}
     ${report ? "" : html`<${WhoComputes} />`}
     ${!month.unpriced_kwh || month.unpriced_kwh < month.meter_kwh ? "" : html`<${NoPrice} />`}
   </p>`;

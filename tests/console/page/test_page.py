@@ -564,6 +564,7 @@ async def test_the_page_names_cards_that_are_held_without_work_and_the_preset(
         await expect(gpus).to_contain_text("1 held without work, 125 W in all")
         await expect(gpus).to_contain_text("team/idler on n1, 125 W, since")
         await expect(page.locator("body")).to_contain_text("preset headroom")
+        await expect(page.locator("#basis")).to_contain_text("Preset headroom.")
         harness.keep_holders()
         await page.reload()
         await expect(gpus).to_contain_text("n1")
