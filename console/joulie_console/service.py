@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import socket
-import time
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
@@ -65,7 +64,7 @@ async def serve(
     sources = HistorySources(
         history, TimeTravel(bus, history), PlanPages(bus, history, tail), energy
     )
-    console = Console(poller, tail, sources, time.time_ns, staleness_s)
+    console = Console(poller, tail, sources, view.now_ns, staleness_s)
     options = StreamOptions(heartbeat_s=settings.heartbeat_s, max_behind=settings.max_behind)
     app = make_app(console, AccessControl(settings), options, settings.max_clients)
 

@@ -36,6 +36,8 @@ class FollowedView(Protocol):
 
     async def moved_since(self, moves: int) -> int: ...
 
+    def now_ns(self) -> int: ...
+
 
 class CurrentSnapshot:
     """Without a view, and until its first snapshot is ready, it returns an empty snapshot."""
@@ -55,6 +57,10 @@ class CurrentSnapshot:
             return NO_SNAPSHOT
         heard_ms, behind_ms = self._view.ages_of(self._ready)
         return self._ready._replace(age_ms=heard_ms, behind_ms=behind_ms)
+
+    def now_ns(self) -> int:
+        """The time by the broker's clock, which also stamped the readings."""
+        return self._view.now_ns() if self._view else time.time_ns()
 
     async def follow(self, view: FollowedView) -> None:
         """Runs until cancelled. The last snapshot that was ready stays, whatever happens to the
@@ -83,6 +89,6 @@ class CurrentSnapshot:
     def _compute_node_terms(self, snapshot: ViewSnapshot) -> None:
         columns, earlier = snapshot.twin_columns, self._ready.twin_columns
         try:
-            node_terms_of(columns, time.time_ns(), snapshot.oldest_ms, self._weights, earlier)
+            node_terms_of(columns, self.now_ns(), snapshot.oldest_ms, self._weights, earlier)
         except Exception:
             log.exception("node_terms_failed", what="each answer computes them, or falls back")

@@ -51,7 +51,7 @@ class Service:
             self._current_snapshot.snapshot,
             shipper.record,
             weights,
-            time.time_ns,
+            self._current_snapshot.now_ns,
             lambda: self._current_snapshot.is_ready,
             server.fallback_policy(),
         )
@@ -90,10 +90,10 @@ class Service:
         claim_log = ClaimLog(bus, self._subjects, view, self._server.replica)
         bind_timeouts = self._server.bind_timeouts()
         self.extender.bindings = Bindings(
-            view, claim_log, binder, self._weights, time.time_ns, bind_timeouts
+            view, claim_log, binder, self._weights, view.now_ns, bind_timeouts
         )
         claim_reconciler = ClaimReconciler(
-            view, claim_log, binder, time.time_ns, 2 * bind_timeouts.bind_s
+            view, claim_log, binder, view.now_ns, 2 * bind_timeouts.bind_s
         )
         try:
             async with living(VitalTask.CLAIMS, claim_reconciler.run):

@@ -58,7 +58,7 @@ class Operator:
         view: View,
         settings: OperatorSettings,
         visibility: Callable[[], ClusterVisibility] = full_visibility,
-        clock: Clock = time.time_ns,
+        clock: Clock | None = None,
     ) -> None:
         self._bus = bus
         self._subjects = subjects
@@ -67,8 +67,8 @@ class Operator:
         self._rules = settings.rules()
         self._policy = load_policy(settings.policy)
         self._visibility = visibility
-        self._clock = clock
-        self._producer = Producer("operator-plan", subjects, clock)
+        self._clock = clock or view.now_ns
+        self._producer = Producer("operator-plan", subjects, self._clock)
         self._refusals = Refusals("plans", "not made; the next reconciliation plans again")
         self._looked = 0.0
         self._stopped: PlanningStopped | None = None

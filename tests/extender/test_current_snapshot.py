@@ -35,6 +35,9 @@ class ByHand:
     def snapshot(self) -> ViewSnapshot:
         return self.newest
 
+    def now_ns(self) -> int:
+        return time.time_ns()
+
     def ages_of(self, seen: ViewSnapshot) -> ViewAges:
         return self.ages
 

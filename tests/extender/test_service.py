@@ -17,7 +17,13 @@ from sqlalchemy.exc import OperationalError
 from extender_kit import PATIENCE_S, Received, get, post
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import SettingsError
-from joulie_bus.events import AnyEvent, FallbackAnswered, SettingsDeclared, codec
+from joulie_bus.events import (
+    AnyEvent,
+    FallbackAnswered,
+    PrioritizeDecided,
+    SettingsDeclared,
+    codec,
+)
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import Source
@@ -389,3 +395,34 @@ def test_no_replica_is_called_as_the_projector_is() -> None:
     source.load(ServerSettings)
     with pytest.raises(SettingsError, match="the projector writes outcomes under this name"):
         source.finish()
+
+
+# --- a wrong clock ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong_s", [-3600, -5, 5, 3600])
+async def test_a_wrong_clock_of_this_machine_changes_no_score_and_no_recorded_time(
+    site: Site, database_file: Path, monkeypatch: pytest.MonkeyPatch, wrong_s: int
+) -> None:
+    right = time.time_ns
+    async with living(site, database_file, TWIN_STALENESS_THRESHOLD="4s") as life:
+        before = said_by(await post(life.port, "/prioritize", BODY))
+        monkeypatch.setattr(time, "time_ns", lambda: right() + wrong_s * 10**9)
+        await site.tell(power("a", 300), power("b", 100))
+        await looked_at(life.port, len(FACTS) + 2)
+        after = said_by(await post(life.port, "/prioritize", BODY))
+        now = life.view.now_ns()
+        error_s = abs(now - right()) / 1e9
+        async with asyncio.timeout(PATIENCE_S):
+            while sum(isinstance(each, PrioritizeDecided) for each in await entries(site.bus)) < 2:
+                await asyncio.sleep(0.02)
+        recorded = [
+            each.basis.now
+            for each in await entries(site.bus)
+            if isinstance(each, PrioritizeDecided)
+        ]
+
+    assert after == before
+    assert 50 not in after
+    assert error_s < 1
+    assert all(abs(each - right()) < 60 * 10**9 for each in recorded)

@@ -135,7 +135,7 @@ async def _lead(
 
     cluster, load = ObservedCluster.empty(), wires.source.load
     nodes = selector(load(OperatorSettings).node_selector)
-    applier = Applier(api, view, cluster, nodes, load(ApplierSettings))
+    applier = Applier(api, view, cluster, nodes, load(ApplierSettings), view.now_ns)
     inventory = _inventory(wires)
     nominations = NominationWriter(api, view, load(ApplierSettings))
     deadline_s = load(ApplierSettings).deadline_s

@@ -50,7 +50,7 @@ async def _answer(wires: Wiring) -> None:
                     viewing(wires, Role.EXTENDER) as (bus, view),
                     living(VitalTask.SHIP, lambda: shipper.ship(bus)),
                 ):
-                    shadow = partial(Shadow, view, shipper, weights, time.time_ns)
+                    shadow = partial(Shadow, view, shipper, weights, view.now_ns)
                     follow = partial(_follow, shadow, shipper, wires)
                     await vital(VitalTask.SHADOW, follow)
             except BusError as error:

@@ -137,7 +137,9 @@ class ClusterPoller:
     def _take_snapshot(self) -> ClusterSnapshot:
         """Must not await. The tables are copied, because the view continues to change."""
         seen, cluster_state = self._live_view.snapshot(), _copied(self._live_view.cluster_state)
-        return ClusterSnapshot(seen.position, time.time_ns(), cluster_state, seen.twin_columns)
+        return ClusterSnapshot(
+            seen.position, self._live_view.now_ns(), cluster_state, seen.twin_columns
+        )
 
     async def _add_power_point(self, now: float) -> None:
         self._power_at = now
@@ -197,7 +199,7 @@ class ClusterPoller:
     def _health_inputs(
         self, overview: Overview, ages: ViewAges, pending: int, unhealthy: int
     ) -> HealthInputs:
-        snapshot, totals, now = overview.snapshot, overview.totals(), time.time_ns()
+        snapshot, totals, now = overview.snapshot, overview.totals(), self._live_view.now_ns()
         planned, decided = snapshot.cluster_state.planned_at, self._tail.decided_at
         beat, plan = self._live_view.last_beat, snapshot.cluster_state.plan
         return HealthInputs(

@@ -64,7 +64,7 @@ class PodEventWriter:
         placed = await asyncio.to_thread(self._new_outcomes)
         self._budget.earn(len(self._view.cluster_state.nodes), len(placed), time.monotonic())
         self._waiting.add(placed)
-        for announced in self._waiting.drop_old(time.time_ns()):
+        for announced in self._waiting.drop_old(self._view.now_ns()):
             _count(announced, "skipped")
         while len(self._waiting) and self._budget.spend():
             if not await self._write(self._waiting.take()):

@@ -9,7 +9,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol, assert_never
 
 import msgspec
@@ -90,9 +90,11 @@ class Applier:
         cluster: ObservedCluster,
         selector: dict[str, str],
         settings: ApplierSettings,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._api = api
         self._view = view
+        self._clock = clock
         self._cluster = cluster
         self._settings = settings
         options = WriteOptions(
@@ -114,7 +116,7 @@ class Applier:
         await self._cluster.twins.complete.wait()
         while True:
             began = time.process_time()
-            pending = self._planner.pending_writes(self._view.cluster_state, _now())
+            pending = self._planner.pending_writes(self._view.cluster_state, self._now())
             pause_s = rest_s(time.process_time() - began)
             metrics.KUBE_BEHIND.set(len(pending))
             is_left = await self._write_pending(pending)
@@ -125,6 +127,9 @@ class Applier:
                 if not is_left:  # each write sets `changed`, too
                     await self._rest(pause_s)
                 await rung(self._cluster.twins.changed, CHECK_INTERVAL_S)
+
+    def _now(self) -> Now:
+        return Now(time.monotonic(), self._clock())
 
     async def _rest(self, seconds: float) -> None:
         await asyncio.sleep(min(seconds, MAX_REST_S))
@@ -224,14 +229,14 @@ class Applier:
         self._cluster.twins.put(twin)
         state.written_spec = spec
         was = before.spec if before else None
-        self._transitions.append(Transition(twin, was, spec, time.time_ns()))
+        self._transitions.append(Transition(twin, was, spec, self._clock()))
 
     async def _apply_status(self, name: str, state: NodeWriteState) -> None:
         """Computes the status anew, from the current view and the cached NodeTwin."""
         twin, node = self._cluster.twins.get(name), self._view.cluster_state.nodes.get(name)
         if twin is None or node is None:
             return
-        status = self._planner.status(twin, node, time.time_ns())
+        status = self._planner.status(twin, node, self._clock())
         body = TWIN | {"metadata": {"name": name}, "status": msgspec.to_builtins(status)}
         answer = await self._api.apply(object_path(NODETWINS, name, "status"), body)
         self._cluster.twins.put(read_twin(answer))
@@ -265,7 +270,3 @@ def _order(node_writes: NodeWrites) -> int:
     if node_writes.is_new and kinds != {"label"}:
         return 0
     return 3 if kinds == {"label"} else 2 if kinds == {"status"} else 1
-
-
-def _now() -> Now:
-    return Now(time.monotonic(), time.time_ns())

@@ -56,10 +56,15 @@ class Evictor:
         self,
         api: ApiServer,
         view: View,
-        clock: Callable[[], int] = time.time_ns,
+        clock: Callable[[], int] | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._api, self._view, self._clock, self._monotonic = api, view, clock, monotonic
+        self._api, self._view, self._clock, self._monotonic = (
+            api,
+            view,
+            clock or view.now_ns,
+            monotonic,
+        )
         self._attempts: dict[str, _Attempts] = {}  # by the uid of a pod, or the name of a node
         self._reported: set[tuple[str, int, str]] = set()
         self._next = 0.0

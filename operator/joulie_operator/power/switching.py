@@ -57,11 +57,11 @@ class PowerSwitch:
         api: ApiServer,
         view: View,
         entries: Sequence[ExecutorEntry],
-        clock: Callable[[], int] = time.time_ns,
+        clock: Callable[[], int] | None = None,
         settle_s: float = SETTLE_S,
     ) -> None:
         self._api, self._view, self._entries = api, view, entries
-        self._clock, self._settle_s = clock, settle_s
+        self._clock, self._settle_s = clock or view.now_ns, settle_s
         self._attempts: dict[str, _Attempts] = {}
         self._reported: dict[str, int] = {}  # lost nodes, and the order that they did not follow
         self._slots = asyncio.Semaphore(AT_ONCE)

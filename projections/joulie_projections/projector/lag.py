@@ -16,6 +16,7 @@ from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import Record, StreamTip
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold.commit import Input, Inputs
+from joulie_projections.state.broker_clock import BrokerClock
 from joulie_projections.state.completeness import Completeness, milliseconds
 
 QUESTION_S = 0.25
@@ -49,6 +50,7 @@ class StreamEnds:
     """The ends of the fact streams, and since when no majority of the broker confirmed them."""
 
     def __init__(self, bus: Log, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = BrokerClock()  # of the server that stamps readings
         self._bus = bus
         self._clock = clock
         self._ran = RunningTime(clock)
@@ -70,7 +72,9 @@ class StreamEnds:
         moment = asked - max(tip.unconfirmed_ns for tip in tips) / 1e9
         self._confirmed = max(self._confirmed, moment)
         self._silent_s, self._answered = asked - self._confirmed, ran
-        return moment, {tip.stream: tip for tip in tips}
+        found = {tip.stream: tip for tip in tips}
+        self.clock.note(found[Stream.TEL].at, self._clock())
+        return moment, found
 
     async def _ask_all(self) -> Sequence[StreamTip]:
         """A task of its own: a gathered future that is cancelled is reported as an error."""

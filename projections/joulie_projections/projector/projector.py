@@ -254,6 +254,10 @@ class Projector:
         await self._calls.until_done(self._store.reset_incarnation, self._leadership.epoch, fresh)
         self._leadership = Leadership(self._leadership.epoch, fresh)
 
+    def _now(self) -> int:
+        """The broker's clock, which also stamped the facts."""
+        return self._ends.clock.at(time.monotonic(), time.time_ns())
+
     # --- facts --------------------------------------------------------------------------------
 
     async def _project(self, tasks: asyncio.TaskGroup) -> None:
@@ -295,7 +299,7 @@ class Projector:
             await asyncio.sleep(wait_s)
 
     def _fold_ahead(self, records: Sequence[Record]) -> SequencedBatch:
-        batch = sequence(self._cluster_state, self._folded, records, self._created, time.time_ns())
+        batch = sequence(self._cluster_state, self._folded, records, self._created, self._now())
         batch.draft.commit()
         self._folded = batch.cursor
         return batch
@@ -318,7 +322,7 @@ class Projector:
 
     async def _commit_part(self, records: Sequence[Record]) -> None:
         """Changes the cluster state only after the database has accepted the commit."""
-        now = time.time_ns()
+        now = self._now()
         batch = sequence(self._cluster_state, self._cursor, records, self._created, now)
         await self._write(self._calls.until_done, batch, records)
         batch.draft.commit()
@@ -326,7 +330,7 @@ class Projector:
 
     async def _quarantine(self, record: Record, why: str) -> None:
         reason = f"the database refused its rows: {why}"
-        now = time.time_ns()
+        now = self._now()
         batch = quarantined_batch(
             self._cluster_state, self._cursor, record, self._created, now, reason
         )
@@ -394,7 +398,7 @@ class Projector:
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
         self._cursor = batch.cursor
         oldest = min(record.at for record in records)
-        self._storage_to_commit_s = max(0.0, (time.time_ns() - oldest) / 1e9)
+        self._storage_to_commit_s = max(0.0, (self._now() - oldest) / 1e9)
         self._in_flight -= len(records)
         self._lag.committed(batch.cursor.inputs, newest_times(records))
         _count(batch)
@@ -421,7 +425,7 @@ class Projector:
 
     async def _keep(self, frozen: snapshots.FrozenState) -> None:
         """Packs and saves a snapshot in the background. After an error the snapshot is skipped."""
-        made = await asyncio.to_thread(snapshots.pack, frozen, time.time_ns())
+        made = await asyncio.to_thread(snapshots.pack, frozen, self._now())
         try:
             at_most = self._settings.snapshots
             await self._calls.once(self._store.save_snapshot, self._leadership.epoch, made, at_most)
@@ -454,6 +458,7 @@ class Projector:
                 self._decision_writer.unwritten,
                 int(time.monotonic() * 1000),
                 list(self._copies.incomplete),
+                self._ends.clock.at(time.monotonic(), 0),
             )
             await self._bus.tell(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)

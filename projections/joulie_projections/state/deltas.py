@@ -32,6 +32,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     unwritten: int = 0  # entries of the decision log that the broker stored and the database lacks
     sent_ms: int = -1  # by the monotonic clock of the projector
     incomplete: list[IncompleteCopy] = []  # copies of the broker's servers that lack messages
+    broker_ns: int = 0  # the broker's clock when this was sent; 0: not known yet
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -31,6 +31,7 @@ from joulie_bus.streams.subjects import Subjects
 from joulie_projections.decision_log.refusals import read_refusals
 from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.pods.refusal import Refusal
+from joulie_projections.state.broker_clock import BrokerClock
 from joulie_projections.state.completeness import (
     Completeness,
     TransitDelay,
@@ -91,6 +92,7 @@ class View:
         self._backwards = 0
         self._beat_at = 0.0
         self._transit = TransitDelay()
+        self._broker_clock = BrokerClock()
         self._renewed = 0  # until when the projector has the lease, when the database was asked
         self._asked = 0.0
         self.last_beat: Heartbeat | None = None
@@ -134,6 +136,10 @@ class View:
         """The older of the two ages, in seconds; of a paused view at least since it was paused."""
         paused_s = _seconds_since(self._unread_since) if self._unread_since else 0.0
         return max(self.ages.oldest_ms / 1000, paused_s)
+
+    def now_ns(self) -> int:
+        """The time by the broker's clock, as facts have it; by this machine's until it is known."""
+        return self._broker_clock.at(time.monotonic(), time.time_ns())
 
     @property
     def ages(self) -> ViewAges:
@@ -253,6 +259,8 @@ class View:
         beat = decode_heartbeat(data)  # raises before the contact time is updated
         self.last_beat = beat
         self._beat_at = self._sent_at(beat)
+        if beat.broker_ns:
+            self._broker_clock.note(beat.broker_ns, self._beat_at)
         self._last_contact = max(self._last_contact, self._beat_at)
         if self._paused:
             metrics.POSITION.set(beat.position)  # a resumed view is at least there
