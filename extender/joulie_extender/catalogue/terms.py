@@ -18,6 +18,7 @@ from joulie_extender.terms.energy import (
 )
 from joulie_extender.terms.freshness import SOURCES, ScoreBasis
 from joulie_extender.terms.headroom import Headroom
+from joulie_extender.terms.over_cap import OverCap
 from joulie_extender.terms.packing import Packing, PackingAlone
 from joulie_extender.terms.power import AddedPower, AssumedPower
 from joulie_extender.terms.preferences import Wishes, WishesOfTen
@@ -79,6 +80,7 @@ ENERGY = Formula(
     Activation(),
     Fragmentation(),
     CardReserve(),
+    OverCap(),
     start=score_by_watts,
     start_name="watts",
 )

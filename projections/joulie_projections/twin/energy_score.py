@@ -26,7 +26,7 @@ FRAGMENT_SHARE = 0.25  # the most that unbalanced free cores and cards cost
 HOST_SHARE = 0.05  # for a pod without cards on a node whose cards are all in use
 RESERVE_W = 5_000.0  # more than any activation: a node with free cards, for a pod without cards
 CLOSE = 1e-6  # cards: rounding errors of sums of shares
-FORMULA = 2.0  # 1 is that of the first logs with energy scores, for replay
+FORMULA = 3.0  # 1 is that of the first logs with energy scores; 3 has caps, in the extender
 Column = Floats | Ints
 
 
@@ -139,5 +139,6 @@ def _first_overheads(nodes: EnergyNodes, asked: Ask) -> Overheads:
 
 _OVERHEADS: Mapping[float, Callable[[EnergyNodes, Ask], Overheads]] = {
     1.0: _first_overheads,
+    2.0: _overheads,
     FORMULA: _overheads,
 }

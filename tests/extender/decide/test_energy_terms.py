@@ -13,6 +13,7 @@ import reference_scoring
 from joulie_bus.events import PodAsk, PrioritizeDecided, codec
 from joulie_bus.testing import NOON, ask, hardware, producer
 from joulie_extender.catalogue.declaration import declaration, weights_of
+from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import again, decide_prioritize
@@ -202,3 +203,63 @@ def test_a_declaration_of_newer_code_has_no_weights() -> None:
     for name in ("later", "gpu_later", "coefficient_later"):
         newer = replace(declared, values={**declared.values, name: 1})
         assert weights_of(newer) is None
+
+
+# --- caps ---------------------------------------------------------------------------------------
+
+AT_ITS_CAP: dict[str, Any] = {
+    "profile": "eco",
+    "cpu_cap_pct": 50,
+    "samples": (Sample(NOON, 340_000),),
+}
+
+
+def test_a_pod_goes_to_no_node_past_its_cap_while_another_has_room() -> None:
+    capped = node(cores=60, **AT_ITS_CAP)
+    found = scored(POD, ENERGY, capped, node(), node(cores=60, **AT_ITS_CAP))
+
+    assert best(found) == 1
+    assert found["over_cap"][1] == 0 < found["over_cap"][0] == found["over_cap"][2]
+    assert found.score[0] <= max(0.0, found.score[1] - 20)
+
+
+def test_a_cap_with_room_for_the_pod_costs_nothing() -> None:
+    known: dict[str, Any] = AT_ITS_CAP | {"samples": (Sample(NOON, 200_000),)}
+    found = scored(POD, ENERGY, node(cores=60, **known), node())
+
+    assert ("over_cap" in found.more, best(found)) == (False, 0)
+
+
+def test_caps_order_nothing_where_no_node_has_room() -> None:
+    full = [node(cores=cores, **AT_ITS_CAP) for cores in (60, 40)]
+
+    assert "over_cap" not in scored(POD, ENERGY, *full).more
+
+
+def test_a_node_without_data_is_not_a_node_with_room() -> None:
+    found = scored(POD, ENERGY, node(cores=60, **AT_ITS_CAP), NodeState(ordinal=1, at=NOON))
+
+    assert "over_cap" not in found.more
+
+
+def test_decisions_under_the_second_energy_formula_know_no_caps() -> None:
+    nodes = [node(cores=60, **AT_ITS_CAP), node()]
+    second = dataclasses.replace(ENERGY, energy_formula=2.0)
+
+    assert "over_cap" not in scored(POD, second, *nodes).more
+    assert best(scored(POD, second, *nodes)) == 0
+
+
+def test_a_decision_with_caps_is_recorded_with_them_and_made_again() -> None:
+    twin_columns, names = columns_of(node(cores=60, **AT_ITS_CAP), node())
+    context = DecisionContext(twin_columns, 1, 0, NOON)
+    decided = decide_prioritize(POD, names, context, ENERGY)
+    read = codec.decoded(producer().stamp(decided).data, "here")
+
+    assert isinstance(read, PrioritizeDecided)
+    assert read == decided == again(read, twin_columns, ENERGY)
+    capped = read.top[1]
+    assert capped.later.more["over_cap"] > 0
+    points = points_of(capped, ENERGY)
+    assert points["over_cap"] == -capped.later.more["over_cap"]
+    assert sum(points.values()) == pytest.approx(capped.score)

@@ -30,6 +30,8 @@ from kube_scheduler import Block, KubeScheduler, Node, a_pod, uid_of
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60
 MORE = 3  # than an even share: samples and ties are not even
+UP_TO_CAP = 7  # pods of 42 W beside the 100 W of an idle node, under a cap of 432 W
+BEHIND = 2  # bindings that a snapshot may not have yet
 SETTINGS = {
     "EXTENDER_ADDR": "127.0.0.1:0",
     "EXTENDER_DEADLINE": "20s",
@@ -89,7 +91,8 @@ async def cluster(
     tmp_path: Path,
     request: pytest.FixtureRequest,
 ) -> AsyncGenerator[Cluster, None]:
-    source = Source(SETTINGS)
+    count, settings = request.param
+    source = Source(SETTINGS | settings)
     server = replace(source.load(ServerSettings), drain_s=0)
     weights = source.load(ScoringSettings).weights()
     signer, reader = Signer.of(tmp_path / "key"), database.reader(database_file)
@@ -101,7 +104,7 @@ async def cluster(
         background(service.work(bus, view), "work"),
     ):
         assert service.http_server is not None
-        found = Cluster(bus, view, service.http_server.port, request.param)
+        found = Cluster(bus, view, service.http_server.port, count)
         await found.begin()
         yield found
     reader.dispose()
@@ -112,7 +115,7 @@ def share(pods: int, nodes: int) -> int:
     return math.ceil(pods / nodes) + MORE
 
 
-@pytest.mark.parametrize("cluster", [200], indirect=True)
+@pytest.mark.parametrize("cluster", [(200, {})], indirect=True)
 async def test_pods_that_come_faster_than_readings_spread_over_equal_nodes(
     cluster: Cluster,
 ) -> None:
@@ -122,8 +125,18 @@ async def test_pods_that_come_faster_than_readings_spread_over_equal_nodes(
     assert len(cluster.placed) > 120
 
 
+@pytest.mark.parametrize("cluster", [(6, {"SCORING": "energy"})], indirect=True)
+async def test_packing_by_energy_fills_an_eco_node_up_to_its_cap_and_then_the_next(
+    cluster: Cluster,
+) -> None:
+    await cluster.place(16)
+
+    assert max(cluster.placed.values()) <= UP_TO_CAP + BEHIND < 12  # as many as cores last for
+    assert len(cluster.placed) <= 3
+
+
 @pytest.mark.drill
-@pytest.mark.parametrize("cluster", [5000], indirect=True)
+@pytest.mark.parametrize("cluster", [(5000, {})], indirect=True)
 async def test_1500_pods_on_samples_of_5000_nodes_do_not_herd(cluster: Cluster) -> None:
     await cluster.place(1500)
 
