@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from joulie_bus.errors import JoulieError, NotStarted
-from joulie_cli.command_line.commands import commands
+from joulie_cli.command_line.commands import commands, every_setting
 from joulie_cli.command_line.parser import parsed
 
 NOTHING_RUNS, FAILED, INTERRUPTED = 1, 2, 130
@@ -27,7 +27,7 @@ def _run(argv: Sequence[str]) -> int:
 
     program = commands()[args.command].load().program()
     try:
-        wires = wired(args.command, program.SETTINGS, args.data, args.config)
+        wires = wired(args.command, program.SETTINGS, args.data, args.config, every_setting)
         return program.run(args, wires)
     except BrokenPipeError:  # the reader of a pipe closed it
         _discard_output()

@@ -64,13 +64,19 @@ class Wiring(NamedTuple):
     subjects: Subjects
 
 
-def wired(part: str, settings: Sequence[type], data: Path | None, config: Path | None) -> Wiring:
+def wired(
+    part: str,
+    settings: Sequence[type],
+    data: Path | None,
+    config: Path | None,
+    elsewhere: Callable[[], Sequence[str]] = tuple,
+) -> Wiring:
     """Read all settings of a command before anything starts; reports all mistakes at once."""
     source = Source(os.environ, config)
     bus, place = source.load(BusSettings), source.load(PlaceSettings)
     for cls in settings:
         source.load(cls)
-    source.finish()
+    source.finish(elsewhere)
     logging.configure(bus.log_level, bus.log_format, part)
     for name, instead in source.without_effect.items():
         log.warning("setting_without_effect", setting=name, instead=instead)

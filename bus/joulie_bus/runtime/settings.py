@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -146,9 +146,14 @@ class Source:
         """The values of the file that the environment does not override, for child processes."""
         return {name: text for name, text in self._toml.items() if name not in self._environ}
 
-    def finish(self, known: Sequence[str] = ()) -> list[InForce]:
-        """All settings in force; raises SettingsError with every mistake that was made."""
-        names = {*self._asked, *known}
+    def finish(self, elsewhere: Callable[[], Sequence[str]] = tuple) -> list[InForce]:
+        """All settings in force; raises SettingsError with every mistake that was made.
+
+        `elsewhere` gives the settings of other components, which one file may hold, too.
+        """
+        if set(self._toml) - self._asked:
+            self._asked.update(elsewhere())
+        names = self._asked
         for name in sorted(set(self._toml) - names):
             near = difflib.get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]}?" if near else ""

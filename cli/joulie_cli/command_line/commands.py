@@ -61,3 +61,11 @@ def commands() -> dict[str, Command]:
         for path in sorted((FOLDER / group).glob("[a-z]*.py"))
     ]
     return {command.name: command for command in found}
+
+
+def every_setting() -> list[str]:
+    """The settings of all commands. Imports them all, so only a file with others needs it."""
+    from joulie_bus.runtime.settings import BusSettings, declared
+
+    classes = [each for one in commands().values() for each in one.load().program().SETTINGS]
+    return [row.name for row in declared(BusSettings, *classes)]

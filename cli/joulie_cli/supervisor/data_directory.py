@@ -23,6 +23,7 @@ from joulie_bus.errors import DataDirectoryError
 from joulie_bus.runtime.own_files import require_own
 from joulie_bus.runtime.secret_files import write_private
 
+SQLITE = b"SQLite format 3\0"
 DEFAULT = Path("joulie-data")
 
 
@@ -43,6 +44,11 @@ class DataDirectory:
         self, path: Path, database_url: str = "", broker: str = "", keys: str = ""
     ) -> None:
         self.path = path.resolve()
+        if self.path.exists() and not self.path.is_dir():
+            raise DataDirectoryError(
+                f"{self.path} is a file, and no data directory. Nothing was read or written. "
+                "Choose another one with --data."
+            )
         self.database: Path | str = database_url or self.path / "joulie.db"
         self.owns_database = not database_url
         self.broker = broker  # path of nats-server; empty for the one in the wheel
@@ -75,6 +81,14 @@ class DataDirectory:
                 f"There is no Joulie data in {self.path}. "
                 f"`joulie demo --data {self.path}` or `joulie up --data {self.path}` creates it."
             )
+        if isinstance(self.database, Path):
+            with self.database.open("rb") as file:
+                begins = file.read(len(SQLITE))
+            if begins not in (b"", SQLITE):  # SQLite begins an empty file
+                raise DataDirectoryError(
+                    f"{self.database} is not a database of SQLite. Nothing was read or written. "
+                    "Choose another directory with --data, or restore the file (docs/backup.md)."
+                )
 
     @property
     def has_database(self) -> bool:
