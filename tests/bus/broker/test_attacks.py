@@ -14,7 +14,7 @@ from broker_attacks import Holdings, attack, grown, holdings, overhearing
 from broker_installations import INSTALLATIONS, Installation, flat
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.streams.records import Message
-from joulie_bus.streams.roles import CORE_ROLES, Role
+from joulie_bus.streams.roles import CORE_ROLES, GRANTS, Role
 from joulie_bus.streams.subjects import PATTERNS, Stream
 from joulie_bus.testing import CLUSTER, stored
 from one_broker import anyio_backend
@@ -51,7 +51,7 @@ async def attacked(installed: Installation, role: Role) -> tuple[Holdings, Holdi
     async with installed.connected(Role.ADMIN) as admin, overhearing(admin) as heard:
         before = await holdings(admin)
         async with installed.connected(role) as hostile:
-            await attack(hostile, role, SECONDS)
+            await attack(hostile, GRANTS[role], SECONDS)
         await admin.flush()
         return before, await holdings(admin), heard
 
@@ -62,7 +62,7 @@ async def test_a_role_outside_of_the_core_makes_the_broker_keep_nothing_but_its_
 ) -> None:
     before, after, heard = await attacked(installation, role)
 
-    assert grown(before, after, role) == {}
+    assert grown(before, after, GRANTS[role]) == {}
     assert heard == []
 
 
@@ -83,5 +83,5 @@ async def test_with_all_users_in_one_account_the_same_attack_succeeds(
         await fill(installed)
         before, after, heard = await attacked(installed, role)
 
-    assert CLUSTER.heads in json.dumps(grown(before, after, role))
+    assert CLUSTER.heads in json.dumps(grown(before, after, GRANTS[role]))
     assert heard

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from joulie_bus.jetstream.connection import Connection
-from joulie_bus.streams.roles import GRANTS, Role
+from joulie_bus.streams.roles import Grant
 from joulie_bus.streams.subjects import PATTERNS, Stream
 from joulie_bus.testing import CLUSTER
 
@@ -81,27 +81,27 @@ def consumers(reply: str) -> Iterator[Shot]:
             yield Shot(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", pull, reply)
 
 
-def own_messages(role: Role, reply: str) -> Iterator[Shot]:
-    """What the role may publish, with the target as the reply subject."""
-    for pattern in GRANTS[role].publish:
+def own_messages(grant: Grant, reply: str) -> Iterator[Shot]:
+    """What the user may publish, with the target as the reply subject."""
+    for pattern in grant.publish:
         if pattern.startswith("joulie."):
             parts = [CLUSTER.cluster if n == 2 else t for n, t in enumerate(pattern.split("."))]
             yield Shot(".".join(parts).replace("*", "own"), b"", reply)
 
 
-def round_of_shots(role: Role, first: int) -> list[Shot]:
+def round_of_shots(grant: Grant, first: int) -> list[Shot]:
     shots: list[Shot] = []
     for turn, target in enumerate(targets(), first):
-        shots += [*own_messages(role, target), *consumers(target), *calls(target, turn)]
+        shots += [*own_messages(grant, target), *consumers(target), *calls(target, turn)]
     return shots
 
 
-async def attack(connection: Connection, role: Role, seconds: float) -> int:
+async def attack(connection: Connection, grant: Grant, seconds: float) -> int:
     """Sends everything once, and then again until the time has passed; returns how much."""
     clock = asyncio.get_running_loop().time
     ends_at, sent = clock() + seconds, 0
     for number in itertools.count():
-        for shot in round_of_shots(role, number):
+        for shot in round_of_shots(grant, number):
             await connection.send(shot.subject, shot.data, shot.reply)
             sent += 1
         await connection.flush()
@@ -128,9 +128,9 @@ async def holdings(connection: Connection) -> Holdings:
     return Holdings(names, messages, consuming)
 
 
-def grown(before: Holdings, after: Holdings, role: Role) -> dict[str, object]:
-    """What is there beside what the role may write itself."""
-    own = {shot.subject for shot in own_messages(role, "")}
+def grown(before: Holdings, after: Holdings, grant: Grant) -> dict[str, object]:
+    """What is there beside what the user may write itself."""
+    own = {shot.subject for shot in own_messages(grant, "")}
     found: dict[str, object] = {}
     if before.streams != after.streams:
         found["streams"] = after.streams
