@@ -131,8 +131,8 @@ async def test_packing_by_energy_fills_an_eco_node_up_to_its_cap_and_then_the_ne
 ) -> None:
     await cluster.place(16)
 
-    assert max(cluster.placed.values()) <= UP_TO_CAP + BEHIND < 12  # as many as cores last for
-    assert len(cluster.placed) <= 3
+    fullest = max(cluster.placed.values())
+    assert UP_TO_CAP - BEHIND <= fullest <= UP_TO_CAP + BEHIND < 12  # that cores last for
 
 
 @pytest.mark.drill
