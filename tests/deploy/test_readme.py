@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 README = (ROOT / "README.md").read_text()
 SECTION = README.split("\n## Run it on a cluster\n")[1].split("\n## ")[0]
 INSIDE = re.findall(r"^\$ ((?:helm|kubectl) .*)$", SECTION, re.MULTILINE)
-OUTSIDE = re.findall(r"`(kubectl [^`]*)`", SECTION)
+OUTSIDE = re.findall(r"`(kubectl apply [^`]*)`", SECTION)
+END = re.findall(r"`(helm uninstall [^`]*)`", SECTION)
+PODS = "/api/v1/namespaces/energy-trial/pods"
 
 
 @pytest.fixture
@@ -51,9 +53,12 @@ def environment(server: Running, programs: Path, home: Path) -> dict[str, str]:
     }
 
 
-def test_the_readme_installs_with_two_commands() -> None:
-    assert [command.split()[0] for command in INSIDE] == ["helm", "kubectl"]
-    assert len(OUTSIDE) == 1
+def test_the_readme_installs_and_tries_it_on_one_screen() -> None:
+    assert [command.split()[1] for command in INSIDE] == [
+        *("install", "label", "create", "label", "run")
+    ]
+    assert len(OUTSIDE) == len(END) == 1
+    assert len(SECTION.split("To run all components on this machine")[0].splitlines()) < 40
 
 
 async def test_the_commands_that_install_the_chart_work_on_a_fresh_cluster(
@@ -71,6 +76,15 @@ async def test_the_commands_that_install_the_chart_work_on_a_fresh_cluster(
         for name in await server.all(PLACES[kind].format(namespace="joulie-system"))
     }
     assert {"joulie-operator", "joulie-extender", "joulie-console", "joulie-agent"} <= made
+    assert "joulie-archive" in made
+    namespace = (await server.all(PLACES["Namespace"]))["energy-trial"]
+    assert namespace["metadata"]["labels"]["joulie.io/schedule"] == "true"
+    assert "first" in await server.all(PODS)
+    # No kubelet runs the Job that cleans up before.
+    await run(f"{END[0]} --no-hooks", environment(server, programs, home))
+    assert "nodetwins.joulie.io" in await server.all(PLACES["CustomResourceDefinition"])
+    left = await server.all(PLACES["Deployment"].format(namespace="joulie-system"))
+    assert not left
 
 
 async def test_the_manifests_for_parts_outside_of_the_cluster_apply_to_a_fresh_one(

@@ -120,6 +120,7 @@ async def installed(cluster: Cluster) -> None:
         await cluster.apply(volume(f"projector-{number}", "20Gi", cluster))
     for number in range(3):
         await cluster.apply(volume(f"nats-{number}", "32Gi", cluster))
+    await cluster.apply(volume("archive", "64Gi", cluster))
     namespace = {"apiVersion": "v1", "kind": "Namespace"}
     await cluster.apply(namespace | {"metadata": {"name": NAMESPACE}})
     await scheduled_namespace(cluster, MANY)

@@ -61,6 +61,7 @@ async def explained(cluster: Cluster, *names: str) -> None:
 async def installed(cluster: Cluster) -> None:
     """The two commands of the README, word for word, and the first decision."""
     await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
+    await cluster.apply(volume("archive", "64Gi", cluster))
     install, label = commands_of_the_readme()[:2]
     began_s = time.monotonic()
     await run(cluster, install)
@@ -194,6 +195,8 @@ async def nothing_is_left(cluster: Cluster, before: set[str]) -> None:
     kept = sorted(name for name in left if f"/{NAMESPACE}/" in name and "/kube-root" not in name)
     say("left with the log: " + ", ".join(kept))
     await cluster.told("delete", "namespace", SHOP, NAMESPACE, "--timeout=120s")
+    definitions = ("nodetwins.joulie.io", "nodehardwares.joulie.io", "gpus.gpu.mle.com")
+    await cluster.told("delete", "crd", *definitions)  # they stay, with the objects of others
     await cluster.told("delete", "persistentvolume", "--all")
 
     async def is_as_before() -> bool:

@@ -58,6 +58,7 @@ async def answered(cluster: Cluster) -> Requests:
 
 async def installed(cluster: Cluster) -> None:
     await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
+    await cluster.apply(volume("archive", "64Gi", cluster))
     await run(cluster, ["helm", "install", *CHART, "--create-namespace"])
     await cluster.told("label", "node", NODE, "joulie.io/managed=true")
     await scheduled_namespace(cluster, SHOP)

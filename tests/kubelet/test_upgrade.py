@@ -46,6 +46,7 @@ AT = ["--namespace", NAMESPACE, "--wait", "--timeout=6m"]
 
 async def installed(cluster: Cluster) -> None:
     await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
+    await cluster.apply(volume("archive", "64Gi", cluster))
     words = ["helm", "install", "joulie", str(OLDER), "--namespace", NAMESPACE]
     await run(cluster, [*words, "--create-namespace"])
     await cluster.told("label", "node", "--all", "joulie.io/managed=true")

@@ -24,6 +24,7 @@ NUMBERS = itertools.count()
 
 async def installed(cluster: Cluster) -> None:
     await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
+    await cluster.apply(volume("archive", "64Gi", cluster))
     await run(cluster, INSTALL.split())
     metadata = {
         "name": LAB,
