@@ -1,12 +1,15 @@
 """The steps of docs/backup.md: the log continues with its streams, and without them."""
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import demo, joulie, told_by
+from joulie_projections.history.history import History
 
 SMALL = ("--nodes", "20", "--seed", "3")
 
@@ -17,10 +20,15 @@ def backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
     its data, which only tests of a lost broker use."""
     folder = tmp_path_factory.mktemp("backup")
     data, backup = folder / "data", folder / "backup"
+    backup.mkdir()
     with demo(data, *SMALL) as started:
         started.await_decisions(20)
+        started.wait_until(lambda: started.counts().signed_to > 0)
+        moment = datetime.now(UTC).isoformat()
+        started.await_decisions(started.counts().answers + 20)
         started.end()
-    assert joulie("archive", "--to", backup / "archive", "--now", "--data", data).returncode == 0
+    (backup / "moment").write_text(moment)
+    assert joulie("backup", "--to", backup / "archive", "--data", data).returncode == 0
     for copied in ("nats", "credentials"):
         shutil.copytree(data / copied, backup / copied)
     for file in ("head.key", "head.pub"):
@@ -95,3 +103,36 @@ def test_a_database_whose_broker_lost_its_disk_continues_only_when_asked(
     late = joulie("migrate", "--new-broker", "--data", data)
     assert late.returncode == 2
     assert "cannot continue those of the database: JOULIE_OBS: messages" in late.stderr
+
+
+def test_a_backup_is_restored_as_of_a_chosen_time(backup: Path, tmp_path: Path) -> None:
+    at, past = (backup / "moment").read_text(), tmp_path / "past"
+    done = joulie("restore", "--from", backup / "archive", "--at", at, "--data", past)
+    assert done.returncode == 0, done.stderr
+    shutil.copy(backup / "head.pub", past / "head.pub")
+
+    verified, log = told_by("verify", "--heads", "none", "--data", past)
+    replayed, report = told_by("replay", "--data", past, "--archive", backup / "archive")
+    assert (verified, replayed, report["mismatches"]) == (0, 0, 0), (log, report)
+    with (
+        History.of(DataDirectory(past).database) as restored,
+        History.of(DataDirectory(backup / "data").database) as whole,
+    ):
+        kept, all_of_it = restored.checkpoint(), whole.checkpoint()
+        assert kept is not None
+        assert all_of_it is not None
+        assert 0 < kept.position < all_of_it.position
+        assert 0 < log["entries"] < whole.counts().entries
+
+
+def test_a_time_of_which_the_backup_holds_nothing_is_refused_before_anything_is_made(
+    backup: Path, tmp_path: Path
+) -> None:
+    early = ("restore", "--from", backup / "archive", "--data", tmp_path / "past", "--at")
+
+    before, future = joulie(*early, "2020-01-01"), joulie(*early, "2999-01-01")
+
+    assert (before.returncode, future.returncode) == (2, 2)
+    assert "holds nothing of before 2020-01-01" in before.stderr
+    assert "is in the future" in future.stderr
+    assert not (tmp_path / "past").exists()

@@ -18,6 +18,7 @@ from joulie_projections.store.store import Store
 
 SNAPSHOT_EVERY = 25_000  # positions
 SNAPSHOTS_KEPT = 400
+NEVER = 2**63 - 1  # later than any time
 
 
 Tell = Callable[[int, int], None]
@@ -29,26 +30,35 @@ class Restored(NamedTuple):
 
 
 def restore(
-    archive: Archive, store: Store, log: DecisionLog, held: Checkpoint, tell: Tell | None = None
+    archive: Archive,
+    store: Store,
+    log: DecisionLog,
+    held: Checkpoint,
+    until: int = NEVER,
+    tell: Tell | None = None,
 ) -> Restored:
     """`held` is the lease of the empty database. Raises at facts that fold to another state.
 
-    `tell` gets the number of restored facts and that of all.
+    With `until`, a time: the facts that were committed by then, and the entries up to the newest
+    head that was signed by then. So no entry refers to a state that is not restored. `tell` gets
+    the number of restored facts and that of all.
     """
-    facts = _FactRestorer(store, held)
+    facts = _FactRestorer(store, held, until)
     for place, part in archive.facts:
         if tell is not None:
             tell(part.first - 1, archive.facts[-1][1].last)
         created = {Stream(stream): value for stream, value in part.created.items()}
-        facts.put(str(place), archive.read_facts(place, part), created)
+        if not facts.put(str(place), archive.read_facts(place, part), created):
+            break
     log.open()
+    last = _last_entry(archive, until)
     entries, read = 0, list[LogRead]()
     for place, part in archive.parts(LOG):
         found = archive.read_log(place, part)
-        added = [Entry(entry.fields, entry.body) for entry in found.entries]
-        log.append(held.epoch, added, 0, Input("", 0))
-        log.import_heads(held.epoch, found.heads)
-        entries = part.last
+        kept = found.entries[: max(0, last - part.first + 1)]
+        log.append(held.epoch, [Entry(each.fields, each.body) for each in kept], 0, Input("", 0))
+        log.import_heads(held.epoch, [each for each in found.heads if each.signed_at <= until])
+        entries += len(kept)
         read.extend(found.read)
     if known := [each for each in read if each.entries <= entries]:
         newest = known[-1]
@@ -57,8 +67,18 @@ def restore(
     return Restored(facts.position, entries)
 
 
+def _last_entry(archive: Archive, until: int) -> int:
+    """The entry of the newest head that was signed by that time; all entries if it is NEVER."""
+    if until == NEVER:
+        return NEVER
+    parts = (archive.read_log(place, part) for place, part in archive.parts(LOG))
+    heads = (head for part in parts for head in part.heads if head.signed_at <= until)
+    return max((head.pos for head in heads), default=0)
+
+
 class _FactRestorer:
-    def __init__(self, store: Store, held: Checkpoint) -> None:
+    def __init__(self, store: Store, held: Checkpoint, until: int) -> None:
+        self._until = until
         self._store = store
         self._epoch = held.epoch
         self._cluster_state = ClusterState()
@@ -69,7 +89,8 @@ class _FactRestorer:
     def position(self) -> int:
         return self._cursor.position
 
-    def put(self, place: str, part: FactPart, created: Mapping[Stream, str]) -> None:
+    def put(self, place: str, part: FactPart, created: Mapping[Stream, str]) -> bool:
+        """False at the first commit after the wanted time."""
         aside = {poison.position: poison for poison in part.aside}
         set_aside = all_positions(part.aside)
         for manifest, records, lost in part.batches():
@@ -77,6 +98,8 @@ class _FactRestorer:
             if lost:
                 raise NeverArchived(place, manifest.p_from, manifest.p_to)
             now = manifest.committed_at
+            if now > self._until:
+                return False
             done = sequence(self._cluster_state, self._cursor, records, created, now, set_aside)
             if done.commit.manifest != manifest:
                 raise ArchiveBroken(place, f"its facts fold to another state at {manifest.p_to}")
@@ -87,6 +110,7 @@ class _FactRestorer:
             done.draft.commit()
             self._cursor = done.cursor
             self._keep_snapshot_when_due(now)
+        return True
 
     def _keep_snapshot_when_due(self, now: int) -> None:
         """Keeps snapshots like the old database, so that time travel does not fold everything."""

@@ -12,12 +12,13 @@ import joulie_migrations
 from joulie_audit.archive.archiver import Archiver, ArchiveResult
 from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.parts import Archive
-from joulie_audit.archive.restore import Restored, restore
+from joulie_audit.archive.restore import NEVER, Restored, restore
 from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
 from joulie_bus.runtime.settings import setting, some_time_or_never
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_cli.display.output import show
 from joulie_cli.display.progress import Tell, progress
+from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.archiving import PeriodicArchiver
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.log_access.trimming import as_json, as_text, trim
@@ -47,18 +48,17 @@ LEASE_S = 60.0
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     args.to = args.to or _directory(wires)
     if args.action == "restore":
-        with progress("restore", args.output != "table") as tell:
-            done = _restore(args.to, wires, tell)
-        show(args, done._asdict(), _restored(done, wires.data.path))
-        return 0
+        return restore_from(args.to, args, wires)
     settings = wires.source.load(ArchiveSettings)
     keep_s = settings.keep_s if args.keep is None else args.keep
     if args.every is not None:
         args.every = args.every or EVERY_S
-        keeper = PeriodicArchiver(args, wires, lambda now: _archive(args, wires, now=now), keep_s)
+        keeper = PeriodicArchiver(
+            args, wires, lambda now: write(args.to, wires, now=now, plain=args.plain), keep_s
+        )
         return serve_part(wires, "archive", vital(VitalTask.ARCHIVE, keeper.run))
     with progress("archive", args.output != "table"):
-        kept = asyncio.run(_archive(args, wires, now=args.now))
+        kept = asyncio.run(write(args.to, wires, now=args.now, plain=args.plain))
     result = kept._asdict()
     text = [_archived(kept, args.to, args.now)]
     if args.trim:
@@ -85,22 +85,30 @@ def _directory(wires: Wiring) -> Path:
     return Path(named)
 
 
-async def _archive(args: argparse.Namespace, wires: Wiring, *, now: bool) -> ArchiveResult:
+async def write(to: Path, wires: Wiring, *, now: bool, plain: bool = False) -> ArchiveResult:
     wires.data.require()
-    form = Parquet() if has_parquet() and not args.plain else Segment()
+    form = Parquet() if has_parquet() and not plain else Segment()
     before = time.time_ns() + (2 * 3_600_000_000_000 if now else 0)
     async with facts_of(wires, None) as (history, facts):
         has_keys = wires.data.public_key.exists()
         keys = public_key(wires.data.public_key).statements if has_keys else ()
-        kept = await Archiver(args.to, form, before, keys).run(history, facts)
+        kept = await Archiver(to, form, before, keys).run(history, facts)
     if has_keys:
-        shutil.copyfile(wires.data.public_key, args.to / KEY)
+        shutil.copyfile(wires.data.public_key, to / KEY)
     return kept
 
 
-def _restore(path: Path, wires: Wiring, tell: Tell | None) -> Restored:
+def restore_from(path: Path, args: argparse.Namespace, wires: Wiring, until: int = NEVER) -> int:
+    with progress("restore", args.output != "table") as tell:
+        done = _restore(path, wires, until, tell)
+    show(args, done._asdict(), _restored(done, wires.data.path))
+    return 0
+
+
+def _restore(path: Path, wires: Wiring, until: int, tell: Tell | None) -> Restored:
     data = wires.data
     archive = Archive.of(path)
+    _require_committed_by(archive, until)
     data.create()
     with_schema = database.migrator(data.database)
     try:
@@ -119,13 +127,21 @@ def _restore(path: Path, wires: Wiring, tell: Tell | None) -> Restored:
         store = Store(engine)
         held = store.acquire("restore", LEASE_S, secrets.token_hex(8), lambda _: True)
         assert held is not None  # the database is new, so no other process can hold the lease
-        done = restore(archive, store, DecisionLog(engine), held, tell)
+        done = restore(archive, store, DecisionLog(engine), held, until, tell)
         store.release(held.epoch)
     finally:
         engine.dispose()
     if (path / KEY).exists() and not data.public_key.exists():
         shutil.copyfile(path / KEY, data.public_key)
     return done
+
+
+def _require_committed_by(archive: Archive, until: int) -> None:
+    facts = next((archive.read_facts(place, part) for place, part in archive.facts), None)
+    first = next((manifest for manifest, *_ in facts.batches()), None) if facts else None
+    if until != NEVER and (first is None or first.committed_at > until):
+        begins = f": its log begins at {shown(first.committed_at)}" if first else ""
+        raise NotInTheLog(f"{archive.path} holds nothing of before {shown(until)}{begins}.")
 
 
 def _archived(kept: ArchiveResult, to: Path, now: bool) -> str:
