@@ -130,8 +130,10 @@ def is_before_delete(tree: dict[str, Any]) -> bool:
 
 
 def only_the_log_and_its_key_are_left(server: Running) -> Condition:
-    """The key stays with the volumes of the log. The server deletes definitions a moment later."""
+    """The key stays with the volumes of the log, and definitions with the objects of others."""
+    names = ("gpus.gpu.mle.com", "nodehardwares.joulie.io", "nodetwins.joulie.io")
     kept = [
+        *(f"CustomResourceDefinition/{name}" for name in names),
         *("PersistentVolumeClaim/joulie-archive", "PersistentVolumeClaim/joulie-projector-keys"),
         "Secret/joulie-head-key",
     ]
