@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from joulie_bus.events.kube_names import is_label, is_label_key
+from joulie_bus.core.kube_names import is_label, is_label_key
 from joulie_bus.runtime.settings import boolean, number, setting, some_time, text
 from joulie_operator.planning.rules import numbers
 from joulie_projections.hardware.catalog import GPU_MODELS

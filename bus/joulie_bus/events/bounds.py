@@ -14,6 +14,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, inspect
 
+from joulie_bus.core.kube_names import LONGEST_SUBDOMAIN, LONGEST_UID
+
 LARGEST = 2**63 - 1
 MOST_CPU_MILLI = 10**9  # of one pod or node: a million cores
 MOST_BYTES = 2**53  # of memory: exact as a float too
@@ -25,7 +27,7 @@ MOST_FACILITY_MW = 10**14
 MOST_READ_CARDS = 256  # of one node, in one reading
 MOST_GIVEN = 1000  # cards that one Binding names
 MOST_VALUES = 10_000  # in one plan, or in one declaration of settings
-NAME, UID, WORD, TEXT = 253, 64, 256, 65_536  # characters
+NAME, UID, WORD, TEXT = LONGEST_SUBDOMAIN, LONGEST_UID, 256, 65_536  # characters
 AGENT = 6 + 3 * NAME  # `agent-` and a name of which each byte is escaped
 PRODUCER, BOOT, SEQ_DIGITS = AGENT, UID, 18
 EVENT_ID = PRODUCER + 1 + BOOT + 1 + SEQ_DIGITS

@@ -11,9 +11,9 @@ import msgspec
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
+from joulie_bus.core.kube_names import path_segment
 from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, BadQuantity, SettingsError
-from joulie_bus.events.kube_names import path_segment
 from joulie_extender.binding.binder import BindRequest, BindResult, LookupFailed, PodLookup
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.demand import ask_of

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from joulie_bus.core.kube_names import first_wrong, require_label, require_subdomain, require_uid
 from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
 from joulie_bus.events.bounds import Name, Uid
-from joulie_bus.events.kube_names import first_wrong, require_label, require_subdomain, require_uid
 from joulie_extender.protocol.candidates import (
     BEFORE_NAMES,
     Flags,

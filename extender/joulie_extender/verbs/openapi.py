@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from joulie_bus.events.kube_names import LONGEST_LABEL, LONGEST_SUBDOMAIN, LONGEST_UID
+from joulie_bus.core.kube_names import LONGEST_LABEL, LONGEST_SUBDOMAIN, LONGEST_UID
 
 Schema = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_bus.events.kube_names import path_segment
+from joulie_bus.core.kube_names import path_segment
 from joulie_operator.kube.api_client import ApiServer
 from joulie_projections.pods.kubernetes_pod import Metadata
 

@@ -18,9 +18,9 @@ import msgspec
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import load_incluster_config, load_kube_config
 
+from joulie_bus.core.kube_names import path_segment
 from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import KubernetesRefused, SettingsError
-from joulie_bus.events.kube_names import path_segment
 from joulie_operator.resources.custom_resources import MANAGER
 
 PAGE = 500

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 import aiohttp
 
+from joulie_bus.core.kube_names import SHOWN, is_subdomain
 from joulie_bus.errors import BusError
 from joulie_bus.events import PowerSource, TelemetrySampled
 from joulie_bus.events.bounds import MOST_MW, MOST_READ_CARDS, is_name
-from joulie_bus.events.kube_names import SHOWN, is_subdomain
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals

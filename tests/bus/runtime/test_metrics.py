@@ -17,6 +17,7 @@ METRICS = [found for found in vars(metrics).values() if isinstance(found, Metric
 BOUNDED = {
     *("kind", "fate", "reason", "verb", "outcome", "policy", "route", "what", "how", "stream"),
     *("order", "result", "task", "covers", "state", "of"),
+    "server",  # of the broker, whose few names its own configuration has
     # The ledger names 50 namespaces at most, and the currencies of the operator's own prices; a
     # witness is named by a setting.
     *("namespace", "currency", "witness"),

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from joulie_bus.errors import BadName
-from joulie_bus.events.kube_names import (
+from joulie_bus.core.kube_names import (
     first_wrong,
     is_label,
     is_label_key,
@@ -16,6 +15,7 @@ from joulie_bus.events.kube_names import (
     path_segment,
     require_subdomain,
 )
+from joulie_bus.errors import BadName
 
 PIECES = st.text("a0.-\n/A", max_size=6) | st.sampled_from(["n1", "é", "a" * 254, "\ud800"])
 

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from joulie_bus.errors import BadName
-from joulie_bus.events.bounds import NAME, UID
 
-LONGEST_SUBDOMAIN = NAME  # RFC 1123; nodes, pods
+LONGEST_SUBDOMAIN = 253  # RFC 1123; nodes, pods
 LONGEST_LABEL = 63  # namespaces
-LONGEST_UID = UID  # opaque to Kubernetes; a UUID, or 32 digits of a static pod
+LONGEST_UID = 64  # opaque to Kubernetes; a UUID, or 32 digits of a static pod
 SHOWN = 80  # characters of a wrong name in a message
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
