@@ -59,7 +59,10 @@
     ├── BadCatalog               a hardware catalog that cannot be used; all mistakes at once
     ├── DataDirectoryError       a data directory that is missing, taken or not ours
     ├── NotInTheLog              the requested entry does not exist, or no longer
+    │   ├── AgedOut              the stream no longer has the messages that were requested
+    │   └── NeverArchived        they had aged out before they were archived
     ├── NotCompared              a run of a comparison that failed
+    ├── NotArchived              an archive that cannot be written
     ├── NotTrimmed               an archive that does not hold what a trim would delete
     └── ArchiveBroken            a corrupted archive file, or one tampered with
 

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from joulie_cli.parts.day_reports import Kept, due, rests
+from joulie_cli.reporting.day_reports import Kept, due, rests
 from joulie_demo import Running, demo, told_by
 from joulie_projections.energy.intervals import DAY_MS, start_of
 from joulie_projections.energy.savings import Savings

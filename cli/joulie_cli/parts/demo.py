@@ -28,7 +28,8 @@ from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import DemoLocation, Screen, TerminalSize
-from joulie_cli.parts import compare, console, extender, ledger, operator, projector, simulator
+from joulie_cli.parts import console, extender, ledger, operator, projector, simulator
+from joulie_cli.reporting import compare
 from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_signalled

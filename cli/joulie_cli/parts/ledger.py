@@ -15,7 +15,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
-from joulie_cli.parts.day_reports import DayReports, SavingsSettings
+from joulie_cli.reporting.day_reports import DayReports, SavingsSettings
 from joulie_cli.wiring import Wiring, serve_part
 from joulie_projections.holder_settings import HolderSettings
 from joulie_projections.store import database

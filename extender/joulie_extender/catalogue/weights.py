@@ -64,7 +64,7 @@ class Weights(ScoreSettings, EnergyWeights, PackingWeights, PreferenceWeights):
 
     @cached_property
     def _hash(self) -> int:
-        return hash(tuple(getattr(self, each.name) for each in fields(self)))
+        return tuple(getattr(self, each.name) for each in fields(self)).__hash__()
 
     def __hash__(self) -> int:
         """Computed once: every answer looks up what is kept for its weights."""

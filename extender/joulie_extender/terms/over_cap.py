@@ -1,4 +1,6 @@
-"""Keeps pods off nodes that they would take past their cap while other nodes have room."""
+"""Keeps pods off nodes that they would take past a lowered cap while other nodes have room."""
+
+import numpy as np
 
 from joulie_extender.terms.energy import EnergyWeights
 from joulie_extender.terms.headroom import headroom_of
@@ -6,6 +8,7 @@ from joulie_extender.terms.lead import points_behind
 from joulie_extender.terms.term import Amount, Term, TermInput
 from joulie_projections.twin.arrays import Bools, Floats
 
+FULL_PCT = 100
 SINCE = 3.0  # the formula of energy scores that has this term
 
 
@@ -16,7 +19,7 @@ class OverCap(Term[EnergyWeights]):
 
     name = "over_cap"
     head = "over cap"
-    meaning = "Points against a node whose power would exceed its cap, while another has room"
+    meaning = "Points against a node whose power would exceed its lowered cap; another has room"
     settings = EnergyWeights
     is_after_clamp = True
 
@@ -30,7 +33,15 @@ class OverCap(Term[EnergyWeights]):
 
 
 def _is_over(asked: TermInput) -> Bools:
-    """By the headroom that the node would have with the pod, as the other scoring computes it."""
+    """By the headroom that the node would have with the pod, as the other scoring computes it.
+
+    A full node is not: no load takes it past the power that its hardware has.
+    """
+    columns = asked.twin_columns
+    caps = (columns.ints(name).take(asked.rows) for name in ("cpu_cap_pct", "gpu_cap_pct"))
+    lowered = np.minimum(*caps) < FULL_PCT
+    if not lowered.any():
+        return lowered
     more = asked.column("assumed_w") + asked.marginal_power.of(asked.pod, asked.rows)
     over: Bools = headroom_of(asked.column, asked.basis, more, asked.is_measured) < 0
-    return over
+    return over & lowered

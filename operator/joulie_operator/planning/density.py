@@ -57,7 +57,7 @@ def families(nodes: Mapping[str, NodeState]) -> dict[str, str]:
     """
     models = {name: _model_of(node) for name, node in nodes.items()}
     named: dict[str, str] = {}
-    for key, spelled in set(models.values()):
+    for key, spelled in dict.fromkeys(models.values()):
         named[key] = min(named.get(key, spelled), spelled)
     return {name: named[key] for name, (key, _) in models.items()}
 

@@ -64,9 +64,9 @@ class LateRates:
         return self._zones.get(node, "")
 
     def _rates_by_zone(self, interval: Interval) -> Mapping[str, Rates]:
-        names = {row.node for row in interval.nodes}
-        names |= {row.node for row in interval.pods} | {row.node for row in interval.cards}
-        zones = {self._zone(name) for name in names}
+        names = [row.node for row in interval.nodes]
+        names += [row.node for row in interval.pods] + [row.node for row in interval.cards]
+        zones = dict.fromkeys(map(self._zone, names))
         return {zone: {kind: self._whole(kind, zone, interval) for kind in KINDS} for zone in zones}
 
     def _whole(self, kind: Kind, zone: str, interval: Interval) -> Rate | None:

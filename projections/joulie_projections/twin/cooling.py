@@ -52,8 +52,10 @@ def stress(model: CoolingModel, heat: Heat) -> Column:
     return np.clip(np.nan_to_num(model(heat), nan=100.0), 0.0, 100.0)
 
 
-def model_names() -> list[str]:
-    return sorted(found.name for found in entry_points(group=GROUP))
+@lru_cache
+def model_names() -> tuple[str, ...]:
+    """The installed models. Looked up once: each set of weights checks its own against them."""
+    return tuple(sorted(found.name for found in entry_points(group=GROUP)))
 
 
 @lru_cache

@@ -1,7 +1,8 @@
 """The simulated fleet as the product sees it: a cluster state and the twins' columns.
 
 Facts of nodes and pods are folded by the functions of the projector. Columns follow the state each
-minute; between, the rows of nodes that get pods are written in place, which copies nothing.
+minute; between, the rows of nodes on which pods start or end are written in place, which copies
+nothing.
 """
 
 from joulie_bus.events import (
@@ -42,6 +43,7 @@ class FoldedCluster:
         self.now = START_NS
         self._draft = Draft(self.cluster_state)
         self._changed: dict[str, NodeState | None] = {}
+        self._node_of: dict[int, int] = {}  # of each running pod
         for number in range(fleet.size):
             self.saw(number, usable=True)
             self.fold(self._hardware(number))
@@ -85,16 +87,21 @@ class FoldedCluster:
         self.fold(PodPending(pod=pod_of(job, uid)))
 
     def placed(self, uid: int, job: Job, node: int) -> None:
-        name = self.names[node]
-        self.fold(PodBound(pod=pod_of(job, uid), node=name))
-        state = self._draft.nodes.get(name)
+        self.fold(PodBound(pod=pod_of(job, uid), node=self.names[node]))
+        self._node_of[uid] = node
+        self._show_pods(node)
+
+    def ended(self, uid: int) -> None:
+        self.fold(PodGone(uid=f"{uid}"))
+        if (node := self._node_of.pop(uid, None)) is not None:
+            self._show_pods(node)
+
+    def _show_pods(self, node: int) -> None:
+        state = self._draft.nodes.get(self.names[node])
         assert state is not None
         pods = load_on(state.load, hardware_of(state))
         for part, watts in zip(NodeWatts._fields, pods, strict=True):
             self.columns.columns[f"pods_{part}_w"][node + 1] = watts
-
-    def ended(self, uid: int) -> None:
-        self.fold(PodGone(uid=f"{uid}"))
 
     def _hardware(self, number: int) -> HardwareDiscovered:
         fleet, cards = self._fleet, int(self._fleet.cards[number])

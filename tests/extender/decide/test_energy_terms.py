@@ -230,6 +230,13 @@ def test_a_cap_with_room_for_the_pod_costs_nothing() -> None:
     assert ("over_cap" in found.more, best(found)) == (False, 0)
 
 
+def test_a_full_node_whose_cap_nobody_lowered_is_packed_on() -> None:
+    busy: dict[str, Any] = AT_ITS_CAP | {"cpu_cap_pct": 100, "samples": (Sample(NOON, 690_000),)}
+    found = scored(POD, ENERGY, node(cores=60, **busy), node())
+
+    assert ("over_cap" in found.more, best(found)) == (False, 0)
+
+
 def test_caps_order_nothing_where_no_node_has_room() -> None:
     full = [node(cores=cores, **AT_ITS_CAP) for cores in (60, 40)]
 
