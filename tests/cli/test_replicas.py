@@ -36,6 +36,7 @@ PODS = 20  # of each client
 NAMES = [f"n{at}" for at in range(COUNT)]
 SUBJECTS = Subjects("local")
 FACTS = 3 * len(NAMES)
+KNOWN_MS = 60_000
 _SCORES = list_of(struct(Host=string, Score=int64))
 _FILTERED = struct(NodeNames=list_of(string), Error=string)
 
@@ -67,14 +68,14 @@ class Replica:
         self.is_ready = True
 
     async def _until_ready(self) -> None:
-        """Wait until it has read all facts: before that it answers without them."""
+        """Wait until it has read all facts, and knows how old they are: before that it answers as
+        without them.
+        """
         async with asyncio.timeout(60):
             while True:
                 with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                    if (
-                        json.loads((await get(self.port, "/debug/scoring")).body)["position"]
-                        >= FACTS
-                    ):
+                    page = json.loads((await get(self.port, "/debug/scoring")).body)
+                    if page["position"] >= FACTS and page["viewBehindMs"] < KNOWN_MS:
                         return
                 await asyncio.sleep(0.05)
 

@@ -544,7 +544,7 @@ async def test_energy_is_shown_with_units_and_the_values_under_the_keys(
     last = await chart.get_by_role("status").inner_text()
     await chart.press("Home")
     await expect(chart.get_by_role("status")).not_to_have_text(last)
-    await expect(chart.get_by_role("status")).to_contain_text(re.compile(r"all meters \S+ W"))
+    await expect(chart.get_by_role("status")).to_contain_text(re.compile(r"all meters \S+ k?W"))
     await page.select_option("#by", "namespace")
     await expect(page.locator("main tbody")).to_contain_text("free: what no pod occupies")
     await expect(page).to_have_url(f"{scenario.url}/?page=energy&hours=6")
