@@ -14,6 +14,7 @@ from joulie_agent.sources.nvml import Library, opened
 from joulie_bus.runtime.logging import get_logger
 
 REDISCOVER_S = 60.0
+LONGEST_MEAN_S = 5.0  # of the load of the processors
 log = get_logger("agent")
 Clock = Callable[[], float]
 
@@ -28,7 +29,7 @@ class Sampler:
         self._probes: dict[Meter, Probe] = {}
         self._discovered_s: float | None = None
         self._lost: set[Meter] = set()
-        self._cpu_time: CpuTime | None = None
+        self._cpu_time: tuple[float, CpuTime | None] = (0.0, None)
         self.missing: AbstractSet[Meter] = frozenset()  # without a power in the last sample
 
     def close(self) -> None:
@@ -46,16 +47,24 @@ class Sampler:
         return readings
 
     def busy(self) -> float | None:
-        """The share of processor time that was busy since the last call; None if unknown."""
-        before = self._cpu_time
-        try:
-            self._cpu_time = after = cpu_time.read(self._host)
-        except Unreadable:
-            self._cpu_time = None
+        """The share of processor time that was busy since the last call; None if unknown.
+
+        Also None after a pause: the mean since then says nothing about now.
+        """
+        before_s, before = self._cpu_time
+        at_s, after = self._clock(), self._cpu_time_now()
+        self._cpu_time = at_s, after
+        if before is None or after is None or after.total <= before.total:
             return None
-        if before is None or after.total <= before.total:
+        if at_s - before_s > LONGEST_MEAN_S:
             return None
         return min(1.0, max(0.0, (after.busy - before.busy) / (after.total - before.total)))
+
+    def _cpu_time_now(self) -> CpuTime | None:
+        try:
+            return cpu_time.read(self._host)
+        except Unreadable:
+            return None
 
     def _powers(self, at_s: float) -> Iterator[tuple[Meter, int]]:
         for meter, probe in list(self._probes.items()):

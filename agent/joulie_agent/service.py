@@ -86,9 +86,9 @@ class Agent:
     def _completed(self, power: NodePower | None) -> NodePower | None:
         """Cards alone are less than the node. Without the load of its processors nothing is known
         of the whole, and the twin has its own model."""
-        busy = self._sampler.busy()
         if power is None or power.covers != "cards":
             return power
+        busy = self._sampler.busy()  # the kernel takes long for it on large machines
         if busy is None or self._newest is None:
             return None
         return with_processors(power, processors_mw(self._newest.hardware, busy))

@@ -135,3 +135,15 @@ async def test_cards_without_the_load_of_the_processors_are_no_reading_of_the_no
         await rig.agent.sample()
 
     assert await rig.published() == []
+
+
+async def test_the_mean_load_over_a_pause_is_no_load_of_now(tmp_path: Path) -> None:
+    rig = CardRig(tmp_path)
+    for _ in range(2):
+        await rig.load(50)
+    rig.clock.now_s += 60
+    await rig.load(50)
+    assert len(await rig.published()) == 1
+    await rig.load(50)
+
+    assert len(await rig.published()) == 2

@@ -7,6 +7,7 @@ processes 6 to 26 us, a power limit 140 us, and the energy counter 4 ms of CPU.
 import ctypes
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from joulie_agent.measure.links import groups_of
 from joulie_agent.report import CapRange, Card, Reading
 from joulie_agent.sources.host import Findings, Host
-from joulie_agent.sources.xids import errors_of
+from joulie_agent.sources.xids import Errors, errors_of
 
 SOURCE = "nvml"
 LIBRARY = "libnvidia-ml.so.1"
@@ -62,7 +63,6 @@ class Library:
         self.api = api
         self.devices = devices
         self.driver = driver
-        self.errors = errors_of(api, [device.handle for device in devices])
 
     @classmethod
     def open(cls, path: str = "") -> "Library":
@@ -84,6 +84,11 @@ class Library:
     def close(self) -> None:
         with suppress(self.api.NVMLError):
             self.api.nvmlShutdown()
+
+    @cached_property
+    def errors(self) -> Errors | None:
+        """From the first call on; a program that only sets limits never asks."""
+        return errors_of(self.api, [device.handle for device in self.devices])
 
     def ask(self, function: str, *arguments: object) -> Any:
         """The answer, or None where the card does not support the question."""
