@@ -33,9 +33,15 @@ def score_by_watts(asked: TermInput, settings: EnergyWeights) -> Floats:
 
 
 class _Watts(Term[EnergyWeights]):
+    """A term with the name of its column in `EnergyScores`."""
+
     unit = "watts"
     settings = EnergyWeights
     is_summand = False
+
+    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
+        found: Floats = getattr(asked.once(energy_of, settings), self.name)
+        return found
 
 
 class EnergyAdded(_Watts):
@@ -44,17 +50,11 @@ class EnergyAdded(_Watts):
     meaning = "The power that the pod itself adds"
     before = (("energy_formula", 1.0),)
 
-    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
-        return asked.once(energy_of, settings).marginal_w
-
 
 class Activation(_Watts):
     name = "activation_w"
     head = "activation"
     meaning = "The idle power that the pod keeps on, of a node that could otherwise sleep"
-
-    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
-        return asked.once(energy_of, settings).activation_w
 
 
 class Fragmentation(_Watts):
@@ -62,17 +62,11 @@ class Fragmentation(_Watts):
     head = "fragments"
     meaning = "For free cores without free cards, and the reverse"
 
-    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
-        return asked.once(energy_of, settings).fragmentation_w
-
 
 class CardReserve(_Watts):
     name = "reserve_w"
     head = "cards kept"
     meaning = "For free cards, and cores beside them, that a pod without cards would block"
-
-    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
-        return asked.once(energy_of, settings).reserve_w
 
 
 def _nodes(asked: TermInput, settings: EnergyWeights) -> EnergyNodes:

@@ -125,7 +125,7 @@ async def whole(on: type[OrderedReader], connection: Connection) -> bool:
 
 
 async def a_round(search: HoleSearch) -> Sequence[IncompleteCopy]:
-    """While the servers elect a leader, nobody answers; the projector asks again, too."""
+    """Retries while the servers elect a leader and do not answer, as the projector does."""
     while True:
         try:
             return await search.round()

@@ -1,4 +1,4 @@
-"""Rules and terms are declared once: their modules, their names, and who may list them."""
+"""Rules and terms are declared once: their modules, their names, and the code that lists them."""
 
 import ast
 import dataclasses
