@@ -1,4 +1,5 @@
-"""The energy report of a period: computed from the log, signed, and computed again to verify it.
+"""Reports of energy: of a period, computed from the log, signed, and computed again to verify it;
+of each day, while the ledger runs; and of two demos that are compared.
 
 Not here: the command lines (`joulie_cli.commands`), the ledger, the physics of the counterfactual.
 In: the ledger, facts and decisions up to a position. Out: one document, as JSON or HTML.

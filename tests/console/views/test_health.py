@@ -103,3 +103,12 @@ def test_pending_pods_with_recent_decisions_are_no_fault() -> None:
 
 def test_pending_pods_whose_decisions_are_not_written_yet_are_no_fault() -> None:
     assert warnings_of(HEALTHY._replace(pending=5, decided_s=60.0, unwritten=3)) == []
+
+
+@pytest.mark.parametrize(("seconds", "parts"), [(0.0, []), (10.0, []), (10.1, ["ledger"])])
+def test_a_ledger_that_lacks_facts_for_more_than_ten_seconds_is_a_warning(
+    seconds: float, parts: list[str]
+) -> None:
+    found = warnings_of(HEALTHY._replace(ledger_s=seconds))
+
+    assert [each.part for each in found] == parts
