@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided
+from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided, Terms
+from joulie_extender.catalogue.terms import ENERGY, formula_of, watts_of
 from joulie_extender.decide.explained import explained
 
 
@@ -53,8 +54,13 @@ def _placement(first: FilterDecided | None, scored: PrioritizeDecided | None) ->
         return Placement(
             pod, event.pod.workload, share, "", f"pending: {first.reason}" if first else ""
         )
-    answer = (
-        f"{best.node:<14} {best.score:4.0f} = headroom {best.headroom:.0f} %, "
-        f"cooling {best.cooling:.0f}, {best.marginal_w:+.0f} W"
-    )
+    answer = f"{best.node:<14} {best.score:4.0f} = {_terms_shown(best)}"
     return Placement(pod, event.pod.workload, share, best.node, answer)
+
+
+def _terms_shown(best: Terms) -> str:
+    """A score by watts has neither headroom nor cooling."""
+    if formula_of(best.source) is ENERGY:
+        watts = watts_of(best)
+        return f"adds {watts['marginal']:.0f} W, keeps {watts['activation']:.0f} W on"
+    return f"headroom {best.headroom:.0f} %, cooling {best.cooling:.0f}, {best.marginal_w:+.0f} W"

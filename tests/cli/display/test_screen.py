@@ -1,3 +1,4 @@
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
@@ -59,8 +60,8 @@ MOMENT = DecisionContext(twin_columns_of([*HALF_FREE, *NEARLY_FULL]), 1, 0, NOON
 PLACE = DemoLocation({"extender": "http://127.0.0.1:9876"}, "bin/joulie", " --data d", 60)
 
 
-def scored(pod: str = "plain") -> PrioritizeDecided:
-    return decide_prioritize(ask(pod), ["half", "full"], MOMENT, Weights())
+def scored(pod: str = "plain", weights: Weights = Weights()) -> PrioritizeDecided:  # noqa: B008
+    return decide_prioritize(ask(pod), ["half", "full"], MOMENT, weights)
 
 
 def refused() -> FilterDecided:
@@ -137,6 +138,14 @@ def test_a_pod_is_one_line_with_its_best_node_and_the_reason() -> None:
     assert "plain                standard        2/2  half" in rendered
     assert "headroom 49 %" in rendered
     assert "picky                performance     0/1  pending: the node is reserved for" in rendered
+
+
+def test_a_score_by_watts_is_shown_with_its_watts() -> None:
+    by_watts = scored(weights=Weights(scoring="energy"))
+    rendered = " ".join("".join(map(drawn, decisions(placements([by_watts])))).split())
+
+    assert re.search(r"100 = adds \d+ W, keeps \d+ W on", rendered)
+    assert "headroom" not in rendered
 
 
 def test_a_pod_that_passed_and_has_no_scores_yet_is_left_out() -> None:
