@@ -21,6 +21,7 @@ from joulie_projections.view.view import ViewSnapshot
 log = get_logger("extender")
 SHARE = 0.25  # of a core, at most, for following the view; one update takes about a millisecond
 LONGEST_REST_S = 0.01  # the longest pause, however much the last update cost
+FIRST_HEARTBEAT_S = 3.0  # twelve heartbeats of the projector
 NO_SNAPSHOT = ViewSnapshot(0, TwinColumns.empty(), NEVER_MS, behind_ms=NEVER_MS)
 
 
@@ -79,11 +80,12 @@ class CurrentSnapshot:
             began = time.thread_time()
             self._compute_node_terms(snapshot)
             spent_s += time.thread_time() - began
-            is_first, self._ready = not self.is_ready, snapshot
-            if is_first:
+            if not self.is_ready:
+                await _first_heartbeat(view, snapshot)
                 # Excluded from garbage collection, which would otherwise run during replies.
                 gc.collect()
                 gc.freeze()
+            self._ready = snapshot
             await asyncio.sleep(min(rest_s(spent_s, SHARE), LONGEST_REST_S))
 
     def _compute_node_terms(self, snapshot: ViewSnapshot) -> None:
@@ -92,3 +94,15 @@ class CurrentSnapshot:
             node_terms_of(columns, self.now_ns(), snapshot.oldest_ms, self._weights, earlier)
         except Exception:
             log.exception("node_terms_failed", what="each answer computes them, or falls back")
+
+
+async def _first_heartbeat(view: FollowedView, seen: ViewSnapshot) -> None:
+    """Waits until the ages of the first snapshot are known: rules that refuse old state could not
+    hold before.
+
+    If no projector sends heartbeats, answers are given all the same, and record that the ages are
+    unknown.
+    """
+    until = time.monotonic() + FIRST_HEARTBEAT_S
+    while view.ages_of(seen).oldest_ms >= NEVER_MS and time.monotonic() < until:
+        await asyncio.sleep(0.01)

@@ -12,7 +12,7 @@ from joulie_extender import current_snapshot as module
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.current_snapshot import NO_SNAPSHOT, SHARE, CurrentSnapshot
 from joulie_extender.decide.node_terms import node_terms_of
-from joulie_projections.state.completeness import ViewAges
+from joulie_projections.state.completeness import NEVER_MS, ViewAges
 from joulie_projections.view.view import ViewSnapshot
 
 pytestmark = pytest.mark.anyio
@@ -74,6 +74,12 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def ready(lookout: CurrentSnapshot) -> None:
+    async with asyncio.timeout(30):
+        while not lookout.is_ready:
+            await asyncio.sleep(0.01)
+
+
 async def test_until_a_twin_columns_is_ready_there_is_nothing_to_be_seen() -> None:
     async with following() as (lookout, view):
         view.move(at(1), is_ready=False)
@@ -83,6 +89,34 @@ async def test_until_a_twin_columns_is_ready_there_is_nothing_to_be_seen() -> No
         view.move(at(1))
         await settled()
         assert (lookout.is_ready, lookout.snapshot().position) == (True, 1)
+
+
+async def test_it_is_not_ready_before_the_ages_of_the_view_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "FIRST_HEARTBEAT_S", 60.0)
+
+    async with following() as (lookout, view):
+        view.ages = ViewAges(NEVER_MS, NEVER_MS)
+        view.move(at(1))
+        await asyncio.sleep(0.1)
+        assert not lookout.is_ready
+
+        view.ages = ViewAges(200, 300)
+        await ready(lookout)
+        assert (lookout.snapshot().age_ms, lookout.snapshot().behind_ms) == (200, 300)
+
+
+async def test_it_is_ready_with_unknown_ages_while_no_projector_sends_heartbeats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "FIRST_HEARTBEAT_S", 0.05)
+
+    async with following() as (lookout, view):
+        view.ages = ViewAges(NEVER_MS, NEVER_MS)
+        view.move(at(1))
+        await ready(lookout)
+        assert lookout.snapshot().behind_ms == NEVER_MS
 
 
 async def test_answers_that_come_between_see_the_twin_columns_before_and_never_half_of_one() -> (
