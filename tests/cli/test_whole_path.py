@@ -68,7 +68,7 @@ Past = tuple[Path, dict[str, Any], dict[str, int]]
 def test_the_demo_prints_a_summary(past: Past) -> None:
     data, told, _ = past
     listed = joulie(
-        "decisions", "--data", data, "--kind", "decision.filter", "--limit", 10000, "--json"
+        "decisions", "--data", data, "--kind", "decision.filter", "--limit", "10000", "--json"
     )
     filters = [json.loads(line)["data"] for line in listed.stdout.splitlines()]
 
