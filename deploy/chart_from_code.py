@@ -72,6 +72,7 @@ BY_THE_CHART = frozenset(
 # They have no meaning in a pod of this chart.
 NOT_IN_PODS = frozenset({"NATS_CERT_FILE", "NATS_CREDS_FILE", "NATS_KEY_FILE", "NATS_SERVER_BIN"})
 NOT_IN_PODS |= {"DATABASE_URL", "NATS_PASSWORD"}  # secrets are files there
+USERS_FILE = '"../joulie/broker/users.conf"'
 _CLUSTER_AND_TLS = """\
 tls {
   cert_file: /etc/joulie/nats/tls.crt
@@ -91,7 +92,9 @@ def setting_names() -> set[str]:
 
 
 def nats_conf() -> str:
-    """Names and passwords are variables that nats-server reads from its environment."""
+    """The name is a variable of the environment of nats-server; the passwords are variables of a
+    file that an init container writes. nats-server finds a file beside that of its configuration.
+    """
     text = embedded._CONFIG.format(
         name="$POD_NAME",
         port=4222,
@@ -102,7 +105,7 @@ def nats_conf() -> str:
     )
     _, text = text.split("\n", 1)  # the comment of the embedded broker
     # A NetworkPolicy names the clients.
-    return text.replace("127.0.0.1:4222", "0.0.0.0:4222")
+    return f"include {USERS_FILE}\n" + text.replace("127.0.0.1:4222", "0.0.0.0:4222")
 
 
 def parts() -> str:

@@ -69,6 +69,19 @@ def secret(trees: list[dict[str, Any]], name: str) -> Mapping[str, bytes]:
     return {key: base64.b64decode(value) for key, value in data.items()}
 
 
+async def joined_passwords(
+    container: dict[str, Any], trees: list[dict[str, Any]], place: Path
+) -> None:
+    """Runs the command of the init container, with the paths of its volumes on this machine."""
+    for name in ("users", "broker"):
+        (place / name).mkdir()
+    for name, value in secret(trees, "joulie-nats-users").items():
+        (place / "users" / name).write_bytes(value)
+    _, *words = container["command"]
+    here = [word.replace("/etc/joulie", str(place)) for word in words]
+    await asyncio.to_thread(subprocess.run, [sys.executable, *here], check=True)
+
+
 async def answers(port: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while True:
@@ -86,21 +99,22 @@ async def nats(home: Path, tmp_path: Path) -> AsyncGenerator[Broker, None]:
     trees, port, monitoring = rendered(home), free_port(), free_port()
     for name, content in secret(trees, "joulie-nats-tls").items():
         (tmp_path / name).write_bytes(content)
-    users = {name: value.decode() for name, value in secret(trees, "joulie-nats-users").items()}
+    [users, *_] = pod_specs(trees)["StatefulSet/joulie-nats"]["initContainers"]
+    await joined_passwords(users, trees, tmp_path)
     conf = of_kind(trees, "ConfigMap")["joulie-nats"]["data"]["nats.conf"]
     here = {
         "0.0.0.0:4222": f"127.0.0.1:{port}",
         "8222": str(monitoring),
         "/etc/joulie/nats": str(tmp_path),
         '"/data"': f'"{tmp_path / "store"}"',
+        "../joulie/broker": "broker",
     }
     for there, replaced in here.items():
         assert there in conf
         conf = conf.replace(there, replaced)
     (tmp_path / "nats.conf").write_text(conf)
-    environ = users | {"POD_NAME": "joulie-nats-0", "PATH": os.environ["PATH"]}
-    words = [f"{name}={value}" for name, value in environ.items()]
-    command = ["/usr/bin/env", "-i", *words, server_binary(), "-c", str(tmp_path / "nats.conf")]
+    clean = ["/usr/bin/env", "-i", "POD_NAME=joulie-nats-0"]
+    command = [*clean, server_binary(), "-c", str(tmp_path / "nats.conf")]
     async with started(command, tmp_path):
         await answers(port)
         yield Broker(port, monitoring, tmp_path, trees)

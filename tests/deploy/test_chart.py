@@ -1,8 +1,10 @@
 """The rendered chart: what helm accepts, and what it promises of every pod."""
 
+import base64
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -136,7 +138,7 @@ async def test_a_cluster_of_brokers_refuses_the_store_of_a_single_one(
 ) -> None:
     """nats-server would delete its streams after 30 s."""
     pods = pod_specs(rendered(home, *values("values-ha")))
-    [check] = pods["StatefulSet/joulie-nats"]["initContainers"]
+    check = pods["StatefulSet/joulie-nats"]["initContainers"][-1]
     async with running_broker(tmp_path / "single"):
         pass
     async with running_cluster(tmp_path) as servers, connected(servers["n0"]) as connection:
@@ -514,17 +516,40 @@ def test_images_are_named_by_digest_where_one_is_given(home: Path) -> None:
     assert images == {f"joulie@{digest}"}
 
 
-def test_no_pod_of_joulie_has_a_secret_in_its_environment(trees: list[dict[str, Any]]) -> None:
+EVERYTHING = {
+    "one broker": (),
+    "three brokers and PostgreSQL": values("values-ha"),
+    "broker and database of others": values("values-external"),
+    "scheduler of the cluster": values("values-patch"),
+    "admission by a webhook": ("--set", "scheduler.admission=webhook"),
+    "limits of nodes": ("--set", "agent.caps=true"),
+}
+
+
+@pytest.mark.parametrize("options", EVERYTHING.values(), ids=EVERYTHING)
+def test_no_container_has_a_secret_in_its_environment_or_command(
+    home: Path, options: Sequence[str]
+) -> None:
     """Descriptions of pods and children show an environment, and no file."""
+    trees = rendered(home, *options)
+    secrets = {
+        base64.b64decode(value).decode()
+        for tree in of_kind(trees, "Secret").values()
+        for value in tree.get("data", {}).values()
+    }
+    assert secrets or "values-external.yaml" in str(options)
     for name, spec in pod_specs(trees).items():
         for container in [*spec["containers"], *spec.get("initContainers", [])]:
-            if name == "StatefulSet/joulie-nats":
-                continue  # nats-server takes the passwords of its users from its environment only
-            assert "secretKeyRef" not in json.dumps(container), name
+            text = json.dumps(container)
+            assert "secretKeyRef" not in text, name
+            assert "secretRef" not in text, name
+            assert not [each for each in secrets if each in text], name
             env = {each["name"]: each.get("value", "") for each in container.get("env", [])}
             mounts = {each["mountPath"] for each in container.get("volumeMounts", [])}
             named = [env[key] for key in ("NATS_PASSWORD_FILE", "DATABASE_URL_FILE") if key in env]
             assert {path.rpartition("/")[0] for path in named} <= mounts, name
+    settings = json.dumps([tree for tree in trees if tree["kind"] == "ConfigMap"])
+    assert not [each for each in secrets if each in settings]
 
 
 WITNESS = "w1.example.com+8d3a6f6c+BKz@https://w1.example.com:9880"

@@ -13,9 +13,10 @@ from joulie_cli.wiring import Wiring
 SETTINGS = ()
 EVERY_ROLE = "all"
 ACCOUNTS = """\
-# For nats-server's configuration, in place of its users. Each password is a variable: set it in
-# the environment of nats-server (a letter first), or write the password, an nkey or the name of a
-# certificate. The program of a role needs NATS_INBOX=_INBOX_ROLE."""
+# For nats-server's configuration, in place of its users. Each password is a variable: define it in
+# a file that only nats-server may read, one line NATS_ROLE: "password" for each, and include that
+# file above these lines. Or write an nkey or the name of a certificate. The program of a role needs
+# NATS_INBOX=_INBOX_ROLE."""
 USER = """\
 # For `users` of the account {account} (`joulie grant all` prints the accounts); add a password, an
 # nkey or a certificate's name. The program that uses it needs NATS_INBOX={inbox}."""
