@@ -22,7 +22,7 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import Running, demo
-from truth import Judge, Witness, report
+from truth import UNKNOWN_SHARE, Judge, Witness, report
 
 SECONDS = float(os.environ.get("TRUTH_SECONDS", "600"))
 NODES = os.environ.get("TRUTH_NODES", "5000")
@@ -75,5 +75,7 @@ async def test_every_age_name_and_kilowatt_is_true_beside_two_busy_loops(tmp_pat
         f"view {judge.worst_ms / 1000:.1f} s behind"
     )
     print(f"a list of decisions took {statistics.median(judge.list_ms):.0f} ms (median)")
+    print(f"{judge.unknown} of {judge.ages} ages were unknown")
     print(report(judge.false))
     assert judge.false == [], report(judge.false[:20])
+    assert judge.unknown <= UNKNOWN_SHARE * judge.ages

@@ -8,6 +8,7 @@ them.
 import asyncio
 import bisect
 import contextlib
+import itertools
 import math
 import re
 import time
@@ -18,6 +19,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import Any, NamedTuple
 
 import msgspec
+from sqlalchemy import select
 
 from joulie_bus.errors import BusError
 from joulie_bus.events import NodeGone, NodeSeen, PrioritizeDecided, TelemetrySampled, codec
@@ -31,18 +33,23 @@ from joulie_console.stream.event_tail import LEDGER_KEPT_S
 from joulie_projections.history.history import History
 from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.store.energy_table import behind_s as ledger_behind_s
+from joulie_projections.store.tables import checkpoint
 
 SAMPLE_S = 0.1
 SETTLE_S = 0.5
 EVERY_S = 1.0
 # An age may be older than the truth by this: it counts from the last question that was answered.
+# The projector asks as the witness does, so it lacks answers of a broker without CPU as well.
 OLDER_MS = 2_500
+ANSWER_GAPS_S = 30.0  # in which the slowest answer to the witness counts
+UNKNOWN_SHARE = 0.05  # of the ages, at most: a projector that starts knows none yet
 APART_MS = 300  # between a position and an age that one scrape of metrics reads one after the other
 STALENESS_S = 300.0
 REPLY_S = 120.0
 DECISIONS = 50  # newest ones that are compared at each look
 LEDGER_SAMPLE_S = 0.5
 LEDGER_SLACK_S = 1.5  # rounding, and the time of one sample
+LEASE = select(checkpoint.c.until).where(checkpoint.c.name == "projector")
 Ends = Mapping[Stream, int]
 
 
@@ -86,6 +93,7 @@ class Witness:
         self.signs: list[float] = []  # when a message of the projector arrived
         self.decided_at = 0.0
         self._ledger: list[tuple[float, float]] = []  # when it was read, how far it was behind
+        self._renewed = 0  # until when the projector has its lease
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncGenerator[None, None]:
@@ -122,13 +130,18 @@ class Witness:
         self._answered.append(answered)
 
     async def _sample_ledger(self) -> None:
-        def read() -> float:
+        def read() -> tuple[float, int]:
             with History.of(self._data.database) as history:
-                return ledger_behind_s(history.connection)
+                renewed: int = history.connection.scalar(LEASE) or 0
+                return ledger_behind_s(history.connection), renewed
 
         while True:
             asked = time.monotonic()
-            self._ledger.append((asked, await asyncio.to_thread(read)))
+            behind_s, renewed = await asyncio.to_thread(read)
+            self._ledger.append((asked, behind_s))
+            if renewed != self._renewed:  # a component that misses heartbeats looks here
+                self._renewed = renewed
+                self.signs.append(time.monotonic())
             await asyncio.sleep(LEDGER_SAMPLE_S)
 
     def ledger_between(self, began: float, ended: float) -> tuple[float, float]:
@@ -209,7 +222,8 @@ class Witness:
             return f"it lacks what was stored {age_ms:.0f} ms before: {ends} in {inputs}"
         complete = self._complete_until(inputs)
         true_ms = (said.ended - complete) * 1000
-        if said.behind_ms > true_ms + OLDER_MS and complete > -math.inf:
+        older_ms = max(OLDER_MS, self._longest_gap_s(said.ended) * 1000)
+        if said.behind_ms > true_ms + older_ms and complete > -math.inf:
             return f"it includes everything until {true_ms:.0f} ms before"
         return ""
 
@@ -218,6 +232,12 @@ class Witness:
             if _includes(inputs, sample.ends):
                 return sample.asked
         return -math.inf
+
+    def _longest_gap_s(self, before: float) -> float:
+        """The longest time without an answer of the broker, of the last ones before a moment."""
+        first = bisect.bisect_left(self._answered, before - ANSWER_GAPS_S)
+        moments = [*self._answered[first : bisect.bisect_right(self._answered, before)], before]
+        return max((later - each for each, later in itertools.pairwise(moments)), default=math.inf)
 
     def heard_since(self, moment: float) -> bool:
         return bool(self.signs) and self.signs[-1] >= moment
@@ -243,6 +263,7 @@ class Judge:
         self.checked = 0
         self.looks = 0
         self.worst_ms = 0.0
+        self.ages = self.unknown = 0
         self.list_ms: list[float] = []  # how long the lists of decisions took
         self._reading = asyncio.Lock()
 
@@ -312,8 +333,11 @@ class Judge:
             self.false.append(FalseStatement(round(at_s, 1), where, statement, truth))
 
     def _expect_age(self, said: Statement, slack_ms: float = 0.0) -> None:
-        if said.behind_ms < NEVER_MS:
-            self.worst_ms = max(self.worst_ms, said.behind_ms)
+        self.ages += 1
+        if said.behind_ms >= NEVER_MS:
+            self.unknown += 1
+            return
+        self.worst_ms = max(self.worst_ms, said.behind_ms)
         wrong = self._witness.wrong(said, slack_ms)
         text = f"position {said.position} is {said.behind_ms:.0f} ms behind"
         self._expect(not wrong, said.where, text, wrong)

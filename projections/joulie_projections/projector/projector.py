@@ -19,6 +19,7 @@ from joulie_bus.events import StateSetBack
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.monotonic import monotonic_clock
 from joulie_bus.runtime.settings import choice, integer, setting
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.runtime.vital_tasks import VitalTask, Work, vital
@@ -123,6 +124,7 @@ class Projector:
         self._cluster_state = ClusterState()
         self._cursor = FoldCursor(0, {}, {}, b"")  # committed
         self._folded = self._cursor
+        self._clock = monotonic_clock()
         self._snapshot_position = 0  # position of the newest snapshot, made or in the making
         self._readers: dict[Stream, Reader] = {}
         self._keeping: asyncio.Task[None] | None = None
@@ -459,6 +461,7 @@ class Projector:
                 int(time.monotonic() * 1000),
                 list(self._copies.incomplete),
                 self._ends.clock.at(time.monotonic(), 0),
+                self._clock,
             )
             await self._bus.tell(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)

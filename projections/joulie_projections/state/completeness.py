@@ -64,18 +64,23 @@ class TransitDelay:
     """How long messages of a sender were on the way, beyond the shortest way of the last minutes.
 
     A message that waited, because the reader had no CPU, reports an age that is no longer true. The
-    clocks of sender and reader need not agree: only the difference between messages counts.
+    clocks of sender and reader need not agree: only the difference between messages counts. Of a
+    sender with the reader's own clock, the whole way counts: even its first message may have
+    waited.
     """
 
-    def __init__(self) -> None:
-        self._sender = -1
+    def __init__(self, own_clock: str = "") -> None:
+        self._own_clock = own_clock
+        self._clock = ""
         self._began = 0.0
         self._shortest = self._shortest_before = math.inf
 
-    def of(self, sender: int, sent: float, received: float) -> float:
-        """In seconds; both times are those of the clocks of their sides."""
-        if sender != self._sender:
-            self._sender, self._began = sender, received
+    def of(self, clock: str, sent: float, received: float) -> float:
+        """In seconds; `sent` is a time of that clock, `received` of the reader's own."""
+        if clock == self._own_clock:
+            return max(0.0, received - sent)
+        if clock != self._clock:
+            self._clock, self._began = clock, received
             self._shortest = self._shortest_before = math.inf
         if received - self._began >= TRANSIT_S:  # clocks drift: an old minimum means nothing
             self._began = received

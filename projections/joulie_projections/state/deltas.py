@@ -33,6 +33,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     sent_ms: int = -1  # by the monotonic clock of the projector
     incomplete: list[IncompleteCopy] = []  # copies of the broker's servers that lack messages
     broker_ns: int = 0  # the broker's clock when this was sent; 0: not known yet
+    clock: str = ""  # the identity of the monotonic clock; older projectors: empty
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -25,6 +25,7 @@ from joulie_bus.events import WorkloadClass
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.monotonic import monotonic_clock
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.subjects import Subjects
@@ -91,7 +92,7 @@ class View:
         self._reload = ""
         self._backwards = 0
         self._beat_at = 0.0
-        self._transit = TransitDelay()
+        self._transit = TransitDelay(monotonic_clock())
         self._broker_clock = BrokerClock()
         self._renewed = 0  # until when the projector has the lease, when the database was asked
         self._asked = 0.0
@@ -287,7 +288,7 @@ class View:
         now = time.monotonic()
         if beat.sent_ms < 0:
             return now
-        return now - self._transit.of(beat.epoch, beat.sent_ms / 1000, now)
+        return now - self._transit.of(beat.clock or str(beat.epoch), beat.sent_ms / 1000, now)
 
     def _mark_complete(self) -> None:
         """The last heartbeat states until when its position is complete, in this history."""

@@ -50,20 +50,27 @@ def test_of_too_many_marks_the_newest_stays_and_the_age_is_never_too_small() -> 
 def test_a_message_that_waited_is_older_than_the_others() -> None:
     way = TransitDelay()
 
-    assert way.of(1, sent=1000.0, received=5.0) == 0.0
-    assert way.of(1, sent=1001.0, received=9.0) == 3.0
-    assert way.of(1, sent=1002.0, received=7.0) == 0.0
+    assert way.of("a", sent=1000.0, received=5.0) == 0.0
+    assert way.of("a", sent=1001.0, received=9.0) == 3.0
+    assert way.of("a", sent=1002.0, received=7.0) == 0.0
+
+
+def test_the_first_message_by_the_same_clock_may_have_waited() -> None:
+    way = TransitDelay("mine")
+
+    assert way.of("mine", sent=1000.0, received=1002.0) == 2.0
+    assert way.of("mine", sent=1003.0, received=1003.5) == 0.5
 
 
 def test_the_clock_of_another_sender_is_another_one() -> None:
     way = TransitDelay()
-    way.of(1, sent=1000.0, received=5.0)
+    way.of("a", sent=1000.0, received=5.0)
 
-    assert way.of(2, sent=10.0, received=6.0) == 0.0
+    assert way.of("b", sent=10.0, received=6.0) == 0.0
 
 
 def test_clocks_that_drift_apart_make_no_delay() -> None:
     way = TransitDelay()
-    delays = [way.of(1, sent=second, received=second * 1.0001) for second in range(10_000)]
+    delays = [way.of("a", sent=second, received=second * 1.0001) for second in range(10_000)]
 
     assert max(delays) <= 2 * TRANSIT_S * 0.0001 + 1e-6

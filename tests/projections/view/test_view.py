@@ -14,6 +14,7 @@ from joulie_bus.errors import ViewBehind
 from joulie_bus.events import Fact, NodeGone
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import metrics
+from joulie_bus.runtime.monotonic import monotonic_clock
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
     CLUSTER,
@@ -78,7 +79,12 @@ class ManualProjector:
         await self._bus.tell(CLUSTER.delta, delta)
 
     async def beat(
-        self, of: FoldCursor | None = None, *, behind_ms: int = 0, waited_s: float | None = None
+        self,
+        of: FoldCursor | None = None,
+        *,
+        behind_ms: int = 0,
+        waited_s: float | None = None,
+        clock: str = "",
     ) -> None:
         cursor = of or self._cursor
         digests = pack_digests(cursor.digests)
@@ -93,6 +99,7 @@ class ManualProjector:
             decisions=0,
             behind_ms=behind_ms,
             sent_ms=sent_ms,
+            clock=clock,
         )
         await self._bus.tell(CLUSTER.beat, on_the_bus(beat))
 
@@ -363,6 +370,19 @@ async def test_a_heartbeat_that_waited_for_the_reader_is_as_old_as_it_is(
 
         assert first.oldest_ms < 5000
         assert view.ages.heard_ms >= 300, "a heartbeat of before the last one tells nothing"
+
+
+async def test_the_first_heartbeat_of_this_machine_is_as_old_as_it_is(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        await hand.beat(behind_ms=1000, waited_s=7, clock=monotonic_clock())
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+
+        assert view.ages.heard_ms >= 7000
+        assert view.ages.behind_ms >= 8000
 
 
 async def test_a_view_that_lacks_commits_is_not_as_current_as_the_projector(
