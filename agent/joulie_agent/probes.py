@@ -2,35 +2,76 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from joulie_agent.measure.counters import Count, advanced_uj, mean_mw
+from joulie_agent.measure.energy import EnergyMeter
 from joulie_agent.measure.node_power import Meter, Part
 from joulie_agent.sources import amdgpu, hwmon, nvml, powercap
 from joulie_agent.sources.host import Host, Unreadable
 from joulie_agent.sources.nvml import Device, Library
 
+COUNTED_EACH_S = 10
 _RAPL = {"package": Part.PACKAGE, "dram": Part.MEMORY, "psys": Part.PLATFORM}
 _HWMON = {"package": Part.PACKAGE, "chassis": Part.CHASSIS}
 
 
 class Probe(Protocol):
-    """One meter. Its power is None for the first reading of a counter."""
+    """One meter, and what it has counted. Its power is None for the first reading of a counter."""
 
     @property
     def meter(self) -> Meter: ...
+    @property
+    def energy(self) -> EnergyMeter: ...
     def power_mw(self, at_s: float) -> int | None: ...  # raises Unreadable
 
 
-class PowerProbe(NamedTuple):
+class PowerProbe:
     """A meter that shows power."""
 
-    meter: Meter
-    read_w: Callable[[], float]
+    def __init__(self, meter: Meter, read_w: Callable[[], float]) -> None:
+        self.meter = meter
+        self.energy = EnergyMeter()
+        self._read_w = read_w
 
     def power_mw(self, at_s: float) -> int | None:
-        del at_s  # only counters need it
-        return round(self.read_w() * 1000)
+        power = round(self._read_w() * 1000)
+        self.energy.saw_power(at_s, power)
+        return power
+
+
+class CardProbe(PowerProbe):
+    """A meter that shows power at once, and a counter that takes 4 ms of a core to read."""
+
+    def __init__(
+        self,
+        meter: Meter,
+        read_w: Callable[[], float],
+        read_uj: Callable[[], int | None],
+        offset_s: float = 0.0,
+    ) -> None:
+        super().__init__(meter, read_w)
+        self._read_uj = read_uj
+        self._due_s: float | None = None
+        self._offset_s = offset_s  # so that not all cards are counted in the same second
+        self._last: Count | None = None
+
+    def power_mw(self, at_s: float) -> int | None:
+        power = super().power_mw(at_s)
+        if self._due_s is None:
+            self._due_s = at_s + self._offset_s
+        if at_s >= self._due_s:
+            self._due_s = at_s + COUNTED_EACH_S
+            self._count(at_s)
+        return power
+
+    def _count(self, at_s: float) -> None:
+        value_uj = self._read_uj()
+        if value_uj is None:
+            return
+        now = Count(at_s, value_uj)
+        before, self._last = self._last, now
+        self.energy.saw_counter(None if before is None else advanced_uj(before, now, 0))
 
 
 class CounterProbe:
@@ -38,6 +79,7 @@ class CounterProbe:
 
     def __init__(self, meter: Meter, read_uj: Callable[[], int], wraps_at_uj: int = 0) -> None:
         self.meter = meter
+        self.energy = EnergyMeter()
         self._read_uj = read_uj
         self._wraps_at_uj = wraps_at_uj
         self._last: Count | None = None
@@ -46,6 +88,7 @@ class CounterProbe:
         now = Count(at_s, self._read_uj())
         before, self._last = self._last, now
         risen = None if before is None else advanced_uj(before, now, self._wraps_at_uj)
+        self.energy.saw_counter(risen)
         return None if before is None or risen is None else mean_mw(risen, at_s - before.at_s)
 
 
@@ -69,10 +112,11 @@ def sensors(host: Host) -> Iterator[Probe]:
 
 
 def nvidia(library: Library) -> Iterator[Probe]:
-    for device in library.devices:
+    for number, device in enumerate(library.devices):
         if library.power_mw(device) is not None:
             meter = Meter(nvml.SOURCE, device.uuid, Part.CARD)
-            yield PowerProbe(meter, partial(_watts, library, device))
+            readers = partial(_watts, library, device), partial(_counter_uj, library, device)
+            yield CardProbe(meter, *readers, offset_s=number % COUNTED_EACH_S)
 
 
 def amd(host: Host) -> Iterator[Probe]:
@@ -80,6 +124,11 @@ def amd(host: Host) -> Iterator[Probe]:
         if amdgpu.has_sensor(host, card):
             meter = Meter(amdgpu.SOURCE, amdgpu.uuid_of(host, card), Part.CARD)
             yield PowerProbe(meter, partial(amdgpu.power_w, host, card))
+
+
+def _counter_uj(library: Library, device: Device) -> int | None:
+    energy_mj = library.energy_mj(device)
+    return None if energy_mj is None else energy_mj * 1000
 
 
 def _watts(library: Library, device: Device) -> float:

@@ -46,6 +46,10 @@ class Sampler:
         self.missing = (self._probes.keys() | self._lost) - readings.keys()
         return readings
 
+    def totals_uj(self) -> dict[Meter, int]:
+        """What each meter has counted since it was found."""
+        return {meter: probe.energy.total_uj for meter, probe in self._probes.items()}
+
     def busy(self) -> float | None:
         """The share of processor time that was busy since the last call; None if unknown.
 
@@ -71,6 +75,7 @@ class Sampler:
             try:
                 power = probe.power_mw(at_s)
             except Unreadable as error:
+                probe.energy.lost()
                 self._lose(meter, error)
                 continue
             if meter in self._lost:

@@ -4,12 +4,14 @@ import asyncio
 import time
 
 from joulie_agent.inventory import Inventory
+from joulie_agent.measure.energy import EnergyMeter
 from joulie_agent.measure.node_power import NodePower, node_power
-from joulie_agent.measure.pace import Pace, Published, is_due
-from joulie_agent.measure.processors import processors_mw, with_processors
+from joulie_agent.measure.pace import Pace
+from joulie_agent.measure.processors import MODELLED, processors_mw, with_processors
+from joulie_agent.measure.reporter import Moment, Reporter
 from joulie_agent.sampler import Clock, Sampler
 from joulie_bus.errors import BusError
-from joulie_bus.events import InventoryRead, NodeReading, TelemetrySampled
+from joulie_bus.events import InventoryRead, NodeReading
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
@@ -39,7 +41,8 @@ class Agent:
         self._pace = Pace()
         self._clock = clock
         self._producer = Producer(agent_name(node), subjects, time.time_ns)
-        self._last: Published | None = None
+        self._reporter = Reporter(node, self._pace)
+        self._modelled = EnergyMeter()  # the processors, where nothing meters them
         self._newest: InventoryRead | None = None
         self._found: InventoryRead | None = None  # as it was published last
         self._inventory_s = -INVENTORY_S
@@ -78,10 +81,14 @@ class Agent:
         metrics.AGENT_POWER.clear()
         if power is not None:
             metrics.AGENT_POWER.labels(covers=power.covers).set(power.power_mw / 1000)
-        if power is None or not is_due(self._last, now, power.power_mw, self._pace):
+        if power is None:
+            self._reporter.missed()
+            self._modelled.lost()
             return
-        self._last = Published(now, power.power_mw)
-        await self._publish(_reading(self._node, power))
+        totals = {**self._sampler.totals_uj(), MODELLED: self._modelled.total_uj}
+        reading = self._reporter.saw(Moment(now, time.time_ns()), power, totals)
+        if reading is not None:
+            await self._publish(reading)
 
     def _completed(self, power: NodePower | None) -> NodePower | None:
         """Cards alone are less than the node. Without the load of its processors nothing is known
@@ -91,7 +98,9 @@ class Agent:
         busy = self._sampler.busy()  # the kernel takes long for it on large machines
         if busy is None or self._newest is None:
             return None
-        return with_processors(power, processors_mw(self._newest.hardware, busy))
+        modelled_mw = processors_mw(self._newest.hardware, busy)
+        self._modelled.saw_power(self._clock(), modelled_mw)
+        return with_processors(power, modelled_mw)
 
     async def _publish(self, fact: NodeReading) -> bool:
         """Whether it is stored."""
@@ -102,13 +111,3 @@ class Agent:
             return False
         self._refused.ended()
         return True
-
-
-def _reading(node: str, power: NodePower) -> TelemetrySampled:
-    return TelemetrySampled(
-        node=node,
-        power_mw=power.power_mw,
-        source="utilization" if power.is_modelled else "kepler",
-        provider=power.provider,
-        card_mw=power.card_mw,
-    )

@@ -10,6 +10,7 @@ from joulie_agent.measure.links import groups_of
 from joulie_agent.measure.node_power import Meter, Part, node_power
 from joulie_agent.measure.pace import Pace, Published, is_due
 from joulie_agent.measure.processors import processors_mw
+from joulie_agent.probes import CardProbe
 from joulie_bus.events import HardwareDiscovered
 
 RANGE = 262_143_328_850
@@ -128,6 +129,30 @@ def test_the_counter_corrects_what_power_added_up_to() -> None:
         meter.saw_power(float(second), 100_000)
     meter.saw_counter(1_050_000_000)
     assert meter.total_uj == 1_050_000_000
+
+
+def test_the_counter_of_a_card_is_read_each_ten_seconds_and_corrects_its_power() -> None:
+    """By the counter, the card draws 10 % more than its power shows."""
+    now_s, reads = 0.0, list[float]()
+
+    def read_uj() -> int:
+        reads.append(now_s)
+        return round(110_000_000 * now_s)
+
+    probe = CardProbe(CARD, lambda: 100.0, read_uj)
+    for second in range(41):
+        now_s = float(second)
+        probe.power_mw(now_s)
+
+    assert reads == [0.0, 10.0, 20.0, 30.0, 40.0]
+    assert probe.energy.total_uj == 40 * 110_000_000
+
+
+def test_a_card_without_a_counter_is_counted_by_its_power() -> None:
+    probe = CardProbe(CARD, lambda: 100.0, lambda: None)
+    for second in range(21):
+        probe.power_mw(float(second))
+    assert probe.energy.total_uj == 20 * 100_000_000
 
 
 def test_cards_behind_one_switch_share_a_group() -> None:

@@ -147,3 +147,31 @@ async def test_the_mean_load_over_a_pause_is_no_load_of_now(tmp_path: Path) -> N
     await rig.load(50)
 
     assert len(await rig.published()) == 2
+
+
+async def test_the_counters_of_two_readings_differ_by_what_the_hardware_counted(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    for watts in (100, 100, *([101] * 5), 400, *([110] * 12)):
+        await rig.second(watts)
+
+    first, *_, last = await rig.published()
+    seconds = round(last.energy_uj - first.energy_uj)
+    assert first.counted_from == last.counted_from
+    assert seconds == (5 * 101 + 400 + 11 * 110) * 1_000_000
+    assert last.min_mw == last.mean_mw == last.max_mw == 110_000
+
+
+async def test_a_counter_of_the_node_begins_again_when_its_meter_was_away(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    for _ in range(2):
+        await rig.second(100)
+    (rig.root / ZONE).unlink()
+    await rig.silence(15)
+    for _ in range(13):
+        await rig.second(100)
+
+    before, first, last = await rig.published()
+    assert before.counted_from != first.counted_from == last.counted_from
+    assert last.energy_uj - first.energy_uj == 1_000_000_000

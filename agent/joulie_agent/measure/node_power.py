@@ -32,6 +32,7 @@ class NodePower(NamedTuple):
     covers: str
     provider: str
     card_mw: dict[str, int]
+    meters: tuple[Meter, ...]  # that add up to it
     is_modelled: bool = False  # a part of it is
 
 
@@ -46,13 +47,16 @@ def node_power(
     cards = {meter.component: mw for meter, mw in readings.items() if meter.part is Part.CARD}
     by_part = {part: _of(readings, part) for part in Part}
     if chassis := by_part[Part.CHASSIS]:
-        return NodePower(max(chassis.values()), "node", _names(chassis), cards)
+        largest = max(chassis, key=chassis.__getitem__)
+        return NodePower(chassis[largest], "node", _names(chassis), cards, (largest,))
     board = by_part[Part.PLATFORM] or _processors(by_part, missing)
     if board:
         used = {**board, **by_part[Part.CARD]}
-        return NodePower(sum(board.values()) + sum(cards.values()), "parts", _names(used), cards)
+        power_mw = sum(board.values()) + sum(cards.values())
+        return NodePower(power_mw, "parts", _names(used), cards, tuple(used))
     if cards:
-        return NodePower(sum(cards.values()), "cards", _names(by_part[Part.CARD]), cards)
+        used = by_part[Part.CARD]
+        return NodePower(sum(cards.values()), "cards", _names(used), cards, tuple(used))
     return None
 
 

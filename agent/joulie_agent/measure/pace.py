@@ -10,6 +10,9 @@ class Pace(NamedTuple):
     shortest_s: float = 1.0
 
 
+USUAL = Pace()
+
+
 class Published(NamedTuple):
     """The reading that was published last."""
 

@@ -1,10 +1,11 @@
 """The power of processors that no meter covers, out of their load."""
 
-from joulie_agent.measure.node_power import NodePower
+from joulie_agent.measure.node_power import Meter, NodePower, Part
 from joulie_bus.events import HardwareDiscovered
 from joulie_projections.hardware.guesses import IDLE_CPU_SHARE, guessed_cpu_max_w
 
 MODEL = "processors by their load"
+MODELLED = Meter("model", "processors", Part.PACKAGE)
 
 
 def processors_mw(hardware: HardwareDiscovered, busy: float) -> int:
@@ -19,5 +20,6 @@ def with_processors(cards: NodePower, modelled_mw: int) -> NodePower:
     return cards._replace(
         power_mw=cards.power_mw + modelled_mw,
         provider=f"{cards.provider}, {MODEL}",
+        meters=(*cards.meters, MODELLED),
         is_modelled=True,
     )

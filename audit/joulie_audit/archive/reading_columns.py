@@ -17,7 +17,7 @@ from joulie_bus.streams.authority import family_of, measured_on
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Family, Stream
 from joulie_projections.energy.columns import LogColumns, ReadingColumns
-from joulie_projections.energy.ledger import MEASURED, NS_PER_MS
+from joulie_projections.energy.ledger import MEASURED, NS_PER_MS, counters_of_cards
 
 READINGS, OTHERS = "readings", "others"
 _STREAMS = {str(stream): stream for stream in Stream}
@@ -25,6 +25,15 @@ _TYPES = {
     **{"place": "<i4", "node": "<i4", "at_ms": "<i8", "mw": "<i8", "modelled": "<i1"},
     **{"life": "<i4", "seq": "<i8", "card_of": "<i4", "card": "<i4", "card_mw": "<i8"},
 }
+# Parts of earlier versions lack these: their readings have no counters.
+_LATER_TYPES = {
+    "mean_mw": "<i8",
+    "counted_from": "<i8",
+    "uj": "<i8",
+    "late_ms": "<i8",
+    "card_uj": "<i8",
+}
+_UNKNOWN = {"mean_mw": -1, "card_uj": -1}
 
 
 class Row(NamedTuple):
@@ -36,6 +45,11 @@ class Row(NamedTuple):
     life: str
     seq: int
     cards: Mapping[str, int]
+    mean_mw: int
+    counted_from: int
+    uj: int
+    late_ms: int
+    card_uj: Sequence[int]
 
 
 def log_columns(records: Sequence[Record]) -> LogColumns:
@@ -69,6 +83,11 @@ def _columns_of_rows(rows: Sequence[Row]) -> ReadingColumns:
         _array(at for at, _, _ in powers),
         cards.places,
         _array(mw for _, _, mw in powers),
+        _array(row.mean_mw for row in rows),
+        _array(row.counted_from for row in rows),
+        _array(row.uj for row in rows),
+        _array(row.late_ms for row in rows),
+        _array(uj for row in rows for uj in row.card_uj),
     )
 
 
@@ -101,14 +120,28 @@ def _row_of(place: int, record: Record) -> Row | None:
         return None
     modelled = int(fact.source != MEASURED)
     at_ms = record.at // NS_PER_MS
-    return Row(place, node, at_ms, fact.power_mw, modelled, life, int(number), fact.card_mw)
+    return Row(
+        place,
+        node,
+        at_ms,
+        fact.power_mw,
+        modelled,
+        life,
+        int(number),
+        fact.card_mw,
+        -1 if fact.mean_mw is None else fact.mean_mw,
+        fact.counted_from,
+        fact.energy_uj,
+        fact.late_ms,
+        counters_of_cards(fact),
+    )
 
 
 def tables_of(columns: LogColumns) -> dict[str, Columns]:
     readings = columns.readings
     packed: dict[str, list[Any]] = {
         name: [np.diff(getattr(readings, name), prepend=0).astype(kind).tobytes()]
-        for name, kind in _TYPES.items()
+        for name, kind in (_TYPES | _LATER_TYPES).items()
     }
     packed["names"] = [msgspec.msgpack.encode((readings.nodes, readings.lives, readings.cards))]
     others = columns.others
@@ -129,8 +162,12 @@ def columns_of(readings: Columns, others: Columns, count: int) -> LogColumns:
     nodes, lives, cards = msgspec.msgpack.decode(readings["names"][0], type=list[list[str]])
     arrays = {
         name: np.cumsum(np.frombuffer(readings[name][0], kind), dtype=np.int64)
-        for name, kind in _TYPES.items()
+        for name, kind in (_TYPES | _LATER_TYPES).items()
+        if name in readings
     }
+    lengths = {name: len(arrays["card" if name == "card_uj" else "place"]) for name in _LATER_TYPES}
+    for name in _LATER_TYPES.keys() - arrays.keys():
+        arrays[name] = np.full(lengths[name], _UNKNOWN.get(name, 0))
     streams = map(_STREAMS.__getitem__, others["stream"])
     rows = zip(
         streams, others["sequence"], others["at"], others["body"], others["subject"], strict=True

@@ -7,9 +7,11 @@ import msgspec
 
 from joulie_bus.events.base import Event
 from joulie_bus.events.bounds import (
+    CardEnergies,
     CardPowers,
     Count,
     FacilityMilliwatts,
+    Lateness,
     Millidegrees,
     Milliwatts,
     Name,
@@ -31,6 +33,16 @@ class TelemetrySampled(Event, frozen=True, kw_only=True, gc=False):
     source: PowerSource = "kepler"
     provider: Word = ""
     card_mw: CardPowers = {}  # by the UUID of the card; a part of `power_mw`
+    # Of the time since the reading before; `power_mw` is the power at its end.
+    min_mw: Milliwatts | None = None
+    mean_mw: Milliwatts | None = None
+    max_mw: Milliwatts | None = None
+    # Counters of microjoules, which began at 0 at `counted_from` and never fall. Those that began
+    # at different times are different counters. 0: nothing is counted.
+    counted_from: Nanoseconds = 0
+    energy_uj: Count = 0  # of what `power_mw` covers
+    card_uj: CardEnergies = ()  # in the order of `card_mw`
+    late_ms: Lateness = 0  # how long it was kept before it could be published
 
     @property
     def key(self) -> str:

@@ -70,7 +70,18 @@ def _of_agents(node: str) -> list[AnyEvent]:
 
 def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
     return [
-        TelemetrySampled(node=node, power_mw=412_500, card_mw={"GPU-5ab1": 68_250}),
+        TelemetrySampled(
+            node=node,
+            power_mw=412_500,
+            card_mw={"GPU-5ab1": 68_250},
+            min_mw=398_000,
+            mean_mw=405_250,
+            max_mw=431_000,
+            counted_from=NOON,
+            energy_uj=4_052_500_000,
+            card_uj=(682_500_000,),
+            late_ms=1500,
+        ),
         *_of_agents(node),
         node_seen(node, gpus=8, power_profile="eco"),
         NodeGone(node=node),

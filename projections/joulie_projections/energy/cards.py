@@ -12,7 +12,7 @@ import msgspec
 
 from joulie_bus.events import Fact, GpuGone, GpuSeen
 from joulie_projections.energy.intervals import DAY_MS, CardEnergy, NodeEnergy
-from joulie_projections.energy.meters import GAP_MS, NONE
+from joulie_projections.energy.meters import GAP_MS, MOST_GUESSED_MW, NONE
 from joulie_projections.energy.pods import Capacity, Stay, asked_power
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 
@@ -22,6 +22,26 @@ IDLE_CARD_PERMILLE, IDLE_REST_PERMILLE = 100, 500
 # At most this part of its rated power, a card does no work: see `idle_holders`.
 QUIET_PERMILLE = 200
 UNSEEN = int(NONE)
+
+
+class Counter(NamedTuple):
+    """A counter of energy, and when it began; 0: there is none."""
+
+    began: int = 0
+    uj: int = 0
+
+
+class CardPower(NamedTuple):
+    """What a reading holds of the cards of a node."""
+
+    at_ms: int
+    mw: Mapping[str, int]
+    counted_from: int = 0
+    uj: Sequence[int] = ()  # in the order of `mw`; -1: it is not counted
+
+    def each(self) -> Iterator[tuple[str, int, Counter]]:
+        for (uuid, mw), uj in zip(self.mw.items(), self.uj or [-1] * len(self.mw), strict=True):
+            yield uuid, mw, Counter() if uj < 0 else Counter(self.counted_from, uj)
 
 
 class CardMeter(msgspec.Struct, array_like=True):
@@ -39,23 +59,39 @@ class CardMeter(msgspec.Struct, array_like=True):
     measured_ms: int = 0
     asked_uj: int = 0  # by the model, above idle
     quiet_ms: int = 0  # the first of its readings in a row at the power of an idle process; 0: none
+    counted_from: int = 0
+    last_uj: int = 0
 
-    def read(self, at_ms: int, mw: int, *, is_awake: bool, quiet_mw: int = 0) -> None:
-        """As `Meters`: the trapezoid rule, gaps, and the lowest power of two days."""
+    def read(
+        self, at_ms: int, mw: int, counter: Counter, *, is_awake: bool, quiet_mw: int = 0
+    ) -> None:
+        """As `Meters`: counters, the trapezoid rule, gaps, and the lowest power of two days."""
+        time_ms = at_ms - self.last_ms
+        risen_uj = self._risen_uj(time_ms, counter)
+        if risen_uj is not None and (risen_uj < 0 or time_ms <= 0):
+            return  # a former reading, which comes late
         if is_awake:
             self._lower(at_ms // DAY_MS, mw)
-        time_ms = at_ms - self.last_ms
         if mw > quiet_mw:
             self.quiet_ms = 0
         elif not self.quiet_ms or time_ms > GAP_MS:
             self.quiet_ms = at_ms
-        if self.last_ms >= 0 and 0 < time_ms <= GAP_MS:
-            energy_uj = (self.last_mw + mw) * time_ms // 2
+        if self.last_ms >= 0 and time_ms > 0 and (time_ms <= GAP_MS or risen_uj is not None):
+            by_power_uj = (self.last_mw + mw) * time_ms // 2
+            energy_uj = by_power_uj if risen_uj is None else risen_uj
             low_mw = min(self.low_mw, self.low_before_mw)
             self.measured_uj += energy_uj
             self.base_uj += min(energy_uj, low_mw * time_ms)
             self.measured_ms += time_ms
         self.last_ms, self.last_mw = max(self.last_ms, at_ms), mw
+        self.counted_from, self.last_uj = counter
+
+    def _risen_uj(self, time_ms: int, counter: Counter) -> int | None:
+        """None where it is not known."""
+        if self.last_ms < 0 or not counter.began or counter.began != self.counted_from:
+            return None
+        risen_uj = counter.uj - self.last_uj
+        return None if 0 < time_ms * MOST_GUESSED_MW < risen_uj else risen_uj
 
     def _lower(self, day: int, mw: int) -> None:
         if day > self.day:
@@ -140,16 +176,16 @@ class Cards:
     def read(
         self,
         node: str,
-        at_ms: int,
-        card_mw: Mapping[str, int],
+        power: CardPower,
         *,
         is_awake: bool,
         capacity: Capacity | None = None,
     ) -> None:
         """Power while the node is not awake does not count as idle power."""
         quiet_mw = capacity.gpu_max_mw * QUIET_PERMILLE // 1000 if capacity else 0
-        for uuid, mw in card_mw.items():
-            self._card(node, uuid).read(at_ms, mw, is_awake=is_awake, quiet_mw=quiet_mw)
+        for uuid, mw, counter in power.each():
+            card = self._card(node, uuid)
+            card.read(power.at_ms, mw, counter, is_awake=is_awake, quiet_mw=quiet_mw)
 
     def _card(self, node: str, uuid: str) -> CardMeter:
         of_node = self.nodes.get(node)

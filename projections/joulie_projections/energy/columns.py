@@ -16,7 +16,7 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.energy.accepted import accepted_other
 from joulie_projections.energy.ledger import CardReading, Ledger
-from joulie_projections.energy.meters import Readings
+from joulie_projections.energy.meters import Counts, Readings
 from joulie_projections.fold.producers import TelemetryCounter
 from joulie_projections.state.state_changes import Draft
 
@@ -39,16 +39,25 @@ class ReadingColumns(NamedTuple):
     card_of: Ints  # the reading, one row per card that it has
     card: Ints  # index of `cards`
     card_mw: Ints
+    # In readings of versions before 0.3.0, these are 0 and -1.
+    mean_mw: Ints  # -1: not known
+    counted_from: Ints
+    uj: Ints
+    late_ms: Ints
+    card_uj: Ints
 
     def with_cards(self) -> list[CardReading]:
         found: list[CardReading] = []
-        columns: list[list[int]] = [c.tolist() for c in (self.card_of, self.card, self.card_mw)]
+        parts = (self.card_of, self.card, self.card_mw, self.card_uj)
+        columns: list[list[int]] = [c.tolist() for c in parts]
         powers: dict[int, dict[str, int]] = {}
-        for reading, card, mw in zip(*columns, strict=True):
+        energies: dict[int, list[int]] = {}
+        for reading, card, mw, uj in zip(*columns, strict=True):
             powers.setdefault(reading, {})[self.cards[int(card)]] = mw
+            energies.setdefault(reading, []).append(uj)
         for reading, power in powers.items():
             node = self.nodes[int(self.node[reading])]
-            found.append((reading, node, int(self.at_ms[reading]), power))
+            found.append((reading, node, power, energies[reading]))
         return found
 
 
@@ -77,6 +86,7 @@ def fold_columns(
         columns.at_ms,
         columns.mw,
         columns.modelled,
+        Counts(columns.mean_mw, columns.counted_from, columns.uj, columns.late_ms),
     )
     ledger.fold_with(readings, columns.place, columns.with_cards(), facts)
     counter.continue_to(highest)

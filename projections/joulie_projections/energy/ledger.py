@@ -34,7 +34,7 @@ from joulie_bus.events import (
     TransitionCompleted,
     WakeOrdered,
 )
-from joulie_projections.energy.cards import Cards
+from joulie_projections.energy.cards import CardPower, Cards
 from joulie_projections.energy.grid import KINDS, UNKNOWN, Grid, Rate, rate_of
 from joulie_projections.energy.intervals import (
     MINUTES_MS,
@@ -45,7 +45,15 @@ from joulie_projections.energy.intervals import (
     start_of,
     summed,
 )
-from joulie_projections.energy.meters import HOUR_SUMS, SUMS, Ints, Meters, Readings, Window
+from joulie_projections.energy.meters import (
+    HOUR_SUMS,
+    SUMS,
+    Counts,
+    Ints,
+    Meters,
+    Readings,
+    Window,
+)
 from joulie_projections.energy.pods import (
     Capacity,
     NodeEntry,
@@ -60,10 +68,13 @@ NS_PER_MS = 1_000_000
 ZONE_LABEL = "topology.kubernetes.io/zone"
 MEASURED = "kepler"  # the source of readings that are measured; others are modelled
 # Of the fold. A ledger keeps the rule that it began with. By rule 1 a node is awake from the order
-# to wake up; by rule 2 from when it is ready.
-RULE = 2
+# to wake up; by rule 2 from when it is ready. By rule 3 counters of energy count, and readings have
+# the time at which they were made.
+RULE = 3
+COUNTLESS = 2  # the last rule without counters
 ASLEEP, WAKING = 1, 2  # in the column `asleep`
-CardReading = tuple[int, str, int, Mapping[str, int]]  # its place among readings, node, time, mW
+# Its place among readings, the node, and milliwatts and counters in the same order.
+CardReading = tuple[int, str, Mapping[str, int], Sequence[int]]
 StoredFact = tuple[Fact, int]  # a fact, and when the broker stored it, in nanoseconds
 
 
@@ -190,10 +201,11 @@ class Ledger:
                 np.array([at for _, at in readings], np.int64),
                 np.array([fact.power_mw for fact, _ in readings], np.int64),
                 np.array([fact.source != MEASURED for fact, _ in readings], np.int64),
+                _counts_of([fact for fact, _ in readings]) if self.rule > COUNTLESS else None,
             ),
             [
-                (place, fact.node, at_ms, fact.card_mw)
-                for place, (fact, at_ms) in enumerate(readings)
+                (place, fact.node, fact.card_mw, counters_of_cards(fact))
+                for place, (fact, _) in enumerate(readings)
                 if fact.card_mw
             ],
         )
@@ -204,20 +216,25 @@ class Ledger:
         times = np.maximum(np.maximum.accumulate(readings.at_ms), self.minutes_ms)
         starts = times - times % MINUTES_MS
         cuts = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(starts)]
+        readings = readings.without_counts() if self.rule <= COUNTLESS else readings.as_measured()
         self.newest_ms = max(self.newest_ms, int(readings.at_ms.max(initial=0)))
         for first, last in pairwise(cuts):
             self._open_minutes(int(starts[first]))
             for window in self.meters.fold(readings.part(slice(first, last))):
                 self._share_window(window)
-            for _, node, at_ms, card_mw in _within(with_cards, first, last):
-                known = self.nodes.get(node)
-                self.cards.read(
-                    node,
-                    at_ms,
-                    card_mw,
-                    is_awake=self._is_awake(node, at_ms),
-                    capacity=known.capacity if known else None,
-                )
+            for reading in _within(with_cards, first, last):
+                self._read_cards(readings, reading)
+
+    def _read_cards(self, readings: Readings, reading: CardReading) -> None:
+        place, node, card_mw, card_uj = reading
+        known, at_ms = self.nodes.get(node), int(readings.at_ms[place])
+        counted_from = int(readings.counts.counted_from[place]) if readings.counts else 0
+        self.cards.read(
+            node,
+            CardPower(at_ms, card_mw, counted_from, card_uj),
+            is_awake=self._is_awake(node, at_ms),
+            capacity=known.capacity if known else None,
+        )
 
     def _open_minutes(self, start_ms: int) -> None:
         if start_ms == self.minutes_ms:
@@ -501,6 +518,24 @@ class _KnownReadings:
         begin, end = np.searchsorted(self._nodes, (row, row + 1))
         at = begin + np.searchsorted(self._order[begin:end], first)
         return bool(at < end and self._order[at] < upto)
+
+
+def counters_of_cards(fact: TelemetrySampled) -> Sequence[int]:
+    """In the order of the cards; -1 for each if they are not counted."""
+    is_counted = fact.counted_from and len(fact.card_uj) == len(fact.card_mw)
+    return fact.card_uj if is_counted else [-1] * len(fact.card_mw)
+
+
+def _counts_of(facts: Sequence[TelemetrySampled]) -> Counts | None:
+    """None if no reading has more than its power, as in logs of versions before 0.3.0."""
+    if not any(fact.mean_mw is not None or fact.counted_from or fact.late_ms for fact in facts):
+        return None
+    return Counts(
+        np.array([-1 if fact.mean_mw is None else fact.mean_mw for fact in facts], np.int64),
+        np.array([fact.counted_from for fact in facts], np.int64),
+        np.array([fact.energy_uj for fact in facts], np.int64),
+        np.array([fact.late_ms for fact in facts], np.int64),
+    )
 
 
 def _within(with_cards: Sequence[CardReading], first: int, last: int) -> Sequence[CardReading]:

@@ -1,7 +1,9 @@
 """The meters of all nodes in columns: power between two readings becomes energy.
 
-The energy between two readings is the mean of both powers times the time between them (the
-trapezoid rule), in whole microjoules. A longer time than `GAP_MS` is a gap: its energy is unknown.
+The energy between two readings is the difference of their counters, if both have the same one; else
+the mean power that the later one has of that time; else the mean of both powers times the time
+between them (the trapezoid rule). It is whole microjoules. Without a counter, a longer time than
+`GAP_MS` is a gap: its energy is unknown.
 """
 
 import math
@@ -18,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 GAP_MS = 60_000  # twelve readings at the default interval of the agent
 LONGEST_MS = 31 * DAY_MS  # the part of a gap that an estimate covers; keeps sums within 64 bits
-MOST_GUESSED_MW = 10**9  # of a node during a gap, for the same reason
+MOST_GUESSED_MW = 10**9  # of a node during a gap, for the same reason; a counter rises no faster
 NONE = np.int64(2**40)  # more than any power
 # What energy is worth: its cost and carbon, and how much energy has them.
 WORTH = ("cost_n", "priced_uj", "co2_ug", "weighed_uj")
@@ -37,9 +39,22 @@ COLUMNS = (
     *HOUR_SUMS,
     "known_ms",  # of the running hour
     "awake_from_ms",  # earlier readings do not count as idle power
+    *("counted_from", "last_uj"),  # the counter of the last reading; 0: it has none
 )
 OWN_OPEN, IDLE_OPEN = ("open_own_uj", *OPEN_OWN), ("open_idle_uj", *OPEN_IDLE)
 _FIRST = {"last_ms": -1, "day": -1, "low_mw": int(NONE), "low_before_mw": int(NONE)}
+
+
+class Counts(NamedTuple):
+    """What readings hold beside their power; a column each."""
+
+    mean_mw: Ints  # since the reading before; -1: not known
+    counted_from: Ints  # when the counter began, in nanoseconds; 0: there is none
+    uj: Ints
+    late_ms: Ints
+
+    def part(self, places: slice | npt.NDArray[np.intp]) -> "Counts":
+        return Counts(*(column[places] for column in self))
 
 
 class Readings(NamedTuple):
@@ -49,11 +64,23 @@ class Readings(NamedTuple):
     at_ms: Ints
     mw: Ints
     modelled: Ints  # 1 if a model computed it, 0 if it was measured
+    counts: Counts | None = None
 
     def part(self, places: slice | npt.NDArray[np.intp]) -> "Readings":
         return Readings(
-            self.node[places], self.at_ms[places], self.mw[places], self.modelled[places]
+            self.node[places],
+            self.at_ms[places],
+            self.mw[places],
+            self.modelled[places],
+            self.counts and self.counts.part(places),
         )
+
+    def without_counts(self) -> "Readings":
+        return self._replace(counts=None)
+
+    def as_measured(self) -> "Readings":
+        """With the time at which each was made."""
+        return self._replace(at_ms=self.at_ms - self.counts.late_ms) if self.counts else self
 
 
 class Window(NamedTuple):
@@ -106,31 +133,74 @@ class Meters:
 
     def _advance(self, new: Readings) -> list[Window]:
         """Folds at most one reading per node."""
+        new = self._without_former(new)
         rows, columns = new.node, self.columns
         last, power = columns["last_ms"][rows], columns["last_mw"][rows]
         time = new.at_ms - last
         follows = (last >= 0) & (time > 0)
-        known = follows & (time <= GAP_MS)
+        risen = self._risen(new, np.where(follows, time, 0))
+        known = follows & ((time <= GAP_MS) | (risen >= 0))
         low = self._lowered(new)
         span = np.where(known, time, 0)
-        energy = (power + new.mw) * span // 2
+        energy = np.where(risen >= 0, risen, _by_power(power, new, span))
         changed = columns["changed"][rows] > 0
+        least = np.minimum(low, np.maximum(power, new.mw))
+        base = np.where(risen >= 0, np.minimum(least, MOST_GUESSED_MW), least) * span
         alone = (columns["pods"][rows] == 0) & ~changed
-        base = np.minimum(low, np.maximum(power, new.mw)) * span
         idle = np.where(alone, energy, np.minimum(energy, base))
         own = energy - idle
         by_model = np.maximum(columns["modelled"][rows], new.modelled) * energy
         self._add(rows, own, idle, by_model, ~changed)
         columns["known_ms"][rows] += span
         self._note_gaps(new, follows & ~known, last, power)
-        columns["last_ms"][rows] = np.maximum(last, new.at_ms)
-        columns["last_mw"][rows] = new.mw
-        columns["modelled"][rows] = new.modelled
+        self._keep(new, last, known, risen)
         held = changed & known
         if not held.any():
             return []
         parts = (rows[held], last[held], new.at_ms[held], own[held], idle[held])
         return [Window(*each) for each in zip(*(part.tolist() for part in parts), strict=True)]
+
+    def _keep(self, new: Readings, last: Ints, known: Bools, risen: Ints) -> None:
+        """Keeps the reading. A counter, or a late reading, takes back time that was counted as
+        unknown."""
+        rows, columns = new.node, self.columns
+        columns["last_ms"][rows] = np.maximum(last, new.at_ms)
+        columns["last_mw"][rows] = new.mw
+        columns["modelled"][rows] = new.modelled
+        if new.counts is None:
+            columns["counted_from"][rows] = 0
+            return
+        explains = known & ((risen >= 0) | (new.counts.late_ms > 0))
+        counted_to = np.minimum(columns["unknown_to_ms"][rows], new.at_ms)
+        columns["unknown_ms"][rows] -= np.where(explains, np.maximum(counted_to - last, 0), 0)
+        columns["counted_from"][rows] = new.counts.counted_from
+        columns["last_uj"][rows] = new.counts.uj
+
+    def _without_former(self, new: Readings) -> Readings:
+        """Leaves out readings that were made before one that was folded already. A counter shows
+        that even if the broker stored them later."""
+        if new.counts is None:
+            return new
+        last = self.columns["last_ms"][new.node]
+        risen = new.counts.uj - self.columns["last_uj"][new.node]
+        is_former = (new.at_ms <= last) & ((new.counts.late_ms > 0) | self._continues(new))
+        is_former |= (last >= 0) & self._continues(new) & (risen < 0)
+        return new.part(np.flatnonzero(~is_former)) if is_former.any() else new
+
+    def _continues(self, new: Readings) -> Bools:
+        """Whether the reading has the same counter as the one before."""
+        assert new.counts is not None
+        began = new.counts.counted_from
+        same: Bools = (began != 0) & (began == self.columns["counted_from"][new.node])
+        return same
+
+    def _risen(self, new: Readings, time: Ints) -> Ints:
+        """How far counters rose in this time; -1 where that is not known."""
+        if new.counts is None:
+            return np.full(len(new.node), -1)
+        risen = new.counts.uj - self.columns["last_uj"][new.node]
+        is_known = self._continues(new) & (time > 0) & (time <= LONGEST_MS)
+        return np.where(is_known & (risen <= time * MOST_GUESSED_MW), risen, -1)
 
     def _add(
         self, rows: npt.NDArray[np.intp], own: Ints, idle: Ints, by_model: Ints, unchanged: Bools
@@ -246,6 +316,15 @@ class Meters:
         for name in names:
             self.columns[name][row] = 0
         return taken
+
+
+def _by_power(before_mw: Ints, new: Readings, span: Ints) -> Ints:
+    """The energy of these times by the mean power in the reading, else by the trapezoid rule."""
+    by_trapezoid = (before_mw + new.mw) * span // 2
+    if new.counts is None:
+        return by_trapezoid
+    mean = new.counts.mean_mw
+    return np.where(mean >= 0, mean * span, by_trapezoid)
 
 
 def _without_repeats(readings: Readings) -> list[Readings]:

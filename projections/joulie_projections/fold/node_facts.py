@@ -10,6 +10,7 @@ from joulie_projections.state.state_changes import Draft
 
 TREND_WINDOW_NS = 300_000_000_000
 SAMPLE_SPACING_NS = 10_000_000_000  # 30 samples in 5 minutes are enough for a trend
+NS_PER_MS = 1_000_000
 SETTLING_NS = 10_000_000_000  # from binding to steady power: image pull and start
 
 
@@ -115,13 +116,18 @@ def _node_gone(draft: Draft, name: str, at: int) -> None:
 def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
     name = sampled.node
     node = draft.nodes.get(name) or node_of(draft, name, at)
+    made_at = at
+    if sampled.late_ms:
+        made_at -= sampled.late_ms * NS_PER_MS
+        if node.samples and made_at <= node.samples[-1].at:
+            return  # the power of the node does not go back in time
     after = replace(
         node,
         at=at,
-        samples=with_sample(node.samples, Sample(at, sampled.power_mw)),
+        samples=with_sample(node.samples, Sample(made_at, sampled.power_mw)),
         source=sampled.source,
         provider=sampled.provider,
-        arrivals=node.arrivals and unsettled(node.arrivals, at),
+        arrivals=node.arrivals and unsettled(node.arrivals, made_at),
     )
     draft.nodes.put(name, after)
 

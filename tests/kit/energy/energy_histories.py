@@ -81,8 +81,29 @@ def reading(node: str, watts: int, cards: Mapping[str, int]) -> TelemetrySampled
     return TelemetrySampled(node=node, power_mw=watts, card_mw=dict(cards))
 
 
+def counted(node: str, watts: int, began: int, joules: int, late_s: int) -> TelemetrySampled:
+    return TelemetrySampled(
+        node=node,
+        power_mw=watts * 1000,
+        mean_mw=watts * 900 if joules % 2 else None,
+        counted_from=began,
+        energy_uj=joules * J,
+        card_mw={"a": watts * 100, "b": 7},
+        card_uj=(joules * J // 2, 5) if joules % 3 else (),
+        late_ms=late_s * 1000,
+    )
+
+
 CARD_FACTS = st.one_of(
     FACTS,
+    st.builds(
+        counted,
+        NODES,
+        st.integers(0, 3000),
+        st.sampled_from([0, 1, 1, 2]),
+        st.integers(0, 40).map(lambda tens: tens * 500) | st.integers(0, 10**12),
+        st.sampled_from([0, 0, 0, 5, 400]),
+    ),
     st.builds(
         reading,
         NODES,
