@@ -22,13 +22,13 @@ from joulie_audit.archive.parts import (
     LogPart,
     LogRead,
     Part,
-    checksum,
     columns_of_facts,
     columns_of_log,
     require_same_columns,
     root_of,
     sealed,
 )
+from joulie_audit.archive.untrusted_files import checksum
 from joulie_bus.errors import AgedOut, ArchiveBroken, NotArchived
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten

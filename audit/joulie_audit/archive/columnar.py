@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from joulie_audit.archive.untrusted_files import LARGEST_FILE
+
 Columns = Mapping[str, Sequence[Any]]  # int, str or bytes; all of one length
 
 
@@ -47,7 +49,11 @@ class Segment:
         file.write_bytes(zlib.compress(msgspec.msgpack.encode(dict(columns)), 6))
 
     def read(self, content: bytes) -> Columns:
-        return msgspec.msgpack.decode(zlib.decompress(content), type=dict[str, list[Any]])
+        inflating = zlib.decompressobj()
+        rows = inflating.decompress(content, LARGEST_FILE)  # a thousand bytes may come of one
+        if not inflating.eof:
+            raise ValueError("it ends early, or inflates without end")
+        return msgspec.msgpack.decode(rows, type=dict[str, list[Any]])
 
 
 def has_parquet() -> bool:

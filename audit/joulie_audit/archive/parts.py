@@ -11,7 +11,6 @@ manifest holds the SHA-256 of each file and the seal of the part before it, so a
 changed, exchanged or removed is detected.
 """
 
-import errno
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -30,8 +29,8 @@ from joulie_audit.archive.reading_columns import (
     log_columns,
     tables_of,
 )
+from joulie_audit.archive.untrusted_files import content_of, reading, require_plain_name
 from joulie_bus.errors import ArchiveBroken, NeverArchived
-from joulie_bus.runtime.own_files import open_regular
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.chain.signed import Head, KeyStatement, decode_key, encode
@@ -124,11 +123,6 @@ def _length(place: Range) -> int:
 def sealed(part: Part) -> Part:
     blank = replace(part, seal="")
     return replace(blank, seal=hashlib.sha256(msgspec.json.encode(blank)).hexdigest())
-
-
-def checksum(file: Path) -> str:
-    with open_regular(file) as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 # --- rows and columns -------------------------------------------------------------------------
@@ -279,17 +273,21 @@ class Archive:
 
     def read_facts(self, place: Path, part: Part) -> FactPart:
         tables = _read_tables(place, part, without=(READINGS, OTHERS))
-        return _checked_root(place, part, facts_of_columns(tables))
+        with reading(place):
+            return _checked_root(place, part, facts_of_columns(tables))
 
     def read_log(self, place: Path, part: Part) -> LogPart:
-        return _checked_root(place, part, log_of_columns(_read_tables(place, part)))
+        tables = _read_tables(place, part)
+        with reading(place):
+            return _checked_root(place, part, log_of_columns(tables))
 
     def read_columns(self, place: Path, part: Part) -> LogColumns | None:
         """The readings of a part in columns; None for a part of an older version."""
         tables = {name: self.read_table(place, part, name) for name in (READINGS, OTHERS)}
         if not all(tables.values()):
             return None
-        return columns_of(tables[READINGS], tables[OTHERS], part.last - part.first + 1)
+        with reading(place):
+            return columns_of(tables[READINGS], tables[OTHERS], part.last - part.first + 1)
 
     def read_table(self, place: Path, part: Part, name: str) -> Columns:
         """One table of a part; empty where the part has none of that name."""
@@ -297,7 +295,7 @@ class Archive:
 
 
 def _read_manifest(file: Path, kind: str) -> Part:
-    content = _content(file)
+    content = content_of(file)
     try:
         part = msgspec.json.decode(content, type=Part)
     except msgspec.DecodeError as error:
@@ -306,19 +304,9 @@ def _read_manifest(file: Path, kind: str) -> Part:
         raise ArchiveBroken(str(file), "it does not match its directory")
     if sealed(part).seal != part.seal or msgspec.json.encode(part) != content:
         raise ArchiveBroken(str(file), "its seal does not match")
+    for each in part.files:
+        require_plain_name(file, each.name)
     return part
-
-
-def _content(file: Path) -> bytes:
-    """Of a regular file: a link to a device would never end."""
-    try:
-        with open_regular(file) as opened:
-            return opened.read()
-    except FileNotFoundError as error:
-        raise ArchiveBroken(str(file), "it is missing") from error
-    except OSError as error:
-        why = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
-        raise ArchiveBroken(str(file), why) from error
 
 
 def _read_tables(
@@ -329,10 +317,11 @@ def _read_tables(
         file = place / known.name
         if (only and file.stem != only) or file.stem in without:
             continue
-        content = _content(file)
+        content = content_of(file)
         if hashlib.sha256(content).hexdigest() != known.sha256:
             raise ArchiveBroken(str(file), "its SHA-256 does not match")
-        tables[file.stem] = format_of(file.suffix).read(content)
+        with reading(file):
+            tables[file.stem] = format_of(file.suffix).read(content)
     return tables
 
 

@@ -144,7 +144,7 @@ def _require_facts_archived(
         if part.last < first or part.first > last:
             continue
         found, holder = archive.read_facts(place, part), part
-        require_facts_fit(str(place), found, part.first - 1, found.manifests[0].prev)
+        require_facts_fit(str(place), found, (part.first - 1, part.last), found.manifests[0].prev)
         kept = [each for each in found.manifests if first <= each.p_to <= last]
         here = list(history.manifests(kept[0].p_from, kept[-1].p_to)) if kept else []
         if here != kept:

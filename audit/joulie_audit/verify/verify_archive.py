@@ -4,7 +4,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from joulie_audit.archive.parts import LOG, Archive, FactPart, LogPart, require_same_columns
+from joulie_audit.archive.parts import (
+    LOG,
+    Archive,
+    FactPart,
+    LogPart,
+    Part,
+    require_same_columns,
+)
+from joulie_audit.archive.untrusted_files import reading
 from joulie_audit.chain.heads import unconfirmed
 from joulie_audit.verify.verify import manifest_flaw
 from joulie_bus.errors import ArchiveBroken
@@ -21,6 +29,7 @@ class ArchiveReport(NamedTuple):
     entries: int
     flaw: str | None
     lost: int = 0  # messages that had aged out before they were archived
+    signed_to: int = 0  # the newest entry that a signed head of the archive or elsewhere covers
 
 
 def verify_archive(
@@ -61,22 +70,39 @@ class _ArchiveCheck:
         self._parts = self._facts = self._entries = self._lost = 0
 
     def report(self, flaw: str | None) -> ArchiveReport:
-        return ArchiveReport(self._parts, self._facts, self._entries, flaw, self._lost)
+        found = (self._parts, self._facts, self._entries, flaw, self._lost)
+        return ArchiveReport(*found, self._signed_to())
+
+    def _signed_to(self) -> int:
+        covered = (head.pos for head in (*self._heads, *self._anchored))
+        return max((pos for pos in covered if pos <= self._entries), default=0)
+
+    def _require_signed(self) -> None:
+        """Hashes without a signature prove nothing: a writer of the archive makes them again."""
+        if self._entries and not self._signed_to():
+            what = f"no signed head covers any of its {self._entries} entries"
+            raise ArchiveBroken(str(self._archive.path), what)
 
     def facts(self) -> None:
         prev = b""
         for place, part in self._archive.facts:
-            found = self._archive.read_facts(place, part)
-            prev = require_facts_fit(str(place), found, self._facts, prev)
-            require_same_columns(self._archive, place, part, found)
-            if self._cut and part.first <= self._cut.p_to <= part.last:
-                heads = {each.p_to: each.head for each in found.manifests}
-                is_same = heads.get(self._cut.p_to) == self._cut.manifest_head
-                self._require_cut_at(place, part.seal == self._cut.facts_seal and is_same)
-            self._facts, self._parts = part.last, self._parts + 1
-            self._lost += sum(place.last - place.first + 1 for place in found.lost)
+            with reading(place):
+                prev = self._facts_of(place, part, prev)
         if self._history is not None and self._facts:
             self._same_batch(prev)
+
+    def _facts_of(self, place: Path, part: Part, prev: bytes) -> bytes:
+        """Checks a part; the head of its last batch."""
+        found = self._archive.read_facts(place, part)
+        prev = require_facts_fit(str(place), found, (self._facts, part.last), prev)
+        require_same_columns(self._archive, place, part, found)
+        if self._cut and part.first <= self._cut.p_to <= part.last:
+            heads = {each.p_to: each.head for each in found.manifests}
+            is_same = heads.get(self._cut.p_to) == self._cut.manifest_head
+            self._require_cut_at(place, part.seal == self._cut.facts_seal and is_same)
+        self._facts, self._parts = part.last, self._parts + 1
+        self._lost += sum(place.last - place.first + 1 for place in found.lost)
+        return prev
 
     def _same_batch(self, head: bytes) -> None:
         assert self._history is not None
@@ -87,24 +113,32 @@ class _ArchiveCheck:
     def log(self) -> None:
         prev = FIRST_PREV
         for place, part in self._archive.parts(LOG):
-            found = self._archive.read_log(place, part)
-            self._public = ring_with_keys(str(place), found, self._public)
-            hashes = require_log_fits(str(place), found, prev, self._public)
-            self._heads.extend(found.heads)
-            prev = hashes[part.last]
-            self._require_anchored(place, hashes)
-            if self._cut and part.first <= self._cut.pos <= part.last:
-                is_same = hashes[self._cut.pos] == self._cut.hash
-                self._require_cut_at(place, part.seal == self._cut.log_seal and is_same)
-            self._entries, self._parts = part.last, self._parts + 1
+            with reading(place):
+                prev = self._log_of(place, part, prev)
         if (unconfirmed_head := self._public.unconfirmed(self._heads, self._entries)) is not None:
             raise ArchiveBroken(
                 str(self._archive.path), unconfirmed(unconfirmed_head, self._public)
             )
-        if self._history is not None and self._entries:
+        if self._history is None:
+            self._require_signed()
+        elif self._entries:
             entry = next(self._history.entries(self._entries, self._entries), None)
             if entry is not None and entry.hash != prev:
                 raise ArchiveBroken(str(self._archive.path), "its entries belong to another log")
+
+    def _log_of(self, place: Path, part: Part, prev: bytes) -> bytes:
+        """Checks a part; the hash of its last entry."""
+        found = self._archive.read_log(place, part)
+        self._public = ring_with_keys(str(place), found, self._public)
+        hashes = require_log_fits(str(place), found, prev, self._public)
+        self._heads.extend(found.heads)
+        prev = hashes[part.last]
+        self._require_anchored(place, hashes)
+        if self._cut and part.first <= self._cut.pos <= part.last:
+            is_same = hashes[self._cut.pos] == self._cut.hash
+            self._require_cut_at(place, part.seal == self._cut.log_seal and is_same)
+        self._entries, self._parts = part.last, self._parts + 1
+        return prev
 
     def reaches_the_cut(self) -> None:
         cut = self._cut
@@ -150,8 +184,12 @@ def require_log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict
     return hashes
 
 
-def require_facts_fit(place: str, part: FactPart, position: int, prev: bytes) -> bytes:
-    """Messages that had aged out before they were archived are left out of the comparison."""
+def require_facts_fit(place: str, part: FactPart, span: tuple[int, int], prev: bytes) -> bytes:
+    """Raises unless the batches follow `prev` and lead from one position of `span` to the other.
+
+    Messages that had aged out before they were archived are left out of the comparison.
+    """
+    (position, end), count = span, 0
     for manifest, records, lost in part.batches():
         if what := manifest_flaw(manifest, position + 1, prev):
             raise ArchiveBroken(place, what)
@@ -160,5 +198,9 @@ def require_facts_fit(place: str, part: FactPart, position: int, prev: bytes) ->
             raise ArchiveBroken(
                 place, f"facts at {manifest.p_from} to {manifest.p_to} differ from their manifest"
             )
-        position, prev = manifest.p_to, manifest.head
+        position, prev, count = manifest.p_to, manifest.head, count + len(records)
+    if (position, count) != (end, len(part.records)):
+        raise ArchiveBroken(
+            place, f"its batches hold {count} facts to {position}, not {len(part.records)} to {end}"
+        )
     return prev

@@ -181,6 +181,11 @@ def _archive_lines(archived: ArchiveReport, what: str) -> list[str]:
         f"The archive holds {archived.facts} facts and {archived.entries} entries in "
         f"{archived.parts} parts: {what}."
     ]
+    if archived.signed_to < archived.entries:
+        lines.append(
+            f"  NOT signed: entries {archived.signed_to + 1} to {archived.entries}: the head that "
+            "covers them is in the log, and not yet in the archive."
+        )
     if archived.lost:
         lines.append(
             f"  NOT held: {archived.lost} messages, which had aged out of their stream before they "

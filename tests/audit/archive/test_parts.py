@@ -1,26 +1,32 @@
 """Archives: written, verified, replayed and restored; damage is reported with its file."""
 
+import hashlib
 import itertools
 import os
 import re
 import resource
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
-from joulie_audit.archive import archiver
+from joulie_audit.archive import archiver, columnar
 from joulie_audit.archive.archiver import HOUR_NS, Archiver, ArchiveResult
-from joulie_audit.archive.columnar import Format, Parquet, Segment, has_parquet
+from joulie_audit.archive.columnar import Columns, Format, Parquet, Segment, has_parquet
 from joulie_audit.archive.fact_source import FactSource, PlanFact, plan_facts
 from joulie_audit.archive.parts import (
     MANIFEST,
     Archive,
     ArchivedFacts,
     FactPart,
+    Part,
     columns_of_facts,
     facts_of_columns,
+    sealed,
 )
 from joulie_audit.archive.restore import Restored
 from joulie_audit.replay.replay import replay
@@ -69,7 +75,7 @@ async def test_the_whole_log_is_archived_and_verifies(
 
     assert done == ArchiveResult(parts=2, facts_to=small_log.builder.position, log_to=9)
     assert await verified(small_log, tmp_path / "a") == ArchiveReport(
-        2, small_log.builder.position, 9, None
+        2, small_log.builder.position, 9, None, signed_to=9
     )
 
 
@@ -309,6 +315,99 @@ async def test_a_file_that_would_never_end_is_reported(
     assert f"{file} is not what was archived: {why}" in (
         (await verified(small_log, tmp_path / "a")).flaw or ""
     )
+
+
+async def test_a_file_of_a_terabyte_is_reported(small_log: RecordedLog, tmp_path: Path) -> None:
+    """It takes no room on the disk."""
+    await archived(small_log, tmp_path / "a", Segment())
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    os.truncate(file, 1 << 40)
+
+    assert f"{file} is not what was archived: it is larger than 4 GiB" in (
+        (await verified(small_log, tmp_path / "a")).flaw or ""
+    )
+
+
+def sealed_again(place: Path, name: str, content: bytes, renamed: str = "") -> None:
+    """An attacker that may write to the archive makes checksum and seal of the last part anew."""
+    part = msgspec.json.decode((place / MANIFEST).read_bytes(), type=Part)
+    (place / name).write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    fresh = [
+        replace(each, sha256=digest, name=renamed or name) if each.name == name else each
+        for each in part.files
+    ]
+    (place / MANIFEST).write_bytes(msgspec.json.encode(sealed(replace(part, files=fresh))))
+
+
+def rows_of(value: object) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(value))
+
+
+HOSTILE_ROWS: dict[str, Callable[[Columns], bytes]] = {
+    "no compression": lambda _: b"rows",
+    "an unfinished stream": lambda rows: rows_of(rows)[:-1],
+    "no columns": lambda _: rows_of({}),
+    "a list": lambda _: rows_of([1]),
+    "numbers as texts": lambda rows: rows_of({name: ["x"] for name in rows}),
+    "columns of different lengths": lambda rows: rows_of({**rows, "at": []}),
+    "nothing in each row": lambda rows: rows_of({name: [None] * len(rows[name]) for name in rows}),
+}
+
+
+@pytest.mark.parametrize("name", ["facts", "batches", "entries", "heads"])
+@pytest.mark.parametrize("hostile", HOSTILE_ROWS.values(), ids=HOSTILE_ROWS)
+async def test_rows_of_any_kind_with_a_right_checksum_are_one_flaw(
+    small_log: RecordedLog, tmp_path: Path, name: str, hostile: Callable[[Columns], bytes]
+) -> None:
+    await archived(small_log, tmp_path / "a", Segment())
+    file = next(file for file in files_of(tmp_path / "a") if file.stem == name)
+    sealed_again(file.parent, file.name, hostile(Segment().read(file.read_bytes())))
+
+    assert str(tmp_path / "a") in (alone(small_log, tmp_path / "a").flaw or "")
+
+
+def alone(recorded: RecordedLog, to: Path) -> ArchiveReport:
+    """On the machine of an auditor, without the database."""
+    return verify_archive(Archive.of(to), recorded.builder.signer.public)
+
+
+async def test_entries_behind_the_last_signed_head_of_an_archive_are_named(
+    small_log: RecordedLog, tmp_path: Path
+) -> None:
+    await archived(small_log, tmp_path / "a", Segment())
+    whole = alone(small_log, tmp_path / "a")
+    file = next(file for file in files_of(tmp_path / "a") if file.stem == "heads")
+    heads = Segment().read(file.read_bytes())
+    first = {name: rows[:1] for name, rows in heads.items()}
+    sealed_again(file.parent, file.name, rows_of(first))
+    shorter = alone(small_log, tmp_path / "a")
+
+    assert (whole.flaw, whole.signed_to) == (None, whole.entries)
+    assert (shorter.flaw, shorter.signed_to) == (None, heads["pos"][0])
+
+
+async def test_a_name_that_leads_out_of_the_part_is_a_flaw(
+    small_log: RecordedLog, tmp_path: Path
+) -> None:
+    await archived(small_log, tmp_path / "a", Segment())
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    sealed_again(file.parent, file.name, file.read_bytes(), renamed="../../secret.seg")
+
+    assert "'../../secret.seg' is no name of a file beside it" in (
+        (await verified(small_log, tmp_path / "a")).flaw or ""
+    )
+
+
+async def test_rows_that_inflate_without_end_are_a_flaw(
+    small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columnar, "LARGEST_FILE", 1 << 20)
+    await archived(small_log, tmp_path / "a", Segment())
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    sealed_again(file.parent, file.name, zlib.compress(bytes(1 << 24)))
+
+    assert "inflates without end" in ((await verified(small_log, tmp_path / "a")).flaw or "")
 
 
 async def test_a_missing_file_is_reported(small_log: RecordedLog, tmp_path: Path) -> None:

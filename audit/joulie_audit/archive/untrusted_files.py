@@ -1,0 +1,53 @@
+"""Reads files of an archive that an attacker may have written: reading ends, and what is wrong with
+a file is one error that names it.
+"""
+
+import errno
+import hashlib
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from joulie_bus.errors import ArchiveBroken
+from joulie_bus.runtime.own_files import open_regular
+
+LARGEST_FILE = 4 << 30  # a reader holds a part in memory; a sparse file of a terabyte takes no disk
+
+
+def checksum(file: Path) -> str:
+    with open_regular(file) as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def content_of(file: Path) -> bytes:
+    """Of a regular file: a link to a device would never end."""
+    try:
+        with open_regular(file) as opened:
+            is_too_large = os.fstat(opened.fileno()).st_size > LARGEST_FILE
+            content = b"" if is_too_large else opened.read(LARGEST_FILE)
+    except FileNotFoundError as error:
+        raise ArchiveBroken(str(file), "it is missing") from error
+    except OSError as error:
+        why = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
+        raise ArchiveBroken(str(file), why) from error
+    if is_too_large:
+        raise ArchiveBroken(str(file), f"it is larger than {LARGEST_FILE >> 30} GiB")
+    return content
+
+
+def require_plain_name(manifest: Path, name: str) -> None:
+    if not name or name != Path(name).name:
+        raise ArchiveBroken(str(manifest), f"{name!r} is no name of a file beside it")
+
+
+@contextmanager
+def reading(place: Path) -> Generator[None]:
+    """A file whose checksum was made again for it may hold rows of any kind."""
+    try:
+        yield
+    except ArchiveBroken:
+        raise
+    except Exception as error:
+        why = f"its rows are none of a part ({type(error).__name__}: {error})"
+        raise ArchiveBroken(str(place), why) from error
