@@ -1,19 +1,44 @@
 """The header of an entry holds its fields, and the database reads the same fields from it."""
 
 import contextlib
+import hashlib
 import sqlite3
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import (
+    AnyEvent,
+    BindDecided,
+    DecisionsDropped,
+    FallbackAnswered,
+    FilterDecided,
+    OutcomeSeen,
+    PreemptDecided,
+    PrioritizeDecided,
+    SettingsDeclared,
+    StateSetBack,
+    codec,
+)
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, decided, node_seen, noon, one_of_each, producer
 from joulie_migrations import decision_table
 from joulie_projections.chain.entry import (
+    FIRST_PREV,
     MAX_COLUMN_INT,
+    UNREADABLE,
     Entry,
     EntryFields,
+    chain_hash,
     detached_header,
+    entry_of,
     event_ids_in,
+    fields_before_bounds,
+    fields_of_message,
     has_header,
     header_of,
     message_in,
@@ -114,3 +139,111 @@ def test_an_id_of_any_length_is_read() -> None:
     long = PLAIN._replace(event_id="x" * 500 + ":b1:7")
 
     assert event_ids_in([header_of(PLAIN), header_of(long)]) == [b"a:1:7", long.event_id.encode()]
+
+
+# --- the entry of a message ---------------------------------------------------------------------
+
+VIEW = 4711
+
+
+def fields_of(event: AnyEvent) -> tuple[str, str, int, int]:
+    fields = fields_of_message(producer("extender-0").stamp(event).data, "it")
+    assert (fields.event_id, fields.kind) == ("extender-0:b1:1", event.TYPE)
+    return fields.pod_uid, fields.pod, fields.view_position, fields.decided_at
+
+
+def decisions(*kinds: type) -> list[AnyEvent]:
+    found = [event for event in one_of_each(uid="web") if isinstance(event, kinds)]
+    assert set(map(type, found)) == set(kinds)
+    return found
+
+
+def test_a_decision_has_the_view_and_the_time_that_it_names() -> None:
+    kinds = (FilterDecided, PrioritizeDecided, PreemptDecided, BindDecided, FallbackAnswered)
+    for event in decisions(*kinds):
+        basis = replace(event.basis, view=VIEW, now=noon(5))  # type: ignore[union-attr]
+
+        assert fields_of(replace(event, basis=basis)) == ("web", "team/web", VIEW, noon(5))
+
+
+def test_an_outcome_has_its_pod_and_the_time_of_its_message() -> None:
+    [event] = decisions(OutcomeSeen)
+
+    assert fields_of(event) == ("web", "team/web", 0, noon())
+
+
+def test_an_entry_about_the_log_has_no_pod() -> None:
+    for event in decisions(SettingsDeclared, DecisionsDropped, StateSetBack):
+        assert fields_of(event) == ("", "", 0, noon())
+
+
+def test_a_fact_does_not_belong_in_the_decision_log() -> None:
+    with pytest.raises(Undecodable, match=r"node\.seen does not belong in the decision log"):
+        fields_of(node_seen("a"))
+
+
+def test_a_message_that_the_log_refuses_today_still_has_its_fields() -> None:
+    message = producer("extender-0").stamp(decided("web")).data
+
+    assert fields_before_bounds(message, "it") == fields_of_message(message, "it")
+    with pytest.raises(Undecodable):
+        fields_before_bounds(b"garbage", "it")
+
+
+def recorded(data: bytes, subject: str = CLUSTER.decisions("extender-0")) -> Record:
+    return Record(Stream.DEC, 7, noon(), data, subject)
+
+
+def test_a_decision_of_its_sender_is_kept_under_its_fields() -> None:
+    message = producer("extender-0").stamp(decided("web")).data
+    entry = entry_of(recorded(message))
+
+    assert (parse_header(entry.body), message_in(entry.body)) == (entry.fields, message)
+    assert entry.fields == EntryFields(
+        "extender-0:b1:1", "decision.filter", "web", "team/web", 0, noon()
+    )
+    assert entry_of(recorded(message, CLUSTER.decisions("other"))).fields.kind == UNREADABLE
+
+
+def unreadable(place: str) -> EntryFields:
+    return EntryFields(f"unreadable:{place}", "unreadable", "", "", 0, 0)
+
+
+def test_a_message_that_is_no_decision_is_kept_if_it_is_short() -> None:
+    message = b"x" * 4096
+    entry = entry_of(recorded(message))
+
+    assert entry.fields == parse_header(entry.body) == unreadable("7")
+    assert message_in(entry.body) == message
+
+
+def test_of_a_long_message_that_is_no_decision_the_digest_is_kept() -> None:
+    message = b"x" * 4097
+    entry = entry_of(recorded(message))
+    digest = hashlib.sha256(message).hexdigest()
+
+    assert entry.fields == parse_header(entry.body) == unreadable("7:sha256")
+    assert message_in(entry.body) == f"4097 bytes that are not kept, sha256 {digest}".encode()
+
+
+def message_with(**changed: object) -> bytes:
+    envelope = codec.open_envelope(producer("extender-0").stamp(decided("web")).data, "it")
+    return codec.seal(replace(envelope, **changed))
+
+
+@pytest.mark.parametrize("boot", ["b\t1", "b\n1", "b\x1f1"])
+def test_an_id_with_a_control_character_makes_a_message_unreadable(boot: str) -> None:
+    assert entry_of(recorded(message_with(id="extender-0:b 1:1"))).fields.pod == "team/web"
+    assert entry_of(recorded(message_with(id=f"extender-0:{boot}:1"))).fields.kind == UNREADABLE
+
+
+def test_the_fields_of_an_entry_differ_by_the_first_that_is_another() -> None:
+    for place, name in enumerate(EntryFields._fields):
+        other = EntryFields(*PLAIN[:place], *("?" * (len(PLAIN) - place)))  # type: ignore[arg-type]
+
+        assert PLAIN.differs_from(other) == name
+    assert PLAIN.differs_from(PLAIN) == ""
+
+
+def test_the_hash_of_an_entry_covers_the_one_before_it() -> None:
+    assert chain_hash(FIRST_PREV, b"body") == hashlib.sha256(bytes(32) + b"body").digest()

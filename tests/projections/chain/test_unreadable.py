@@ -94,3 +94,23 @@ def test_a_clock_that_goes_back_does_not_give_a_new_quota() -> None:
     records = [*garbage(1, 20, minute=5), *garbage(21, 20, minute=4), *garbage(41, 20, minute=5)]
 
     assert len(entries_of(records)) == PER_SUBJECT
+
+
+def test_a_new_minute_begins_when_the_clock_of_the_broker_shows_it() -> None:
+    last, first = 2 * MINUTE - 1, 2 * MINUTE
+    at = [MINUTE] * PER_SUBJECT + [last] + [first] * (PER_SUBJECT + 1)
+    records = [record._replace(at=now) for record, now in zip(garbage(1, 99), at, strict=False)]
+    made = [entry.fields.event_id for entry in entries_of(records)]
+
+    assert made == [
+        *(f"unreadable:{number}" for number in range(1, 11)),
+        "unreadable:11:1-messages",
+        *(f"unreadable:{number}" for number in range(12, 22)),
+    ]
+
+
+def test_a_long_subject_is_cut_in_the_entry_that_counts_its_messages() -> None:
+    records = garbage(1, PER_SUBJECT + 1, subject="s" * 300)
+    [*_, counted, _] = entries_of(records, [decision(99, minute=2)])
+
+    assert message_in(counted.body).startswith(b"1 messages of %b, #11 to #11, " % (b"s" * 256))
