@@ -184,7 +184,6 @@ MAY_READ_ROWS = {
     "joulie_projections/twin/columns.py",  # of one position
     "joulie_projections/chain/outcomes.py",  # compares rows, which the log has checked
     "joulie_projections/decision_log/log.py",
-    "joulie_extender/protocol/candidates.py",  # from names to rows
     "joulie_extender/debug/recent_answers.py",  # their size
     "joulie_console/views/cluster_view.py",  # the id of a node, beside its name
 }

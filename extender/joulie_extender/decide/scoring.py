@@ -22,7 +22,6 @@ from joulie_bus.events import PodAsk, Terms, named_terms
 from joulie_extender.catalogue.terms import CARDS, ENERGY, FIRST, HEADROOM, Formula
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
-from joulie_extender.protocol.mixing import mixers
 from joulie_extender.terms.freshness import NEUTRAL, SOURCES, ScoreBasis
 from joulie_extender.terms.term import ClusterTerms, NodeTerms, Term, TermInput
 from joulie_projections.twin.arrays import Floats, Ints
@@ -30,7 +29,10 @@ from joulie_projections.twin.columns import TwinColumns
 
 _ROWS = ("score", *FIRST)
 _ROW_OF = {name: row for row, name in enumerate(_ROWS)}
-_MIXERS = mixers(len(_ROWS))
+# Odd factors: changing any value changes the sum of the products, and mixes its upper bits well.
+_MIXERS = np.array(
+    [pow(0x9E3779B97F4A7C15, power + 1, 2**64) for power in range(len(_ROWS))], np.uint64
+)
 CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from joulie_bus.events import Candidates
 from joulie_extender.protocol.name_index import NameIndex
-from joulie_extender.protocol.spans import Spans
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 
@@ -27,21 +26,26 @@ def rows_by_name(twin_columns: TwinColumns, names: Sequence[str]) -> Ints:
 
 def candidates_of(names: Sequence[str], rows: Ints) -> Candidates:
     """Four bytes per node: its ordinal, which never changes; unknown nodes are listed by name."""
-    ordinals = (rows - 1).astype("<i4").tobytes()
+    ordinals = _ordinals(rows)
     if rows.all():
         return Candidates(ordinals=ordinals)
     strangers = [names[at] for at in np.flatnonzero(rows == 0).tolist()]
     return Candidates(ordinals=ordinals, strangers=strangers)
 
 
+def _ordinals(rows: Ints) -> bytes:
+    return (rows - 1).astype("<i4").tobytes()
+
+
 class Names(Sequence[str]):
     """One list of names in request order, with the bytes it came in; decoded only when needed."""
 
-    def __init__(self, raw: bytes, names: list[str] | None = None) -> None:
+    def __init__(
+        self, raw: bytes, names: list[str] | None = None, quoted: list[bytes] | None = None
+    ) -> None:
         self.raw = raw
         self._names = names
-        self._spans: Spans | None = None
-        self._quoted: list[bytes] | None = None
+        self._quoted = quoted
         self._mapping: object = None
         self._rows = _NO_ROWS
         self._candidates = _NO_CANDIDATES
@@ -52,13 +56,18 @@ class Names(Sequence[str]):
 
     @classmethod
     def found(cls, raw: bytes, index: NameIndex) -> "Names | None":
-        """The list, if the index has all of its names, which is the common case."""
-        found = index.find(raw)
-        if found is None:
+        """The list, if the index has all of its names, which is the common case.
+
+        It is then a list of exactly these names: each part between commas is one of them.
+        """
+        if not (raw.startswith(b'["') and raw.endswith(b'"]')):
             return None
-        names = cls(raw)
-        names._spans = found.spans
-        names._set_rows(found.rows, Candidates(ordinals=found.ordinals), index.rows)
+        quoted = raw[1:-1].split(b",")
+        rows = index.rows_of(quoted)
+        if not rows.all():
+            return None
+        names = cls(raw, quoted=quoted)
+        names._set_rows(rows, Candidates(ordinals=_ordinals(rows)), index.rows)
         return names
 
     @property
@@ -68,15 +77,13 @@ class Names(Sequence[str]):
         return self._names
 
     def __len__(self) -> int:
-        return len(self.names) if self._spans is None else len(self._spans)
+        return len(self.names if self._quoted is None else self._quoted)
 
     @overload
     def __getitem__(self, at: int) -> str: ...
     @overload
     def __getitem__(self, at: slice) -> list[str]: ...
     def __getitem__(self, at: int | slice) -> str | list[str]:
-        if self._names is None and self._spans is not None and isinstance(at, int):
-            return self._spans.bytes_at(at).decode()
         return self.names[at]
 
     def rows_on(self, twin_columns: TwinColumns) -> Ints:
@@ -100,22 +107,23 @@ class Names(Sequence[str]):
         if self._quoted is None:
             parts = self.raw.strip()[1:-1].split(b",")
             # As many parts as names: no comma but those between them.
-            is_cut = len(parts) == len(self)
+            is_cut = len(parts) == len(self.names)
             self._quoted = parts if is_cut else list(map(_encode, self.names))
         return self._quoted
 
     def where(self, is_kept: Bools) -> bytes:
         """The JSON list of the selected names, each as it was sent."""
-        if self._spans is not None:
-            return self._spans.where(is_kept)
-        return b"[" + b",".join(compress(self.quoted, is_kept.tolist())) + b"]"
+        return b"[" + b",".join(self._selected(is_kept)) + b"]"
 
     def members(self, is_in: Bools, value: bytes) -> bytes:
         """The JSON members `"n1":value,"n2":value` of the selected names, each as it was sent."""
-        if self._spans is not None and (members := self._spans.members(is_in, value)) is not None:
-            return members
-        names = zip(self.quoted, is_in.tolist(), strict=True)
-        return b",".join([name + b":" + value for name, is_included in names if is_included])
+        names = self._selected(is_in)
+        return (b":" + value + b",").join(names) + b":" + value if names else b""
+
+    def _selected(self, is_in: Bools) -> list[bytes]:
+        if len(is_in) != len(self):
+            raise ValueError(f"{len(is_in)} flags for {len(self)} names")
+        return list(compress(self.quoted, is_in.tolist()))
 
     @property
     def repeated(self) -> int:

@@ -19,7 +19,6 @@ from joulie_bus.events import StateSetBack
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.monotonic import monotonic_clock
 from joulie_bus.runtime.settings import choice, integer, setting
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.runtime.vital_tasks import VitalTask, Work, vital
@@ -47,6 +46,7 @@ from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.bisection import write_bisecting
 from joulie_projections.store.lease_owner import is_gone, new_owner
+from joulie_projections.store.monotonic import monotonic_clock
 from joulie_projections.store.retrying import TRANSIENT, DatabaseExecutor
 from joulie_projections.store.store import Store
 

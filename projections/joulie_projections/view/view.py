@@ -25,7 +25,6 @@ from joulie_bus.events import WorkloadClass
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.monotonic import monotonic_clock
 from joulie_bus.runtime.tasks import rung
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.subjects import Subjects
@@ -42,6 +41,7 @@ from joulie_projections.state.completeness import (
 from joulie_projections.state.deltas import Delta, Heartbeat, decode_delta, decode_heartbeat
 from joulie_projections.state.rows import VIEWED, Row
 from joulie_projections.state.state import ClusterState
+from joulie_projections.store.monotonic import monotonic_clock
 from joulie_projections.store.store import Progress, Store
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.rows_held import HeldRows

@@ -14,7 +14,6 @@ from joulie_bus.errors import ViewBehind
 from joulie_bus.events import Fact, NodeGone
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.monotonic import monotonic_clock
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
     CLUSTER,
@@ -33,6 +32,7 @@ from joulie_projections.state.rows import Row, empty_digests, encode
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
+from joulie_projections.store.monotonic import monotonic_clock
 from joulie_projections.store.store import Store
 from joulie_projections.testing import tamper
 from joulie_projections.view.view import POLL_S, View
