@@ -16,6 +16,7 @@ from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.subjects import Subjects
+from joulie_extender.answering.extender import Extender
 from joulie_extender.binding.bind import Bindings
 from joulie_extender.binding.binder import Binder
 from joulie_extender.binding.claim_log import ClaimLog
@@ -25,7 +26,6 @@ from joulie_extender.catalogue.weights import Weights
 from joulie_extender.current_snapshot import CurrentSnapshot
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool
-from joulie_extender.http.app import Extender
 from joulie_extender.http.routes import PROBES, routed
 from joulie_extender.http.server import HttpServer, listening
 from joulie_extender.settings import ServerSettings
@@ -90,7 +90,7 @@ class Service:
         claim_log = ClaimLog(bus, self._subjects, view, self._server.replica)
         bind_timeouts = self._server.bind_timeouts()
         self.extender.bindings = Bindings(
-            view, claim_log, binder, self._weights, view.now_ns, bind_timeouts
+            view, claim_log, binder, self._weights, self._current_snapshot.now_ns, bind_timeouts
         )
         claim_reconciler = ClaimReconciler(
             view, claim_log, binder, view.now_ns, 2 * bind_timeouts.bind_s

@@ -19,12 +19,12 @@ from joulie_bus.runtime.settings import (
     token,
 )
 from joulie_bus.streams.subjects import PROJECTOR
+from joulie_extender.answering.fallback_policy import FallbackPolicy
 from joulie_extender.binding.bind import BindTimeouts
 from joulie_extender.catalogue.weights import ScoreSettings, Weights
 from joulie_extender.decision_log.shipping import Durability
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.gpu.models import aliases_of
-from joulie_extender.http.app import FallbackPolicy
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.protocol.exchange import Limits
 from joulie_extender.terms.packing import PackingSettings

@@ -93,6 +93,7 @@ class Site(NamedTuple):
             background(service.work(self.bus, view), "work"),
         ):
             await view.wait_ready(PATIENCE_S)
+            await until(service.extender.is_ready, PATIENCE_S)
             yield view
 
 
@@ -400,12 +401,12 @@ def test_no_replica_is_called_as_the_projector_is() -> None:
 # --- a wrong clock ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong_s", [-3600, -5, 5, 3600])
+@pytest.mark.parametrize("wrong_s", [-3600, -120, 120, 3600])
 async def test_a_wrong_clock_of_this_machine_changes_no_score_and_no_recorded_time(
     site: Site, database_file: Path, monkeypatch: pytest.MonkeyPatch, wrong_s: int
 ) -> None:
     right = time.time_ns
-    async with living(site, database_file, TWIN_STALENESS_THRESHOLD="4s") as life:
+    async with living(site, database_file, TWIN_STALENESS_THRESHOLD="90s") as life:
         before = said_by(await post(life.port, "/prioritize", BODY))
         monkeypatch.setattr(time, "time_ns", lambda: right() + wrong_s * 10**9)
         await site.tell(power("a", 300), power("b", 100))

@@ -11,8 +11,9 @@ from go_http import Client
 from joulie_bus.events import DecisionEntry, codec
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import NOON, SECOND, hardware
+from joulie_extender.answering.extender import Extender, Record
+from joulie_extender.answering.fallback_policy import FallbackPolicy
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.http.app import Extender, FallbackPolicy, Record
 from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.routes import routed
 from joulie_extender.http.server import HttpServer, listening

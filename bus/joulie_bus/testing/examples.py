@@ -62,14 +62,6 @@ def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
 
 def _of_agents(node: str) -> list[AnyEvent]:
     return [
-        inventory(node),
-        CapsApplied(node=node, plan="p1", cpu_mw_per_socket=210_000, gpu_mw=420_000),
-        CapsRefused(node=node, plan="p1", because="nvml/GPU-5ab1: another program has set it"),
-    ]
-
-
-def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
-    return [
         TelemetrySampled(
             node=node,
             power_mw=412_500,
@@ -82,6 +74,14 @@ def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
             card_uj=(682_500_000,),
             late_ms=1500,
         ),
+        inventory(node),
+        CapsApplied(node=node, plan="p1", cpu_mw_per_socket=210_000, gpu_mw=420_000),
+        CapsRefused(node=node, plan="p1", because="nvml/GPU-5ab1: another program has set it"),
+    ]
+
+
+def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
+    return [
         *_of_agents(node),
         node_seen(node, gpus=8, power_profile="eco"),
         NodeGone(node=node),

@@ -1,5 +1,5 @@
 """The HTTP server of the extender: connections, limits, certificates, routes.
 
-Not here: what an answer is (`verbs`, `decide`).
+Not here: how a request is answered (`answering`).
 In: requests of kube-scheduler. Out: replies.
 """

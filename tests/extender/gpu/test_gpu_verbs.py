@@ -8,10 +8,10 @@ import pytest
 from extender_kit import PATIENT, post, served
 from gpu_kit import A100, MB, a_card, a_claim, twin_columns_of
 from joulie_bus.events import FallbackAnswered, FilterDecided, PreemptDecided, PrioritizeDecided
+from joulie_extender.answering.fallback_policy import FallbackPolicy
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import again
 from joulie_extender.gpu.fit import WANTS_CARDS
-from joulie_extender.http.app import FallbackPolicy
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot
 from kube_scheduler import KubeScheduler, Node, Victim, a_pod

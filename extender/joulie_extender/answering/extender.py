@@ -16,18 +16,17 @@ from joulie_bus.events import (
     FallbackAnswer,
     FallbackAnswered,
     FallbackReason,
-    PodAsk,
 )
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
+from joulie_extender.answering.fallback_policy import FallbackPolicy
+from joulie_extender.answering.verb_metrics import MeteredVerb
 from joulie_extender.binding.bind import Bindings
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.debug.pages import ScoringPages, explanation
 from joulie_extender.debug.recent_answers import RecentAnswers
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.gpu.fit import asks
-from joulie_extender.http.verb_metrics import MeteredVerb
 from joulie_extender.protocol.exchange import Reply, Request, refusal
 from joulie_extender.protocol.kube_scheduler import BAD_REQUESTS, Reader, bind_reply, read_binding
 from joulie_extender.verbs.handlers import A, Answer, Filter, Preempt, Prioritize
@@ -43,21 +42,6 @@ Defer = Callable[[Callable[[], None]], object]  # runs the callback after the re
 BINDING_DISABLED = "this extender does not bind: the log is unreachable, or EXTENDER_BINDS is empty"
 DUTIES: tuple[Duty, ...] = get_args(Duty)
 log = get_logger("extender")
-
-
-class FallbackPolicy(NamedTuple):
-    """The reply when there is no answer: after a failure, past the deadline, or before the view is
-    ready.
-    """
-
-    fails: FallbackAnswer = "open"
-    gpu_fails: FallbackAnswer = "closed"  # for pods with a GPU request
-    deadline_s: float = 0.1
-    is_strict: bool = False  # no answer that the broker has not stored
-
-    def fails_for(self, duty: Duty, pod: PodAsk) -> FallbackAnswer:
-        """Pods with a GPU request fail closed: energy is a preference, a missing GPU is not."""
-        return self.gpu_fails if duty != "energy" and asks(pod) else self.fails
 
 
 class Extender:
@@ -174,7 +158,7 @@ class Extender:
         try:
             return call.verb.handler.answer(call.asked, call.context, self._weights)
         except Exception:
-            log.exception("thinking_failed", verb=call.verb.handler.name, pod=call.asked.pod.uid)
+            log.exception("answer_failed", verb=call.verb.handler.name, pod=call.asked.pod.uid)
             return "failed"
 
     def _count(self, call: "_Call[A]", answer: Answer, seconds: float) -> None:

@@ -31,10 +31,10 @@ from joulie_bus.events import (
 )
 from joulie_bus.runtime import metrics
 from joulie_bus.testing import NOON, SECOND, hardware
+from joulie_extender.answering.extender import Extender
 from joulie_extender.catalogue.declaration import settings_id
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.gpu.fit import GpuWeights
-from joulie_extender.http.app import Extender
 from joulie_extender.http.routes import routed
 from joulie_extender.protocol.exchange import Reply, Request
 from joulie_projections.pods.load import Load
