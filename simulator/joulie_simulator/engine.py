@@ -23,7 +23,6 @@ from joulie_bus.events import (
     PodFinished,
     PodGone,
     PodPending,
-    TelemetrySampled,
 )
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.demand import ask_of
@@ -43,8 +42,18 @@ UNPLACED = Backoff(1.0, 10.0)  # kube-scheduler's own
 class Options(NamedTuple):
     seed: int = 1
     pods_per_s: float = 10.0  # of simulated time
-    lost: float = 0.01  # share of lost readings
     gpu_resources: tuple[str, ...] = GPU_RESOURCES  # as the extender counts them
+
+
+class Sampled(NamedTuple):
+    """What the meters of a node show: power with the noise of a sensor, and energy since the start
+    in simulated joules."""
+
+    node: str
+    power_mw: int
+    energy_j: float
+    card_mw: dict[str, int] = {}  # noqa: RUF012
+    card_j: dict[str, float] = {}  # noqa: RUF012
 
 
 class PendingPod(NamedTuple):
@@ -134,12 +143,14 @@ class Engine:
             node = self.cluster.nodes[name]
             if is_to_sleep and node.power == "awake" and not node.running:
                 node.is_cordoned = False  # a node that is not ready needs no cordon
+                node.count(self.now_s)
                 node.set_power("asleep")
                 facts.append(_seen(node))
                 continue
             if node.cordon(is_cordoned=is_to_sleep and bool(node.running)):
                 facts.append(_seen(node))
             if not is_to_sleep and node.power == "asleep":
+                node.count(self.now_s)
                 node.set_power("waking")
                 self._waking.append((self.now_s + WAKE_S, name))
         return facts
@@ -149,25 +160,21 @@ class Engine:
         node.set_power("awake")
         return _seen(node)
 
-    def sample(self, names: Iterable[str]) -> list[Fact]:
-        """One reading per node; a share of them is lost and never published."""
-        facts: list[Fact] = []
+    def sample(self, names: Iterable[str]) -> list[Sampled]:
         ambient = ambient_c(self.now_s)
-        for name in names:
-            watts = self.cluster.nodes[name].watts(ambient)
-            self._it_mw[name] = round(watts * 1000)
-            reading = reading_mw(watts, self._noise)
-            if self._noise.random() >= self._options.lost:
-                cards = self.cluster.nodes[name].card_watts()
-                facts.append(
-                    TelemetrySampled(
-                        node=name,
-                        power_mw=reading,
-                        provider="simulator",
-                        card_mw={c: reading_mw(w, self._card_noise) for c, w in cards.items()},
-                    )
-                )
-        return facts
+        return [self._sampled(self.cluster.nodes[name], ambient) for name in names]
+
+    def _sampled(self, node: SimNode, ambient: float) -> Sampled:
+        node.count(self.now_s)
+        watts = node.watts(ambient)
+        self._it_mw[node.name] = round(watts * 1000)
+        return Sampled(
+            node.name,
+            reading_mw(watts, self._noise),
+            node.energy_j,
+            {card: reading_mw(w, self._card_noise) for card, w in node.card_watts().items()},
+            node.card_energy_j(),
+        )
 
     def facility(self) -> FacilityPolled:
         ambient, it_mw = ambient_c(self.now_s), sum(self._it_mw.values())

@@ -15,6 +15,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
+from joulie_agent.measure.pace import USUAL, Pace
+from joulie_agent.measure.reporter import Moment
 from joulie_bus.errors import BusError
 from joulie_bus.events import Fact, PodGone
 from joulie_bus.log.producer import Producer
@@ -31,6 +33,7 @@ from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.energy.achieved import Achieved
 from joulie_simulator.engine import Engine, Options
 from joulie_simulator.hardware.physics import Caps
+from joulie_simulator.meters import Meters
 from joulie_simulator.scheduler.outbox import Outbox
 from joulie_simulator.scheduler.scheduler import Registration, Scheduler
 from joulie_simulator.scheduler.webhook import Webhook
@@ -39,8 +42,7 @@ from joulie_simulator.workload.workload import Sizes, Table, Workload
 
 STEP_S = 0.1  # real time between two steps of the engine
 FACILITY_S = 30.0
-SHORTEST_SAMPLE_S = 2.0
-READINGS_PER_S = 500  # of all nodes together
+SAMPLES_PER_S = 500  # of all nodes together
 log = get_logger("simulator")
 
 
@@ -82,7 +84,7 @@ class SimulatorOptions:
     hours: float = setting(
         number(0, 100_000), "--hours", "0", "Simulated hours after which time stops; 0: never"
     )
-    sample_s: float | None = None  # between two readings of one node; None: by the number of nodes
+    sample_s: float | None = None  # between two readings of one node; None: as agents publish them
     lost: float = 0.01  # share of lost readings
     weight: int = 1  # of the extender in kube-scheduler's sum
     percentage: int = 0  # percentageOfNodesToScore; 0: kube-scheduler's default
@@ -92,9 +94,12 @@ class SimulatorOptions:
         return Trace.of(Path(self.trace)) if self.trace else Table()
 
     def interval_s(self) -> float:
-        """Seconds between two readings of one node, longer in large clusters."""
-        fitting_s = max(SHORTEST_SAMPLE_S, self.nodes / READINGS_PER_S)
+        """Seconds between two samples of one node, longer in large clusters."""
+        fitting_s = max(USUAL.shortest_s, self.nodes / SAMPLES_PER_S)
         return fitting_s if self.sample_s is None else self.sample_s
+
+    def pace(self) -> Pace:
+        return USUAL if self.sample_s is None else Pace(self.sample_s, self.sample_s)
 
 
 def engine_of(
@@ -104,7 +109,7 @@ def engine_of(
     cluster = SimCluster(settings.nodes, settings.percentage)
     workload = Workload(settings.seed, run, settings.sizes())
     per_simulated_s = settings.pods_per_s / settings.speed
-    options = Options(settings.seed, per_simulated_s, settings.lost, gpu_resources)
+    options = Options(settings.seed, per_simulated_s, gpu_resources)
     return Engine(cluster, workload, options)
 
 
@@ -126,6 +131,7 @@ class Simulation:
         self._tel = Producer("sim-tel", subjects, time.time_ns)
         self._outbox = Outbox(bus, Producer("sim-obs", subjects, time.time_ns))
         self._engine = engine_of(settings, secrets.token_hex(3), gpu_resources)
+        self._meters = Meters(settings.seed, settings.speed, settings.lost, settings.pace())
         self._refused = Refusals("telemetry", "these readings are lost; the next ones follow")
         self._changed = asyncio.Event()
         self._is_over = False
@@ -157,7 +163,8 @@ class Simulation:
     async def _read_all(self) -> None:
         """With an end, the meters cover the time from the start to the end on every node."""
         if self._settings.hours:
-            await self._publish_readings(self._engine.sample(self._engine.cluster.nodes))
+            sampled = self._engine.sample(self._engine.cluster.nodes)
+            await self._publish_readings(self._meters.readings(sampled, _now(), are_due=True))
 
     async def _publish_initial_facts(self) -> None:
         """Publish a watcher's first list: all nodes, and the removal of pods of earlier runs."""
@@ -182,7 +189,7 @@ class Simulation:
                     return
 
     async def _measure(self) -> None:
-        """Read every node once per interval, spread evenly, as independent agents do."""
+        """Sample every node once per interval, spread evenly, as independent agents do."""
         names = list(self._engine.cluster.nodes)
         slices = max(1, min(len(names), int(self._interval_s / STEP_S)))
         turn = 0
@@ -192,12 +199,12 @@ class Simulation:
                 self._engine.cap(self._enforced(some))
                 await self._outbox.put(self._engine.label(self._labelled(some)))
                 await self._outbox.put(self._engine.order_power(self._power_orders(some)))
-                samples = self._engine.sample(some)
-                await self._publish_readings(samples)
+                sampled = self._engine.sample(some)
+                await self._publish_readings(self._meters.readings(sampled, _now()))
                 turn += 1
 
     async def _publish_readings(self, samples: Iterable[Fact]) -> None:
-        """Publish readings; as with agents, a refused reading is lost and the next one follows."""
+        """Publish readings; a refused reading is lost and the next one follows."""
         try:
             await self._bus.publish([self._tel.stamp(sample) for sample in samples])
         except BusError as error:
@@ -271,6 +278,10 @@ async def _every(period_s: float) -> AsyncGenerator[None, None]:
         yield
         following = max(following + period_s, time.monotonic() - period_s)
         await asyncio.sleep(max(0.0, following - time.monotonic()))
+
+
+def _now() -> Moment:
+    return Moment(time.monotonic(), time.time_ns())
 
 
 def _caps(node: NodeState) -> Caps:

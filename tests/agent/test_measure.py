@@ -8,7 +8,7 @@ from joulie_agent.measure.counters import Count, advanced_uj
 from joulie_agent.measure.energy import EnergyMeter
 from joulie_agent.measure.links import groups_of
 from joulie_agent.measure.node_power import Meter, Part, node_power
-from joulie_agent.measure.pace import Pace, Published, is_due
+from joulie_agent.measure.pace import Pace, Published, is_worth_it
 from joulie_agent.measure.processors import processors_mw
 from joulie_agent.probes import CardProbe
 from joulie_bus.events import HardwareDiscovered
@@ -104,11 +104,11 @@ def test_cards_alone_are_named_as_such_and_nothing_is_no_power() -> None:
 
 def test_a_change_is_published_at_once_but_at_most_once_a_second() -> None:
     pace, last = Pace(10.0, 1.0), Published(100.0, 400_000)
-    assert is_due(None, 0.0, 1, pace)
-    assert not is_due(last, 100.5, 900_000, pace)
-    assert is_due(last, 101.0, 421_000, pace)
-    assert not is_due(last, 101.0, 420_000, pace)
-    assert is_due(last, 110.0, 400_000, pace)
+    assert is_worth_it(None, 0.0, 1, pace)
+    assert not is_worth_it(last, 100.5, 900_000, pace)
+    assert is_worth_it(last, 101.0, 421_000, pace)
+    assert not is_worth_it(last, 101.0, 420_000, pace)
+    assert is_worth_it(last, 110.0, 400_000, pace)
 
 
 @given(st.lists(st.tuples(st.integers(1, 800_000), st.integers(0, 10**9)), max_size=40))

@@ -28,7 +28,7 @@ def options_for(*arguments: str) -> DemoOptions:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "pods", "interval_s"), [(20, "8.0", 2), (200, "13.3", 2), (5000, "50.0", 10)]
+    ("nodes", "pods", "interval_s"), [(20, "8.0", 1), (200, "13.3", 1), (5000, "50.0", 10)]
 )
 def test_a_larger_cluster_gets_more_pods_and_is_read_less_often(
     nodes: int, pods: str, interval_s: float

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from joulie_audit.ledger.refold import refolded
+from joulie_cli.checks.verify_report import FIRST_RULE
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.reporting.document import first_document_of
 from joulie_cli.reporting.gather import Period, gathered
@@ -20,7 +22,6 @@ from joulie_cli.reporting.signature import signed
 from joulie_cli.wiring import wired
 from joulie_demo import PATIENCE_S, demo, joulie, told_by
 from joulie_forked import Command
-from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.slow
@@ -239,10 +240,11 @@ async def as_first_format(data: Path, report: dict[str, Any], *, to: int) -> dic
     """As version 0.2.0 wrote it, whose `to` was the end of the running interval."""
     wires = wired("report", (ArchivePlace,), data, None)
     asked = Period(report["asked"]["from"], report["asked"]["to"])
-    with EnergyTable.readable(wires.data.database) as table:
-        async with facts_of(wires, None) as (history, facts):
-            entries = report["entries"]
-            got = await gathered(table, history, facts, asked, entries, late=False)
+    async with (
+        facts_of(wires, None) as (history, facts),
+        refolded(history, facts, report["position"], FIRST_RULE) as table,
+    ):
+        got = await gathered(table, history, facts, asked, report["entries"], late=False)
     old = {**first_document_of(got, report["cluster"]), "head": report["head"]}
     for each in old["energy"].values():
         each["to"] = to

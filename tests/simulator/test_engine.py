@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joulie_agent.measure.reporter import Moment
 from joulie_bus.events import (
     FacilityPolled,
     Fact,
@@ -14,7 +15,6 @@ from joulie_bus.events import (
     PodFinished,
     PodGone,
     PodPending,
-    TelemetrySampled,
 )
 from joulie_bus.testing import producer
 from joulie_projections.catalog_file import shipped_catalog
@@ -26,6 +26,7 @@ from joulie_simulator.cluster.cluster import WAKE_S, SimCluster
 from joulie_simulator.engine import MORNING_S, WAITING_LIMIT, Engine, Options, ask
 from joulie_simulator.hardware.physics import Caps
 from joulie_simulator.hardware.shapes import SHAPES
+from joulie_simulator.meters import Meters
 from joulie_simulator.workload.workload import Job, Workload
 
 
@@ -54,12 +55,13 @@ def placed(engine: Engine) -> list[Fact]:
 
 def lived(engine: Engine, minutes: int) -> list[Fact]:
     """The facts of `minutes` minutes, in steps of ten seconds, with all readings."""
-    facts = engine.initial_facts()
+    facts, meters = engine.initial_facts(), Meters(1, 1.0)
     for step in range(minutes * 6):
         facts += engine.advance(MORNING_S + step * 10)
         facts += placed(engine)
         engine.cap((name, Caps(60, 60)) for name in list(engine.cluster.nodes)[: step % 9])
-        facts += engine.sample(engine.cluster.nodes)
+        moment = Moment(engine.now_s, round(engine.now_s * 1e9))
+        facts += meters.readings(engine.sample(engine.cluster.nodes), moment)
         facts.append(engine.facility())
     return facts
 
@@ -160,17 +162,8 @@ def test_the_queue_is_bounded() -> None:
     assert len(engine.waiting) == len(facts) == WAITING_LIMIT
 
 
-@pytest.mark.parametrize(("lost", "least", "most"), [(0, 2000, 2000), (1, 0, 0), (0.1, 1750, 1850)])
-def test_some_readings_are_lost(lost: float, least: int, most: int) -> None:
-    engine = engine_of(20, lost=lost)
-    readings = [fact for _ in range(100) for fact in engine.sample(engine.cluster.nodes)]
-
-    assert least <= len(readings) <= most
-    assert all(isinstance(fact, TelemetrySampled) and fact.power_mw for fact in readings)
-
-
 def test_the_facility_power_is_the_sum_of_its_nodes() -> None:
-    engine = engine_of(3, lost=1)
+    engine = engine_of(3)
     engine.sample(engine.cluster.nodes)
     reported = engine.facility()
 

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from joulie_agent.measure.reporter import Moment
 from joulie_bus.events import (
     CapsSet,
     Fact,
@@ -20,6 +21,7 @@ from joulie_projections.state.state_changes import Draft
 from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.engine import MORNING_S, Engine, Options
 from joulie_simulator.hardware.physics import Caps
+from joulie_simulator.meters import Meters
 from joulie_simulator.workload.workload import Job, Workload
 
 SECOND = 1_000_000_000
@@ -41,6 +43,7 @@ class ClosedLoop:
         self.rules, self.plans = rules, list[Plan]()
         self.seconds = 0.0
         self._engine = Engine(SimCluster(nodes), Workload(1, "run"), Options(pods_per_s=1e-9))
+        self._meters = Meters(1, 1.0)
         self.fold(self._engine.initial_facts())
 
     @property
@@ -77,7 +80,8 @@ class ClosedLoop:
         self.fold(
             self._engine.order_power((n, s.power_state == "asleep") for n, s in nodes.items())
         )
-        self.fold(self._engine.sample(nodes))
+        moment = Moment(self.seconds, self.now)
+        self.fold([*self._meters.readings(self._engine.sample(nodes), moment)])
 
     def _plan(self) -> None:
         policy = load_policy(self.rules.policy)

@@ -20,7 +20,7 @@ class Published(NamedTuple):
     power_mw: int
 
 
-def is_due(last: Published | None, at_s: float, power_mw: int, pace: Pace) -> bool:
+def is_worth_it(last: Published | None, at_s: float, power_mw: int, pace: Pace) -> bool:
     if last is None:
         return True
     passed_s = at_s - last.at_s

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from joulie_agent.measure.node_power import Meter, NodePower, Part
-from joulie_agent.measure.pace import USUAL, Pace, Published, is_due
+from joulie_agent.measure.pace import USUAL, Pace, Published, is_worth_it
 from joulie_bus.events import TelemetrySampled
 
 # Power alone does not tell what was used in a longer time between two samples.
@@ -59,7 +59,12 @@ class Reporter:
         self._counting = self._spread = None
 
     def saw(
-        self, at: Moment, power: NodePower, totals: Mapping[Meter, int]
+        self,
+        at: Moment,
+        power: NodePower,
+        totals: Mapping[Meter, int],
+        *,
+        is_due: bool = False,
     ) -> TelemetrySampled | None:
         """The reading to publish; None if it is not time. `totals` has what each meter counted."""
         if at.at_s - self._sampled_s > LONGEST_S:
@@ -69,7 +74,7 @@ class Reporter:
         self._spread = (self._spread or Spread(power.power_mw, power.power_mw)).with_power(
             power.power_mw
         )
-        if not is_due(self._last, at.at_s, power.power_mw, self._pace):
+        if not (is_due or is_worth_it(self._last, at.at_s, power.power_mw, self._pace)):
             return None
         reading = self._reading(at, power, counting, totals)
         self._last = Published(at.at_s, power.power_mw)

@@ -51,6 +51,9 @@ class SimNode:
         self.turn = 0
         self.running: dict[str, Running] = {}
         self.free_cards = list(range(shape.gpus))
+        self.energy_j = 0.0  # used since it was counted first
+        self.card_j = [0.0] * shape.gpus
+        self._counted_s: float | None = None
         self._ambient_c = 20.0
         self._since_s = 0.0
         self._drawn = self._draw()
@@ -97,11 +100,21 @@ class SimNode:
         return True
 
     def watts(self, ambient_c: float) -> float:
-        if self.power == "asleep":
-            return ASLEEP_W[self.shape.gpus > 0]
-        self._ambient_c = ambient_c
-        self._drawn = self._draw()
-        return self._drawn.watts
+        if self.power != "asleep":
+            self._ambient_c = ambient_c
+            self._drawn = self._draw()
+        return self._watts()
+
+    def _watts(self) -> float:
+        return ASLEEP_W[self.shape.gpus > 0] if self.power == "asleep" else self._drawn.watts
+
+    def count(self, now_s: float) -> None:
+        """Counts the energy up to now; before every change of the power."""
+        passed_s = 0.0 if self._counted_s is None else now_s - self._counted_s
+        self._counted_s = now_s
+        self.energy_j += self._watts() * passed_s
+        for at, watts in enumerate(self._each_card()):
+            self.card_j[at] += watts * passed_s
 
     def progress(self, now_s: float) -> Iterator[tuple[Job, float]]:
         """The running jobs, each with the seconds of its work that are done."""
@@ -110,13 +123,23 @@ class SimNode:
             yield running.job, running.job.seconds - max(0.0, running.left_s - since_s)
 
     def card_watts(self) -> dict[str, float]:
-        """The power of each card as of the last `watts`; a sleeping node reports none."""
+        """The power of each card as of the last `watts`; cards of a sleeping node are off."""
+        return self._by_uuid(self._each_card())
+
+    def card_energy_j(self) -> dict[str, float]:
+        return self._by_uuid(self.card_j)
+
+    def _by_uuid(self, each: Sequence[float]) -> dict[str, float]:
+        return {card_uuid(self.name, at): value for at, value in enumerate(each)}
+
+    def _each_card(self) -> list[float]:
         use = [0.0] * self.shape.gpus
+        if not use or self.power == "asleep":
+            return use
         for running in self.running.values():
             for at in running.cards:
                 use[at] = running.job.utilisation
-        each = [] if self.power == "asleep" else card_watts(self.shape, use, self._drawn)
-        return {card_uuid(self.name, at): watts for at, watts in enumerate(each)}
+        return card_watts(self.shape, use, self._drawn)
 
     def first_end(self) -> EndForecast | None:
         """Forecast the first end under the current load; replaces older forecasts."""
@@ -131,6 +154,7 @@ class SimNode:
         return EndForecast(at, self.name, uid, self.turn)
 
     def _work_until(self, now_s: float) -> None:
+        self.count(now_s)
         for running in self.running.values():
             running.left_s -= (now_s - self._since_s) * running.speed(self._drawn)
         self._since_s = now_s
