@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, assigned, holders
+from joulie_agent.pods import Devices
 from joulie_agent.report import CapRange, Card, NodeReport
 from joulie_agent.sources import amdgpu, machine, nvml, powercap
 from joulie_agent.sources.host import Findings, Host
@@ -16,6 +17,7 @@ from joulie_projections.hardware.models import vendor_of
 log = get_logger("agent")
 POD_LOGS = "var/log/pods"
 SEVERAL = "?"
+MIG = "MIG-"  # of the uuid of a part of a card
 _REPLICA = re.compile(r"::\d+$")  # a time-sliced card has an id for each of its shares
 
 
@@ -95,6 +97,23 @@ def _mw(watts: float | None) -> int:
     return round((watts or 0) * 1000)
 
 
+def devices_of(
+    found: InventoryRead, pods: Mapping[str, Sequence[str]], uids: Mapping[str, str]
+) -> Devices:
+    """A pod with a part of a card (MIG) has no meter of its own."""
+    cards = {card.uuid for card in found.cards}
+    known = {
+        device: tuple(uids[pod] for pod in holders if pod in uids)
+        for device, holders in pods.items()
+    }
+    parts = (uid for device, its in known.items() if device.startswith(MIG) for uid in its)
+    return Devices(
+        {card: known[card] for card in cards & known.keys()},
+        found.hardware.gpu_max_mw,
+        frozenset(parts),
+    )
+
+
 class Inventory:
     """Reads the inventory of the node again and again."""
 
@@ -104,6 +123,7 @@ class Inventory:
         self._catalog = catalog
         self._pods: dict[str, list[str]] = {}
         self._silent = ""
+        self.devices = Devices()  # as of the last reading
 
     async def read(self, library: nvml.Library | None) -> InventoryRead:
         """While the kubelet does not answer, its last answer counts: a card that is in use does not
@@ -120,7 +140,10 @@ class Inventory:
         )
         if report.cards:
             await self._ask_kubelet()
-        return inventory_of(report, self._pods, uids_of_pods(self._host), self._catalog)
+        uids = uids_of_pods(self._host)
+        found_all = inventory_of(report, self._pods, uids, self._catalog)
+        self.devices = devices_of(found_all, self._pods, uids)
+        return found_all
 
     async def _ask_kubelet(self) -> None:
         try:

@@ -23,7 +23,7 @@ class Sampler:
     """The meters of this node. They are looked for again each minute, and when one is lost."""
 
     def __init__(self, host: Host, clock: Clock = time.monotonic) -> None:
-        self._host = host
+        self.host = host
         self._clock = clock
         self._library: Library | None = None
         self._probes: dict[Meter, Probe] = {}
@@ -66,7 +66,7 @@ class Sampler:
 
     def _cpu_time_now(self) -> CpuTime | None:
         try:
-            return cpu_time.read(self._host)
+            return cpu_time.read(self.host)
         except Unreadable:
             return None
 
@@ -111,14 +111,14 @@ class Sampler:
         self._discovered_s = at_s
 
     def _find(self) -> Iterator[Probe]:
-        yield from probes.rapl(self._host)
-        yield from probes.sensors(self._host)
+        yield from probes.rapl(self.host)
+        yield from probes.sensors(self.host)
         if library := self.library():
             yield from probes.nvidia(library)
-        yield from probes.amd(self._host)
+        yield from probes.amd(self.host)
 
     def library(self) -> Library | None:
         """NVML, opened when a driver is there."""
         if self._library is None:
-            self._library = opened(self._host)
+            self._library = opened(self.host)
         return self._library

@@ -2,16 +2,20 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from joulie_agent.inventory import Inventory
 from joulie_agent.measure.energy import EnergyMeter
-from joulie_agent.measure.node_power import NodePower, node_power
+from joulie_agent.measure.node_power import Meter, NodePower, Part, node_power
 from joulie_agent.measure.pace import Pace
 from joulie_agent.measure.processors import MODELLED, processors_mw, with_processors
 from joulie_agent.measure.reporter import Moment, Reporter
+from joulie_agent.pods import Energy, PodMeter
 from joulie_agent.sampler import Clock, Sampler
 from joulie_bus.errors import BusError
-from joulie_bus.events import InventoryRead, NodeReading
+from joulie_bus.events import InventoryRead, NodeReading, TelemetrySampled
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
@@ -20,6 +24,8 @@ from joulie_bus.streams.subjects import Subjects, agent_name
 
 INVENTORY_S = 5.0
 INVENTORY_AGAIN_S = 600.0
+PODS_EACH_S = 10.0  # their processor time is read
+PODS_PUBLISHED_EACH_S = 60.0
 
 
 class Agent:
@@ -42,6 +48,8 @@ class Agent:
         self._clock = clock
         self._producer = Producer(agent_name(node), subjects, time.time_ns)
         self._reporter = Reporter(node, self._pace)
+        self._pods = PodMeter(sampler.host)
+        self._pods_s = self._pods_published_s = -PODS_PUBLISHED_EACH_S
         self._modelled = EnergyMeter()  # the processors, where nothing meters them
         self._newest: InventoryRead | None = None
         self._found: InventoryRead | None = None  # as it was published last
@@ -84,11 +92,28 @@ class Agent:
         if power is None:
             self._reporter.missed()
             self._modelled.lost()
+            self._pods.lost()
             return
         totals = {**self._sampler.totals_uj(), MODELLED: self._modelled.total_uj}
+        self._count_pods(now, power, totals)
         reading = self._reporter.saw(Moment(now, time.time_ns()), power, totals)
         if reading is not None:
-            await self._publish(reading)
+            await self._publish(self._with_pods(reading, now))
+
+    def _count_pods(self, now: float, power: NodePower, totals: Mapping[Meter, int]) -> None:
+        if now - self._pods_s < PODS_EACH_S:
+            return
+        self._pods_s = now
+        cards = {meter.component: uj for meter, uj in totals.items() if meter.part is Part.CARD}
+        node_uj = sum(totals[meter] for meter in power.meters)
+        energy = Energy(node_uj, cards, frozenset(power.meters))
+        self._pods.saw(now, energy, self._inventory.devices)
+
+    def _with_pods(self, reading: TelemetrySampled, now: float) -> TelemetrySampled:
+        if now - self._pods_published_s < PODS_PUBLISHED_EACH_S:
+            return reading
+        self._pods_published_s = now
+        return replace(reading, pod_uj=self._pods.totals_uj())
 
     def _completed(self, power: NodePower | None) -> NodePower | None:
         """Cards alone are less than the node. Without the load of its processors nothing is known

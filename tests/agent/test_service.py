@@ -175,3 +175,29 @@ async def test_a_counter_of_the_node_begins_again_when_its_meter_was_away(tmp_pa
     before, first, last = await rig.published()
     assert before.counted_from != first.counted_from == last.counted_from
     assert last.energy_uj - first.energy_uj == 1_000_000_000
+
+
+POD = "0b6f3c1e-1111-4222-8333-0123456789ab"
+GROUP = f"sys/fs/cgroup/kubepods.slice/kubepods-pod{POD.replace('-', '_')}.slice/cpu.stat"
+
+
+async def test_a_reading_has_the_energy_of_the_pods_once_a_minute(tmp_path: Path) -> None:
+    """One pod uses half of two processors; all of the energy above idle is its own."""
+    rig = Rig(tmp_path)
+    for second in range(1, 125):
+        host_trees.write(
+            tmp_path,
+            {
+                "proc/stat": f"cpu {100 * second} 0 0 {100 * second} 0 0 0 0 0 0",
+                GROUP: f"usage_usec {1_000_000 * second}",
+            },
+        )
+        await rig.second(300)
+
+    readings = await rig.published()
+    first, second_one, third = (
+        each.pod_uj for each in readings if each.pod_uj or each is readings[0]
+    )
+    assert first == {}
+    used_uj = third[POD] - second_one[POD]
+    assert used_uj == pytest.approx(60 * 300_000_000 / 3, rel=0.01)

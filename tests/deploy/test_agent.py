@@ -49,6 +49,7 @@ def test_the_reader_is_root_without_a_capability_and_writes_to_no_file_of_the_ho
             "/host/sys",
             "/host/proc/cpuinfo",
             "/host/proc/meminfo",
+            "/host/proc/stat",
             "/host/var/log/pods",
             "/host/var/lib/kubelet/pod-resources",
         ),

@@ -110,6 +110,8 @@ def _row_of(place: int, record: Record) -> Row | None:
     if sample is None:
         return None
     fact, (node, agent) = sample.data, measured_on(record.subject)
+    if fact.pod_uj:
+        return None
     life, _, number = sample.id.rpartition(":")
     producer = life.partition(":")[0]
     is_agent = family_of(Stream.TEL, producer) is Family.AGENT

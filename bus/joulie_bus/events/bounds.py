@@ -25,6 +25,7 @@ MOST_CARD_MB = 10**8  # a hundred terabytes
 MOST_MW = 10**12  # of one node or one part of it: a gigawatt
 MOST_FACILITY_MW = 10**14
 MOST_READ_CARDS = 256  # of one node, in one reading
+MOST_METERED_PODS = 1000  # of one node, in one reading
 MOST_LATE_MS = 31 * 86_400_000  # of a reading that was kept during an outage
 MOST_GIVEN = 1000  # cards that one Binding names
 MOST_VALUES = 10_000  # in one plan, or in one declaration of settings
@@ -51,6 +52,7 @@ Milliwatts = Annotated[int, Meta(ge=0, le=MOST_MW)]
 FacilityMilliwatts = Annotated[int, Meta(ge=0, le=MOST_FACILITY_MW)]
 CardPowers = Annotated[dict[Name, Milliwatts], Meta(max_length=MOST_READ_CARDS)]
 CardEnergies = Annotated[tuple[Count, ...], Meta(max_length=MOST_READ_CARDS)]
+PodEnergies = Annotated[dict[Uid, Count], Meta(max_length=MOST_METERED_PODS)]
 Lateness = Annotated[int, Meta(ge=0, le=MOST_LATE_MS)]  # milliseconds
 Millidegrees = Annotated[int, Meta(ge=-(10**9), le=10**9)]
 CpuMilli = Annotated[int, Meta(ge=0, le=MOST_CPU_MILLI)]

@@ -138,6 +138,7 @@ def open_sample(data: bytes) -> Sample | None:
         said.node,
         said.provider,
         *said.card_mw,
+        *said.pod_uj,
     )
     return sample if "".join(texts).isprintable() else None
 

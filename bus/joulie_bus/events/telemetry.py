@@ -16,6 +16,7 @@ from joulie_bus.events.bounds import (
     Milliwatts,
     Name,
     Nanoseconds,
+    PodEnergies,
     Word,
 )
 from joulie_bus.events.pods import WorkloadClass
@@ -42,6 +43,8 @@ class TelemetrySampled(Event, frozen=True, kw_only=True, gc=False):
     counted_from: Nanoseconds = 0
     energy_uj: Count = 0  # of what `power_mw` covers
     card_uj: CardEnergies = ()  # in the order of `card_mw`
+    # Of pods by their uids, above idle; in some readings only.
+    pod_uj: PodEnergies = {}
     late_ms: Lateness = 0  # how long it was kept before it could be published
 
     @property

@@ -72,6 +72,7 @@ def _of_agents(node: str) -> list[AnyEvent]:
             counted_from=NOON,
             energy_uj=4_052_500_000,
             card_uj=(682_500_000,),
+            pod_uj={"pod-1": 1_317_000_000},
             late_ms=1500,
         ),
         inventory(node),

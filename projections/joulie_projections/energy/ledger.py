@@ -109,6 +109,11 @@ class Ledger:
                 readings.append((fact, at_ms))
                 nodes.add(fact.node)
                 newest_ms = max(newest_ms, at_ms)
+                if fact.pod_uj and self.rule > COUNTLESS:
+                    self._fold_readings(readings)
+                    readings.clear()
+                    nodes.clear()
+                    self._count_pods(fact, at_ms - fact.late_ms)
                 continue
             touched = self._touched(fact)
             if readings and (
@@ -302,6 +307,15 @@ class Ledger:
             stays = [Stay(pod, 1) for pod in node.pods.values()]
             shared = share_out(node.capacity, stays, own, idle, 1)
             self.cards.share(node.name, node.capacity, shared)
+
+    def _count_pods(self, fact: TelemetrySampled, at_ms: int) -> None:
+        """The counters of pods, which tell how the energy up to this reading is shared."""
+        node = self._node(fact.node)
+        for uid, energy_uj in fact.pod_uj.items():
+            pod = node.pods.get(uid)
+            if pod is not None:
+                pod.count(fact.counted_from, at_ms, energy_uj)
+        self._settle(node)
 
     def _share_window(self, window: Window) -> None:
         """Shares out a window in which pods started or ended, by the time that each pod ran."""

@@ -1,8 +1,8 @@
 """Pods and nodes as the ledger knows them, and the rule that shares energy out.
 
-Energy above idle is shared by the power that each pod asks for: its cores and cards at the rated
-power of the node. Idle energy is shared by the part of the node that each pod occupies; the part
-that no pod occupies belongs to no pod.
+Energy above idle is shared by the power of each pod as the agent has metered it, else by the power
+that it asks for: its cores and cards at the rated power of the node. Idle energy is shared by the
+part of the node that each pod occupies; the part that no pod occupies belongs to no pod.
 """
 
 from collections.abc import Sequence
@@ -36,12 +36,25 @@ class PodEntry(msgspec.Struct, array_like=True):
     idle_uj: int = 0
     worth: list[int] = []  # as `meters.WORTH`; empty while nothing is known
     cards: tuple[str, ...] = ()  # in its Binding
+    # Of the agent's counter: when it began, and its last value with the time; the mean power since
+    # the value before. -1: it is not metered.
+    counted_from: int = 0
+    counted_uj: int = 0
+    counted_ms: int = 0
+    metered_mw: int = -1
 
     @classmethod
     def of(cls, pod: PodAsk, node: str, at_ms: int) -> "PodEntry":
         cpu_milli = pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]
         texts = (pod.uid, pod.namespace, pod.name, pod.workload, node)
         return cls(*texts, cpu_milli, pod.gpu_milli, at_ms, cards=pod.gpu.given)
+
+    def count(self, counted_from: int, at_ms: int, uj: int) -> None:
+        """A counter that began at another time, or that fell, tells nothing yet."""
+        risen_uj, passed_ms = uj - self.counted_uj, at_ms - self.counted_ms
+        if counted_from == self.counted_from and risen_uj >= 0 and passed_ms > 0:
+            self.metered_mw = risen_uj // passed_ms
+        self.counted_from, self.counted_uj, self.counted_ms = counted_from, uj, at_ms
 
     def add_worth(self, place: int, amount: int) -> None:
         self.worth = self.worth or [0, 0, 0, 0]
@@ -95,8 +108,9 @@ class AskedPower(NamedTuple):
 
 
 def weight_of(pod: PodEntry, node: Capacity) -> int:
-    """The power that a pod asks for, in milliwatts; at least 1."""
-    return asked_power(pod, node).whole
+    """The power of a pod above idle, in milliwatts: as it is metered, else as it asks for; at least
+    1."""
+    return max(1, pod.metered_mw) if pod.metered_mw >= 0 else asked_power(pod, node).whole
 
 
 def asked_power(pod: PodEntry, node: Capacity) -> AskedPower:

@@ -149,3 +149,26 @@ def total_uj(every: Sequence[Counted]) -> int:
     if not every:
         return 0
     return every[-1][1].energy_uj - every[0][1].energy_uj
+
+
+def test_metered_pods_share_by_what_they_were_metered_at() -> None:
+    """Both ask for the same; a used three times as much."""
+    metered = {"a": 900 * J, "b": 300 * J}
+    facts: list[Timed] = [
+        (0, counted(0, pod_uj={"a": 0, "b": 0})),
+        *((0, bound(uid, "n1")) for uid in "ab"),
+        (1, counted(100, pod_uj={"a": 0, "b": 0})),
+        (11, counted(100 + 2200, watts=300, pod_uj=metered)),
+    ]
+    shares = {name: share.pods_uj for name, share in report(facts).by.items()}
+    assert shares["team/a"] == 3 * shares["team/b"] > 0
+
+
+def test_a_pod_that_is_not_metered_shares_by_what_it_asks_for() -> None:
+    facts: list[Timed] = [
+        (0, counted(0)),
+        *((0, bound(uid, "n1")) for uid in "ab"),
+        (10, counted(3000, watts=300)),
+    ]
+    shares = {name: share.pods_uj for name, share in report(facts).by.items()}
+    assert shares["team/a"] == shares["team/b"] > 0
