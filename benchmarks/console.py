@@ -29,6 +29,7 @@ from playwright.async_api import Page
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
 
 from browser import new_context, running_chromium
+from console_kit import EventReader, open_stream
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.ports import free_port
@@ -38,7 +39,6 @@ from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, hardware, node_seen, power
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
-from joulie_console.testing import EventReader, open_stream
 
 CLUSTER = Subjects("local")
 DECISIONS_PER_S = 304  # two for each pod, in quarters of a second

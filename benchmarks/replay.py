@@ -9,6 +9,7 @@ CPU, that is, per core. Compare ratios between machines, not the figures.
 import argparse
 import asyncio
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,7 +19,6 @@ import joulie_migrations
 from joulie_audit.chain.entries import WorkerOptions
 from joulie_audit.recompute.answers import RecordedAnswer, check_answer
 from joulie_audit.recompute.fold import FoldedState, rows_of
-from joulie_audit.testing import LogBuilder, RecordedLog
 from joulie_audit.verify.verify import ALL_ENTRIES, verify
 from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.log.producer import Producer
@@ -35,6 +35,9 @@ from joulie_projections.state.rows import digests_of
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
 from joulie_projections.twin.columns import TwinColumns
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
+from audit_kit import LogBuilder, RecordedLog
 
 BATCH = 1_000  # a batch of a busy projector
 CANDIDATES = 500

@@ -14,6 +14,7 @@ on the number of nodes, not on the length of the log: rows are looked up by thei
 import argparse
 import asyncio
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,6 @@ from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_audit.replay.replay import Scope, WorkerSource, replay
-from joulie_audit.testing import NoFacts
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Record
@@ -43,6 +43,9 @@ from joulie_projections.history.history import History
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
+from audit_kit import NoFacts
 
 SNAPSHOT_EVERY = 25_000
 BATCH = 1_000

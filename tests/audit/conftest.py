@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from joulie_audit.testing import LogBuilder, RecordedLog, record_small_log, small_log_in
+from audit_kit import LogBuilder, RecordedLog, record_small_log, small_log_in
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store.database import Place

@@ -6,10 +6,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from audit_kit import NoFacts, restore_into
 from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.recompute.fold import FoldedState, rows_of
 from joulie_audit.replay.recorded import PositionQueue, answers_of
-from joulie_audit.testing import NoFacts, restore_into
 from joulie_bus.events import codec
 from joulie_extender.decide.decide import again
 from joulie_projections.history.history import History

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from joulie_audit.testing import RecordedLog, small_log_in
+from audit_kit import RecordedLog, small_log_in
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog

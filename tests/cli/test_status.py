@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine
 
 import joulie_migrations
-from joulie_audit.testing import small_log_in
+from audit_kit import small_log_in
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.ports import free_port
 from joulie_cli.questions.status import (

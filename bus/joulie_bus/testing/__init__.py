@@ -2,7 +2,7 @@
 
 Builders take only the values that a test is about.
 
-Not here: kits of one package (`joulie_projections.testing`, `joulie_audit.testing`).
+Not here: the kit of one package (`joulie_projections.testing`).
 In: a few values. Out: facts, records, a running broker, a log in memory.
 """
 

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from audit_kit import NoFacts, RecordedLog, restore_into
 from joulie_audit.archive import archiver, columnar
 from joulie_audit.archive.archiver import HOUR_NS, Archiver, ArchiveResult
 from joulie_audit.archive.columnar import Columns, Format, Parquet, Segment, has_parquet
@@ -30,7 +31,6 @@ from joulie_audit.archive.parts import (
 )
 from joulie_audit.archive.restore import Restored
 from joulie_audit.replay.replay import replay
-from joulie_audit.testing import NoFacts, RecordedLog, restore_into
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import ArchiveBroken, NeverArchived, NotArchived

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
+from audit_kit import RecordedLog
 from joulie_audit.archive.fact_source import StreamFacts
 from joulie_audit.ledger.follow import LedgerFollower
 from joulie_audit.ledger.refold import refolded
-from joulie_audit.testing import RecordedLog
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import PodBound, PodFinished, TelemetrySampled
 from joulie_bus.log.memory import MemoryLog, MemoryReader

@@ -6,6 +6,7 @@ from operator import attrgetter
 import pytest
 from msgspec.structs import replace
 
+from audit_kit import NAMES, RecordedLog, record_small_log
 from joulie_audit.questions.explain import (
     Outcome,
     Rejection,
@@ -17,7 +18,6 @@ from joulie_audit.questions.explain import (
 )
 from joulie_audit.questions.listing import about_node, line_of, row_of
 from joulie_audit.questions.time_travel import Binding, binding_of, cluster_state_at
-from joulie_audit.testing import NAMES, RecordedLog, record_small_log
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import NodeGone, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from audit_kit import RecordedLog
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.parts import Archive
 from joulie_audit.questions.explain import attempts_of, explain_pod, read
 from joulie_audit.questions.listing import about_node, line_of, row_of
 from joulie_audit.replay.replay import replay
-from joulie_audit.testing import RecordedLog
 from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import NotInTheLog

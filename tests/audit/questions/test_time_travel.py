@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from audit_kit import FactsAfter, NoFacts, RecordedLog
 from joulie_audit.archive import fact_source
 from joulie_audit.archive.fact_source import newest_plan_facts, plan_facts
 from joulie_audit.questions.time_travel import NodeChange, cluster_state_at, node_changes, twin_at
 from joulie_audit.recompute.fold import rows_of
-from joulie_audit.testing import FactsAfter, NoFacts, RecordedLog
 from joulie_bus.events import FacilityPolled, PlanMade
 from joulie_bus.testing import caps, eco, power
 from joulie_projections.state.rows import digests_of

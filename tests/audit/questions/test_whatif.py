@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from audit_kit import RecordedLog
 from joulie_audit.questions import whatif
 from joulie_audit.questions.whatif import Overrides, what_if
 from joulie_audit.recompute import score_changes
 from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
-from joulie_audit.testing import RecordedLog
 from joulie_bus.events import Terms
 from joulie_extender.catalogue.weights import Weights
 from joulie_operator.planning.rules import Rules

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from audit_kit import NoFacts, restore_into
 from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.replay.replay import ReplayReport, replay
-from joulie_audit.testing import NoFacts, restore_into
 from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import ArchiveBroken

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from audit_kit import ArchiveOpener, FactsAfter, RecordedLog, record_small_log
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
@@ -22,7 +23,6 @@ from joulie_audit.replay.replay import (
     other_versions,
     replay,
 )
-from joulie_audit.testing import ArchiveOpener, FactsAfter, RecordedLog, record_small_log
 from joulie_bus.errors import NotInTheLog, StreamReplaced
 from joulie_bus.events import PrioritizeDecided, SettingsDeclared
 from joulie_bus.streams.records import Record

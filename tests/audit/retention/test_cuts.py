@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError
 
-from joulie_audit.testing import RecordedLog, small_log_in
+from audit_kit import RecordedLog, small_log_in
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.testing import ask
 from joulie_migrations.cuts import DELETABLE

@@ -2,13 +2,13 @@
 
 import pytest
 
+from audit_kit import RecordedLog
 from joulie_audit.retention.retention_risks import (
     RetentionRisk,
     oldest_unarchived,
     retention_risks,
     risk_of,
 )
-from joulie_audit.testing import RecordedLog
 from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import Stream
 

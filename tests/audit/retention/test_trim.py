@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import Engine
 
+from audit_kit import RecordedLog, small_log_in
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
@@ -20,7 +21,6 @@ from joulie_audit.retention.cut_points import CutOptions, heads_of
 from joulie_audit.retention.retention_risks import trim_due_s
 from joulie_audit.retention.trim import Trimmed, Trimmer
 from joulie_audit.retention.trim_streams import newest_records
-from joulie_audit.testing import RecordedLog, small_log_in
 from joulie_audit.verify.proof import prove
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_audit.testing import RecordedLog
+from audit_kit import RecordedLog
 from joulie_audit.verify.proof import prove
 from joulie_bus.testing import ask
 from joulie_projections.chain.note import InclusionProof

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from audit_kit import RecordedLog
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.parts import Archive
 from joulie_audit.chain.entries import Flaw
-from joulie_audit.testing import RecordedLog
 from joulie_audit.verify.proof import difference, prove
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import verify_archive

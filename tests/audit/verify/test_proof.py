@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from joulie_audit.testing import RecordedLog
+from audit_kit import RecordedLog
 from joulie_audit.verify.proof import Difference, difference, leads_to_checkpoint, prove
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import OutcomeSeen

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from audit_kit import RecordedLog, small_log_in
 from joulie_audit.chain.entries import (
     EntryRange,
     Flaw,
@@ -19,7 +20,6 @@ from joulie_audit.chain.entries import (
     split_range,
     walk,
 )
-from joulie_audit.testing import RecordedLog, small_log_in
 from joulie_audit.verify.verify import ALL_ENTRIES, Report, unlogged_flaw, verify
 from joulie_bus.events import Basis, FallbackAnswered, codec
 from joulie_bus.events.codec import Envelope

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 import joulie_migrations
-from joulie_audit.testing import RecordedLog, small_log_in
+from audit_kit import RecordedLog, small_log_in
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import ask
 from joulie_cli.main import main

@@ -7,9 +7,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from console_kit import ConsoleHarness
 from joulie_bus.events import NodeGone
 from joulie_bus.testing import ask, eco, node_seen
-from joulie_console.testing import ConsoleHarness
 
 pytestmark = pytest.mark.anyio
 Client = httpx2.AsyncClient

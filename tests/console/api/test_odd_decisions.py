@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 import httpx2
 import pytest
 
+from console_kit import ConsoleHarness
 from joulie_bus.testing import node_seen
-from joulie_console.testing import ConsoleHarness
 from odd_decisions import DISAGREEING, WILD, odd_messages
 
 pytestmark = pytest.mark.anyio

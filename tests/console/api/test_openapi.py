@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from joulie_console.testing import ConsoleHarness
+from console_kit import ConsoleHarness
 
 pytestmark = pytest.mark.anyio
 CHECKS = (

@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from console_kit import ConsoleHarness
 from joulie_bus.events import PodPending
 from joulie_bus.testing import (
     ask,
@@ -17,7 +18,6 @@ from joulie_bus.testing import (
     pending,
     performance,
 )
-from joulie_console.testing import ConsoleHarness
 from joulie_operator.planning.resting import SMALLEST_SAMPLE
 
 pytestmark = pytest.mark.anyio

@@ -6,11 +6,11 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from playwright.async_api import Page, expect
 
-import joulie_console.testing as harness_module
+import console_kit as harness_module
+from console_kit import ConsoleHarness
 from joulie_bus.events import NodeGone
 from joulie_bus.testing import hardware, node_seen, power
 from joulie_console.stream import poller
-from joulie_console.testing import ConsoleHarness
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]

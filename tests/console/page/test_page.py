@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from playwright.async_api import Page, Route, expect
 
+from console_kit import ConsoleHarness, console_harness, running_console
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import NodeSeen, SettingsDeclared
 from joulie_bus.runtime.ports import free_port
@@ -30,7 +31,6 @@ from joulie_bus.testing import (
     waking,
 )
 from joulie_console.stream import event_tail
-from joulie_console.testing import ConsoleHarness, console_harness, running_console
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_projections.energy.idle_holders import IdleHolder

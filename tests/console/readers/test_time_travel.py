@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
+from audit_kit import NAMES, LogBuilder
 from joulie_audit.recompute.fold import rows_of
-from joulie_audit.testing import NAMES, LogBuilder
 from joulie_bus.errors import TooFarBack
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import hardware, node_seen, power

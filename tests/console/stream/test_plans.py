@@ -9,7 +9,8 @@ import httpx2
 import pytest
 from sqlalchemy import Engine
 
-from joulie_audit.testing import LogBuilder
+from audit_kit import LogBuilder
+from console_kit import ConsoleHarness, running_console
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
@@ -28,7 +29,6 @@ from joulie_console.readers.history import HistoryReader
 from joulie_console.stream import event_tail, plans
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import Page, PlanPages
-from joulie_console.testing import ConsoleHarness, running_console
 from joulie_console.views.plan_text import plan_line
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog

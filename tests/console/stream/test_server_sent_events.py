@@ -11,14 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from joulie_bus.broker.embedded import Embedded
-from joulie_bus.events import SettingsDeclared
-from joulie_bus.runtime.ports import free_port
-from joulie_bus.testing import ask, caps, eco, hardware, node_seen, plan_made, power
-from joulie_console.stream import event_tail, server_sent_events
-from joulie_console.stream.event_tail import DecisionLine
-from joulie_console.stream.server_sent_events import SLOW_S
-from joulie_console.testing import (
+from console_kit import (
     ConsoleHarness,
     EventReader,
     StreamEvent,
@@ -28,6 +21,13 @@ from joulie_console.testing import (
     open_stream,
     running_console,
 )
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.events import SettingsDeclared
+from joulie_bus.runtime.ports import free_port
+from joulie_bus.testing import ask, caps, eco, hardware, node_seen, plan_made, power
+from joulie_console.stream import event_tail, server_sent_events
+from joulie_console.stream.event_tail import DecisionLine
+from joulie_console.stream.server_sent_events import SLOW_S
 from joulie_console.views.decision_text import DescribedEntry
 
 pytestmark = pytest.mark.anyio

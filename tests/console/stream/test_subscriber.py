@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from console_kit import ConsoleHarness
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import ask, hardware, node_seen, power
-from joulie_console.testing import ConsoleHarness
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
