@@ -8,7 +8,7 @@ import msgspec
 
 from joulie_bus.streams.subjects import Stream
 
-CODE_VERSION = "5"  # of the folds; snapshots and digests of other versions are not compared
+CODE_VERSION = "6"  # of the folds; snapshots and digests of other versions are not compared
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):

@@ -8,7 +8,22 @@ from joulie_bus.events import PodAsk, PodBound, PodFact, PodFinished, PodGone, P
 from joulie_projections.fold.node_facts import drop_node, node_of, unsettled
 from joulie_projections.pods.load import load_of
 from joulie_projections.state.arrivals import hour_of, window_of, with_arrival
-from joulie_projections.state.state import Arrival, ClusterRow, NodeState, PodState, hour_key
+from joulie_projections.state.gpu_arrivals import (
+    PRIOR,
+    PRIOR_DEMAND,
+    renewed,
+    shape_of,
+    with_pod,
+)
+from joulie_projections.state.state import (
+    GPU_ARRIVALS,
+    GPU_DEMAND,
+    Arrival,
+    ClusterRow,
+    NodeState,
+    PodState,
+    hour_key,
+)
 from joulie_projections.state.state_changes import Draft
 
 
@@ -32,6 +47,7 @@ def _pod_pending(draft: Draft, pending: PodPending, at: int) -> None:
         draft.pods.put(pending.pod.uid, PodState(pod=pending.pod))
         if not _daemon(pending.pod):
             _count_arrival(draft, pending.pod, at)
+        _count_shape(draft, pending.pod)
 
 
 def _count_arrival(draft: Draft, pod: PodAsk, at: int) -> None:
@@ -44,10 +60,25 @@ def _count_arrival(draft: Draft, pod: PodAsk, at: int) -> None:
     draft.cluster.put(key, replace(row, arrivals=arrivals))
 
 
+def _count_shape(draft: Draft, pod: PodAsk) -> None:
+    """When the pod is first seen, waiting or bound: once, however often it is scored."""
+    shape = shape_of(pod)
+    if shape is None or _daemon(pod):
+        return
+    row, demand = draft.cluster.get(GPU_ARRIVALS), draft.cluster.get(GPU_DEMAND)
+    arrivals = with_pod((row and row.gpu_arrivals) or PRIOR, shape, pod.gpu.model)
+    if new := renewed(arrivals, (demand and demand.gpu_demand) or PRIOR_DEMAND):
+        arrivals, used = new
+        draft.cluster.put(GPU_DEMAND, ClusterRow(gpu_demand=used))
+    draft.cluster.put(GPU_ARRIVALS, ClusterRow(gpu_arrivals=arrivals))
+
+
 def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
     known = draft.pods.get(bound.pod.uid)
     if known is not None and (known.node or known.finished):
         return
+    if known is None:
+        _count_shape(draft, bound.pod)
     draft.pods.put(bound.pod.uid, PodState(pod=bound.pod, node=bound.node, bound_at=at))
     node = node_of(draft, bound.node, at)  # the pod may be seen before its node
     load = load_of(bound.pod)

@@ -8,8 +8,12 @@ from joulie_bus.events import CapsMeasured, HardwareDiscovered, PlanMade, PodAsk
 from joulie_projections.pods.load import NO_LOAD, Load
 from joulie_projections.state.arrivals import ArrivalHistory
 from joulie_projections.state.cards import CardState
+from joulie_projections.state.gpu_arrivals import PRIOR_DEMAND, GpuArrivals, GpuDemand
 
 CLUSTER = "cluster"  # the key of the cluster's own row
+# The keys of rows that change on their own; they sort behind it.
+GPU_ARRIVALS = "gpu-arrivals"
+GPU_DEMAND = "gpu-demand"
 
 
 MOST_TARGETS = 200
@@ -118,8 +122,8 @@ class CapEffect(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The row of the cluster; or the arrivals in one hour of the week, which has a row of its own,
-    so that an arrival changes a small row."""
+    """The row of the cluster; or the arrivals in one hour of the week, or what pods ask of GPUs:
+    these have rows of their own, so that an arrival changes a small row."""
 
     rows: int = 0  # rows of the twins' columns; a node takes the smallest free one
     free_rows: tuple[int, ...] = ()  # freed by deleted nodes, ascending
@@ -132,6 +136,8 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: dict[str, Target] = {}  # by their names; those that have ended may still be here
     arrivals: ArrivalHistory | None = None  # only in the row of an hour
     cap_effects: dict[str, CapEffect] = {}  # the newest measurement of each class
+    gpu_arrivals: GpuArrivals | None = None  # only in its own row
+    gpu_demand: GpuDemand | None = None  # only in its own row
 
 
 def hour_key(hour: int) -> str:
@@ -202,6 +208,12 @@ class ClusterState:
     def arrivals(self, hour: int) -> ArrivalHistory | None:
         row = self.cluster.get(hour_key(hour))
         return row.arrivals if row else None
+
+    @property
+    def gpu_demand(self) -> GpuDemand:
+        """What pods ask of GPUs, as scores use it."""
+        row = self.cluster.get(GPU_DEMAND)
+        return (row and row.gpu_demand) or PRIOR_DEMAND
 
     @property
     def _row(self) -> ClusterRow:

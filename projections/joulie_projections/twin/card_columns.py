@@ -98,6 +98,8 @@ class Cards:
         self.numbers = numbers
         self.holders = holders  # by pod uid: the rows of cards that it owns or has claims on
         self.memo: dict[object, object] = {}  # what readers compute once for these cards
+        # The same while no card is added, removed or replaced; it may be claimed.
+        self.fixed_memo: dict[object, object] = {}
         self._twin_columns_rows = twin_columns_rows
         self._hosts = CardsByNode(columns["node"])
 
@@ -169,9 +171,9 @@ class Cards:
         return Cards(places, columns, self.numbers, holders, twin_columns_rows)._after(self)
 
     def _after(self, before: "Cards") -> "Cards":
-        """Keeps the sorted rows while no card moves."""
+        """Keeps the sorted rows, and results of readers, while only the use of cards changes."""
         if self.columns["node"] is before.columns["node"]:
-            self._hosts = before._hosts
+            self._hosts, self.fixed_memo = before._hosts, before.fixed_memo
         return self
 
     def _is_same(self, uuid: str, state: CardState | None) -> bool:

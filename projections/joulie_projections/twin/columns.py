@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_projections.state.cards import CardState
+from joulie_projections.state.gpu_arrivals import PRIOR_DEMAND, GpuDemand
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.card_columns import Cards
@@ -81,6 +82,7 @@ class TwinColumns:
         self.halls = halls
         self.cards = cards  # the cards of these nodes
         self.labels = labels
+        self.gpu_demand = PRIOR_DEMAND  # what pods ask of cards
         self.memo: dict[object, object] = {}  # results that readers compute once for these columns
 
     @classmethod
@@ -116,13 +118,28 @@ class TwinColumns:
     ) -> "TwinColumns":
         """The columns of `cluster_state`, in which only these nodes and cards have changed."""
         twin_columns = self._following(cluster_state, changes)
+        twin_columns = twin_columns.with_gpu_demand(cluster_state.gpu_demand)
         return twin_columns.with_cards(self.cards.following(cards, twin_columns.rows))
 
     def with_cards(self, cards: Cards) -> "TwinColumns":
         """The same columns with these cards."""
         if cards is self.cards:
             return self
-        return TwinColumns(self.rows, self.columns, self.planned_at, self.halls, cards, self.labels)
+        return self._with(self.columns, cards)
+
+    def with_gpu_demand(self, demand: GpuDemand) -> "TwinColumns":
+        """The same columns with this demand."""
+        if demand is self.gpu_demand:
+            return self
+        found = self._with(self.columns, self.cards)
+        found.gpu_demand = demand
+        return found
+
+    def _with(self, columns: Columns, cards: Cards) -> "TwinColumns":
+        """The same nodes with other columns."""
+        found = TwinColumns(self.rows, columns, self.planned_at, self.halls, cards, self.labels)
+        found.gpu_demand = self.gpu_demand
+        return found
 
     def with_readings(self, nodes: Collection[NodeState]) -> "TwinColumns":
         """The columns after changes that affect only readings (`differs_only_in_readings`).
@@ -137,7 +154,7 @@ class TwinColumns:
             name: _with_values(self.columns[name], where, these)
             for name, these in zip(ReadingColumns._fields, values, strict=True)
         }
-        return TwinColumns(self.rows, columns, self.planned_at, self.halls, self.cards, self.labels)
+        return self._with(columns, self.cards)
 
     def _following(
         self, cluster_state: ClusterState, changes: Mapping[str, NodeState | None]
@@ -186,7 +203,9 @@ class TwinColumns:
         labels = self.labels.following({**dict.fromkeys(blanks, NO_LABELS), **labelled})
         touched = np.union1d(where, np.array(blanks, np.int64))
         columns |= self._hall_columns(columns, halls, touched)
-        return TwinColumns(names, columns, planned_at, halls, self.cards, labels)
+        found = TwinColumns(names, columns, planned_at, halls, self.cards, labels)
+        found.gpu_demand = self.gpu_demand
+        return found
 
     def _hall_columns(self, columns: Columns, halls: Halls, touched: Ints) -> Columns:
         """The columns that depend on halls; while the halls are equal, only for changed rows."""
