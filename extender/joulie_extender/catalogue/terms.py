@@ -19,7 +19,7 @@ from joulie_extender.terms.energy import (
 from joulie_extender.terms.freshness import SOURCES, ScoreBasis
 from joulie_extender.terms.headroom import Headroom
 from joulie_extender.terms.over_cap import OverCap
-from joulie_extender.terms.packing import Packing, PackingAlone
+from joulie_extender.terms.packing import LostGpus, LostGpusAlone, Packing, PackingAlone
 from joulie_extender.terms.power import AddedPower, AssumedPower
 from joulie_extender.terms.preferences import Wishes, WishesOfTen
 from joulie_extender.terms.term import NodeColumn, Term, TermInput
@@ -69,6 +69,7 @@ HEADROOM = Formula(
     Draining(),
     AddedPower(),
     AssumedPower(),
+    LostGpus(),
     Packing(),
     Wishes(),
     CardsKept(),
@@ -84,7 +85,7 @@ ENERGY = Formula(
     start=score_by_watts,
     start_name="watts",
 )
-CARDS = Formula(PackingAlone(), WishesOfTen(), highest=HIGHEST)
+CARDS = Formula(LostGpusAlone(), PackingAlone(), WishesOfTen(), highest=HIGHEST)
 FORMULAS: Mapping[str, Formula] = {"headroom": HEADROOM, "energy": ENERGY, "cards": CARDS}
 TERMS: tuple[Term[Any], ...] = tuple(term for each in FORMULAS.values() for term in each.terms)
 

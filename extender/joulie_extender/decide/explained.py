@@ -20,9 +20,12 @@ from joulie_bus.events import (
     SettingsDeclared,
     StateSetBack,
     Terms,
+    named_values,
 )
 from joulie_extender.catalogue.rules import few_words_of
 from joulie_extender.decide.decide import all_passed, candidate_names
+from joulie_extender.gpu.expected_loss import UNUSABLE
+from joulie_extender.terms.packing import LostGpus
 from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.twin.row_names import RowNames
 
@@ -170,7 +173,9 @@ def _scored(event: PrioritizeDecided) -> Explained:
     best = event.top[0] if event.top else None
     return Explained(
         verb="prioritize",
-        text=f"{best.node} scores {best.score:.1f} of 100" if best else "no node to score",
+        text=f"{best.node} scores {best.score:.1f} of 100{_for_later(best)}"
+        if best
+        else "no node to score",
         pod=event.pod,
         basis=event.basis,
         asked=event.candidates.count,
@@ -179,6 +184,16 @@ def _scored(event: PrioritizeDecided) -> Explained:
         trend_w_per_min=event.cluster_trend_w_per_min,
         pressure=event.perf_pressure,
     )
+
+
+def _for_later(best: Terms) -> str:
+    """What the best node costs the GPU pods that arrive later, where the score depends on it."""
+    loss = named_values(best).get(LostGpus.name)
+    if loss is None or loss >= UNUSABLE:
+        return ""
+    if not loss:
+        return "; there GPU pods that arrive later lose least"
+    return f"; there GPU pods that arrive later lose {loss:.3g} GPUs more than on another node"
 
 
 def _bound(event: BindDecided) -> Explained:

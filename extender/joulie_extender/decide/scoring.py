@@ -22,6 +22,7 @@ from joulie_bus.events import PodAsk, Terms, named_terms
 from joulie_extender.catalogue.terms import CARDS, ENERGY, FIRST, HEADROOM, Formula
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
+from joulie_extender.gpu.fit import FRAGMENTATION, HIGHEST
 from joulie_extender.terms.freshness import NEUTRAL, SOURCES, ScoreBasis
 from joulie_extender.terms.term import ClusterTerms, NodeTerms, Term, TermInput
 from joulie_projections.twin.arrays import Floats, Ints
@@ -78,11 +79,13 @@ def score_with(
 
 
 def gpu_score(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights) -> Scores:
-    """The score of GPU packing alone, 0 to 10, independent of `score_range` and of energy."""
+    """The score of GPU packing alone, independent of energy: 0 to 10 independent of `score_range`,
+    or up to `score_range` where packing follows what pods ask for, whose differences are small."""
     asked = TermInput(pod, twin_columns, rows)
     terms, more = _summed(CARDS, asked, weights)
     basis = np.full(len(rows), ScoreBasis.CARDS)
-    return Scores(truncated(asked.total), terms, basis, asked.cluster, more)
+    scale = weights.score_range / HIGHEST if weights.gpu.packing == FRAGMENTATION else 1.0
+    return Scores(truncated(asked.total * scale), terms, basis, asked.cluster, more)
 
 
 def _summed(

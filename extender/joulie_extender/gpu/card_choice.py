@@ -1,8 +1,9 @@
 """Chooses the GPUs of a node for a pod. The same cards and pod give the same choice.
 
 Options are ranked, in this order, by: cards the pod has claimed already; no untouched group of
-linked cards broken up; cards linked to each other; the least memory left over; the fewest free
-cards left in their group. Names break ties.
+linked cards broken up; cards linked to each other; with GPU_PACKING=fragmentation the least loss
+for later pods; the least memory left over; the fewest free cards left in their group. Names break
+ties.
 """
 
 from collections import Counter, defaultdict
@@ -12,7 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_bus.events import PodAsk
+from joulie_extender.gpu.expected_loss import card_losses
 from joulie_extender.gpu.fit import (
+    FRAGMENTATION,
     GpuRequest,
     fitting,
     gpu_request_of,
@@ -42,6 +45,7 @@ class _Card(NamedTuple):
     link: int
     free_mb: int
     total_mb: int
+    loss: float  # for later pods, if the pod takes this card
     is_own: bool
     is_in_untouched_group: bool
 
@@ -52,6 +56,7 @@ class _Option(NamedTuple):
     unclaimed: int  # cards that it has not claimed yet
     from_untouched_groups: int  # cards of groups that were whole
     is_scattered: bool
+    loss: float
     left_over_mb: int
     others: int  # fitting cards that stay in the group
     model: str
@@ -59,13 +64,15 @@ class _Option(NamedTuple):
 
 
 def choose_cards(
-    pod: PodAsk, node: str, twin_columns: TwinColumns, aliases: Aliases
+    pod: PodAsk, node: str, twin_columns: TwinColumns, aliases: Aliases, packing: str = "share"
 ) -> CardChoice | None:
     """None if the node cannot serve the pod any more."""
     request, row = gpu_request_of(pod), twin_columns.rows.get(node, 0)
     if request is None or pod.gpu.unreadable or not twin_columns.columns["present"][row]:
         return None
+    losses = card_losses(pod, twin_columns, row, aliases) if packing == FRAGMENTATION else {}
     fit = _fitting_on(row, request, twin_columns, aliases, pod.uid)
+    fit = [card._replace(loss=losses.get(card.uuid, 0.0)) for card in fit] if losses else fit
     options = list(_options(fit, request))
     if not options:
         return None
@@ -89,6 +96,7 @@ def _fitting_on(
             link=int(cards.ints("link")[at]),
             free_mb=int(cards.ints("free_mb")[at]),
             total_mb=state.total_mb,
+            loss=0.0,
             is_own=cards.uuids[at] in own,
             is_in_untouched_group=bool(in_untouched_group[at]),
         )
@@ -113,11 +121,12 @@ def _option(
     if len(among) < request.number:
         return
 
-    def rank(card: _Card) -> tuple[bool, bool, int, int, str]:
+    def rank(card: _Card) -> tuple[bool, bool, float, int, int, str]:
         others = linked[card.link] if card.link != NO_LINK else 0
         return (
             not card.is_own,
             card.is_in_untouched_group,
+            card.loss,
             _left_over(card, request),
             others,
             card.uuid,
@@ -129,6 +138,7 @@ def _option(
         unclaimed=sum(not card.is_own for card in best),
         from_untouched_groups=sum(card.is_in_untouched_group for card in best),
         is_scattered=is_scattered,
+        loss=sum(card.loss for card in best),
         left_over_mb=sum(_left_over(card, request) for card in best),
         others=sum(linked[link] - count for link, count in taken.items()),
         model=best[0].model,

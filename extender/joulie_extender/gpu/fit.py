@@ -27,6 +27,7 @@ _CARD_MILLI = 1000
 DRIVER_MB = 1024  # memory that a driver may occupy on an unused card
 CACHED_REQUESTS = 64  # cached until the cards change
 HIGHEST = 10.0  # highest score of an extender
+FRAGMENTATION = "fragmentation"  # a packing, see `expected_loss`
 
 
 class GpuVerdict(IntEnum):
@@ -51,7 +52,7 @@ class GpuWeights(NamedTuple):
     binpack: float = 0.3  # of the packing, in a score that is mostly about energy
     links: float = 1.0  # points of ten that breaking up a whole group of linked cards costs
     aliases: Aliases = ()
-    packing: str = "share"  # as the article counts, or "fit"
+    packing: str = "share"  # as the article counts, or "fit", or "fragmentation"
     balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
     resources: str = ",".join(GPU_RESOURCES)  # resource names of GPUs, applied when pods are parsed
 
@@ -171,6 +172,18 @@ def _packing(
     else:
         of_ten = columns.filled[rows] / HIGHEST
     return np.clip(of_ten - weights.links * columns.breaks[rows], 0.0, HIGHEST)
+
+
+def breaks_group(
+    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, aliases: Aliases
+) -> Bools | bool:
+    """Whether the pod would break up a whole group of linked cards, by candidate."""
+    request = held_request_of(pod)
+    if request is None or pod.gpu.unreadable or not twin_columns.cards.numbers.links:
+        return False
+    columns = _gpu_columns(request, twin_columns, aliases, (pod.uid,))
+    found: Bools = columns.breaks[rows]
+    return found
 
 
 def _balance(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, after: Floats) -> Floats:

@@ -11,19 +11,19 @@
 F and C are of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), and of our own.
 """
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from joulie_extender.gpu.card_worth import PARTS, prices_of
+from joulie_extender.gpu.card_worth import PARTS
 from joulie_extender.gpu.pool import Pool
-from joulie_extender.gpu.shapes import CARD, Arrivals, Shape, hundredths
+from joulie_extender.gpu.shapes import CARD, Shape, hundredths
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 
 MOST_CORES = 128  # more free cores than this make no difference
 TENTH = CARD // PARTS
-WHOLE_NODE = 200  # of so many pods one is assumed to ask for a whole node, of each kind
+_GRAIN = 1024.0  # parts of a milli: sums of multiples are exact in any order
 NEVER = np.inf  # the cost where the pod does not fit
 
 
@@ -52,22 +52,12 @@ class Costs(NamedTuple):
     card: Ints  # the best card for a pod of one card; of several, the first
 
 
-def terms_of(arrivals: Arrivals, pool: Pool, worth: Floats) -> Terms:
-    shapes, reach = arrivals.shapes(), _reach(arrivals, pool)
-    total = max(1, sum(count for shape, count in shapes if shape.cards))
-    wanted = [(shape, count / total * reach) for shape, count in shapes]
-    one, many = usable_by(wanted + _whole_nodes(pool), pool)
-    return Terms(one, many, worth, _prices(arrivals, pool), arrivals.need())
-
-
-def worth_of(arrivals: Arrivals) -> Floats:
-    return np.array(prices_of(arrivals.demand()).worth) * TENTH
-
-
-def usable_by(wanted: Iterable[tuple[Shape, Floats]], pool: Pool) -> tuple[Floats, Floats]:
+def usable_by(
+    wanted: Iterable[tuple[Shape, Floats]], models: int, most_cards: int
+) -> tuple[Floats, Floats]:
     """The tables `one` and `many` for shapes with their popularity on each model."""
-    one = np.zeros((len(pool.models), MOST_CORES + 1, PARTS + 1))
-    many = np.zeros((len(pool.models), MOST_CORES + 1, pool.rest.shape[1] + 1))
+    one = np.zeros((models, MOST_CORES + 1, PARTS + 1))
+    many = np.zeros((models, MOST_CORES + 1, max(1, most_cards) + 1))
     for shape, popularity in wanted:
         cores = -(-shape.milli // 1000)
         if not shape.cards or cores > MOST_CORES or shape.cards >= many.shape[2]:
@@ -83,51 +73,36 @@ def usable_by(wanted: Iterable[tuple[Shape, Floats]], pool: Pool) -> tuple[Float
     return one, many
 
 
-def _whole_nodes(pool: Pool) -> list[tuple[Shape, Floats]]:
-    """A pod that fills a node, for each kind of node: it keeps empty nodes empty among equals."""
-    kinds = set(zip(pool.model.tolist(), pool.milli.tolist(), pool.cards.tolist(), strict=True))
-    models = np.arange(len(pool.models))
-    return [
-        (Shape(min(MOST_CORES * 1000, milli), 0, cards, CARD), (models == model) / WHOLE_NODE)
-        for model, milli, cards in sorted(kinds)
-        if cards
-    ]
+class Placeable(Protocol):
+    """Nodes with free cards, one value per row; `rest` has one column per card."""
 
+    @property
+    def free_milli(self) -> Ints: ...  # of cores
 
-def _prices(arrivals: Arrivals, pool: Pool) -> Floats:
-    """The demand that is bound to each model, relative to its capacity."""
-    capacity = np.bincount(pool.model, pool.cards, len(pool.models))
-    bound, asked = np.zeros(len(pool.models)), arrivals.models()
-    for models, milli in asked:
-        if models:
-            share = capacity * pool.allowed(models)
-            bound += milli * share / max(1.0, float(share.sum()))
-    full = float(capacity.sum()) / max(1, sum(milli for _, milli in asked))
-    return np.divide(bound * full, capacity, out=np.zeros(len(bound)), where=capacity > 0)
+    @property
+    def free_memory(self) -> Ints: ...
 
+    @property
+    def model(self) -> Ints: ...
 
-def _reach(arrivals: Arrivals, pool: Pool) -> Floats:
-    """The share of the demand that may use each model."""
-    asked = arrivals.models()
-    total = max(1, sum(milli for _, milli in asked))
-    found = np.zeros(len(pool.models))
-    for models, milli in asked:
-        found += milli / total * pool.allowed(models)
-    return found
+    @property
+    def rest(self) -> Ints: ...  # milli of each card that are free
+
+    def allowed(self, models: Sequence[str]) -> Bools: ...  # by the number of the model
 
 
 class Measure:
     """The costs of placements under given tables and weights."""
 
-    def __init__(self, terms: Terms, weights: TermWeights) -> None:
-        self._worth = weights.worth * terms.worth
-        self._one = (weights.fragmentation * terms.one).ravel()
-        self._many = (weights.fragmentation * terms.many).ravel()
+    def __init__(self, terms: Terms, weights: TermWeights = TermWeights()) -> None:  # noqa: B008
+        self._worth = _exact(weights.worth * terms.worth)
+        self._one = _exact(weights.fragmentation * terms.one).ravel()
+        self._many = _exact(weights.fragmentation * terms.many).ravel()
         self._counts = terms.many.shape[2]
-        self._price = weights.models * terms.price
+        self._price = _exact(weights.models * terms.price)
         self._cores, self._need = weights.cores, max(0.1, terms.need * weights.need)
 
-    def costs(self, pool: Pool, shape: Shape, rows: Ints) -> Costs:
+    def costs(self, pool: Placeable, shape: Shape, rows: Ints) -> Costs:
         milli, model, rest = pool.free_milli[rows], pool.model[rows], pool.rest[rows]
         left = milli - shape.milli
         fits = (left >= 0) & (pool.free_memory[rows] >= shape.memory_mib)
@@ -153,6 +128,14 @@ class Measure:
             cost += _of_several(by_card, shape.cards)
         return Costs(np.where(fits, cost, NEVER), card)
 
+    def by_card(self, pool: Placeable, shape: Shape, row: int) -> Floats:
+        """What each card of a row costs; NEVER where the pod does not fit."""
+        at = np.array([row])
+        rest = pool.rest[at]
+        then = _place(pool.model[at], pool.free_milli[at] - shape.milli)
+        found: Floats = self._by_card(shape, rest, then, (rest == CARD).sum(1))[0]
+        return found
+
     def _use(self, place: Ints, rest: Ints) -> Floats:
         found: Floats = self._one.take(place[:, None] * (PARTS + 1) + rest // TENTH)
         return found
@@ -166,7 +149,12 @@ class Measure:
         taken = (rest == CARD) * shape.cards
         left = np.maximum(whole[:, None] - taken, 0)
         kept = self._many.take((then * self._counts)[:, None] + left)
-        return np.where(fit, lost - kept / shape.cards, NEVER)
+        return np.where(fit, lost - _exact(kept / shape.cards), NEVER)
+
+
+def _exact(values: Floats) -> Floats:
+    found: Floats = np.rint(values * _GRAIN) / _GRAIN
+    return found
 
 
 def _place(model: Ints, milli: Ints) -> Ints:
@@ -175,7 +163,7 @@ def _place(model: Ints, milli: Ints) -> Ints:
 
 
 def _stranded(free: Ints, milli: Ints, need: float) -> Floats:
-    found: Floats = np.maximum(0.0, free - milli / need)
+    found: Floats = np.maximum(0.0, free - _exact(milli / need))
     return found
 
 

@@ -10,16 +10,16 @@ The same arrivals and nodes give the same choice: the draw is a fixed sequence o
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
 
 import numpy as np
 
-from joulie_extender.gpu.fragmentation import CostCache, Measure, TermWeights, terms_of
-from joulie_extender.gpu.pool import Pool
-from joulie_extender.gpu.shapes import CARD, Arrivals, Shape
-from joulie_projections.twin.arrays import Floats, Ints
+from joulie_extender.gpu.demand import PoolKinds, share_of, terms_of
+from joulie_extender.gpu.fragmentation import CostCache, Measure, TermWeights
+from joulie_extender.gpu.pool import Pool, PoolNode
+from joulie_extender.gpu.shapes import CARD, Shape
+from joulie_projections.state.gpu_arrivals import GpuArrivals, GpuDemand, GpuShape
+from joulie_projections.twin.arrays import Bools, Floats, Ints
 
-K = TypeVar("K")
 CANDIDATES = (  # the first is the usual one
     TermWeights(),
     TermWeights(need=0.75),
@@ -31,18 +31,35 @@ LEVELS = (80, 90, 100)  # percent of the capacity, asked for; what is in use the
 MARGIN = 8  # thousandths of the capacity that another candidate must be ahead of the first
 
 
-def rehearsed(arrivals: Arrivals, pool: Pool, worth: Floats) -> TermWeights:
-    small = Pool(pool.nodes[:: -(-len(pool.nodes) // MOST_NODES)])
-    terms = terms_of(arrivals, small, worth)
-    results = [_in_use(arrivals, Pool(small.nodes), Measure(terms, each)) for each in CANDIDATES]
+class _Copy(Pool):
+    """Every n-th node of a pool, empty; pods name models as their annotations do."""
+
+    def __init__(self, nodes: Sequence[PoolNode], kinds: PoolKinds) -> None:
+        super().__init__(nodes[:: -(-len(nodes) // MOST_NODES)])
+        self._kinds = kinds
+        self.models = list(kinds.models)
+        self.model = np.array([self.models.index(node.model) for node in self.nodes], np.int64)
+
+    def allowed(self, models: Sequence[str]) -> Bools:
+        return self._kinds.allowed(models[0] if models else "")
+
+
+def rehearsed(
+    demand: GpuDemand, kinds: PoolKinds, nodes: Sequence[PoolNode], worth: Floats
+) -> TermWeights:
+    terms = terms_of(demand, kinds, worth)
+    results = [
+        _in_use(demand.arrivals, _Copy(nodes, kinds), kinds, Measure(terms, each))
+        for each in CANDIDATES
+    ]
     best = max(range(len(results)), key=results.__getitem__)
-    is_ahead = results[best] > results[0] + MARGIN * small.capacity // CARD
+    is_ahead = results[best] > results[0] + MARGIN * _Copy(nodes, kinds).capacity // CARD
     return CANDIDATES[best] if is_ahead else CANDIDATES[0]
 
 
-def _in_use(arrivals: Arrivals, pool: Pool, measure: Measure) -> int:
+def _in_use(arrivals: GpuArrivals, pool: Pool, kinds: PoolKinds, measure: Measure) -> int:
     cache, asked, found = CostCache(pool, measure.costs), 0, 0
-    drawn = drawn_from(arrivals)
+    drawn = drawn_from(arrivals, kinds)
     for level in LEVELS:
         while asked * 100 < level * pool.capacity:
             shape = next(drawn)
@@ -65,13 +82,14 @@ def cards_at(pool: Pool, shape: Shape, row: int, card: Ints) -> list[int]:
     return sorted(fitting, key=rest.__getitem__)[: shape.cards]
 
 
-def drawn_from(arrivals: Arrivals) -> Iterator[Shape]:
-    """Shapes and allowed models by their counts, without end."""
-    shapes, models = arrivals.shapes(), arrivals.models()
+def drawn_from(arrivals: GpuArrivals, kinds: PoolKinds) -> Iterator[Shape]:
+    """Shapes and allowed models by their counts, without end; memory by the most common card."""
+    shapes, models = sorted(arrivals.shapes.items()), sorted(arrivals.models.items())
     draw = _Draw()
     while True:
-        shape, allowed = draw.one(shapes), draw.one(models)
-        yield shape._replace(models=allowed) if shape.cards else shape
+        shape, model = GpuShape.of_key(draw.one(shapes)), draw.one(models)
+        share = min(CARD, share_of(shape.share, shape.mb, kinds.common_mb))
+        yield Shape(shape.milli, 0, shape.cards, share, (model,) if model else ())
 
 
 class _Draw:
@@ -80,7 +98,7 @@ class _Draw:
     def __init__(self) -> None:
         self._state = 1
 
-    def one(self, counts: Sequence[tuple[K, int]]) -> K:
+    def one(self, counts: Sequence[tuple[str, int]]) -> str:
         self._state = (self._state * 6364136223846793005 + 1442695040888963407) % 2**64
         left = (self._state >> 20) % sum(count for _, count in counts)
         for key, count in counts:

@@ -1,9 +1,21 @@
-"""How well the cards of the pod fill up the cards of a node."""
+"""How well the cards of the pod fill up the cards of a node, or what they leave for later pods."""
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from joulie_bus.core.setting_fields import choice, number, setting
-from joulie_extender.gpu.fit import PackingWeights, packing, points
+from joulie_extender.gpu.expected_loss import expected_loss, points_of
+from joulie_extender.gpu.fit import (
+    FRAGMENTATION,
+    HIGHEST,
+    GpuWeights,
+    PackingWeights,
+    breaks_group,
+    packing,
+    points,
+)
+from joulie_extender.gpu.free import asks_no_card
 from joulie_extender.terms.term import Term, TermInput
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.twin.arrays import Floats
@@ -18,12 +30,39 @@ class PackingSettings:
         "Weight of how well a pod's cards fill up a node, for pods that say what cards they want",
     )
     gpu_packing: str = setting(
-        choice("share", "fit"),
+        choice("share", "fit", "fragmentation"),
         "GPU_PACKING",
         "share",
-        "Packing of cards: by the card memory in use on the node (share), or also by how well "
-        "the pod fills a card and leaves cores for free cards (fit)",
+        "Packing of cards: by the card memory in use on the node (share), also by how well the "
+        "pod fills a card and leaves cores for free cards (fit), or by how little of the free "
+        "cards becomes useless for pods like those that asked for cards before (fragmentation)",
     )
+
+
+class LostGpus(Term[PackingWeights]):
+    name = "lost_gpus"
+    head = "loses GPUs"
+    unit = "GPUs"
+    meaning = (
+        "Loss of GPUs for later pods, by what pods asked for, beyond that on the best candidate"
+    )
+    settings = PackingWeights
+    is_summand = False
+
+    def value(self, asked: TermInput, settings: PackingWeights) -> Floats | None:
+        gpu = settings.gpu
+        if gpu.packing != FRAGMENTATION or not gpu.binpack or asks_no_card(asked.pod):
+            return None
+        return expected_loss(asked.pod, asked.twin_columns, asked.rows, gpu.aliases)
+
+
+class LostGpusAlone(LostGpus):
+    """For all pods that are asked about: one without cards takes cores that cards need."""
+
+    def value(self, asked: TermInput, settings: PackingWeights) -> Floats | None:
+        if settings.gpu.packing != FRAGMENTATION:
+            return None
+        return expected_loss(asked.pod, asked.twin_columns, asked.rows, settings.gpu.aliases)
 
 
 class Packing(Term[PackingWeights]):
@@ -38,6 +77,10 @@ class Packing(Term[PackingWeights]):
     )
 
     def value(self, asked: TermInput, settings: PackingWeights) -> Floats | None:
+        gpu = settings.gpu
+        if gpu.packing == FRAGMENTATION:
+            of_ten = _by_losses(asked, gpu)
+            return None if of_ten is None else gpu.binpack * (of_ten * HIGHEST)
         return packing(asked.pod, asked.twin_columns, asked.rows, settings.gpu)
 
 
@@ -45,4 +88,16 @@ class PackingAlone(Packing):
     """Of a score from 0 to 10, for kube-schedulers that ask about cards alone."""
 
     def value(self, asked: TermInput, settings: PackingWeights) -> Floats:
+        of_ten = _by_losses(asked, settings.gpu)
+        if of_ten is not None:
+            return of_ten
         return points(asked.pod, asked.twin_columns, asked.rows, settings.gpu)
+
+
+def _by_losses(asked: TermInput, gpu: GpuWeights) -> Floats | None:
+    """0 to 10; None if the losses do not apply."""
+    losses = asked.values.get(LostGpus.name)
+    if losses is None:
+        return None
+    breaks = breaks_group(asked.pod, asked.twin_columns, asked.rows, gpu.aliases)
+    return np.clip(points_of(losses) - gpu.links * breaks, 0.0, HIGHEST)

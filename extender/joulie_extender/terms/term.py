@@ -135,7 +135,9 @@ class Term(ABC, Generic[S_contra]):
 
     name: ClassVar[str]  # in entries, which keep it for ever
     meaning: ClassVar[str]  # one sentence for the documentation
-    unit: ClassVar[Literal["points", "percent", "watts"]] = "points"  # of the value in an entry
+    unit: ClassVar[Literal["points", "percent", "watts", "GPUs"]] = (
+        "points"  # of the value in an entry
+    )
     head: ClassVar[str] = ""  # of its column in `joulie explain`; "" for none
     settings: ClassVar[type] = NoSettings
     # The values of its settings before the term existed, for entries that do not have them.

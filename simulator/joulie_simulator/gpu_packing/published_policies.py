@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from joulie_extender.gpu.card_worth import PARTS
+from joulie_extender.gpu.fit import FRAGMENTATION
 from joulie_extender.gpu.fragmentation import (
     NEVER,
     CostCache,
@@ -17,13 +18,13 @@ from joulie_extender.gpu.fragmentation import (
     TermWeights,
     usable_by,
 )
-from joulie_extender.gpu.learned import Learned
 from joulie_extender.gpu.pool import Pool
 from joulie_extender.gpu.rehearsal import cards_at
 from joulie_extender.gpu.shapes import Shape
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_simulator.cluster.kube_arithmetic import BEST, Use, plugin_scores
 from joulie_simulator.gpu_packing.card_watts import added_watts
+from joulie_simulator.gpu_packing.product import Product, mb_of
 
 FGD = TermWeights(fragmentation=1.0, cores=0.0, worth=0.0, models=0.0)
 POWER = 0.1  # of the score of pwr-fgd, as in the article
@@ -56,14 +57,22 @@ class Packing:
 
 
 class Joulie(Packing):
-    """Knows only the pods that have arrived."""
+    """The product, which knows only the pods that have arrived; equal answers by chance."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._learned = Learned(pool)
-        self.pool, self._draw, self.cache = pool, None, self._learned.cache
+    def __init__(self, pool: Pool, pods: Sequence[Shape], seed: int) -> None:
+        super().__init__(pool, random_node, random.Random(seed))
+        self._product = Product(pool, FRAGMENTATION, [pod.models for pod in pods if pod.models])
+        self._rows = np.arange(len(pool.nodes))
 
-    def arrived(self, shape: Shape) -> None:
-        self._learned.arrive(shape)
+    def costs(self, shape: Shape) -> Floats:
+        self._pod = self._product.arrives(shape)
+        answer = self._product.scores(self._pod)
+        return np.where(self.pool.fits(shape, self._rows), -answer.astype(np.float64), NEVER)
+
+    def cards(self, shape: Shape, row: int) -> Sequence[int]:
+        chosen = self._product.cards(self._pod, row) if shape.cards else []
+        self._product.binds(self._pod, row, chosen, mb_of(shape))
+        return chosen
 
 
 class PowerAndFragmentation(Packing):
@@ -94,7 +103,7 @@ def fgd_of(pool: Pool, pods: Sequence[Shape]) -> Evaluator:
         (shape, np.where(pool.allowed(shape.models), count / counts.total(), 0.0))
         for shape, count in counts.items()
     ]
-    one, many = usable_by(wanted, pool)
+    one, many = usable_by(wanted, len(pool.models), int(pool.cards.max()))
     nothing = np.zeros(len(pool.models))
     measure = Measure(Terms(one, many, np.zeros(PARTS + 1), nothing, need=1.0), FGD)
 
@@ -142,5 +151,5 @@ POLICIES: Mapping[str, Beginning] = {
     "random": lambda pool, _, seed: Packing(pool, random_node, random.Random(seed)),
     "fgd": lambda pool, pods, _: Packing(pool, fgd_of(pool, pods)),
     "pwr-fgd": lambda pool, pods, _: PowerAndFragmentation(pool, pods),
-    "joulie": lambda pool, *_: Joulie(pool),
+    "joulie": Joulie,
 }

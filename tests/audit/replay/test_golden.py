@@ -14,6 +14,7 @@ from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import ArchiveBroken
 from joulie_projections.decision_log import heads
 from joulie_projections.history.history import History
+from joulie_projections.state.gpu_arrivals import PRIOR, GpuDemand, GpuShape, with_pod
 from joulie_projections.twin.power import marginal_w
 
 pytestmark = pytest.mark.anyio
@@ -65,6 +66,24 @@ async def test_a_changed_coefficient_is_detected(
 
     assert done.mismatches > 50
     assert re.match(r"headroom of \S+: ", done.reported[0].what)
+
+
+async def test_a_changed_count_of_pods_is_detected(
+    history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores by expected fragmentation follow from counts that the replay folds again."""
+    heavy = GpuShape(96_000, 1, 1000)
+    other = with_pod(PRIOR, heavy, "")
+    monkeypatch.setattr(
+        "joulie_projections.twin.columns.TwinColumns.gpu_demand",
+        property(lambda _: GpuDemand(other, other.sizes), lambda *_: None),
+        raising=False,
+    )
+
+    done = await replayed(history)
+
+    assert done.mismatches > 5
+    assert any("packing" in miss.what for miss in done.reported), done.reported
 
 
 def test_the_golden_log_verifies(history: History) -> None:

@@ -6,39 +6,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_extender.gpu.card_worth import prices_of
-from joulie_extender.gpu.fragmentation import (
-    NEVER,
-    CostCache,
-    Measure,
-    TermWeights,
-    terms_of,
-    worth_of,
-)
-from joulie_extender.gpu.learned import Learned
+from joulie_extender.gpu.demand import NodeKind, PoolKinds, need_of, terms_of, worth_of
+from joulie_extender.gpu.fragmentation import NEVER, CostCache, Measure
 from joulie_extender.gpu.pool import Pool, PoolNode
 from joulie_extender.gpu.rehearsal import CANDIDATES, cards_at, rehearsed
-from joulie_extender.gpu.shapes import MOST_SHAPES, Arrivals, Shape
+from joulie_extender.gpu.shapes import Shape
+from joulie_projections.state.gpu_arrivals import (
+    PRIOR,
+    GpuArrivals,
+    GpuDemand,
+    GpuShape,
+    with_pod,
+)
 
 WHOLE = Shape(8000, 1024, 1, 1000)
 EIGHT = PoolNode(96_000, 786_432, 8, "A100")
 TWO = PoolNode(104_000, 524_288, 2, "T4")
+MB = 40_000
 
 
-def arrived(*shapes: Shape, times: int = 200) -> Arrivals:
-    arrivals = Arrivals()
+def arrived(*shapes: Shape, times: int = 200) -> GpuDemand:
+    arrivals = PRIOR
     for _ in range(times):
         for shape in shapes:
-            arrivals.count(shape)
-    return arrivals
+            asked = GpuShape(shape.milli, shape.cards, shape.share)
+            arrivals = with_pod(arrivals, asked, shape.models[0] if shape.models else "")
+    return GpuDemand(arrivals, arrivals.sizes)
 
 
-def measure_of(arrivals: Arrivals, pool: Pool, weights: TermWeights | None = None) -> Measure:
-    terms = terms_of(arrivals, pool, worth_of(arrivals))
-    return Measure(terms, weights or TermWeights())
+def kinds_of(pool: Pool, *total_mb: int) -> PoolKinds:
+    cards = np.bincount(pool.model, pool.cards, len(pool.models)).astype(int)
+    nodes = zip(pool.model.tolist(), pool.milli.tolist(), pool.cards.tolist(), strict=True)
+    return PoolKinds(
+        tuple(pool.models),
+        total_mb or (MB,) * len(pool.models),
+        tuple(cards.tolist()),
+        tuple(sorted({NodeKind(*kind) for kind in nodes})),
+    )
 
 
-def best(pool: Pool, shape: Shape, arrivals: Arrivals) -> tuple[int, list[int]]:
-    costs = measure_of(arrivals, pool).costs(pool, shape, np.arange(len(pool.nodes)))
+def measure_of(demand: GpuDemand, pool: Pool) -> Measure:
+    kinds = kinds_of(pool)
+    return Measure(terms_of(demand, kinds, worth_of(demand.priced, kinds)))
+
+
+def best(pool: Pool, shape: Shape, demand: GpuDemand) -> tuple[int, list[int]]:
+    costs = measure_of(demand, pool).costs(pool, shape, np.arange(len(pool.nodes)))
     row = int(costs.cost.argmin())
     return row, cards_at(pool, shape, row, costs.card)
 
@@ -89,7 +102,7 @@ def test_a_pod_without_a_model_leaves_the_model_that_others_wait_for() -> None:
 
 def test_a_pod_never_fits_without_its_model_cores_memory_or_cards() -> None:
     pool = Pool([TWO])
-    measure = measure_of(Arrivals(), pool)
+    measure = measure_of(arrived(), pool)
     for wrong in (
         WHOLE._replace(models=("H100",)),
         WHOLE._replace(milli=105_000),
@@ -101,25 +114,21 @@ def test_a_pod_never_fits_without_its_model_cores_memory_or_cards() -> None:
     assert measure.costs(pool, WHOLE, np.arange(1)).cost[0] < NEVER
 
 
-def test_counts_stay_bounded_and_keep_the_shapes_of_many_gpus() -> None:
-    arrivals = Arrivals()
-    large = Shape(64_000, 0, 8, 1000)
-    arrivals.count(large)
-    for milli in range(1000):
-        arrivals.count(Shape(milli, 0, 1, 10, (f"M{milli}",)))
+def test_a_request_for_memory_counts_as_the_part_of_a_card_that_it_takes_of_each_model() -> None:
+    pool = Pool([EIGHT, EIGHT._replace(model="T4")])
+    kinds = kinds_of(pool, 40_000, 10_000)
+    arrivals = with_pod(GpuArrivals(), GpuShape(4000, 1, 0, 8000), "")
+    one = terms_of(GpuDemand(arrivals, arrivals.sizes), kinds, worth_of(PRIOR.sizes, kinds)).one
 
-    assert len(arrivals.shapes()) <= MOST_SHAPES
-    assert len(arrivals.models()) <= MOST_SHAPES
-    assert large in dict(arrivals.shapes())
+    assert np.flatnonzero(one[0, 4])[0] == 20  # 8,000 of 40,000 MB
+    assert np.flatnonzero(one[1, 4])[0] == 80
+    assert not one[:, 3].any()  # with fewer cores the pod does not fit
 
 
-def test_the_counts_do_not_depend_on_the_order_of_arrival() -> None:
-    shapes = [Shape(1000 * at, 0, 1, 1000) for at in range(20)]
-    one, other = arrived(*shapes, times=1), arrived(*reversed(shapes), times=1)
+def test_the_need_of_cores_is_the_mean_of_all_pods_that_ask_for_gpus() -> None:
+    heavy = arrived(Shape(32_000, 0, 1, 500), times=10_000)
 
-    assert one.shapes() == other.shapes()
-    assert one.demand() == other.demand()
-    assert one.need() == other.need()
+    assert need_of(heavy.arrivals, kinds_of(Pool([EIGHT]))) == pytest.approx(64, rel=0.01)
 
 
 def test_cached_costs_equal_costs_computed_anew() -> None:
@@ -143,23 +152,13 @@ def test_cached_costs_equal_costs_computed_anew() -> None:
             cache.change(row)
 
 
-def test_the_rehearsal_raises_the_need_of_cores_where_pods_ask_for_many() -> None:
-    pool = Pool([EIGHT] * 60 + [TWO] * 40)
+def test_the_same_arrivals_and_nodes_give_the_same_weights() -> None:
+    nodes = [EIGHT] * 60 + [TWO] * 40
     heavy, light = Shape(40_000, 1024, 1, 1000), Shape(6000, 1024, 1, 1000)
-    arrivals = arrived(heavy, light, light)
+    demand, kinds = arrived(heavy, light, light), kinds_of(Pool(nodes))
+    worth = worth_of(demand.priced, kinds)
 
-    assert rehearsed(arrivals, pool, worth_of(arrivals)) in CANDIDATES
-    assert rehearsed(arrivals, pool, worth_of(arrivals)) == rehearsed(
-        arrivals, pool, worth_of(arrivals)
-    )
+    found = rehearsed(demand, kinds, nodes, worth)
 
-
-def test_the_same_arrivals_give_the_same_weights_and_costs() -> None:
-    found = []
-    for _ in range(2):
-        learned = Learned(Pool([EIGHT] * 20 + [TWO] * 20))
-        for at in range(1100):
-            learned.arrive(Shape(2000 * (at % 7 + 1), 0, 1, 1000 if at % 3 else 300))
-        found.append((learned.weights, learned.cache.of(WHOLE).cost.tobytes()))
-
-    assert found[0] == found[1]
+    assert found in CANDIDATES
+    assert found == rehearsed(demand, kinds, nodes, worth)

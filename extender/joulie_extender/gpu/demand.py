@@ -1,0 +1,128 @@
+"""The tables of the cost, from what pods asked for and the kinds of nodes that there are."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from joulie_extender.gpu.card_worth import prices_of
+from joulie_extender.gpu.fragmentation import MOST_CORES, TENTH, Terms, usable_by
+from joulie_extender.gpu.models import Aliases, is_model
+from joulie_extender.gpu.shapes import CARD, Shape, hundredths
+from joulie_projections.state.gpu_arrivals import Counts, GpuArrivals, GpuDemand, GpuShape
+from joulie_projections.twin.arrays import Bools, Floats
+
+WHOLE_NODE = 200  # of so many pods one is assumed to ask for a whole node, of each kind
+
+
+class NodeKind(NamedTuple):
+    model: int  # place among the models
+    milli: int  # of cores
+    cards: int
+
+
+class PoolKinds(NamedTuple):
+    """What the tables depend on besides the pods: the same for any order of nodes and cards."""
+
+    models: tuple[str, ...]  # sorted; a name for each size of memory
+    total_mb: tuple[int, ...]
+    capacity: tuple[int, ...]  # cards of each model
+    nodes: tuple[NodeKind, ...]  # sorted, each once
+    aliases: Aliases = ()
+
+    @property
+    def most_cards(self) -> int:
+        return max((kind.cards for kind in self.nodes), default=0)
+
+    @property
+    def common_mb(self) -> int:
+        """Of a card of the model with the most cards."""
+        return max(zip(self.capacity, self.total_mb, strict=True), default=(0, 0))[1]
+
+    def allowed(self, asked: str) -> Bools:
+        """One value per model; a pod that names none may use any."""
+        return np.array([not asked or is_model(asked, name, self.aliases) for name in self.models])
+
+
+def terms_of(demand: GpuDemand, kinds: PoolKinds, worth: Floats) -> Terms:
+    arrivals = demand.arrivals
+    wanted = [*_wanted(arrivals, kinds), *_whole_nodes(kinds)]
+    one, many = usable_by(wanted, len(kinds.models), kinds.most_cards)
+    return Terms(one, many, worth, _prices(arrivals, kinds), need_of(arrivals, kinds))
+
+
+def worth_of(priced: Counts, kinds: PoolKinds) -> Floats:
+    """Of the rest of a card, by the sizes that all pods together ask for."""
+    parts: dict[int, int] = {}
+    for share, cards in _sizes(priced, kinds):
+        if 0 < share <= CARD:
+            parts[hundredths(share)] = parts.get(hundredths(share), 0) + cards
+    total = sum(size * cards for size, cards in parts.items())
+    wanted = {size: 100 * cards / total for size, cards in sorted(parts.items())}
+    return np.array(prices_of(wanted).worth) * TENTH
+
+
+def need_of(arrivals: GpuArrivals, kinds: PoolKinds) -> float:
+    """Mean cores per GPU of the pods that ask for GPUs."""
+    asked = sum(10 * hundredths(share) * cards for share, cards in _sizes(arrivals.sizes, kinds))
+    return arrivals.milli / max(1, asked)
+
+
+def share_of(share: int, mb: int, total_mb: int) -> int:
+    """Milli of a card of this memory; more than a card if the card is too small."""
+    return max(share, -(-mb * CARD // total_mb)) if mb and total_mb else share
+
+
+def _sizes(sizes: Counts, kinds: PoolKinds) -> Iterator[tuple[int, int]]:
+    """Milli of a card, and how many cards; memory by the most common card."""
+    for key, cards in sizes.items():
+        share, mb = map(int, key.split("/"))
+        yield min(CARD, share_of(share, mb, kinds.common_mb)), cards
+
+
+def _wanted(arrivals: GpuArrivals, kinds: PoolKinds) -> Iterator[tuple[Shape, Floats]]:
+    """Shapes with their popularity on each model, in an order that any log of them gives."""
+    shapes = [(GpuShape.of_key(key), count) for key, count in sorted(arrivals.shapes.items())]
+    total, reach = max(1, sum(count for _, count in shapes)), _reach(arrivals, kinds)
+    for shape, count in shapes:
+        popularity = count / total * reach
+        if not shape.mb:
+            yield Shape(shape.milli, 0, shape.cards, shape.share), popularity
+            continue
+        for at, total_mb in enumerate(kinds.total_mb):  # the same memory, other parts of a card
+            share = share_of(shape.share, shape.mb, total_mb)
+            if share <= CARD:
+                alone = np.where(np.arange(len(reach)) == at, popularity, 0.0)
+                yield Shape(shape.milli, 0, shape.cards, share), alone
+
+
+def _whole_nodes(kinds: PoolKinds) -> Iterable[tuple[Shape, Floats]]:
+    """A pod that fills a node, for each kind of node: it keeps empty nodes empty among equals."""
+    models = np.arange(len(kinds.models))
+    return [
+        (Shape(min(MOST_CORES * 1000, kind.milli), 0, kind.cards, CARD), found / WHOLE_NODE)
+        for kind in kinds.nodes
+        for found in [(models == kind.model).astype(np.float64)]
+    ]
+
+
+def _prices(arrivals: GpuArrivals, kinds: PoolKinds) -> Floats:
+    """The demand that is bound to each model, relative to its capacity."""
+    capacity = np.array(kinds.capacity, np.float64)
+    bound, total = np.zeros(len(capacity)), 0
+    for model, milli in sorted(arrivals.models.items()):
+        total += milli
+        if model:
+            share = capacity * kinds.allowed(model)
+            bound += milli * share / max(1.0, float(share.sum()))
+    full = float(capacity.sum()) / max(1, total)
+    return np.divide(bound * full, capacity, out=np.zeros(len(bound)), where=capacity > 0)
+
+
+def _reach(arrivals: GpuArrivals, kinds: PoolKinds) -> Floats:
+    """The share of the demand that may use each model."""
+    total = max(1, sum(arrivals.models.values()))
+    found = np.zeros(len(kinds.models))
+    for model, milli in sorted(arrivals.models.items()):
+        found += milli / total * kinds.allowed(model)
+    return found

@@ -1,0 +1,154 @@
+"""What is free of the cards of each node, as a matrix: a row per node, a column per card.
+
+Cards are of the node's model, a name and a size of memory. Of a node with several, only the cards
+of the one that sorts first count. The order of rows and columns carries no meaning.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from joulie_extender.gpu.demand import NodeKind, PoolKinds
+from joulie_extender.gpu.fit import DRIVER_MB
+from joulie_extender.gpu.free import free_cores
+from joulie_extender.gpu.models import Aliases
+from joulie_extender.gpu.shapes import CARD
+from joulie_projections.twin.arrays import Bools, Floats, Ints
+from joulie_projections.twin.card_columns import NO_NODE, Cards
+from joulie_projections.twin.columns import TwinColumns
+
+NO_PLACE = -1
+
+
+class Model(NamedTuple):
+    name: str
+    total_mb: int
+
+
+class Layout(NamedTuple):
+    """Where each card is in the matrix: the same until a card is added, removed or replaced."""
+
+    place: Ints  # of each card counted: its row in the columns of cards
+    row: Ints  # of each of these, in the matrix
+    slot: Ints
+    nodes: Ints  # of each row of the matrix: its row in the twins' columns
+    model: Ints  # of each row, by its place in `models`
+    models: tuple[Model, ...]  # sorted
+    width: int
+
+    def row_of(self, rows: Ints) -> Ints:
+        """The rows of these nodes in the matrix, or NO_PLACE."""
+        if not len(self.nodes):
+            return np.full(len(rows), NO_PLACE)
+        at = np.minimum(np.searchsorted(self.nodes, rows), len(self.nodes) - 1)
+        found: Ints = np.where(self.nodes[at] == rows, at, NO_PLACE)
+        return found
+
+
+def layout_of(cards: Cards) -> Layout:
+    kept = cards.fixed_memo.get(Layout)
+    if not isinstance(kept, Layout):
+        kept = cards.fixed_memo[Layout] = _laid_out(cards)
+    return kept
+
+
+def _laid_out(cards: Cards) -> Layout:
+    hosts, totals, numbers = (cards.ints(name) for name in ("node", "total_mb", "model"))
+    seen = np.flatnonzero((hosts != NO_NODE) & (totals > 0))
+    names = list(cards.numbers.models)
+    pairs = list(zip(numbers[seen].tolist(), totals[seen].tolist(), strict=True))
+    models = sorted({Model(names[number], mb) for number, mb in set(pairs)})
+    place = {(cards.numbers.models[each.name], each.total_mb): at for at, each in enumerate(models)}
+    of_card = np.array([place[pair] for pair in pairs], np.int64)
+    nodes, row = np.unique(hosts[seen], return_inverse=True)
+    model = np.full(len(nodes), len(models))
+    np.minimum.at(model, row, of_card)
+    counted = of_card == model[row]
+    seen, row = seen[counted], row[counted]
+    order = np.argsort(row, kind="stable")
+    seen, row = seen[order], row[order]
+    slot = np.arange(len(row)) - np.searchsorted(row, row)
+    return Layout(seen, row, slot, nodes, model, tuple(models), int(slot.max(initial=0)) + 1)
+
+
+def rests_of(cards: Cards) -> Ints:
+    """Milli of each card that are free; a card in use is never whole."""
+    kept = cards.memo.get(rests_of)
+    if isinstance(kept, np.ndarray):
+        return kept
+    layout = layout_of(cards)
+    total = cards.ints("total_mb")[layout.place]
+    free = cards.ints("free_mb")[layout.place]
+    part = np.minimum(free * CARD // np.maximum(total, 1), CARD - 1)
+    is_whole = cards.bools("idle")[layout.place] & (free >= total - DRIVER_MB)
+    milli = np.where(is_whole, CARD, part) * cards.bools("healthy")[layout.place]
+    rests = np.zeros((len(layout.nodes), layout.width), np.int64)
+    rests[layout.row, layout.slot] = milli
+    cards.memo[rests_of] = rests
+    return rests
+
+
+class FreeCards(NamedTuple):
+    """Of some nodes, as a measure of costs takes them."""
+
+    kinds: PoolKinds
+    model: Ints
+    rest: Ints
+    free_milli: Ints
+    free_memory: Ints  # kube-scheduler has compared it
+
+    def allowed(self, models: Sequence[str]) -> Bools:
+        return self.kinds.allowed(models[0])
+
+
+def free_of(twin_columns: TwinColumns, kinds: PoolKinds, rows: Ints, uid: str) -> FreeCards:
+    """`rows` are nodes with cards. What the pod itself has claimed counts as free."""
+    cards = twin_columns.cards
+    layout, rests = layout_of(cards), rests_of(cards)
+    own = cards.nodes_of([uid])
+    if len(own):
+        rests = _without(cards, layout, rests, own, uid)
+    at = layout.row_of(rows)
+    milli = np.rint(free_cores(twin_columns, rows) * 1000).astype(np.int64)
+    return FreeCards(kinds, layout.model[at], rests[at], milli, np.zeros(len(rows), np.int64))
+
+
+def _without(cards: Cards, layout: Layout, rests: Ints, nodes: Ints, uid: str) -> Ints:
+    alone = cards.on(nodes, [uid])
+    part = layout_of(alone)
+    rests, at = rests.copy(), layout.row_of(part.nodes)
+    rests[at] = 0
+    rests[at, : part.width] = rests_of(alone)
+    return rests
+
+
+def kinds_of(twin_columns: TwinColumns, aliases: Aliases) -> PoolKinds:
+    """Computed once for these cards and cores."""
+    cards, cores = twin_columns.cards, twin_columns.floats("cores")
+    kept = cards.fixed_memo.get(kinds_of)
+    if isinstance(kept, _KeptKinds) and kept.cores is cores and kept.kinds.aliases == aliases:
+        return kept.kinds
+    found = _kinds(cards, cores, aliases)
+    cards.fixed_memo[kinds_of] = _KeptKinds(cores, found)
+    return found
+
+
+class _KeptKinds(NamedTuple):
+    cores: object
+    kinds: PoolKinds
+
+
+def _kinds(cards: Cards, cores: Floats, aliases: Aliases) -> PoolKinds:
+    layout = layout_of(cards)
+    count = np.bincount(layout.row, minlength=len(layout.nodes))
+    milli = np.rint(cores[layout.nodes] * 1000).astype(np.int64)
+    nodes = zip(layout.model.tolist(), milli.tolist(), count.tolist(), strict=True)
+    of_card = layout.model[layout.row]
+    return PoolKinds(
+        tuple(model.name for model in layout.models),
+        tuple(model.total_mb for model in layout.models),
+        tuple(np.bincount(of_card, minlength=len(layout.models)).tolist()),
+        tuple(sorted({NodeKind(*kind) for kind in nodes})),
+        aliases,
+    )

@@ -1,0 +1,262 @@
+"""`GPU_PACKING=fragmentation`: scores and cards by what a placement leaves for later pods."""
+
+import random
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpu_kit import CARDS, MB, PODS, a_card, a_claim, wanting
+from joulie_bus.events import Duty, PodAsk, PrioritizeDecided, named_values
+from joulie_bus.testing import NOON, ask, hardware
+from joulie_extender.catalogue.declaration import declaration, settings_id, weights_of
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.context import DecisionContext
+from joulie_extender.decide.decide import (
+    again,
+    answered_scores,
+    prioritize_decision,
+    rows_by_name,
+)
+from joulie_extender.decide.explained import explained
+from joulie_extender.gpu.card_choice import choose_cards
+from joulie_extender.gpu.expected_loss import UNUSABLE, expected_loss, points_of
+from joulie_extender.gpu.fit import GpuWeights
+from joulie_extender.protocol.candidates import candidates_of
+from joulie_projections.pods.load import Load
+from joulie_projections.state.cards import CardState
+from joulie_projections.state.gpu_arrivals import PRIOR, GpuDemand, GpuShape, with_pod
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.card_columns import Cards
+from joulie_projections.twin.columns import TwinColumns
+
+LEARNED = Weights(gpu=GpuWeights(packing="fragmentation"))
+NAMES = ["n0", "n1", "n2"]
+
+
+def a_node(ordinal: int, *, taken: float = 0) -> NodeState:
+    """96 cores, of which pods take some."""
+    return NodeState(
+        ordinal=ordinal,
+        at=NOON,
+        present=True,
+        hardware=hardware(f"n{ordinal}", cores=96, gpus=8),
+        load=Load(cpu_milli=round(taken * 1000), warm_cpu_micro=round(taken * 1_000_000)),
+    )
+
+
+def columns_of(
+    cards: Mapping[str, CardState],
+    demand: GpuDemand | None = None,
+    nodes: Mapping[str, NodeState] | None = None,
+) -> TwinColumns:
+    there = nodes or {name: a_node(at) for at, name in enumerate(NAMES)}
+    twin_columns = TwinColumns.of(there, 0)
+    twin_columns = twin_columns.with_gpu_demand(demand or twin_columns.gpu_demand)
+    return twin_columns.with_cards(Cards.of(cards, twin_columns.rows))
+
+
+def asked_before(*shapes: GpuShape, model: str = "") -> GpuDemand:
+    arrivals = PRIOR
+    for _ in range(200):
+        for shape in shapes:
+            arrivals = with_pod(arrivals, shape, model)
+    return GpuDemand(arrivals, arrivals.sizes)
+
+
+def in_use(node: str, mb: int) -> CardState:
+    return a_card(node, claims={"z": a_claim(mb, node, confirmed=True)})
+
+
+def decided(pod: PodAsk, twin_columns: TwinColumns, duty: Duty = "gpu") -> PrioritizeDecided:
+    context = DecisionContext(twin_columns, 1, 0, NOON)
+    candidates = candidates_of(NAMES, rows_by_name(twin_columns, NAMES))
+    return prioritize_decision(pod, candidates, NAMES, context, LEARNED, duty)
+
+
+def scores(pod: PodAsk, twin_columns: TwinColumns, duty: Duty = "gpu") -> list[int]:
+    found: list[int] = answered_scores(decided(pod, twin_columns, duty)).tolist()
+    return found
+
+
+# --- what it prefers ----------------------------------------------------------------------------
+
+
+def test_a_share_goes_to_the_card_whose_rest_is_of_least_use() -> None:
+    cards = {
+        "whole": a_card("n0"),
+        "little": in_use("n0", MB * 81 // 100),
+        "half": in_use("n0", MB // 2),
+    }
+    demand = asked_before(GpuShape(4000, 1, 810), GpuShape(4000, 1, 190), GpuShape(4000, 1, 500))
+    small = wanting(cards=0, share_milli=190)
+
+    found = choose_cards(small, "n0", columns_of(cards, demand), (), "fragmentation")
+
+    assert found is not None
+    assert [taken.card for taken in found.cards] == ["little"]
+
+
+def test_a_card_with_a_little_rest_is_kept_for_pods_that_ask_for_that_rest() -> None:
+    cards = {"a": in_use("n0", MB * 6 // 10), "b": in_use("n1", MB * 7 // 10)}
+    small, medium = GpuShape(4000, 1, 300), GpuShape(4000, 1, 400)
+    pod = wanting(cards=0, share_milli=300)
+
+    assert np.argmax(scores(pod, columns_of(cards, asked_before(small, medium)))) == 1
+
+
+def test_a_pod_with_many_cores_goes_where_no_cards_need_them() -> None:
+    cards = {f"{name}{at}": a_card(name) for name in NAMES for at in range(8)}
+    cards |= {f"n1{at}": in_use("n1", MB) for at in range(7)}
+    heavy = replace(wanting(vram_mb=1), cpu_milli=60_000)
+
+    assert np.argmax(scores(heavy, columns_of(cards))) == 1
+
+
+def test_a_model_that_others_wait_for_is_left_to_them() -> None:
+    cards = {"a": a_card("n0", model="H100"), "b": a_card("n1", model="T4")}
+    demand = asked_before(GpuShape(8000, 1, 1000), model="H100")
+
+    assert np.argmax(scores(wanting(vram_mb=1), columns_of(cards, demand))) == 1
+    assert np.argmax(scores(wanting(model="H100"), columns_of(cards, demand))) == 0
+
+
+def test_a_request_for_memory_is_packed_by_the_part_of_the_card_that_it_takes() -> None:
+    cards = {"a": a_card("n0", mb=80_000), "b": a_card("n1", mb=20_000)}
+    wants = wanting(cards=0, vram_mb=20_000)
+
+    assert scores(wants, columns_of(cards, asked_before(GpuShape(1000, 1, 0, 20_000))))[0] > 0
+    assert scores(wanting(cards=0, vram_mb=70_000), columns_of(cards))[1] == 0
+
+
+def test_a_node_whose_cores_or_cards_are_unknown_never_scores_best() -> None:
+    bare = NodeState(ordinal=1, at=NOON, present=True)
+    nodes = {"n0": a_node(0), "n1": bare, "n2": a_node(2)}
+    cards = {"a": in_use("n0", MB // 2), "b": a_card("n1")}
+
+    for pod in (wanting(cards=0, share_milli=500), ask(gpus=1), ask()):
+        found = scores(pod, columns_of(cards, nodes=nodes))
+        assert found[1] == found[2] == 0, pod
+
+
+def test_a_whole_card_is_not_whole_while_a_pod_is_on_it_and_a_sick_card_is_not_free() -> None:
+    cards = {"a": in_use("n0", 1), "b": a_card("n1", healthy=False), "c": a_card("n2")}
+    rows = np.array([1, 2, 3])
+
+    found = expected_loss(wanting(vram_mb=1), columns_of(cards), rows, ())
+
+    assert found.tolist() == [UNUSABLE, UNUSABLE, 0.0]
+
+
+# --- the scale ----------------------------------------------------------------------------------
+
+
+def test_the_scale_keeps_small_differences_and_ends_at_nothing() -> None:
+    losses = np.array([0.0, 0.0001, 0.001, 0.003, 0.5, 5.0, UNUSABLE])
+    points = points_of(losses)
+
+    assert points[0] == 10
+    assert points[2] == pytest.approx(9)
+    assert points[3] == pytest.approx(8)
+    assert points[-2:].tolist() == [0, 0]
+    assert list(points) == sorted(points, reverse=True)
+    assert points[1] < 10
+
+
+def test_the_answer_under_gpu_has_a_hundred_steps_and_a_pod_without_cards_gets_one_too() -> None:
+    cards = {"a": a_card("n0"), "b": in_use("n1", MB // 2), "c": a_card("n2")}
+
+    assert max(scores(wanting(cards=0, share_milli=300), columns_of(cards))) == 100
+    assert max(scores(ask(), columns_of(cards))) == 100
+
+
+def test_a_pod_without_cards_is_scored_as_before_where_energy_counts() -> None:
+    twin_columns = columns_of({"a": a_card("n0")})
+    plain = prioritize_decision(
+        ask(),
+        candidates_of(NAMES, rows_by_name(twin_columns, NAMES)),
+        NAMES,
+        DecisionContext(twin_columns, 1, 0, NOON),
+        Weights(),
+    )
+
+    assert decided(ask(), twin_columns, "energy").terms_digest == plain.terms_digest
+
+
+# --- replay -------------------------------------------------------------------------------------
+
+
+@given(cards=CARDS, pod=PODS, draw=st.randoms(use_true_random=False))
+@settings(deadline=None, max_examples=60)
+def test_a_replay_computes_the_same_whatever_the_order_in_which_cards_were_seen(
+    cards: dict[str, CardState], pod: PodAsk, draw: random.Random
+) -> None:
+    weights = weights_of(declaration(LEARNED))
+    assert weights is not None
+    assert weights == LEARNED
+    shuffled = dict(draw.sample(list(cards.items()), len(cards)))
+    fresh = columns_of(cards)
+    followed = columns_of({name: a_card("n1", model="old") for name in shuffled})
+    followed = followed.with_cards(followed.cards.following(shuffled, followed.rows))
+
+    for duty in ("energy", "gpu"):
+        found = decided(pod, fresh, duty)
+        assert again(found, followed, weights) == found
+        chosen = [choose_cards(pod, "n0", each, (), "fragmentation") for each in (fresh, followed)]
+        assert chosen[0] == chosen[1]
+
+
+def test_columns_that_follow_claims_score_as_columns_built_anew() -> None:
+    cards = {f"{name}{at}": a_card(name) for name in NAMES for at in range(4)}
+    followed, pod = columns_of(cards), wanting(cards=0, share_milli=300)
+    scores(pod, followed)  # fills what is kept while only the use of cards changes
+    for at in range(4):
+        changed = {f"n{at % 3}{at}": in_use(f"n{at % 3}", MB * (at + 1) // 5)}
+        cards |= changed
+        followed = followed.with_cards(followed.cards.following(changed, followed.rows))
+        assert decided(pod, followed) == decided(pod, columns_of(cards))
+
+
+def test_scores_follow_a_renewed_demand() -> None:
+    cards = {"a": in_use("n0", MB * 6 // 10), "b": in_use("n1", MB * 7 // 10)}
+    twin_columns, pod = columns_of(cards), wanting(cards=0, share_milli=300)
+    before = decided(pod, twin_columns)
+
+    renewed = twin_columns.with_gpu_demand(asked_before(GpuShape(4000, 1, 400)))
+
+    assert renewed.cards is twin_columns.cards
+    assert decided(pod, renewed).terms_digest != before.terms_digest
+    assert decided(pod, twin_columns) == before
+
+
+def test_what_a_pod_has_claimed_itself_counts_as_free() -> None:
+    own = {"a": a_card("n0", claims={"p": a_claim(MB)}), "b": a_card("n1")}
+    free = {"a": a_card("n0"), "b": a_card("n1")}
+    pod = wanting("p", vram_mb=1)
+
+    assert scores(pod, columns_of(own)) == scores(pod, columns_of(free))
+
+
+def test_the_settings_of_other_packings_keep_their_ids() -> None:
+    assert "gpu_packing" not in declaration(Weights()).values
+    assert settings_id(LEARNED) != settings_id(Weights())
+
+
+# --- explained ----------------------------------------------------------------------------------
+
+
+def test_an_explanation_says_what_later_pods_lose() -> None:
+    cards = {"a": in_use("n0", MB * 6 // 10), "b": in_use("n1", MB * 7 // 10), "c": a_card("n2")}
+    demand = asked_before(GpuShape(4000, 1, 300), GpuShape(4000, 1, 400))
+    found = decided(wanting(cards=0, share_milli=300), columns_of(cards, demand))
+    best, *others = found.top
+
+    assert named_values(best)["lost_gpus"] == 0
+    assert all(named_values(each)["lost_gpus"] > 0 for each in others)
+    assert explained(found).text.endswith("; there GPU pods that arrive later lose least")
+    worse = explained(replace(found, top=others)).text
+    assert "; there GPU pods that arrive later lose 0." in worse
+    assert worse.endswith("GPUs more than on another node")
