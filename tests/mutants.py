@@ -14,8 +14,10 @@ A survivor shows a line that no test holds, or a change without an effect.
 
 import argparse
 import ast
+import contextlib
 import enum
 import gc
+import importlib
 import importlib.abc
 import importlib.util
 import os
@@ -42,9 +44,22 @@ import sqlalchemy
 ROOT = Path(__file__).parents[1]
 PRELOADED = (msgspec, np, sqlalchemy)  # inherited by each fork
 TIMEOUT_S, CPU_S = 300, 60  # a mutant may wait or loop forever
+FEW = 10  # examples of a law
 OFTEN = 1000  # lines of one function in one test: tracing more of them takes long
 EXPLORE_S = 24 * 3600
 OUTPUT = os.dup(1)  # the tests' own output is dropped
+# The product's packages, each before those that import it; and what else takes long to import.
+LAYERS = (
+    "joulie_bus",
+    "joulie_migrations",
+    "joulie_projections",
+    "joulie_extender",
+    "joulie_operator",
+)
+OTHERS = {
+    "anyio", "cryptography", "httpx", "hypothesis", "msgspec", "nats", "numpy", "prometheus_client",
+    "psycopg", "rich", "sqlalchemy", "starlette", "structlog", "uvicorn", "alembic", "asyncio",
+}  # fmt: skip
 SETTINGS = "_hypothesis_internal_use_settings"
 Result = TypeVar("Result")
 
@@ -56,14 +71,19 @@ class Package(NamedTuple):
     tests: list[str]
 
 
+# Generates every setting with its default and its bounds.
+REFERENCE = "tests/test_docs.py::test_the_reference_equals_what_the_program_generates"
 SCORING = [
     "tests/extender/decide",
     "tests/extender/catalogue/test_catalogue.py",
+    "tests/extender/catalogue/test_points.py",
     "tests/extender/gpu",
     "tests/audit/questions/test_explain.py",
     "tests/audit/replay/test_golden.py",
-    "tests/test_docs.py::test_the_reference_equals_what_the_program_generates",
+    REFERENCE,
 ]
+# They read the sources themselves, which no mutant changes.
+OF_SOURCES = ["tests/extender/catalogue/test_catalogue.py::test_only_the_catalogue_lists_terms"]
 PACKAGES = {
     "decide": Package("extender/joulie_extender/decide/*.py", SCORING),
     "rules": Package("extender/joulie_extender/rules/*.py", SCORING),
@@ -75,14 +95,17 @@ PACKAGES = {
         [
             "tests/operator/planning",
             "tests/operator/test_settings.py",
-            "tests/simulator/test_power_target.py",
             "tests/audit/questions/test_next_plan.py",
-            "tests/console/api/test_pending.py",
         ],
     ),
     "fold": Package(
         "projections/joulie_projections/fold/*.py",
-        ["tests/projections/fold", "tests/projections/state"],
+        [
+            "tests/projections/fold",
+            "tests/projections/state",
+            "tests/projections/projector/test_quarantine.py",
+            "tests/projections/projector/test_refused.py",
+        ],
     ),
     "chain": Package(
         "projections/joulie_projections/chain/*.py",
@@ -201,7 +224,7 @@ def changed(node: ast.AST) -> Iterator[ast.expr | ast.stmt]:
             yield ast.If(ast.UnaryOp(ast.Not(), test), node.body, node.orelse)
         case ast.IfExp(test=test):
             yield ast.IfExp(ast.UnaryOp(ast.Not(), test), node.body, node.orelse)
-        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+        case ast.Return(value=ast.expr() as value) if not _is_as_none(value):
             yield ast.Return(ast.Constant(None))
         case _:
             yield from _other_operation(node)
@@ -228,8 +251,9 @@ def _other_operation(node: ast.AST) -> Iterator[ast.expr]:
             pass
 
 
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+def _is_as_none(value: ast.expr) -> bool:
+    """In a condition, None is as good as False."""
+    return isinstance(value, ast.Constant) and (value.value is None or value.value is False)
 
 
 def replace(tree: ast.AST, old: ast.AST, new: ast.expr | ast.stmt) -> None:
@@ -311,6 +335,9 @@ class Reach(NamedTuple):
     lines: dict[str, set[int]]
 
 
+UNKNOWN = Reach(0.0, {})
+
+
 class Tracing:
     """Notes the lines of some files that run; of code that runs often, it notes all lines."""
 
@@ -349,30 +376,44 @@ class Found(NamedTuple):
 
     survivors: list[int]
     at_import: list[int]
+    imported: list[str]  # the modules that the tests need
+    reach: dict[str, Reach]  # by the id of the test
 
 
-class Unshrunk:
-    """A plugin: a law that fails has failed, and its smallest example interests nobody."""
+class Laws:
+    """A plugin: laws are tried with few examples first, as most mutants fail soon. A law that
+    fails has failed: its smallest example interests nobody.
+    """
+
+    def __init__(self) -> None:
+        self.full: dict[str, Any] = {}  # the settings of each law, by the id of the test
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         import hypothesis  # pytest wants to see its import
 
         phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
-        hypothesis.settings.register_profile("unshrunk", phases=phases, database=None)
-        hypothesis.settings.load_profile("unshrunk")
         for item in session.items:
             test = getattr(item, "obj", None)
-            given = getattr(test, SETTINGS, None)
-            if isinstance(given, hypothesis.settings):
-                setattr(test, SETTINGS, hypothesis.settings(given, phases=phases, database=None))
+            if isinstance(given := getattr(test, SETTINGS, None), hypothesis.settings):
+                self.full[item.nodeid] = hypothesis.settings(given, phases=phases, database=None)
+                few = min(given.max_examples, FEW)
+                setattr(
+                    test, SETTINGS, hypothesis.settings(self.full[item.nodeid], max_examples=few)
+                )
+
+    def with_all_examples(self, items: Sequence[pytest.Item]) -> list[pytest.Item]:
+        laws = [item for item in items if item.nodeid in self.full]
+        for law in laws:
+            setattr(getattr(law, "obj"), SETTINGS, self.full[law.nodeid])  # noqa: B009
+        return laws
 
 
 class Collected:
     """A plugin that takes over after the collection: each mutant is a fork from there."""
 
-    def __init__(self, files: Collection[Path], mutants: Sequence[Mutant]) -> None:
+    def __init__(self, files: Collection[Path], mutants: Sequence[Mutant], laws: Laws) -> None:
         self.found: Found | None = None
-        self._files, self._mutants = files, mutants
+        self._files, self._mutants, self._laws = files, mutants, laws
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -386,18 +427,32 @@ class Collected:
         return explored(session, Tracing(self._files))
 
     def _try_all(self, session: pytest.Session, reach: list[Reach]) -> Found:
-        functions, found = Functions(), Found([], [])
+        by_id = {item.nodeid: one for item, one in zip(session.items, reach, strict=True)}
+        functions, found = Functions(), Found([], [], sorted(sys.modules), by_id)
         for at, mutant in enumerate(self._mutants):
             reaching = _reaching(reach, mutant)
             items = [session.items[at] for at in reaching]
             seconds = 5 + 2 * round(sum(reach[at].seconds for at in reaching))
             outcome = in_fork(lambda: _outcome(session, items, functions, mutant), seconds)  # noqa: B023
             if outcome is Outcome.SURVIVED:
+                seconds = 10 * seconds
+                outcome = in_fork(lambda: self._by_laws(session, items, functions, mutant), seconds)  # noqa: B023
+            if outcome is Outcome.SURVIVED:
                 report(mutant)
                 found.survivors.append(at)
             elif outcome is Outcome.AT_IMPORT:
                 found.at_import.append(at)
         return found
+
+    def _by_laws(
+        self,
+        session: pytest.Session,
+        items: Sequence[pytest.Item],
+        functions: Functions,
+        mutant: Mutant,
+    ) -> "Outcome":
+        laws = self._laws.with_all_examples(items)
+        return _outcome(session, laws, functions, mutant) if laws else Outcome.SURVIVED
 
 
 class Outcome(enum.Enum):
@@ -485,28 +540,63 @@ def report(line: object) -> None:
 
 def _words(folder: str) -> list[str]:
     words = ["-s", "-q", f"--basetemp={folder}", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    return [*words, "-m", "not slow and not drill", "--hypothesis-profile=quick"]
+    words += [f"--deselect={test}" for test in OF_SOURCES]
+    return [*words, "-m", "not slow and not drill"]
 
 
 def found_by_collected(package: str, mutants: Sequence[Mutant], folder: str) -> Found | None:
     _be_quiet()
-    collected = Collected(files_of(package), mutants)
-    pytest.main([*_words(folder), *PACKAGES[package].tests], plugins=[Unshrunk(), collected])
+    laws = Laws()
+    collected = Collected(files_of(package), mutants, laws)
+    pytest.main([*_words(folder), *PACKAGES[package].tests], plugins=[laws, collected])
     return collected.found
 
 
-def survives_import(package: str, mutant: Mutant, folder: str) -> bool:
+def survivors_of_import(
+    package: str, mutants: Sequence[Mutant], found: Found, folder: str
+) -> list[int]:
+    """Of mutants of code that runs at import. What cannot depend on it is imported once."""
+    own = mutants[0].file.relative_to(ROOT).parts[1]
+    theirs = [name for name in found.imported if _is_imported_before(name, own)]
+    sys.path[:0] = [str(ROOT / name.partition("_")[2]) for name in LAYERS]
     _be_quiet()
+    for name in theirs:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    left = list[int]()
+    for at in found.at_import:
+        if in_fork(lambda: _survives_import(package, mutants[at], found, folder)):  # noqa: B023
+            report(mutants[at])
+            left.append(at)
+    return left
+
+
+def _is_imported_before(name: str, own: str) -> bool:
+    """Whether the module is of another project, or of a layer below the mutated package."""
+    first = name.partition(".")[0]
+    return LAYERS.index(first) < LAYERS.index(own) if first in LAYERS else first in OTHERS
+
+
+def _survives_import(package: str, mutant: Mutant, found: Found, folder: str) -> bool:
     sys.meta_path.insert(0, MutatedFinder(mutant))
-    words = ["-x", *_words(folder), *_own_tests(package, mutant)]
-    return int(pytest.main(words, plugins=[Unshrunk()])) == 0
+    words = ["-x", "-W", "ignore::pytest.PytestAssertRewriteWarning", *_words(folder)]
+    plugins = [Laws(), Ordered(mutant, found)]
+    return int(pytest.main([*words, *PACKAGES[package].tests], plugins=plugins)) == 0
 
 
-def _own_tests(package: str, mutant: Mutant) -> list[str]:
-    """The tests of the module first: they kill most mutants."""
-    folders = PACKAGES[package].tests
-    own = [f"{folder}/test_{mutant.file.name}" for folder in folders]
-    return [test for test in own if (ROOT / test).exists()] + folders
+class Ordered:
+    """A plugin that runs the reference of the settings first, which holds most constants, then the
+    tests that reach the file of the mutant, the fastest first."""
+
+    def __init__(self, mutant: Mutant, found: Found) -> None:
+        self._file, self._reach = str(mutant.file), found.reach
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=self._rank)
+
+    def _rank(self, item: pytest.Item) -> tuple[bool, bool, float]:
+        reach = self._reach.get(item.nodeid, UNKNOWN)
+        return item.nodeid != REFERENCE, self._file not in reach.lines, reach.seconds
 
 
 def files_of(package: str) -> list[Path]:
@@ -521,12 +611,10 @@ def survivors(package: str, mutants: Sequence[Mutant]) -> int | None:
         found = in_fork(lambda: found_by_collected(package, mutants, folder), EXPLORE_S)
         if found is None:
             return None
-        left = len(found.survivors)
-        for mutant in [mutants[at] for at in found.at_import]:
-            if in_fork(lambda: survives_import(package, mutant, folder)):  # noqa: B023
-                report(mutant)
-                left += 1
-    return left
+        if not found.at_import:
+            return len(found.survivors)
+        left = in_fork(lambda: survivors_of_import(package, mutants, found, folder), EXPLORE_S)
+    return None if left is None else len(found.survivors) + len(left)
 
 
 def main() -> int:
