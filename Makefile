@@ -103,8 +103,9 @@ upgrade: setup ## the chart on a real cluster, from an older version to this one
 broker: ## build nats-server from upstream's source, compare it with the sums; needs Go
 	.ci/broker
 
-golden: setup ## record the golden log anew, when scores or folds change on purpose
+golden: setup ## record the golden log and plans anew, when scores, folds or plans change on purpose
 	$(BIN)/python tests/audit/renew.py
+	$(BIN)/python tests/kit/random_clusters.py
 
 lock: setup ## pin every dependency again; no index address ends up in the file
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --all-extras --no-header \

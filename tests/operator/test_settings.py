@@ -87,6 +87,7 @@ def test_policies_receive_numbers_by_the_names_of_settings() -> None:
         ("QUEUE_PERF_PER_HP_NODE", "0", "at least 1"),
         ("GPU_MODEL_CAPS_JSON", '{"L4": 72}', r"at `\$\[\.\.\.\]`"),
         ("GPU_MODEL_CAPS_JSON", '{"L4": {"maxCapWatts": 40, "minCapWatts": 72}}', "minCapWatts"),
+        ("GPU_MODEL_CAPS_JSON", '{"L4": {"maxCapWatts": 72, "maxCapwatts": 70}}', "maxCapwatts"),
         ("GPU_MODEL_CAPS_JSON", '{"L4": {"maxWatts": 40}}', "maxWatts"),
         ("ECO_CAP_WATTS", "0", "from 1"),
     ],

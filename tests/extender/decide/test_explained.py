@@ -1,5 +1,7 @@
 """One explanation of an entry, in the words that every renderer shows."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,9 +12,13 @@ from joulie_bus.events import (
 )
 from joulie_bus.testing import one_of_each
 from joulie_extender.catalogue.rules import RULES, few_words_of, sentence_of
+from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.explained import (
     VERBS,
     Refusal,
+    ages_text,
+    behind_ms,
+    duration,
     explained,
     refusals,
     view_age_ms,
@@ -21,6 +27,8 @@ from joulie_extender.decide.explained import (
 from joulie_extender.gpu.fit import GpuVerdict
 from joulie_extender.rules.eco import ECO
 from joulie_extender.rules.rule import PASSED
+from joulie_projections.state.completeness import NEVER_MS
+from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowName, RowNames
 
 EXAMPLES = {e.TYPE: e for e in one_of_each() if isinstance(e, DecisionEntry)}
@@ -99,3 +107,90 @@ def test_an_answer_without_a_view_says_so() -> None:
 )
 def test_the_nodes_that_pass_are_counted(verdicts: bytes, text: str) -> None:
     assert explained(filtered(verdicts)).text == f"{text} nodes pass"
+
+
+# --- ages ---------------------------------------------------------------------------------------
+
+BASIS = filtered(b"\0").basis
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [(0, "0 ms"), (9_999, "9999 ms"), (10_000, "10 s"), (61_500, "62 s"),
+     (NEVER_MS - 1, f"{NEVER_MS // 1000} s"), (NEVER_MS, "never")],
+)  # fmt: skip
+def test_an_age_is_in_seconds_from_ten_seconds_on(ms: int, text: str) -> None:
+    assert duration(ms) == text
+
+
+@pytest.mark.parametrize(
+    ("behind", "text"),
+    [
+        (None, "projector seen 3 ms before"),
+        (0, "0 ms behind the log, projector seen 3 ms before"),
+        (20_000, "20 s behind the log, projector seen 3 ms before"),
+        (NEVER_MS, "behind the log by an unknown time, projector seen 3 ms before"),
+    ],
+)
+def test_both_ages_of_a_view_are_named_where_both_are_known(behind: int | None, text: str) -> None:
+    basis = replace(BASIS, behind_ms=behind)
+
+    assert ages_text(basis) == text
+    assert behind_ms(basis) == behind
+    assert behind_ms(replace(basis, view=0)) is None
+    assert behind_ms(None) is None
+
+
+def test_the_older_age_decides_what_is_stale() -> None:
+    columns = TwinColumns.empty()
+
+    assert DecisionContext(columns, 1, 30, 0).oldest_ms == 30
+    assert DecisionContext(columns, 1, 30, 0, behind_ms=20).oldest_ms == 30
+    assert DecisionContext(columns, 1, 30, 0, behind_ms=40).oldest_ms == 40
+
+
+# --- single entries -----------------------------------------------------------------------------
+
+
+def example(kind: str) -> Any:
+    return EXAMPLES[f"decision.{kind}"]
+
+
+def test_an_explanation_has_what_its_entry_holds() -> None:
+    scored = explained(example("prioritize"))
+    assert (scored.node, scored.asked) == ("n1", example("prioritize").candidates.count)
+    assert scored.top == example("prioritize").top
+    assert (scored.trend_w_per_min, scored.pressure) == (
+        example("prioritize").cluster_trend_w_per_min,
+        example("prioritize").perf_pressure,
+    )
+    none = explained(replace(example("prioritize"), top=[]))
+    assert (none.line, none.node) == ("no node to score", "")
+
+
+def test_a_binding_names_its_cards_or_why_there_is_none() -> None:
+    bound = explained(replace(example("bind"), outcome="bound", cards=["a", "b"], error=""))
+    assert (bound.line, bound.is_bound) == ("bound to n1 with 2 card(s)", True)
+    assert explained(replace(example("bind"), outcome="bound", cards=[])).line == "bound to n1"
+    lost = explained(replace(example("bind"), error=""))
+    assert (lost.line, lost.is_bound) == ("not bound to n1, lost-race", False)
+
+
+def test_an_outcome_names_its_rank_where_it_is_known() -> None:
+    best = explained(replace(example("outcome"), rank=1, regret=0))
+    assert (best.line, best.rank, best.is_bound) == ("runs on n1, ranked 1", 1, True)
+    assert explained(replace(example("outcome"), rank=None, regret=0)).line == "runs on n1"
+
+
+def test_a_fallback_passes_all_nodes_or_none() -> None:
+    closed = explained(replace(example("fallback"), answer="closed"))
+
+    assert closed.line.startswith("fallback (overdue): none of 2 nodes pass")
+    assert closed.asked == 2
+
+
+def test_an_answer_that_refuses_nothing_has_no_refusals() -> None:
+    names = RowNames(1, BASIS.view, [RowName(1, 0, "a")])
+
+    assert refusals(filtered(b"\0"), names) == []
+    assert refusals(filtered(b"\1"), names) == [Refusal("eco", ["a"])]

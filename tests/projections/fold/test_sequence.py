@@ -27,7 +27,7 @@ from joulie_bus.testing import (
 from joulie_projections.fold import sequence as sequence_module
 from joulie_projections.fold.commit import FirstBinding, Input, Inputs
 from joulie_projections.fold.manifest import Range, chained, merkle_root
-from joulie_projections.fold.producers import MISSING_LIMIT
+from joulie_projections.fold.producers import MISSING_LIMIT, TelemetryCounter
 from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT, all_positions
 from joulie_projections.fold.registry import evolve
 from joulie_projections.fold.sequence import (
@@ -427,3 +427,65 @@ def test_only_the_first_sighting_of_a_binding_is_reported() -> None:
 def test_as_many_messages_may_be_late_as_a_publisher_sends_without_an_answer() -> None:
     """Beyond the limit, a late message counts as a duplicate, and its fact is lost."""
     assert WINDOW <= MISSING_LIMIT
+
+
+def test_a_batch_with_a_failing_fact_still_counts_its_duplicates_and_bindings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(draft: Draft, fact: Fact, at: int) -> None:
+        if isinstance(fact, NodeGone):
+            raise RuntimeError("no")
+        evolve(draft, fact, at)
+
+    monkeypatch.setattr(sequence_module, "evolve", fails)
+    [seen, gone, pod] = records(node_seen("a"), NodeGone(node="b"), bound("p", "a"))
+
+    found = fold(Draft(ClusterState()), [seen, seen, gone, pod, pod], 10)
+
+    assert found.duplicates == 2
+    assert [each.position for each in found.poison] == [13]
+    assert [(each.position, each.ordinal) for each in found.bound] == [(14, 0)]
+
+
+def test_a_pod_that_is_bound_to_an_unknown_node_gets_the_row_of_that_node() -> None:
+    found = fold(Draft(ClusterState()), records(node_seen("a"), bound("p", "b")), 0)
+
+    assert [each.ordinal for each in found.bound] == [1]
+
+
+@pytest.mark.parametrize(
+    ("event_id", "agent", "is_next"),
+    [
+        ("agent-n:x:4", "agent-n:", True),
+        ("agent-n:x:5", "agent-n:", False),
+        ("agent-m:x:4", "agent-n:", False),
+        ("agent-n:x:4", "", False),
+        ("scraper:x:8", "", True),
+        ("scraper:y:8", "", False),
+    ],
+)
+def test_the_next_number_of_the_one_sender_of_a_subject_is_counted_at_once(
+    event_id: str, agent: str, is_next: bool
+) -> None:
+    draft = Draft(ClusterState())
+    draft.producers.put("agent:agent-n", ProducerState((Life("x", 3),)))
+    draft.producers.put("tel:scraper", ProducerState((Life("x", 7),)))
+
+    assert TelemetryCounter(draft).is_next(event_id, agent) is is_next
+
+
+def test_a_counter_takes_over_numbers_that_were_compared_elsewhere() -> None:
+    draft = Draft(ClusterState())
+    draft.producers.put("agent:agent-n", ProducerState((Life("x", 3),)))
+    draft.producers.put("tel:scraper", ProducerState((Life("a", 1), Life("x", 7))))
+    counter = TelemetryCounter(draft)
+
+    assert (counter.highest("agent-n:x"), counter.highest("scraper:x")) == (3, 7)
+    assert (counter.highest("agent-n:y"), counter.highest("scraper:a")) == (None, None)
+    counter.continue_to({"agent-n:x": 9, "scraper:x": 20})
+    assert counter.is_next("agent-n:x:10", "agent-n:")
+    counter.flush()
+
+    assert draft.producers.get("agent:agent-n") == ProducerState((Life("x", 10),))
+    assert draft.producers.get("tel:scraper") == ProducerState((Life("a", 1), Life("x", 20)))
+    assert not counter.is_next("scraper:x:20")
