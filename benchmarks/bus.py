@@ -23,7 +23,7 @@ from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.jetstream.streams import ensure, state_of
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
@@ -103,7 +103,9 @@ async def fetched(client: Client, count: int) -> None:
 
 
 async def read(
-    connection: Connection, count: int, kind: type[Reader] | type[DirectReader] = Reader
+    connection: Connection,
+    count: int,
+    kind: type[ConsumerReader] | type[DirectReader] = ConsumerReader,
 ) -> None:
     bell = asyncio.Event()
     async with kind.on(connection, Stream.TEL, 0, bell=bell) as reader:

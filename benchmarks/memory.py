@@ -230,7 +230,7 @@ async def lived(sizes: Sizes, process: Process, projecting: Projecting, bus: Log
         await follow(projecting, bus, nodes, number)
     sizes["all readings replaced"] = process.mib()
     for number in range(PODS):
-        await bus.tell(CLUSTER.delta, projecting.commit(readings(range(1), READINGS + number)))
+        await bus.send_live(CLUSTER.delta, projecting.commit(readings(range(1), READINGS + number)))
         await asyncio.to_thread(process.answers, range(number, number + 1), nodes, "performance")
     sizes[f"{PODS} pods refused"] = process.mib()
     await asyncio.to_thread(process.answers, range(PODS, 11 * PODS), nodes)
@@ -241,7 +241,7 @@ async def follow(projecting: Projecting, bus: Log, nodes: int, number: int) -> N
     """A round of readings, in batches as a projector commits them."""
     for first in range(0, nodes, PORTION):
         delta = projecting.commit(readings(range(first, min(nodes, first + PORTION)), number))
-        await bus.tell(CLUSTER.delta, delta)
+        await bus.send_live(CLUSTER.delta, delta)
 
 
 def main() -> None:

@@ -25,9 +25,9 @@ from joulie_bus.events import (
     PodPending,
 )
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.pods.classify import PROFILE_LABEL
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
-from joulie_projections.twin.twin import PROFILE_LABEL
 from joulie_simulator.cluster.cluster import WAKE_S, EndForecast, SimCluster, SimNode
 from joulie_simulator.energy.achieved import Achieved, Pods, WorkDone
 from joulie_simulator.hardware.physics import Caps, ambient_c, cooling_w, reading_mw

@@ -27,7 +27,7 @@ from joulie_bus.events import (
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import Source
-from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, eco, hardware, performance, power, producer, until
 from joulie_extender.catalogue.weights import Weights
@@ -166,7 +166,7 @@ async def entries(bus: JetStreamLog) -> list[AnyEvent]:
     last, bell, found = (await bus.state(Stream.DEC)).last, asyncio.Event(), list[AnyEvent]()
     async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.DEC, 0, bell=bell) as reader:
         while len(found) < last:
-            await rung(bell, 0.5)
+            await wait_and_clear(bell, 0.5)
             envelopes = [codec.open_envelope(each.data, "here") for each in reader.take(1000)]
             found += [codec.read(each, "here") for each in envelopes]
     return found

@@ -24,7 +24,7 @@ from sqlalchemy import select
 from joulie_bus.errors import BusError
 from joulie_bus.events import NodeGone, NodeSeen, PrioritizeDecided, TelemetrySampled, codec
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_cli.questions.status import StalenessLimits, as_text, status_of
@@ -156,7 +156,7 @@ class Witness:
         bell = asyncio.Event()
         async with self._bus.reading(stream, 0, bell=bell) as reader:
             while True:
-                await rung(bell, gather_s=0.05)
+                await wait_and_clear(bell, gather_s=0.05)
                 while records := reader.take(500):
                     for record in records:
                         use(record)

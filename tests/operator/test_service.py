@@ -14,7 +14,7 @@ from joulie_bus.jetstream.streams import purge
 from joulie_bus.log.protocol import MAX_BATCH
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import Source
-from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.streams.records import Stored
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
@@ -81,7 +81,7 @@ async def plans(bus: JetStreamLog) -> list[AnyEvent]:
         bus.reading(Stream.PLAN, 0, bell=bell) as decoder_of,
     ):
         while len(events) < count:
-            await rung(bell, 0.5)
+            await wait_and_clear(bell, 0.5)
             events += [codec.decoded(r.data, "") for r in decoder_of.take(9999)]
     return events
 

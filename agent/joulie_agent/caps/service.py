@@ -14,7 +14,7 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.subjects import Subjects, cap_writer_name
 
 LEASE_S = 60.0  # without an order for so long, the limits are given back
@@ -58,7 +58,7 @@ class CapService:
         try:
             while True:
                 await self.carry_out()
-                await rung(self._received, CHECK_S)
+                await wait_and_clear(self._received, CHECK_S)
         finally:
             self._order, self._until_s = None, self._clock()
             await self.carry_out()

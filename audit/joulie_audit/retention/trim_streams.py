@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from joulie_bus.errors import NotTrimmed, PurgeDenied
 from joulie_bus.log.protocol import Log
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_projections.chain.entry import entry_of
@@ -114,7 +114,7 @@ async def _read(bus: Log, stream: Stream, first: int, count: int) -> list[Record
         while len(found) < count:
             taken = reader.take(count - len(found))
             found.extend(taken)
-            if not taken and not await rung(bell, PATIENCE_S):
+            if not taken and not await wait_and_clear(bell, PATIENCE_S):
                 raise NotTrimmed(
                     f"{stream} does not deliver {first + len(found)}: no message arrived for "
                     f"{PATIENCE_S:g} s. Completed steps stay; run it again."

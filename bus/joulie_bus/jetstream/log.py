@@ -12,7 +12,7 @@ from joulie_bus.jetstream.direct import DirectReader, may_get
 from joulie_bus.jetstream.hole_search import HoleSearch
 from joulie_bus.jetstream.ordered import OrderedReader
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.log.protocol import Listener
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import (
@@ -104,11 +104,11 @@ class JetStreamLog:
             self._is_direct = False
             what = "its users have permissions of an older version: renew them (joulie grant all)"
             log.warning("broker_outdated", what=what)
-        on = DirectReader.on if self._is_direct else Reader.on
+        on = DirectReader.on if self._is_direct else ConsumerReader.on
         async with on(self._connection, stream, after, created, bell, digest) as reader:
             yield reader
 
-    async def tell(self, subject: str, data: bytes) -> None:
+    async def send_live(self, subject: str, data: bytes) -> None:
         if self._connection.is_connected:
             with contextlib.suppress(NatsError, OSError):
                 await self._connection.send(subject, data)

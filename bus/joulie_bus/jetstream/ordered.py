@@ -24,7 +24,7 @@ from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.copies import Copies
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.records import Record, StreamState, digest_of
 from joulie_bus.streams.subjects import Stream
@@ -159,7 +159,7 @@ class OrderedReader(ABC):
                     await self._check_history()
                     await self._begin()
                 await self._ask_if_there_is_room()
-                await rung(self._wake, RETRY_S)
+                await wait_and_clear(self._wake, RETRY_S)
             except (Unreachable, BrokerRefused, NatsError, OSError) as error:
                 log.warning("pull_failed", stream=self.stream, error=str(error))
                 self._broken = True

@@ -50,7 +50,7 @@ def consumer(name: str, start: int) -> dict[str, Any]:
     }
 
 
-class Reader(OrderedReader):
+class ConsumerReader(OrderedReader):
     """Its consumer is removed by the broker when it is idle."""
 
     _consumer = b""

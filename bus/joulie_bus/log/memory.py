@@ -245,7 +245,7 @@ class MemoryLog:
         finally:
             self._broker.bells.discard(bell)
 
-    async def tell(self, subject: str, data: bytes) -> None:
+    async def send_live(self, subject: str, data: bytes) -> None:
         for listener in list(self._broker.listeners[subject]):
             listener(data)
 

@@ -125,7 +125,7 @@ class Log(Protocol):
         """
         ...
 
-    async def tell(self, subject: str, data: bytes) -> None:
+    async def send_live(self, subject: str, data: bytes) -> None:
         """Sends a live message to current listeners; never stored, and lost if the bus is down."""
         ...
 

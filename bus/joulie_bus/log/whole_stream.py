@@ -4,7 +4,7 @@ import asyncio
 
 from joulie_bus.errors import StreamSilent
 from joulie_bus.log.protocol import Log
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 
@@ -25,6 +25,6 @@ async def everything(bus: Log, stream: Stream) -> list[Record]:
         while len(found) < wanted:
             records = reader.take(AT_ONCE)
             found.extend(records)
-            if not records and not await rung(bell, PATIENCE_S):
+            if not records and not await wait_and_clear(bell, PATIENCE_S):
                 raise StreamSilent(stream, len(found), wanted, PATIENCE_S)
     return found

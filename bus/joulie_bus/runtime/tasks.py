@@ -27,19 +27,21 @@ async def background(
         raise first from None  # as if the block had raised it itself
 
 
-async def rung(bell: asyncio.Event, patience_s: float | None = None, gather_s: float = 0.0) -> bool:
-    """Waits until the bell is set or the time is over, and clears it. Returns whether it was set.
+async def wait_and_clear(
+    event: asyncio.Event, timeout_s: float | None = None, gather_s: float = 0.0
+) -> bool:
+    """Waits until the event is set or the time is over, and clears it. Returns whether it was set.
 
     With `gather_s`, several signals within that time count as one, which saves wake-ups.
     """
-    if patience_s is None:
-        await bell.wait()
-    elif not bell.is_set():
+    if timeout_s is None:
+        await event.wait()
+    elif not event.is_set():
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                await bell.wait()
-    rang = bell.is_set()
-    if rang and gather_s:
+            async with asyncio.timeout(timeout_s):
+                await event.wait()
+    is_set = event.is_set()
+    if is_set and gather_s:
         await asyncio.sleep(gather_s)
-    bell.clear()
-    return rang
+    event.clear()
+    return is_set

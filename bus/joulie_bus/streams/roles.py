@@ -58,7 +58,7 @@ _LAST = "$JS.API.STREAM.MSG.GET.{}"
 _OUTCOMES = f"joulie.dec.*.{PROJECTOR}"
 _PURGE = "$JS.API.STREAM.PURGE.{}"
 
-_SAYS: dict[Role, tuple[str, ...]] = {
+_PUBLISH: dict[Role, tuple[str, ...]] = {
     Role.PROJECTOR: (
         *FOLLOW,
         *_to(Family.HEADS),
@@ -80,7 +80,7 @@ _SAYS: dict[Role, tuple[str, ...]] = {
     Role.VIEWER: (),
 }
 # Live messages only, not those of streams.
-_HEARS: dict[Role, tuple[str, ...]] = {
+_SUBSCRIBE: dict[Role, tuple[str, ...]] = {
     Role.VIEWER: _to(Family.PLAN, Family.DEC, Family.HEADS),
     Role.AGENT: (_CAPS,),
 }
@@ -92,8 +92,8 @@ def _grant(role: Role) -> Grant:
     if role is Role.ADMIN:
         return Grant((">",), (">",))
     live = (_LIVE,) if role in _VIEWING else ()
-    heard = (f"{inbox(role)}.>", *live, *_HEARS.get(role, ()))
-    return Grant((*_ASK, *_SAYS[role]), heard, _NEVER.get(role, ()))
+    heard = (f"{inbox(role)}.>", *live, *_SUBSCRIBE.get(role, ()))
+    return Grant((*_ASK, *_PUBLISH[role]), heard, _NEVER.get(role, ()))
 
 
 GRANTS: dict[Role, Grant] = {role: _grant(role) for role in Role}

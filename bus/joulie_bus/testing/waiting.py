@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.direct import DirectReader
-from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 
@@ -24,10 +24,10 @@ async def stored(connection: Connection, stream: Stream) -> list[Record]:
     """All messages of a stream, in order."""
     state, bell, found = await state_of(connection, stream), asyncio.Event(), list[Record]()
     after = max(0, state.first - 1)
-    on = DirectReader.on if connection.address.direct else Reader.on
+    on = DirectReader.on if connection.address.direct else ConsumerReader.on
     async with asyncio.timeout(30), on(connection, stream, after, bell=bell) as reader:
         while after + len(found) < state.last:
-            await rung(bell, 1)
+            await wait_and_clear(bell, 1)
             found += reader.take(10_000)
     return found
 

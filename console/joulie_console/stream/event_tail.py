@@ -18,7 +18,7 @@ import msgspec
 from joulie_bus.errors import StoreError
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_console.readers.history import HistoryReader, PlacedRange
@@ -181,7 +181,7 @@ class EventTail:
                 await self._poll(reader)
                 if self._plans_read >= state.last and not self.database_error:
                     self.is_ready = True  # all that existed at the start was read
-                await rung(self.wakeup, POLL_S if self._clients else IDLE_S, GATHER_S)
+                await wait_and_clear(self.wakeup, POLL_S if self._clients else IDLE_S, GATHER_S)
 
     async def _skip_to_newest(self) -> None:
         while True:

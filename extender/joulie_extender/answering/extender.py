@@ -28,7 +28,12 @@ from joulie_extender.debug.recent_answers import RecentAnswers
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.protocol.exchange import Reply, Request, refusal
-from joulie_extender.protocol.kube_scheduler import BAD_REQUESTS, Reader, bind_reply, read_binding
+from joulie_extender.protocol.kube_scheduler import (
+    BAD_REQUESTS,
+    RequestReader,
+    bind_reply,
+    read_binding,
+)
 from joulie_extender.verbs.handlers import A, Answer, Filter, Preempt, Prioritize
 from joulie_projections.hardware.gpu_resources import gpu_resources
 from joulie_projections.pods.classify import with_namespace_class
@@ -67,7 +72,7 @@ class Extender:
         self.bindings: Bindings | None = None  # None until a log is connected
         self.defer: Defer = _at_once
         resources = gpu_resources(weights.gpu.resources)
-        reader = Reader(resources)
+        reader = RequestReader(resources)
         self._filters = {duty: MeteredVerb(Filter(reader, duty)) for duty in DUTIES}
         self._prioritizes = {duty: MeteredVerb(Prioritize(reader, duty)) for duty in DUTIES}
         self._preempts = {duty: MeteredVerb(Preempt(duty, resources)) for duty in DUTIES}

@@ -80,7 +80,7 @@ class ClaimLog:
 
     async def _require_same_history(self) -> None:
         """Raises StreamReplaced if the view was folded from other claims than the stream holds."""
-        read, digest = self._view.cluster_state.claims
+        read, digest = self._view.cluster_state.newest_claim
         if not digest:
             return  # no claim was folded yet by code that keeps the digest
         found = await self._bus.message(Stream.CLAIM, read)

@@ -34,7 +34,7 @@ _ROW_OF = {name: row for row, name in enumerate(_ROWS)}
 _MIXERS = np.array(
     [pow(0x9E3779B97F4A7C15, power + 1, 2**64) for power in range(len(_ROWS))], np.uint64
 )
-CLOSE = 1e-9  # how far below an integer a score may be and still be that integer
+ROUNDING = 1e-9  # how far below an integer a score may be and still be that integer
 
 
 class Scores(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ def truncated(scores: Floats) -> Ints:
     it, because 0.7 has no exact float. A single addition, so that arrays and single numbers
     agree.
     """
-    whole: Ints = (scores + CLOSE).astype(np.int64)
+    whole: Ints = (scores + ROUNDING).astype(np.int64)
     return whole
 
 

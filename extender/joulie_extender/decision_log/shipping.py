@@ -12,7 +12,7 @@ from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Message
 from joulie_extender.decision_log.spool import Loss, Spool
 
@@ -103,7 +103,7 @@ class Shipper:
         """Runs until cancelled. What the broker refuses stays in the spool and is tried again."""
         gather_s = GATHER_S if self._durability is Durability.ASYNC else 0.0
         while True:
-            await rung(self._has_work, gather_s=gather_s)
+            await wait_and_clear(self._has_work, gather_s=gather_s)
             while await self._ship_some(bus):
                 pass
 

@@ -371,7 +371,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport.can_write_eof():
             self._transport.write_eof()
 
-    # --- called by the door ---
+    # --- called by the server ---
 
     def close_if_overdue(self, now: float) -> None:
         """Called by the server's sweep: replies 408 to a slow request, or aborts the connection."""

@@ -24,12 +24,12 @@ _NOTHING = (
     "/debug/scoring, /healthz, /readyz and /openapi.json."
 )
 _TEXT = b"text/plain; charset=utf-8"
-Verb = Callable[[Request], Reply | Awaitable[Reply]]
+VerbCall = Callable[[Request], Reply | Awaitable[Reply]]
 Page = Callable[[], Reply]
 
 
 def routed(extender: Extender, is_draining: Callable[[], bool]) -> Handler:
-    verbs: dict[str, Verb] = {
+    verbs: dict[str, VerbCall] = {
         f"{prefix}/{name}": answer
         for prefix, duty in PREFIXES
         for name, answer in (

@@ -158,7 +158,7 @@ _NO_POD = "The body has no Pod. kube-scheduler always sends one."
 # --- reading ----------------------------------------------------------------------------------
 
 
-class Reader:
+class RequestReader:
     """Parses requests; finds their names in the index of the newest snapshot."""
 
     def __init__(self, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> None:

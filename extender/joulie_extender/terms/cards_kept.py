@@ -7,7 +7,7 @@ from joulie_extender.gpu.free import asks_no_card, free_cards
 from joulie_extender.terms.lead import points_behind
 from joulie_extender.terms.term import Amount, Term, TermInput
 from joulie_projections.twin.arrays import Floats
-from joulie_projections.twin.energy_score import CLOSE
+from joulie_projections.twin.energy_score import ROUNDING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class CardsKept(Term[CardsKeptSettings]):
     def value(self, asked: TermInput, settings: CardsKeptSettings) -> Floats | None:
         if settings.cpu_pods_on_gpu_nodes != "avoid" or not asks_no_card(asked.pod):
             return None
-        return points_behind(asked, free_cards(asked.twin_columns, asked.rows) > CLOSE)
+        return points_behind(asked, free_cards(asked.twin_columns, asked.rows) > ROUNDING)
 
     def points(self, value: Amount, _: CardsKeptSettings) -> Amount:
         return -value

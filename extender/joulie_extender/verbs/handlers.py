@@ -17,7 +17,7 @@ from joulie_extender.decide.decide import DecisionOptions
 from joulie_extender.gpu.fit import asks
 from joulie_extender.protocol import kube_scheduler
 from joulie_extender.protocol.exchange import Body
-from joulie_extender.protocol.kube_scheduler import ExtenderArgs, PreemptionArgs, Reader
+from joulie_extender.protocol.kube_scheduler import ExtenderArgs, PreemptionArgs, RequestReader
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 
 # In place of an answer; kube-scheduler shows it to users. No names, no numbers, no "%".
@@ -54,7 +54,7 @@ class VerbHandler(ABC, Generic[A]):
 class Filter(VerbHandler[ExtenderArgs]):
     name: Verb = "filter"
 
-    def __init__(self, reader: Reader, duty: Duty = "energy") -> None:
+    def __init__(self, reader: RequestReader, duty: Duty = "energy") -> None:
         self._reader = reader
         self.duty = duty
 
@@ -84,7 +84,7 @@ class Filter(VerbHandler[ExtenderArgs]):
 class Prioritize(VerbHandler[ExtenderArgs]):
     name: Verb = "prioritize"
 
-    def __init__(self, reader: Reader, duty: Duty = "energy") -> None:
+    def __init__(self, reader: RequestReader, duty: Duty = "energy") -> None:
         self._reader = reader
         self.duty = duty
 

@@ -55,7 +55,7 @@ class CapOrders:
 
     async def _send(self, order: CapOrder, now_s: float) -> None:
         try:
-            await self._bus.tell(self._subjects.caps(order.node), encode(order))
+            await self._bus.send_live(self._subjects.caps(order.node), encode(order))
         except BusError as error:
             log.warning("order_not_published", node=order.node, why=str(error))
         self._published[order.node] = (order, now_s)

@@ -9,7 +9,7 @@ from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, object_path
 from joulie_operator.observe.watch import ObservedCluster
 from joulie_operator.resources.custom_resources import GPU_GROUP, GPUS, VERSION, Gpu
@@ -40,7 +40,7 @@ class GpuStatusWriter:
         while True:
             for name in self._gpus.names():
                 await self._reconcile(name)
-            await rung(self._gpus.changed, CHECK_INTERVAL_S)
+            await wait_and_clear(self._gpus.changed, CHECK_INTERVAL_S)
 
     async def _reconcile(self, name: str) -> None:
         gpu = self._gpus.get(name)

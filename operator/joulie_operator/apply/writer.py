@@ -20,7 +20,7 @@ from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.desired.kubernetes_events import EVENTS, event_of
 from joulie_operator.desired.objects import POWER_LABEL
@@ -126,7 +126,7 @@ class Applier:
                 self._backoff.succeeded()
                 if not is_left:  # each write sets `changed`, too
                     await self._rest(pause_s)
-                await rung(self._cluster.twins.changed, CHECK_INTERVAL_S)
+                await wait_and_clear(self._cluster.twins.changed, CHECK_INTERVAL_S)
 
     def _now(self) -> Now:
         return Now(time.monotonic(), self._clock())

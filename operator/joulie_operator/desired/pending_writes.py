@@ -36,10 +36,11 @@ from joulie_operator.resources.custom_resources import (
     NodeTwinStatus,
     ObjectMeta,
 )
+from joulie_projections.pods.classify import PROFILE_LABEL
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.twin.facility import NO_HALLS, halls_of
 from joulie_projections.twin.totals import RACK_CAPACITY_W, RunningTotals, psu_stress
-from joulie_projections.twin.twin import DRAINING_LABEL, PROFILE_LABEL
+from joulie_projections.twin.twin import DRAINING_LABEL
 
 OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL, PLACEMENT_LABEL)
 OVERWRITTEN = Backoff(2.0, 60.0)
@@ -198,7 +199,7 @@ class WritePlanner:
             # Each new NodeTwin gets its class before the label and the caps of any.
             return [WriteStep("spec", spec=without_caps(spec)), WriteStep("status")]
         if spec is not None and spec != known:
-            if not _is_overwritten(state, spec, now.monotonic_s):
+            if not _note_overwrite(state, spec, now.monotonic_s):
                 steps = [WriteStep("spec", spec=spec), WriteStep("status")]
         elif state.twin is not None and self._is_due(state, state.twin, node, now):
             steps = [WriteStep("status")]
@@ -243,8 +244,8 @@ def _fraction(name: str) -> float:
     return crc32(name.encode()) % 64 / 64
 
 
-def _is_overwritten(state: NodeWriteState, spec: NodeTwinSpec, at: float) -> bool:
-    """Another writer replaced the spec: it is written again, with exponential backoff."""
+def _note_overwrite(state: NodeWriteState, spec: NodeTwinSpec, at: float) -> bool:
+    """Whether another writer replaced the spec, which is then written again, with a backoff."""
     has_rest = at - state.overwritten_at > FORGOTTEN_S
     if state.wanted_spec != spec or has_rest:  # another plan, or the other writer has stopped
         state.wanted_spec, state.overwrites = spec, 0

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.events import PodAsk
+from joulie_projections.pods.classify import PROFILE_LABEL
 from joulie_projections.pods.load import load_of
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state.state import NodeState, PodState
-from joulie_projections.twin.twin import PROFILE_LABEL
 
 # kube-scheduler samples only beyond this number of nodes that pass its own filters. A request with
 # fewer nodes contains all of them, so a nomination would not help.

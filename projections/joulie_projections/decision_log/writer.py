@@ -16,7 +16,7 @@ from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Message, Record
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_projections.chain import outcomes, set_back
@@ -109,7 +109,7 @@ class DecisionWriter:
         async with reading as reader:
             self._reader = reader
             while True:
-                await rung(bell, gather_s=GATHER_S)
+                await wait_and_clear(bell, gather_s=GATHER_S)
                 while records := reader.take(at_most):
                     await self._append(leadership, records, reader.created)
 

@@ -159,14 +159,14 @@ def is_new(draft: Draft, origin: Origin) -> bool:
         draft.producers.put(origin.producer, ProducerState(lives, known.retired))
         return True
     life = next((life for life in known.lives if life.boot == origin.boot), None)
-    counted = _counted(life or _blank(known, origin), origin.seq)
+    counted = _counted(life or _life_before(known, origin), origin.seq)
     if counted is None:
         return False
     _keep(draft, origin.producer, counted)
     return True
 
 
-def _blank(known: ProducerState, origin: Origin) -> Life:
+def _life_before(known: ProducerState, origin: Origin) -> Life:
     """The state of an unknown life before this message. Raises Undecodable for a retired one."""
     if origin.boot in known.retired:
         why = f"its producer was restarted at least {KEPT_LIVES} times since then"

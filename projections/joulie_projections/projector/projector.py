@@ -20,7 +20,7 @@ from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import choice, integer, setting
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.runtime.vital_tasks import VitalTask, Work, vital
 from joulie_bus.streams.authority import is_refusal
 from joulie_bus.streams.records import Record
@@ -275,7 +275,7 @@ class Projector:
             self._created = {stream: reader.created for stream, reader in readers.items()}
             previous = tasks.create_task(asyncio.sleep(0))
             while True:
-                await rung(bell)
+                await wait_and_clear(bell)
                 await self._recover_refused()
                 while records := await self._next(readers, bell):
                     batch = self._fold_ahead(records)
@@ -352,7 +352,7 @@ class Projector:
 
     async def _next(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> list[Record]:
         """The messages that have arrived; with a backlog, a full batch."""
-        while self._is_behind(readers) and await rung(bell, LINGER_S):
+        while self._is_behind(readers) and await wait_and_clear(bell, LINGER_S):
             pass
         records = self._merged(readers)
         if records:
@@ -410,7 +410,7 @@ class Projector:
             manifest.p_from, manifest.p_to, batch.cursor.digests, batch.rows, limit
         )
         # A reader that misses the delta reads the database.
-        await self._bus.tell(self._subjects.delta, delta)
+        await self._bus.send_live(self._subjects.delta, delta)
 
     # --- snapshots ----------------------------------------------------------------------------
 
@@ -463,7 +463,7 @@ class Projector:
                 self._ends.clock.at(time.monotonic(), 0),
                 self._clock,
             )
-            await self._bus.tell(self._subjects.beat, encode(beat))
+            await self._bus.send_live(self._subjects.beat, encode(beat))
             await asyncio.sleep(BEAT_S)
 
     async def _count_missing(self) -> None:

@@ -184,7 +184,7 @@ class ClusterState:
         return self._row.claims_read
 
     @property
-    def claims(self) -> tuple[int, bytes]:
+    def newest_claim(self) -> tuple[int, bytes]:
         """The sequence and digest of the newest claim message that was folded."""
         return self._row.claims_read, self._row.claims_digest
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_projections.twin.arrays import Bools, Floats, Ints
-from joulie_projections.twin.energy_score import CLOSE
+from joulie_projections.twin.energy_score import ROUNDING
 
 SMALL_CORES = 8.0
 
@@ -86,7 +86,7 @@ def takes_reserve(reserve: CapacityReserve, totals: Totals, request: Request) ->
     if request.cards:
         applies = request.performance and reserve.cards * totals.cards > 0
         left = totals.free_cards - request.cards
-        return applies and left < reserve.cards * totals.cards - CLOSE
+        return applies and left < reserve.cards * totals.cards - ROUNDING
     applies = _needs_many(reserve, request) and totals.cores > 0
     return applies and totals.free_cores - request.cores < reserve.cores * totals.cores
 
@@ -98,7 +98,7 @@ def takes_cores_of_cards(
     if request.cards or not reserve.cores_beside_card:
         return np.zeros(len(free_cards), np.bool_)
     left = free_cores - request.cores
-    taken: Bools = (free_cards > CLOSE) & (left < reserve.cores_beside_card * free_cards)
+    taken: Bools = (free_cards > ROUNDING) & (left < reserve.cores_beside_card * free_cards)
     return taken
 
 

@@ -25,7 +25,7 @@ WAKE_SHARE = 0.25  # to wake a sleeping node
 FRAGMENT_SHARE = 0.25  # the most that unbalanced free cores and cards cost
 HOST_SHARE = 0.05  # for a pod without cards on a node whose cards are all in use
 RESERVE_W = 5_000.0  # more than any activation: a node with free cards, for a pod without cards
-CLOSE = 1e-6  # cards: rounding errors of sums of shares
+ROUNDING = 1e-6  # cards: rounding errors of sums of shares
 FORMULA = 3.0  # 1 is that of the first logs with energy scores; 3 has caps, in the extender
 Column = Floats | Ints
 
@@ -114,7 +114,7 @@ def _activation_w(nodes: EnergyNodes, begun: Floats) -> Floats:
 
 def _blocked_w(nodes: EnergyNodes) -> Floats:
     blocked = RESERVE_W + nodes.free_cards * nodes.w_per_card
-    return np.where(np.asarray(nodes.free_cards) > CLOSE, blocked, 0.0)
+    return np.where(np.asarray(nodes.free_cards) > ROUNDING, blocked, 0.0)
 
 
 # --- the first formula, for logs that have it -----------------------------------------------------

@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
+from joulie_projections.pods.classify import PROFILE_LABEL
 from joulie_projections.pods.load import NO_LOAD, Load, total_of
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.cooling import Heat, linear
 from joulie_projections.twin.facility import ZONE_LABEL, Halls
 from joulie_projections.twin.power import NodeWatts, load_w
 
-PROFILE_LABEL = "joulie.io/power-profile"
 DRAINING_LABEL = "joulie.io/draining"
 MIN_TREND_SPAN_MS = 6_000  # a trend needs readings over at least this span
 

@@ -25,7 +25,7 @@ from joulie_bus.events import WorkloadClass
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.decision_log.refusals import read_refusals
@@ -309,7 +309,7 @@ class View:
     async def _follow(self) -> None:
         self._request_reload("boot")
         while True:
-            is_woken = await rung(self._needs_read, POLL_S)
+            is_woken = await wait_and_clear(self._needs_read, POLL_S)
             if not self.is_ready:
                 self._reload = "boot"
             elif self._paused:

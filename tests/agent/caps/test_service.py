@@ -131,7 +131,7 @@ async def test_an_order_reaches_the_node_and_its_outcome_the_log(tmp_path: Path)
         order = CapOrder(node="n1", plan="p1", view=gpu_mw, gpu_mw=gpu_mw)
         async with asyncio.timeout(30):
             while not until():
-                await bus.tell(CLUSTER.caps("n1"), msgspec.msgpack.encode(order))
+                await bus.send_live(CLUSTER.caps("n1"), msgspec.msgpack.encode(order))
                 await asyncio.sleep(0.05)
 
     async with (

@@ -213,6 +213,6 @@ async def test_the_caps_of_a_node_reach_its_writer_and_no_other_node(tmp_path: P
         agent.listening(CLUSTER.caps("n1"), heard.append),
     ):
         await agent.flush()
-        await bus.tell(CLUSTER.caps("n2"), b"of n2")
-        await bus.tell(CLUSTER.caps("n1"), b"of n1")
+        await bus.send_live(CLUSTER.caps("n2"), b"of n2")
+        await bus.send_live(CLUSTER.caps("n1"), b"of n1")
         await until(lambda: heard == [b"of n1"], 10)

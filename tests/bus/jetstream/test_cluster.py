@@ -11,9 +11,9 @@ import pytest
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.jetstream.streams import ensure, state_of, tip_of
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
@@ -32,10 +32,10 @@ async def until_stored(connection: Connection, count: int) -> None:
         await asyncio.sleep(0)
 
 
-async def read_to(reader: Reader, bell: asyncio.Event, last: int) -> list[Record]:
+async def read_to(reader: ConsumerReader, bell: asyncio.Event, last: int) -> list[Record]:
     found: list[Record] = []
     while not found or found[-1].sequence < last:
-        await rung(bell, 1)
+        await wait_and_clear(bell, 1)
         found += reader.take(1000)
     return found
 
@@ -54,7 +54,7 @@ async def test_the_loss_of_a_streams_leader_loses_no_event_and_doubles_none(
         async with (
             connected(leader) as connection,  # loses its connection and its stream's leader at once
             Publisher.on(connection) as publisher,
-            Reader.on(connection, Stream.OBS, 0, bell=bell) as reader,
+            ConsumerReader.on(connection, Stream.OBS, 0, bell=bell) as reader,
         ):
             publishing = asyncio.create_task(publisher.publish(messages))
             await until_stored(connection, EVENTS // 10)
@@ -107,7 +107,7 @@ async def test_streams_get_more_copies_while_they_are_read(tmp_path: Path) -> No
         await ensure(connection, CLUSTER, replicas=1)
         before = await state_of(connection, Stream.OBS)
         await publisher.publish([says.stamp(node_seen(f"n{n}")) for n in range(500)])
-        async with Reader.on(connection, Stream.OBS, 0, before.created, bell) as reader:
+        async with ConsumerReader.on(connection, Stream.OBS, 0, before.created, bell) as reader:
             await ensure(connection, CLUSTER, replicas=3)
             await publisher.publish([says.stamp(node_seen(f"n{n}")) for n in range(500)])
             records = await read_to(reader, bell, 1000)

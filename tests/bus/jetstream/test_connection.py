@@ -16,7 +16,7 @@ from joulie_bus.jetstream import connection as connecting
 from joulie_bus.jetstream import publisher as publishing
 from joulie_bus.jetstream.connection import Address, Connection, _State
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
@@ -194,7 +194,7 @@ async def test_everything_ends_at_once_though_the_broker_is_gone(
         asyncio.timeout(30),
         connected(broker) as connection,
         Publisher.on(connection) as publisher,
-        Reader.on(connection, Stream.TEL, 0),
+        ConsumerReader.on(connection, Stream.TEL, 0),
     ):
         await publisher.publish([producer().stamp(power("n1", 100))])
         broker.kill()

@@ -17,9 +17,9 @@ from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.hole_search import HoleSearch
 from joulie_bus.jetstream.ordered import OrderedReader
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import Reader
+from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.jetstream.streams import ensure, purge, state_of
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import IncompleteCopy, Message
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, connected, running_cluster
@@ -117,7 +117,7 @@ async def whole(on: type[OrderedReader], connection: Connection) -> bool:
     numbers: list[int] = []
     async with on.on(connection, Stream.OBS, 0, bell=bell) as reader:
         while len(numbers) < LAST:
-            await rung(bell, 1)
+            await wait_and_clear(bell, 1)
             for record in reader.take(1000):
                 assert record.data == payload(record.sequence)
                 numbers.append(record.sequence)
@@ -151,7 +151,7 @@ async def test_a_copy_that_lost_a_block_stops_no_reader_and_is_named(
             await scene.lead()
         async with connected(scene.servers[scene.others[0]]) as connection:
             while not connection.gaps:  # until a reader met the damaged copy
-                assert await whole(Reader, connection)
+                assert await whole(ConsumerReader, connection)
             found = dict(connection.gaps)
             connection.gaps.clear()
             named = await until_named(connection, scene.victim)
@@ -173,7 +173,7 @@ async def test_a_damaged_message_that_the_server_still_counts_is_named_by_its_re
         await scene.server.start()
         async with connected(scene.servers[scene.others[0]]) as connection:
             while not connection.gaps:
-                assert await whole(Reader, connection)
+                assert await whole(ConsumerReader, connection)
             named = await until_named(connection, scene.victim)
 
     assert named == IncompleteCopy(scene.victim, Stream.OBS, 1)
@@ -186,7 +186,7 @@ async def test_a_server_with_a_new_store_fetches_everything_and_is_named_no_more
         await scene.crash()
         async with connected(scene.servers[scene.others[0]]) as connection:
             while not connection.gaps:
-                assert await whole(Reader, connection)
+                assert await whole(ConsumerReader, connection)
             search = HoleSearch(connection)
             while not await a_round(search):
                 pass
@@ -200,7 +200,7 @@ async def test_a_server_with_a_new_store_fetches_everything_and_is_named_no_more
         assert block_with(DAMAGED, tmp_path / scene.victim)
 
 
-@pytest.mark.parametrize("kind", [Reader, DirectReader])
+@pytest.mark.parametrize("kind", [ConsumerReader, DirectReader])
 @pytest.mark.parametrize("first", [50, LAST + 1], ids=["some", "all"])
 async def test_a_message_that_all_copies_lack_ends_the_reader(
     tmp_path: Path, kind: type[OrderedReader], first: int

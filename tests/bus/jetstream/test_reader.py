@@ -13,9 +13,9 @@ from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.nats_internals import JoulieClient
 from joulie_bus.jetstream.ordered import PULL, OrderedReader
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.reader import Reader, parse_ticket
+from joulie_bus.jetstream.reader import ConsumerReader, parse_ticket
 from joulie_bus.jetstream.streams import state_of
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import bare_broker, connected, power, producer, until
@@ -32,10 +32,10 @@ async def bare(tmp_path: Path) -> AsyncGenerator[Connection, None]:
         yield opened
 
 
-Kind = type[Reader] | type[DirectReader]
+Kind = type[ConsumerReader] | type[DirectReader]
 
 
-@pytest.fixture(params=[Reader, DirectReader])
+@pytest.fixture(params=[ConsumerReader, DirectReader])
 def kind(request: pytest.FixtureRequest) -> Kind:
     """By a consumer, and by direct gets."""
     made: Kind = request.param
@@ -63,7 +63,7 @@ async def read_to(
         while not found or found[-1].sequence < last:
             found += reader.take(limit)
             if not len(reader):
-                await rung(bell, 0.1)
+                await wait_and_clear(bell, 0.1)
     return [record.sequence for record in found]
 
 
@@ -117,7 +117,7 @@ async def test_slow_taking_loses_nothing_and_buffers_little(
     bell, most, found = asyncio.Event(), 0, list[int]()
     async with kind.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(30):
         while len(found) < 2000:
-            await rung(bell, 0.01)
+            await wait_and_clear(bell, 0.01)
             most = max(most, len(reader))
             found += [record.sequence for record in reader.take(50)]
 
@@ -243,7 +243,7 @@ async def test_all_messages_arrive_without_the_short_path_in_the_client(
     await fill(connection, 100)
     bell, heard = asyncio.Event(), asyncio.Queue[bytes]()
     async with (
-        Reader.on(connection, STREAM, 0, bell=bell) as reader,
+        ConsumerReader.on(connection, STREAM, 0, bell=bell) as reader,
         connection.listening("news", heard.put_nowait),
     ):
         assert await read_to(reader, bell, 100) == list(range(1, 101))

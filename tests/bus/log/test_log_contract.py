@@ -15,7 +15,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import declaration, ensure
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.log.protocol import MAX_BATCH, Log, Reader
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Message, Record, digest_of
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
@@ -138,7 +138,7 @@ async def taken(
         while len(records) < count:
             records += reader.take(count - len(records))
             if len(records) < count:
-                await rung(bell, 0.5)
+                await wait_and_clear(bell, 0.5)
     return records
 
 
@@ -361,7 +361,7 @@ async def took_more(reader: Reader, bell: asyncio.Event) -> list[Record]:
     """Raises what the reader raises."""
     async with asyncio.timeout(PATIENCE_S):
         while not (records := reader.take(9)):
-            await rung(bell, 0.1)
+            await wait_and_clear(bell, 0.1)
     return records
 
 
@@ -381,11 +381,11 @@ async def test_a_message_is_had_by_its_place(carrier: Carrier) -> None:
 
 async def test_a_subscriber_gets_live_messages_and_nothing_is_stored(carrier: Carrier) -> None:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
-    await carrier.other.tell(CLUSTER.delta, b"before")
+    await carrier.other.send_live(CLUSTER.delta, b"before")
     await carrier.other.state(Stream.TEL)  # answered behind it: what was told has been handed out
     async with carrier.log.listening(CLUSTER.delta, heard.put_nowait):
-        await carrier.other.tell(CLUSTER.delta, b"now")
+        await carrier.other.send_live(CLUSTER.delta, b"now")
         told = await asyncio.wait_for(heard.get(), PATIENCE_S)
-    await carrier.other.tell(CLUSTER.delta, b"after")
+    await carrier.other.send_live(CLUSTER.delta, b"after")
 
     assert (told, heard.qsize()) == (b"now", 0)

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.runtime.tasks import background, wait_and_clear
 
 pytestmark = pytest.mark.anyio
 
@@ -78,14 +78,14 @@ async def test_an_event_is_seen_once_and_cleared() -> None:
     bell = asyncio.Event()
     bell.set()
 
-    assert await rung(bell, 5)
+    assert await wait_and_clear(bell, 5)
     assert not bell.is_set()
 
 
 async def test_events_while_gathering_count_as_one() -> None:
     bell = asyncio.Event()
     bell.set()
-    waiting = asyncio.create_task(rung(bell, 5, 0.01))
+    waiting = asyncio.create_task(wait_and_clear(bell, 5, 0.01))
     await asyncio.sleep(0)
     bell.set()
 
@@ -94,4 +94,4 @@ async def test_events_while_gathering_count_as_one() -> None:
 
 
 async def test_waiting_ends_without_an_event() -> None:
-    assert not await rung(asyncio.Event(), 0.01)
+    assert not await wait_and_clear(asyncio.Event(), 0.01)

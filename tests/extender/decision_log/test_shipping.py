@@ -13,7 +13,7 @@ from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, ask, full, refusals, until
 from joulie_extender.catalogue.weights import Weights
@@ -61,7 +61,7 @@ async def shipped_pods(bus: JetStreamLog, count: int) -> list[str]:
         bus.reading(Stream.DEC, 0, bell=bell) as reader,
     ):
         while len(pods) < count:
-            await rung(bell, 0.5)
+            await wait_and_clear(bell, 0.5)
             pods += [codec.open_envelope(r.data, "here").key for r in reader.take(1000)]
     return pods
 
@@ -159,7 +159,7 @@ async def shipped_envelopes(bus: JetStreamLog, count: int) -> list[codec.Envelop
         bus.reading(Stream.DEC, 0, bell=bell) as reader,
     ):
         while len(found) < count:
-            await rung(bell, 0.5)
+            await wait_and_clear(bell, 0.5)
             found += [codec.open_envelope(r.data, "here") for r in reader.take(1000)]
     return found
 

@@ -14,7 +14,7 @@ from joulie_extender.protocol.candidates import Names
 from joulie_extender.protocol.kube_scheduler import (
     BAD_REQUESTS,
     ExtenderArgs,
-    Reader,
+    RequestReader,
     error_reply,
     names_reply,
     nodes_reply,
@@ -215,12 +215,12 @@ def test_a_name_that_kubernetes_does_not_allow_fails_every_verb(wrong: str) -> N
         if field == "uid" and wrong in ("P", "a..b", "a.-b"):
             continue  # a UID is opaque to Kubernetes
         asked = body(**with_pod(**{field: wrong}), Nodes=None, NodeNames=["n0"])
-        for read in (Reader().read, read_args, read_preempt):
+        for read in (RequestReader().read, read_args, read_preempt):
             with pytest.raises(BAD_REQUESTS, match=field.replace("uid", "UID")):
                 read(asked)
     for nodes in (listed, whole):
         with pytest.raises(BAD_REQUESTS, match="the name of node"):
-            Reader().read(body(**with_pod(), **nodes))
+            RequestReader().read(body(**with_pod(), **nodes))
     with pytest.raises(BAD_REQUESTS, match="the name of node 0"):
         read_preempt(body(**with_pod(), NodeNameToMetaVictims={wrong: {"Pods": []}}))
 
@@ -262,7 +262,7 @@ def names_body(pod: bytes, names: bytes = b'["n0","n2","n3","n1"]') -> bytes:
 
 @pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_each_request_is_read_with_its_own_pod_and_names(pod: bytes) -> None:
-    reader = Reader()
+    reader = RequestReader()
     reader.read(NAMES)
 
     second = reader.read(names_body(pod, b'["n2","n0"]'))
@@ -275,7 +275,7 @@ def test_each_request_is_read_with_its_own_pod_and_names(pod: bytes) -> None:
     [b"", b"{", b'{"Pod":5', b'{"Pod":{},', b'{"Pod":{}}', b'{"Pod":[{}', b'{"Pod":{"a":{}', b"["],
 )
 def test_an_earlier_request_does_not_complete_a_broken_body(head: bytes) -> None:
-    reader = Reader()
+    reader = RequestReader()
     reader.read(NAMES)
 
     with pytest.raises(BadRequest):
@@ -283,7 +283,7 @@ def test_an_earlier_request_does_not_complete_a_broken_body(head: bytes) -> None
 
 
 def test_a_request_without_a_pod_does_not_get_the_pod_of_an_earlier_one() -> None:
-    reader = Reader()
+    reader = RequestReader()
     reader.read(NAMES)
 
     with pytest.raises(BadRequest, match="no Pod"):
@@ -422,7 +422,7 @@ LOOKALIKE = b'{"metadata":{"name":"p"},"x":{"a":1,"Nodes":null,"NodeNames":["inn
 @pytest.mark.parametrize("pod", [b'{"metadata":{"name":"p"}}', LOOKALIKE], ids=["plain", "nested"])
 def test_a_body_read_in_parts_means_what_it_means_as_a_whole(pod: bytes) -> None:
     sent = b'{"Pod":' + pod + b',"Nodes":null,"NodeNames":["a","b"]}'
-    parts, whole = Reader().read(sent), read_args(sent)
+    parts, whole = RequestReader().read(sent), read_args(sent)
 
     assert (parts.pod, parts.names.names) == (whole.pod, whole.names.names)
     assert parts.names.names == ["a", "b"]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from joulie_bus.runtime.tasks import rung
+from joulie_bus.runtime.tasks import wait_and_clear
 from kube_fields import Kind, Refused, Tree
 from kube_objects import Change, Objects
 from kube_requests import encode
@@ -55,7 +55,7 @@ class Watch:
         listeners.append(self._changed.set)
         try:
             while not self.is_cut and not self.has_failed and await self._send_changes():
-                if not await rung(self._changed, self._bookmark_s) and bookmarks:
+                if not await wait_and_clear(self._changed, self._bookmark_s) and bookmarks:
                     await self.bookmark()
         finally:
             listeners.remove(self._changed.set)

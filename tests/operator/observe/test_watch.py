@@ -10,7 +10,7 @@ from joulie_bus import testing
 from joulie_bus.events import codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import metrics
-from joulie_bus.runtime.tasks import background, rung
+from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, card
 from joulie_operator.facts.hardware_inventory import Inventory
@@ -78,7 +78,7 @@ async def published(bus: JetStreamLog, about: str = "") -> list[tuple[str, str]]
     facts: list[tuple[str, str]] = []
     async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.OBS, 0, bell=bell) as decoder_of:
         while len(facts) < count:
-            await rung(bell, 0.5)
+            await wait_and_clear(bell, 0.5)
             found = [codec.open_envelope(record.data, "") for record in decoder_of.take(1000)]
             facts += [(envelope.type, envelope.key) for envelope in found]
     return [(kind, key) for kind, key in facts if kind.startswith(about)]

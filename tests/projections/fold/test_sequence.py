@@ -113,7 +113,7 @@ def test_the_cluster_state_has_the_newest_claim_message_and_its_digest() -> None
     sequenced(sent, cluster_state=cluster_state).draft.commit()
 
     newest = max(sent, key=lambda each: (each.stream is Stream.CLAIM, each.sequence))
-    assert cluster_state.claims == (2, digest_of(newest))
+    assert cluster_state.newest_claim == (2, digest_of(newest))
 
 
 def test_an_input_of_an_earlier_version_has_no_digest() -> None:

@@ -55,9 +55,9 @@ class CutLog(MemoryLog):
             raise Unreachable("the broker", "cut")
         return await super().tip(stream)
 
-    async def tell(self, subject: str, data: bytes) -> None:
+    async def send_live(self, subject: str, data: bytes) -> None:
         if not self.cut.is_on:
-            await super().tell(subject, data)
+            await super().send_live(subject, data)
 
     @contextlib.asynccontextmanager
     async def reading(

@@ -70,13 +70,13 @@ class ManualProjector:
         delta = encode_delta(
             manifest.p_from, manifest.p_to, batch.cursor.digests, batch.rows, limit
         )
-        await self._bus.tell(CLUSTER.delta, delta)
+        await self._bus.send_live(CLUSTER.delta, delta)
 
     async def forge(self, row: Row) -> None:
         """Publishes a delta with a row that no commit has changed."""
         here = self._cursor.position + 1
         delta = encode_delta(here, here, self._cursor.digests, [row], 1_000_000)
-        await self._bus.tell(CLUSTER.delta, delta)
+        await self._bus.send_live(CLUSTER.delta, delta)
 
     async def beat(
         self,
@@ -101,7 +101,7 @@ class ManualProjector:
             sent_ms=sent_ms,
             clock=clock,
         )
-        await self._bus.tell(CLUSTER.beat, on_the_bus(beat))
+        await self._bus.send_live(CLUSTER.beat, on_the_bus(beat))
 
     def renew(self, behind_s: float) -> None:
         """Renews the lease, as the projector does each second."""
