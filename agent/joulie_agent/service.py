@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from joulie_agent.delivery import Delivery
 from joulie_agent.inventory import Inventory
 from joulie_agent.measure.energy import EnergyMeter
 from joulie_agent.measure.node_power import Meter, NodePower, Part, node_power
@@ -14,13 +15,8 @@ from joulie_agent.measure.processors import MODELLED, processors_mw, with_proces
 from joulie_agent.measure.reporter import Moment, Reporter
 from joulie_agent.pods import Energy, PodMeter
 from joulie_agent.sampler import Clock, Sampler
-from joulie_bus.errors import BusError
-from joulie_bus.events import InventoryRead, NodeReading, TelemetrySampled
-from joulie_bus.log.producer import Producer
-from joulie_bus.log.protocol import Log
-from joulie_bus.log.refusals import Refusals
+from joulie_bus.events import InventoryRead, TelemetrySampled
 from joulie_bus.runtime import metrics
-from joulie_bus.streams.subjects import Subjects, agent_name
 
 INVENTORY_S = 5.0
 INVENTORY_AGAIN_S = 600.0
@@ -33,20 +29,17 @@ class Agent:
 
     def __init__(
         self,
-        bus: Log,
-        subjects: Subjects,
+        delivery: Delivery,
         node: str,
         sampler: Sampler,
         inventory: Inventory,
         clock: Clock = time.monotonic,
     ) -> None:
-        self._bus = bus
-        self._node = node
+        self._delivery = delivery
         self._sampler = sampler
         self._inventory = inventory
         self._pace = Pace()
         self._clock = clock
-        self._producer = Producer(agent_name(node), subjects, time.time_ns)
         self._reporter = Reporter(node, self._pace)
         self._pods = PodMeter(sampler.host)
         self._pods_s = self._pods_published_s = -PODS_PUBLISHED_EACH_S
@@ -55,10 +48,14 @@ class Agent:
         self._found: InventoryRead | None = None  # as it was published last
         self._inventory_s = -INVENTORY_S
         self._inventory_published_s = 0.0
-        self._refused = Refusals("agent", "these readings are lost; the next ones follow")
 
     async def run(self) -> None:
-        """Runs until cancelled."""
+        """Runs until cancelled. A broker that does not answer delays no sample."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._sample_forever())
+            tasks.create_task(self._delivery.run())
+
+    async def _sample_forever(self) -> None:
         following = time.monotonic()
         while True:
             await self.sample()
@@ -66,9 +63,9 @@ class Agent:
             await asyncio.sleep(following - time.monotonic())
 
     async def sample(self) -> None:
-        """Reads the meters once, and publishes if it is time."""
+        """Reads the meters once; what is to be published waits for its delivery."""
         await self._take_inventory()
-        await self._sample_power()
+        self._sample_power()
 
     async def _take_inventory(self) -> None:
         """Published when something changed, and now and then for a log that has lost it."""
@@ -79,10 +76,10 @@ class Agent:
         found = self._newest = await self._inventory.read(self._sampler.library())
         if found == self._found and now - self._inventory_published_s < INVENTORY_AGAIN_S:
             return
-        if await self._publish(found):
-            self._found, self._inventory_published_s = found, now
+        self._delivery.put_inventory(found)
+        self._found, self._inventory_published_s = found, now
 
-    async def _sample_power(self) -> None:
+    def _sample_power(self) -> None:
         readings = self._sampler.sample()
         power, now = self._completed(node_power(readings, self._sampler.missing)), self._clock()
         metrics.AGENT_METERS.set(len(readings))
@@ -98,7 +95,7 @@ class Agent:
         self._count_pods(now, power, totals)
         reading = self._reporter.saw(Moment(now, time.time_ns()), power, totals)
         if reading is not None:
-            await self._publish(self._with_pods(reading, now))
+            self._delivery.put(self._with_pods(reading, now))
 
     def _count_pods(self, now: float, power: NodePower, totals: Mapping[Meter, int]) -> None:
         if now - self._pods_s < PODS_EACH_S:
@@ -126,13 +123,3 @@ class Agent:
         modelled_mw = processors_mw(self._newest.hardware, busy)
         self._modelled.saw_power(self._clock(), modelled_mw)
         return with_processors(power, modelled_mw)
-
-    async def _publish(self, fact: NodeReading) -> bool:
-        """Whether it is stored."""
-        try:
-            await self._bus.publish([self._producer.stamp(fact)])
-        except BusError as error:
-            self._refused.saw(error)
-            return False
-        self._refused.ended()
-        return True

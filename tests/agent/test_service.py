@@ -5,14 +5,18 @@ from pathlib import Path
 import pytest
 
 import host_trees
+from joulie_agent.backlog import Backlog, When
+from joulie_agent.delivery import Delivery
 from joulie_agent.inventory import Inventory
 from joulie_agent.sampler import Sampler
 from joulie_agent.service import Agent
 from joulie_agent.sources.host import Host
 from joulie_bus.events import TelemetrySampled, codec
 from joulie_bus.log.memory import MemoryLog
-from joulie_bus.streams.subjects import Stream
+from joulie_bus.log.producer import Producer
+from joulie_bus.streams.subjects import Stream, agent_name
 from joulie_bus.testing import CLUSTER, VirtualClock, memory_log
+from joulie_bus.testing.clock import NOON
 from joulie_projections.hardware.catalog import EMPTY
 
 pytestmark = pytest.mark.anyio
@@ -37,23 +41,31 @@ class Rig:
         self.clock = Clock()
         self.log: MemoryLog = memory_log(VirtualClock())
         sampler = Sampler(Host(root), clock=self.clock)
-        self.agent = Agent(
-            self.log, CLUSTER, "n1", sampler, Inventory("n1", Host(root), EMPTY), self.clock
-        )
+        producer = Producer(agent_name("n1"), CLUSTER, lambda: NOON)
+        self.delivery = Delivery(self.log, producer, Backlog(None, "b"), self.now)
+        inventory = Inventory("n1", Host(root), EMPTY)
+        self.agent = Agent(self.delivery, "n1", sampler, inventory, self.clock)
         self._energy_uj = 0
+
+    def now(self) -> When:
+        return When("b", round(self.clock.now_s * 1000))
+
+    async def sample(self) -> None:
+        await self.agent.sample()
+        await self.delivery.deliver()
 
     async def second(self, watts: int) -> None:
         self.clock.now_s += 1
         self._energy_uj += watts * 1_000_000
         host_trees.write(self.root, {ZONE: self._energy_uj})
-        await self.agent.sample()
+        await self.sample()
 
     async def silence(self, seconds: int) -> None:
         """The hardware counts on while its file is gone."""
         for _ in range(seconds):
             self.clock.now_s += 1
             self._energy_uj += 100_000_000
-            await self.agent.sample()
+            await self.sample()
 
     async def published(self) -> list[TelemetrySampled]:
         newest = (await self.log.state(Stream.TEL)).last
@@ -64,7 +76,7 @@ class Rig:
 
 async def test_the_first_reading_of_a_counter_is_no_power(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    await rig.agent.sample()
+    await rig.sample()
     assert await rig.published() == []
 
 
@@ -109,7 +121,7 @@ class CardRig(Rig):
         self._ticks += 1
         busy, idle = 8 * busy_percent * self._ticks, 8 * (100 - busy_percent) * self._ticks
         host_trees.write(self.root, {"proc/stat": f"cpu  {busy} 0 0 {idle} 0 0 0 0 9 9\ncpu0 1"})
-        await self.agent.sample()
+        await self.sample()
 
 
 async def test_a_node_whose_only_meters_are_its_cards_draws_more_than_they_do(
@@ -132,7 +144,7 @@ async def test_cards_without_the_load_of_the_processors_are_no_reading_of_the_no
     rig = CardRig(tmp_path)
     for _ in range(3):
         rig.clock.now_s += 1
-        await rig.agent.sample()
+        await rig.sample()
 
     assert await rig.published() == []
 

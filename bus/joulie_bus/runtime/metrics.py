@@ -412,6 +412,11 @@ AGENT_POWER = Gauge(
     ["covers"],
     registry=AGENT,
 )
+AGENT_KEPT = Gauge(
+    "joulie_agent_kept_readings",
+    "Readings that wait for the broker; they are published as late ones",
+    registry=AGENT,
+)
 AGENT_METERS = Gauge("joulie_agent_meters", "Meters that gave the newest power", registry=AGENT)
 ADMISSION_REFUSED = Counter(
     "joulie_admission_refused_total",

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import socket
+import time
 from pathlib import Path
 
 import msgspec
@@ -16,8 +17,10 @@ from joulie_agent.report import NodeReport, Reading
 from joulie_agent.sources.host import Host
 from joulie_agent.sources.nvml import opened
 from joulie_bus.errors import SettingsError
+from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import agent_name
 from joulie_cli.display.output import show
 from joulie_cli.wiring import Wiring, connected, serve_part
 from joulie_projections.catalog_file import CatalogSettings
@@ -38,7 +41,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         except BadMemory as error:
             raise SettingsError([f"--limits {error}"]) from error
         return serve_part(wires, "agent", _enforce(wires, node, host, memory, dry_run=args.dry_run))
-    return serve_part(wires, "agent", _serve(wires, node, host))
+    return serve_part(wires, "agent", _serve(wires, node, host, args.kept))
 
 
 async def _enforce(wires: Wiring, node: str, host: Host, memory: Memory, *, dry_run: bool) -> None:
@@ -63,7 +66,9 @@ def _root(root: Path) -> Path:
     return root
 
 
-async def _serve(wires: Wiring, node: str, host: Host) -> None:
+async def _serve(wires: Wiring, node: str, host: Host, kept: Path | None) -> None:
+    from joulie_agent.backlog import Backlog, When
+    from joulie_agent.delivery import Delivery
     from joulie_agent.inventory import Inventory
     from joulie_agent.sampler import Sampler
     from joulie_agent.service import Agent
@@ -72,7 +77,9 @@ async def _serve(wires: Wiring, node: str, host: Host) -> None:
     inventory = Inventory(node, host, wires.source.load(CatalogSettings).catalog)
     try:
         async with connected(wires, Role.AGENT) as bus:
-            agent = Agent(bus, wires.subjects, node, sampler, inventory)
+            producer = Producer(agent_name(node), wires.subjects, time.time_ns)
+            delivery = Delivery(bus, producer, Backlog(kept, When.now().boot))
+            agent = Agent(delivery, node, sampler, inventory)
             await vital(VitalTask.SAMPLE, agent.run)
     finally:
         sampler.close()

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from pathlib import Path
 
 from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
@@ -19,6 +20,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="with --caps: report what would be set"
+    )
+    parser.add_argument(
+        "--kept",
+        type=Path,
+        metavar="FILE",
+        help="keep readings of an outage of the broker in this file as well (default: in memory)",
     )
     shared.limits_of_node(parser)
     parser.add_argument(
