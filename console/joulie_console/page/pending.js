@@ -1,5 +1,5 @@
 // @ts-check
-// Why pods are pending: each pod with the reason and what to do.
+// Why pods are pending: the reason and what to do, once for all pods that it concerns.
 
 import { ago, count } from "./format.js";
 import { Failure, heads, Link, Name, opening, PodLink, Skeleton, Table } from "./parts.js";
@@ -34,21 +34,37 @@ function Pods({ found }) {
   const left = found.total - found.items.length;
   return html`
     <${Table} label="Pending pods" head=${heads(COLUMNS)}>
-      ${found.items.map((/** @type {any} */ item) =>
-        html`<${Row} key=${item.pod.uid} item=${item} />`
-      )}
+      ${alike(found.items).map((items) => html`<${Row} key=${items[0].pod.uid} items=${items} />`)}
     </${Table}>
     ${left > 0 && html`<p class="muted">${`${count(left)} more are in the API's response.`}</p>`}
   `;
 }
 
-/** @param {{ item: any }} props */
-function Row({ item: { pod, cause, reason, advice, entry, since_ms: since } }) {
+/**
+ * Pods that wait for the same reason, in the order of their first one.
+ * @param {any[]} items
+ * @returns {any[][]}
+ */
+function alike(items) {
+  /** @type {Map<string, any[]>} */
+  const groups = new Map();
+  for (const item of items) {
+    const { pod, cause, reason, advice } = item;
+    const key = JSON.stringify([cause, reason, advice, pod.class, pod.cores, pod.gpus]);
+    groups.set(key, [...(groups.get(key) ?? []), item]);
+  }
+  return [...groups.values()];
+}
+
+/** @param {{ items: any[] }} props */
+function Row({ items }) {
+  const [{ pod, cause, reason, advice, entry, since_ms: since }] = items;
   const gpus = pod.gpus ? `, ${pod.gpus} GPU` : "";
   return html`
     <tr>
       <th scope="row">
         <${PodLink} pod=${pod} uid=${pod.uid} />
+        ${items.length > 1 && html`<${Others} items=${items.slice(1)} />`}
       </th>
       <td>${pod.class}</td>
       <td>${`${pod.cores} ${pod.cores === 1 ? "core" : "cores"}${gpus}`}</td>
@@ -60,5 +76,21 @@ function Row({ item: { pod, cause, reason, advice, entry, since_ms: since } }) {
         </td>
       <td class="prose">${advice}</td>
     </tr>
+  `;
+}
+
+/** @param {{ items: any[] }} props */
+function Others({ items }) {
+  return html`
+    <details>
+      <summary>${`and ${count(items.length)} more`}</summary>
+      ${items.map(({ pod }) =>
+        html`
+          <div key=${pod.uid}>
+            <${PodLink} pod=${pod} uid=${pod.uid} />
+          </div>
+        `
+      )}
+    </details>
   `;
 }

@@ -436,6 +436,23 @@ async def test_pending_pods_have_a_reason_and_advice(page: Page, new_harness: Ne
         await expect(rows).to_have_count(1, timeout=15_000)  # the page stays up to date
 
 
+async def test_pods_that_wait_for_one_reason_are_one_line(
+    page: Page, new_harness: NewHarness
+) -> None:
+    async with new_harness() as harness:
+        await harness.publish(node_seen("n1"), hardware("n1"), eco("n1"))
+        await harness.publish(
+            *(pending(f"job-{number}") for number in range(18)), pending("fast", performance=True)
+        )
+        await opened(page, harness, "?page=pending")
+        rows = page.locator("main tbody tr")
+        await expect(rows).to_have_count(2)
+        jobs = rows.filter(has_text="and 17 more")
+        await jobs.get_by_text("and 17 more").click()
+        await jobs.get_by_role("link", name="job-17").click()
+        await expect(page.locator("#detail-title")).to_contain_text("job-17")
+
+
 async def test_what_was_saved_is_an_interval_against_a_named_baseline(
     page: Page, complaints: list[str], new_harness: NewHarness, hour_of_energy: LedgerState
 ) -> None:
