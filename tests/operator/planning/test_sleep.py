@@ -687,3 +687,11 @@ def test_plans_of_the_second_rules_count_empty_eco_nodes_as_supply() -> None:
 
     assert (became_performance(made), woken(made)) == (["e1"], {})  # one for three pods
     assert "nodes_for_performance_pods" not in made.made.inputs
+
+
+def test_pods_are_evicted_only_by_this_policy_with_a_rate() -> None:
+    rate = Rules(policy="consolidate_and_sleep", policy_numbers="empty_below=0.1,evict_per_min=0.5")
+
+    assert sleep.evictions_allowed(rate)
+    assert not sleep.evictions_allowed(rate._replace(policy="queue_aware_v1"))
+    assert not sleep.evictions_allowed(rate._replace(policy_numbers="evict_per_min=0"))

@@ -76,3 +76,14 @@ def test_each_position_is_stored_exactly_once(steps: list[tuple[int, str]]) -> N
     named = [position for each in kept for position in positions_of(each)]
     assert sorted(named) == [each.position for each in rejected]
     assert [each.position for each in kept] == sorted(each.position for each in kept)
+
+
+def test_bodies_are_stored_up_to_the_byte_limit_of_a_commit() -> None:
+    half = b"x" * (BODY_BYTES_PER_COMMIT // 2)
+    first, fits, beyond = poison(1, body=half), poison(2, body=half), poison(3, "t", body=b"y")
+
+    *whole, short = within_quota([first, fits, beyond])
+
+    assert BODY_BYTES_PER_COMMIT == 4_194_304
+    assert whole == [first, fits]
+    assert (short.position, short.body, is_single(short)) == (3, b"", False)

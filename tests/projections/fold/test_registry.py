@@ -9,10 +9,20 @@ from joulie_bus.events import (
     Fact,
     GridPriced,
     NamespaceSeen,
+    PodFinished,
     TargetSet,
     WorkloadClass,
 )
-from joulie_bus.testing import asleep, hardware, node_seen, noon, one_of_each, waking
+from joulie_bus.testing import (
+    asleep,
+    bound,
+    hardware,
+    node_seen,
+    noon,
+    one_of_each,
+    power,
+    waking,
+)
 from joulie_bus.testing.plans import closed, evicting, opened
 from joulie_projections.fold.registry import evolve
 from joulie_projections.state.state import (
@@ -184,3 +194,34 @@ def test_the_grid_changes_no_state() -> None:
     [priced] = [each for each in one_of_each() if isinstance(each, GridPriced)]
 
     assert after(priced).facilities == {}
+
+
+# --- arrivals -----------------------------------------------------------------------------------
+
+
+def arrivals_after(*facts: tuple[float, Fact]) -> list[str]:
+    """The pods that the newest reading may not include."""
+    cluster_state = ClusterState()
+    draft = Draft(cluster_state)
+    for second, fact in facts:
+        evolve(draft, fact, noon(second))
+    draft.commit()
+    return [arrival.uid for arrival in cluster_state.nodes["n"].arrivals]
+
+
+def test_a_reading_includes_a_pod_once_it_ran_for_ten_seconds() -> None:
+    read, pod = (0, power("n", 100)), (5, bound("p", "n"))
+
+    assert arrivals_after(read, pod) == ["p"]
+    assert arrivals_after(read, pod, (14.9, power("n", 100))) == ["p"]
+    assert arrivals_after(read, pod, (15, power("n", 100))) == []
+    assert arrivals_after(read, pod, (10, bound("q", "n")), (16, power("n", 100))) == ["q"]
+    assert arrivals_after(pod, (6, bound("q", "n")), (15.5, bound("r", "n"))) == ["q", "r"]
+    assert arrivals_after(read, pod, (6, PodFinished(uid="p"))) == []
+
+
+def test_a_late_reading_includes_what_ran_when_it_was_made() -> None:
+    late = replace(power("n", 100), late_ms=4_000)
+
+    assert arrivals_after((5, bound("p", "n")), (18, late)) == ["p"]
+    assert arrivals_after((5, bound("p", "n")), (19, late)) == []

@@ -489,3 +489,15 @@ def test_a_counter_takes_over_numbers_that_were_compared_elsewhere() -> None:
     assert draft.producers.get("agent:agent-n") == ProducerState((Life("x", 10),))
     assert draft.producers.get("tel:scraper") == ProducerState((Life("a", 1), Life("x", 20)))
     assert not counter.is_next("scraper:x:20")
+
+
+def test_a_late_message_that_a_newer_one_superseded_is_no_duplicate() -> None:
+    first, late, newer = records(node_seen("b"), node_seen("a", cores=8), node_seen("a", cores=96))
+    draft = Draft(ClusterState())
+
+    found = fold(draft, [first, newer, late, late], 0)
+
+    assert found.duplicates == 1
+    node = draft.nodes.get("a")
+    assert node is not None
+    assert node.cpu_milli == 96_000

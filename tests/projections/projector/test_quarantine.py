@@ -42,6 +42,7 @@ def test_a_body_is_shown_as_far_as_it_can_be_decoded() -> None:
     assert (known["type"], known["data"]) == ("telemetry.sampled", {"node": "n", "power_mw": 1000})
     assert (unknown["type"], unknown["data"]) == ("telemetry.shuffle", known["data"])
     assert quarantine.to_readable(msgspec.msgpack.encode({"a": 1})) == {"a": 1}
+    assert quarantine.to_readable(msgspec.msgpack.encode({1: 2})) == {"1": 2}
     assert quarantine.to_readable(b"\xc1\xc1") == {"bytes": "c1c1"}
 
 
