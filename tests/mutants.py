@@ -113,7 +113,6 @@ PACKAGES = {
             "tests/projections/chain",
             "tests/projections/decision_log",
             "tests/projections/witness",
-            "tests/audit/verify",
         ],
     ),
 }

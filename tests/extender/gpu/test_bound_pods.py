@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_kit import MB, a_card, a_claim, wanting
-from joulie_bus.events import CardClaimed, ClaimConfirmed
+from joulie_bus.events import CardClaimed, ClaimConfirmed, GpuAsk
 from joulie_bus.testing import NOON
-from joulie_extender.gpu.bound_pods import claims_of_bound
+from joulie_extender.gpu.bound_pods import claims_of_bound, is_bound_to_cards
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 
@@ -74,3 +74,70 @@ def test_a_unit_of_a_card_that_is_shared_by_time_is_a_share() -> None:
     shared = replace(NODE, gpus=1, gpu_units=4)
 
     assert claimed(BOUND, shared, g0=a_card()) == [("g0", MB // 4)]
+
+
+@pytest.mark.parametrize(
+    ("cards", "taken"),
+    [
+        pytest.param({"g0": a_card(healthy=False)}, ["g0"], id="an unhealthy card, if no other"),
+        pytest.param({"g0": a_card(healthy=False), "g1": a_card(holder="?")}, ["g1"], id="in use"),
+        pytest.param({"g0": a_card(mb=0)}, [], id="without memory"),
+        pytest.param({"g0": a_card(owner="q"), "g1": a_card(holder="team/q")}, [], id="all taken"),
+        pytest.param(
+            {"g0": a_card(holder="?", claims={"q": a_claim()})}, [], id="in use, and claimed"
+        ),
+    ],
+)
+def test_the_card_that_most_likely_runs_the_pod_is_claimed(
+    cards: dict[str, CardState], taken: list[str]
+) -> None:
+    assert [card for card, _ in claimed(BOUND, **cards)] == taken
+
+
+def test_the_cards_of_a_binding_come_before_all_others() -> None:
+    pod = replace(BOUND, pod=wanting("p", given=("g1",)))
+
+    assert [card for card, _ in claimed(pod, g0=a_card(holder="?"), g1=a_card())] == ["g1"]
+
+
+def test_a_pod_that_is_seen_on_one_of_its_cards_gets_the_others() -> None:
+    pod = replace(BOUND, pod=wanting("p", cards=3))
+    held = a_card(owner="p", claims={"p": a_claim()})
+
+    assert [card for card, _ in claimed(pod, g0=held, g1=a_card(), g2=a_card(), g3=a_card())] == [
+        "g1",
+        "g2",
+    ]
+
+
+def test_a_share_needs_as_much_memory_as_it_is() -> None:
+    half = replace(BOUND, pod=wanting("p", cards=0, share_milli=500))
+    used = a_card(claims={"q": a_claim(MB // 2)})
+
+    assert claimed(half, g0=used) == [("g0", MB // 2)]
+    assert claimed(half, g0=a_card(claims={"q": a_claim(MB // 2 + 1)})) == []
+
+
+def test_a_pod_by_memory_alone_runs_on_cards() -> None:
+    asked = replace(wanting("p", cards=0, vram_mb=1000), gpu_milli=0)
+
+    assert is_bound_to_cards(PodState(pod=asked, node="n0"))
+    assert not is_bound_to_cards(PodState(pod=asked))
+    assert not is_bound_to_cards(PodState(pod=replace(asked, gpu=GpuAsk()), node="n0"))
+
+
+def test_units_of_shared_cards_are_shares_rounded_up() -> None:
+    two_of_three = replace(BOUND, pod=wanting("p", cards=2))
+    shared = replace(NODE, gpus=1, gpu_units=3)
+
+    assert claimed(two_of_three, shared, g0=a_card()) == [("g0", -(-MB * 668 // 1000))]
+    assert claimed(BOUND, replace(NODE, gpus=1, gpu_units=1), g0=a_card()) == [("g0", MB)]
+
+
+def test_no_claim_is_made_for_a_pod_of_an_unknown_node_by_its_units() -> None:
+    cluster_state = ClusterState()
+    cluster_state.pods["p"] = BOUND
+    cluster_state.gpus["g0"] = a_card()
+
+    assert [each.card for each in claims_of_bound(cluster_state, "p", ["g0", "gone"])] == ["g0"]
+    assert list(claims_of_bound(cluster_state, "other", ["g0"])) == []

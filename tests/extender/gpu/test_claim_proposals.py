@@ -134,3 +134,62 @@ def test_a_pod_that_is_seen_on_all_its_cards_leaves_the_others() -> None:
     assert [each.card for each in surplus(cluster_state, "p", ["g", "h"])] == ["g"]
     cluster_state.gpus["h"] = replace(CONFIRMED, source="agent")
     assert list(surplus(cluster_state, "p", ["g", "h"])) == []
+
+
+def test_nothing_is_due_about_a_card_that_is_not_known() -> None:
+    assert list(proposals(ClusterState(), "g", NOON)) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        PodState(pod=wanting("q"), node="n0", finished=True),
+        PodState(pod=wanting("q"), node="n1"),
+        PodState(pod=wanting("q")),
+    ],
+    ids=["ended", "elsewhere", "pending"],
+)
+def test_nothing_moves_to_a_pod_that_does_not_run_on_the_node(other: PodState) -> None:
+    seen = replace(CONFIRMED, owner="q", source="agent")
+
+    assert due(seen, p=BOUND, q=other) == []
+
+
+def test_a_pod_that_an_agent_sees_displaces_only_pods_with_the_whole_card() -> None:
+    share = a_card(claims={"p": a_claim(MB - 1, confirmed=True)})
+    seen = replace(share, owner="q", source="agent")
+    quarter = PodState(pod=wanting("q", cards=0, share_milli=250), node="n0")
+
+    [moved] = due(seen, p=BOUND, q=quarter)
+
+    claimed = moved.events[0]
+    assert isinstance(claimed, CardClaimed)
+    assert claimed.mb == MB // 4
+    assert len(moved.events) == 2
+
+
+def test_a_pod_without_a_request_that_an_agent_sees_gets_the_whole_card() -> None:
+    seen = replace(a_card(), owner="q", source="agent")
+    [moved] = due(seen, q=PodState(pod=wanting("q", cards=0), node="n0"))
+
+    assert [getattr(event, "mb", None) for event in moved.events] == [MB, None]
+
+
+def test_a_pod_that_is_seen_on_too_few_cards_keeps_all() -> None:
+    two = replace(BOUND, pod=wanting("p", cards=2, model="A100"))
+    seen = replace(CONFIRMED, owner="p", source="agent")
+    cluster_state = cluster_state_of(replace(CONFIRMED, source="agent"), p=two)
+    cluster_state.gpus["h"] = seen
+
+    assert list(surplus(cluster_state, "p", ["g", "h"])) == []
+    cluster_state.gpus["i"] = seen
+    assert [each.card for each in surplus(cluster_state, "p", ["g", "h", "i", "gone"])] == ["g"]
+    assert list(surplus(cluster_state, "stranger", ["g", "h", "i"])) == []
+
+
+def test_a_pod_with_a_share_leaves_no_card() -> None:
+    share = replace(BOUND, pod=wanting("p", cards=0, share_milli=250))
+    cluster_state = cluster_state_of(replace(CONFIRMED, source="agent"), p=share)
+    cluster_state.gpus["h"] = replace(CONFIRMED, owner="p", source="agent")
+
+    assert list(surplus(cluster_state, "p", ["g", "h"])) == []
