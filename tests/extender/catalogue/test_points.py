@@ -71,7 +71,8 @@ def test_the_watts_behind_a_score_are_named_without_their_unit() -> None:
     headroom = watts_of(terms("measured", marginal_w=12.0, assumed_w=3.0))
     energy = watts_of(terms("energy", marginal_w=12.0))
 
-    assert headroom == {"marginal": 12.0, "assumed": 3.0}
+    assert (headroom["marginal"], headroom["assumed"]) == (12.0, 3.0)
+    assert set(headroom) == {term.name.removesuffix("_w") for term in HEADROOM.inputs}
     assert set(energy) == {term.name.removesuffix("_w") for term in ENERGY.inputs}
 
 
