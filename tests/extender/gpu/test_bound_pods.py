@@ -91,7 +91,7 @@ def test_a_unit_of_a_card_that_is_shared_by_time_is_a_share() -> None:
 def test_the_card_that_most_likely_runs_the_pod_is_claimed(
     cards: dict[str, CardState], taken: list[str]
 ) -> None:
-    assert [card for card, _ in claimed(BOUND, **cards)] == taken
+    assert [card for card, _ in claimed(BOUND, NODE, **cards)] == taken
 
 
 def test_the_cards_of_a_binding_come_before_all_others() -> None:
