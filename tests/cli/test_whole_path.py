@@ -79,6 +79,7 @@ def test_the_demo_prints_a_summary(past: Past) -> None:
     assert told["nodes"] == 40
     assert told["decisions"] > 50
     assert told["position"] >= told["events"] > told["decisions"] > told["pods"] > 0
+    assert filters
     # PRESET=savings: no node is eco, but the cards of a node may be full.
     assert told["refused"] == sum(bool(each.get("reason")) for each in filters)
     assert WANTS_PERFORMANCE not in {each.get("reason") for each in filters}

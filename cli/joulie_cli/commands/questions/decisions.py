@@ -20,7 +20,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pod", metavar="POD", help="namespace/name, a name or a uid")
     parser.add_argument("--node", metavar="NAME", help="name of a candidate")
     parser.add_argument("--namespace", metavar="NAME")
-    parser.add_argument("--kind", action="append", choices=ENTRY_KINDS, metavar="KIND")
+    parser.add_argument(
+        "--kind",
+        action="append",
+        type=lambda word: word.removeprefix("decision."),  # as entries and the stream have it
+        choices=ENTRY_KINDS,
+        metavar="KIND",
+        help=f"{', '.join(ENTRY_KINDS[:-1])} or {ENTRY_KINDS[-1]}",
+    )
     parser.add_argument("--since", metavar="TIME", help="a time, or -10m")
     shared.newest(parser)
     shared.archive(parser)
