@@ -70,7 +70,7 @@ bench: setup ## measure; prints ratios, asserts nothing
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 mutants: setup ## changes in the code that decides, which a test has to notice; takes hours
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/mutants/mutate.py
 
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800

@@ -127,11 +127,12 @@ def test_a_pod_by_memory_alone_runs_on_cards() -> None:
 
 
 def test_units_of_shared_cards_are_shares_rounded_up() -> None:
-    two_of_three = replace(BOUND, pod=wanting("p", cards=2))
+    two = replace(BOUND, pod=wanting("p", cards=2))
     shared = replace(NODE, gpus=1, gpu_units=3)
 
-    assert claimed(two_of_three, shared, g0=a_card()) == [("g0", -(-MB * 668 // 1000))]
-    assert claimed(BOUND, replace(NODE, gpus=1, gpu_units=1), g0=a_card()) == [("g0", MB)]
+    assert claimed(two, shared, g0=a_card()) == [("g0", -(-MB * 668 // 1000))]
+    unshared = replace(NODE, gpus=2, gpu_units=2)
+    assert claimed(two, unshared, g0=a_card(), g1=a_card()) == [("g0", MB), ("g1", MB)]
 
 
 def test_no_claim_is_made_for_a_pod_of_an_unknown_node_by_its_units() -> None:

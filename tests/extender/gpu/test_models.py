@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
-from joulie_bus.testing import ask
-from joulie_extender.gpu.free import asks_no_card, free_cores_of
+from joulie_bus.testing import NOON, ask, hardware
+from joulie_extender.gpu.free import asks_no_card, free_cards, free_cores_of
 from joulie_extender.gpu.models import is_model, read, written
 from joulie_extender.gpu.pool import Pool, PoolNode
 from joulie_extender.gpu.shapes import Shape, hundredths
+from joulie_projections.pods.load import Load
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.columns import TwinColumns
 
 ALIASES = (("NVIDIA A100 SXM4", "BIG"), ("NVIDIA L4", "SMALL", "TINY"))
 A100 = "NVIDIA-A100-SXM4-40GB"
@@ -89,3 +92,20 @@ def test_what_a_shape_takes_is_no_longer_free() -> None:
 def test_hundredths_of_a_card_are_rounded_up() -> None:
     assert [hundredths(milli) for milli in (0, 1, 10, 11, 1000)] == [0, 1, 1, 2, 100]
     assert Shape(1, 1, 3, 250).gpu_milli == 750
+
+
+def test_cards_that_bound_pods_request_are_not_free() -> None:
+    nodes = {
+        f"n{at}": NodeState(
+            ordinal=at, at=NOON, present=True, hardware=hardware(f"n{at}", gpus=cards),
+            load=Load(0, 0, standard, performance),
+        )
+        for at, (cards, standard, performance) in enumerate(
+            [(4, 0, 0), (4, 1500, 1000), (4, 3000, 1000), (0, 0, 0)]
+        )
+    }  # fmt: skip
+    columns = TwinColumns.of(nodes, 0)
+    rows = np.array([columns.rows[name] for name in nodes])
+
+    assert free_cards(columns, rows).tolist() == [4.0, 1.5, 0.0, 0.0]
+    assert free_cards(columns, rows[3:]).tolist() == [0.0]
