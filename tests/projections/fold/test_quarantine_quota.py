@@ -84,6 +84,10 @@ def test_bodies_are_stored_up_to_the_byte_limit_of_a_commit() -> None:
 
     *whole, short = within_quota([first, fits, beyond])
 
-    assert BODY_BYTES_PER_COMMIT == 4_194_304
     assert whole == [first, fits]
     assert (short.position, short.body, is_single(short)) == (3, b"", False)
+
+
+def test_a_commit_stores_at_most_four_mebibytes_of_a_thousand_messages() -> None:
+    assert (BODIES_PER_SUBJECT, BODIES_PER_COMMIT, SUBJECTS_PER_COMMIT) == (100, 1000, 100)
+    assert BODY_BYTES_PER_COMMIT == 4_194_304

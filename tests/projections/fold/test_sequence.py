@@ -501,3 +501,13 @@ def test_a_late_message_that_a_newer_one_superseded_is_no_duplicate() -> None:
     node = draft.nodes.get("a")
     assert node is not None
     assert node.cpu_milli == 96_000
+
+
+def test_a_reading_under_the_key_of_another_node_is_quarantined() -> None:
+    first, second = records(power("a", 100), power("a", 200))
+    envelope = codec.open_envelope(second.data, "it")
+    forged = second._replace(data=seal(replace(envelope, key="b")))
+
+    assert fold(Draft(ClusterState()), [first, second], 0).poison == []
+    [poison] = fold(Draft(ClusterState()), [first, forged], 0).poison
+    assert (poison.position, "key" in poison.why) == (2, True)
