@@ -5,24 +5,26 @@ a replay computes the same.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu.demand import PoolKinds, share_of, terms_of, worth_of
-from joulie_extender.gpu.fragmentation import NEVER, Costs, Measure
+from joulie_extender.gpu.fragmentation import NEVER, CostCache, Costs, Measure
 from joulie_extender.gpu.free_cards import (
     NO_PLACE,
+    FreeCards,
     free_of,
+    free_without,
     kinds_of,
     layout_of,
-    rests_of,
 )
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.shapes import CARD, Shape
-from joulie_projections.state.gpu_arrivals import Counts, GpuDemand, GpuShape, shape_of
-from joulie_projections.twin.arrays import Bools, Floats, Ints
+from joulie_projections.state.gpu_arrivals import GpuShape, shape_of
+from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 
 UNUSABLE = 1000.0  # the loss, in GPUs, where it is unknown or the pod does not fit
@@ -33,19 +35,14 @@ _NO_GPU = GpuShape(0, 0, 0)
 def expected_loss(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, aliases: Aliases) -> Floats:
     """In GPUs, by candidate: what later pods lose there beyond the least on any candidate."""
     found = np.full(len(rows), UNUSABLE)
-    at = np.flatnonzero(_is_known(twin_columns, rows))
-    cost = costs_of(pod, twin_columns, rows[at], aliases).cost if len(at) else found[at]
+    place = layout_of(twin_columns.cards).row_of(rows)
+    has_cores = twin_columns.floats("cores").take(rows) > 0
+    known = has_cores & (place != NO_PLACE) & twin_columns.columns["present"].take(rows)
+    at = np.flatnonzero(known)  # a node without cards or cores that are known never scores best
+    cost = _costs_of(pod, twin_columns, aliases)[place[at]] if len(at) else found[at]
     least = cost.min(initial=NEVER)
     if least < NEVER:
         found[at] = np.minimum((cost - least) / CARD, UNUSABLE)
-    return found
-
-
-def _is_known(twin_columns: TwinColumns, rows: Ints) -> Bools:
-    """A node without cards or cores that are known never scores best."""
-    has_cards = layout_of(twin_columns.cards).row_of(rows) != NO_PLACE
-    has_cores = twin_columns.floats("cores").take(rows) > 0
-    found: Bools = has_cards & has_cores & twin_columns.columns["present"].take(rows)
     return found
 
 
@@ -59,66 +56,102 @@ def points_of(loss: Floats) -> Floats:
     return np.where(loss < UNUSABLE, np.maximum(points, 0.0), 0.0)
 
 
-def costs_of(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, aliases: Aliases) -> Costs:
-    """In milli of a card; `rows` are nodes with cards."""
-    kinds = kinds_of(twin_columns, aliases)
-    measure = measure_of(twin_columns, kinds)
-    free = free_of(twin_columns, kinds, rows, pod.uid)
-    asked = shape_of(pod) or _NO_GPU._replace(milli=pod.cpu_milli)
-    if not asked.mb:
-        return measure.costs(free, _shape(pod, asked, 0), np.arange(len(rows)))
-    costs = Costs(np.full(len(rows), NEVER), np.zeros(len(rows), np.int64))
-    for model, total_mb in enumerate(kinds.total_mb):  # the same memory, other parts of a card
-        at = np.flatnonzero(free.model == model)
-        if len(at):
-            part = measure.costs(free, _shape(pod, asked, total_mb), at)
-            costs.cost[at], costs.card[at] = part
-    return costs
-
-
 def card_losses(
     pod: PodAsk, twin_columns: TwinColumns, row: int, aliases: Aliases
 ) -> Mapping[str, float]:
     """In milli of a card, by the uuid of each card of a node that its loss is known of."""
-    cards, at = twin_columns.cards, np.array([row])
-    alone = cards.on(at, [pod.uid])
-    layout, asked = layout_of(alone), shape_of(pod)
-    if asked is None or not len(layout.nodes):
+    asked, kept = _asked_of(pod), _tables_of(twin_columns, aliases)
+    free, layout, cards = free_without(twin_columns, kept.kinds, row, pod.uid)
+    if not len(layout.nodes):
         return {}
-    kinds = kinds_of(twin_columns, aliases)
-    free = free_of(twin_columns, kinds, at, pod.uid)._replace(rest=rests_of(alone))
-    shape = _shape(pod, asked, kinds.total_mb[int(free.model[0])])
-    by_card = measure_of(twin_columns, kinds).by_card(free, shape, 0)[layout.slot]
-    return {
-        alone.uuids[card]: float(cost)
-        for card, cost in zip(layout.place.tolist(), by_card.tolist(), strict=True)
-    }
+    shape = asked.on(kept.kinds.total_mb[int(free.model[0])])
+    by_card = kept.measure.by_card(free, shape, 0)[layout.slot]
+    places = layout.place.tolist()
+    return dict(zip((cards.uuids[card] for card in places), by_card.tolist(), strict=True))
 
 
-def _shape(pod: PodAsk, asked: GpuShape, total_mb: int) -> Shape:
-    models = (pod.gpu.model,) if pod.gpu.model else ()
-    share = share_of(asked.share, asked.mb, total_mb)
-    return Shape(asked.milli, 0, asked.cards, share, models)
+class _Asked(NamedTuple):
+    """Pods with equal requests share cached costs."""
+
+    shape: GpuShape
+    models: tuple[str, ...]
+
+    def on(self, total_mb: int) -> Shape:
+        share = share_of(self.shape.share, self.shape.mb, total_mb)
+        return Shape(self.shape.milli, 0, self.shape.cards, share, self.models)
 
 
-class _Kept(NamedTuple):
-    demand: GpuDemand
-    kinds: PoolKinds
-    measure: Measure
-    priced: Counts
-    worth: Floats
+def _asked_of(pod: PodAsk) -> _Asked:
+    shape = shape_of(pod) or _NO_GPU._replace(milli=pod.cpu_milli)
+    return _Asked(shape, (pod.gpu.model,) if pod.gpu.model else ())
 
 
-def measure_of(twin_columns: TwinColumns, kinds: PoolKinds) -> Measure:
-    """Computed when demand is renewed, and when nodes or cards are added or removed."""
-    demand, memo = twin_columns.gpu_demand, twin_columns.cards.fixed_memo
-    kept = memo.get(measure_of)
-    if isinstance(kept, _Kept) and kept.demand is demand and kept.kinds is kinds:
-        return kept.measure
-    if isinstance(kept, _Kept) and kept.kinds is kinds and kept.priced == demand.priced:
+def _costs_of(pod: PodAsk, twin_columns: TwinColumns, aliases: Aliases) -> Floats:
+    """In milli of a card, by the rows of the layout. What the pod has claimed itself is free."""
+    asked, kept = _asked_of(pod), _tables_of(twin_columns, aliases)
+    costs = kept.costs_of(asked, twin_columns).cost
+    own = twin_columns.cards.nodes_of([pod.uid])
+    if len(own):
+        costs = costs.copy()
+    for node in own.tolist():
+        free, layout, _ = free_without(twin_columns, kept.kinds, node, pod.uid)
+        at = layout_of(twin_columns.cards).row_of(layout.nodes)
+        costs[at] = _evaluated(kept.measure, free, asked, np.arange(len(at))).cost
+    return costs
+
+
+def _evaluated(measure: Measure, free: FreeCards, asked: _Asked, rows: Ints) -> Costs:
+    if not asked.shape.mb:
+        return measure.costs(free, asked.on(0), rows)
+    costs = Costs(np.full(len(rows), NEVER), np.zeros(len(rows), np.int64))
+    for model, total_mb in enumerate(free.kinds.total_mb):  # as much memory, other parts of a card
+        at = np.flatnonzero(free.model[rows] == model)
+        if len(at):
+            costs.cost[at], costs.card[at] = measure.costs(free, asked.on(total_mb), rows[at])
+    return costs
+
+
+class _Tables:
+    """What is kept while demand is not renewed, and no node or card is added or removed.
+
+    Costs of a row depend on this row alone, so that rows which did not change since another
+    position have the costs that would be computed again.
+    """
+
+    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds, worth: Floats) -> None:
+        self.demand, self.kinds, self.worth = twin_columns.gpu_demand, kinds, worth
+        self.measure = Measure(terms_of(self.demand, kinds, worth))
+        free = free_of(twin_columns, kinds)
+        self._free = free._replace(rest=free.rest.copy(), free_milli=free.free_milli.copy())
+        self._seen: tuple[object, object] = (None, None)
+        evaluate = partial(_evaluated, self.measure, self._free)
+        self._cache = CostCache[_Asked](evaluate, len(free.model))
+
+    def costs_of(self, asked: _Asked, twin_columns: TwinColumns) -> Costs:
+        """The caller copies from it."""
+        seen = (twin_columns.cards, twin_columns.columns["pods_cpu_w"])
+        if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
+            self._follow(free_of(twin_columns, self.kinds))
+            self._seen = seen
+        return self._cache.of(asked)
+
+    def _follow(self, free: FreeCards) -> None:
+        other = (free.rest != self._free.rest).any(1) | (free.free_milli != self._free.free_milli)
+        changed = np.flatnonzero(other)
+        self._free.rest[changed] = free.rest[changed]
+        self._free.free_milli[changed] = free.free_milli[changed]
+        for row in changed.tolist():
+            self._cache.change(row)
+
+
+def _tables_of(twin_columns: TwinColumns, aliases: Aliases) -> _Tables:
+    kinds, memo = kinds_of(twin_columns, aliases), twin_columns.cards.fixed_memo
+    kept, demand = memo.get(_Tables), twin_columns.gpu_demand
+    if isinstance(kept, _Tables) and kept.kinds is kinds and kept.demand is demand:
+        return kept
+    if isinstance(kept, _Tables) and kept.kinds is kinds and kept.demand.priced == demand.priced:
         worth = kept.worth
     else:
         worth = worth_of(demand.priced, kinds)
-    measure = Measure(terms_of(demand, kinds, worth))
-    memo[measure_of] = _Kept(demand, kinds, measure, demand.priced, worth)
-    return measure
+    found = memo[_Tables] = _Tables(twin_columns, kinds, worth)
+    return found

@@ -12,12 +12,11 @@ F and C are of Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), and of 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from joulie_extender.gpu.card_worth import PARTS
-from joulie_extender.gpu.pool import Pool
 from joulie_extender.gpu.shapes import CARD, Shape, hundredths
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 
@@ -174,34 +173,36 @@ def _of_several(by_card: Floats, cards: int) -> Floats:
     return found
 
 
-Evaluator = Callable[[Pool, Shape, Ints], Costs]
+MOST_KEPT = 256  # shapes
+K = TypeVar("K")
 
 
-class CostCache:
-    """The costs of each shape on all rows; only rows that changed are computed again."""
+class CostCache(Generic[K]):
+    """The costs of each shape on all rows; only rows that changed are computed again.
 
-    def __init__(self, pool: Pool, measure: Evaluator) -> None:
-        self._pool, self._measure = pool, measure
-        self._all = np.arange(len(pool.milli))
+    The caller copies from what it returns, because later calls write to the same arrays.
+    """
+
+    def __init__(self, evaluate: Callable[[K, Ints], Costs], rows: int) -> None:
+        self._evaluate = evaluate
+        self._all = np.arange(rows)
         self._changed = list[int]()
-        self._kept: dict[Shape, tuple[Costs, int]] = {}
+        self._kept: dict[K, tuple[Costs, int]] = {}
 
-    def of(self, shape: Shape) -> Costs:
+    def of(self, shape: K) -> Costs:
         costs, seen = self._kept.get(shape, (None, 0))
         stale = self._changed[seen:]
         if costs is None or len(stale) > len(self._all):
-            costs = self._measure(self._pool, shape, self._all)
+            costs = self._evaluate(shape, self._all)
         elif stale:
             rows = np.array(sorted(set(stale)))
-            fresh = self._measure(self._pool, shape, rows)
+            fresh = self._evaluate(shape, rows)
             costs.cost[rows], costs.card[rows] = fresh
+        if len(self._kept) >= MOST_KEPT or len(self._changed) > 16 * len(self._all):
+            self._kept.clear()
+            self._changed.clear()
         self._kept[shape] = costs, len(self._changed)
         return costs
 
     def change(self, row: int) -> None:
         self._changed.append(row)
-
-    def replace(self, measure: Evaluator) -> None:
-        self._measure = measure
-        self._kept.clear()
-        self._changed.clear()

@@ -78,19 +78,18 @@ def rests_of(cards: Cards) -> Ints:
     if isinstance(kept, np.ndarray):
         return kept
     layout = layout_of(cards)
-    total = cards.ints("total_mb")[layout.place]
-    free = cards.ints("free_mb")[layout.place]
+    total, free = cards.ints("total_mb"), cards.ints("free_mb")
     part = np.minimum(free * CARD // np.maximum(total, 1), CARD - 1)
-    is_whole = cards.bools("idle")[layout.place] & (free >= total - DRIVER_MB)
-    milli = np.where(is_whole, CARD, part) * cards.bools("healthy")[layout.place]
+    is_whole = cards.bools("idle") & (free >= total - DRIVER_MB)
+    milli = np.where(is_whole, CARD, part) * cards.bools("healthy")
     rests = np.zeros((len(layout.nodes), layout.width), np.int64)
-    rests[layout.row, layout.slot] = milli
+    rests[layout.row, layout.slot] = milli[layout.place]
     cards.memo[rests_of] = rests
     return rests
 
 
 class FreeCards(NamedTuple):
-    """Of some nodes, as a measure of costs takes them."""
+    """What is free on some nodes, as a measure of costs takes it."""
 
     kinds: PoolKinds
     model: Ints
@@ -102,25 +101,30 @@ class FreeCards(NamedTuple):
         return self.kinds.allowed(models[0])
 
 
-def free_of(twin_columns: TwinColumns, kinds: PoolKinds, rows: Ints, uid: str) -> FreeCards:
-    """`rows` are nodes with cards. What the pod itself has claimed counts as free."""
-    cards = twin_columns.cards
-    layout, rests = layout_of(cards), rests_of(cards)
-    own = cards.nodes_of([uid])
-    if len(own):
-        rests = _without(cards, layout, rests, own, uid)
-    at = layout.row_of(rows)
-    milli = np.rint(free_cores(twin_columns, rows) * 1000).astype(np.int64)
-    return FreeCards(kinds, layout.model[at], rests[at], milli, np.zeros(len(rows), np.int64))
+def free_of(twin_columns: TwinColumns, kinds: PoolKinds) -> FreeCards:
+    """On all nodes with cards, in the order of the layout."""
+    layout, rests = layout_of(twin_columns.cards), rests_of(twin_columns.cards)
+    milli = free_milli(twin_columns, layout.nodes)
+    return FreeCards(kinds, layout.model, rests, milli, np.zeros(len(milli), np.int64))
 
 
-def _without(cards: Cards, layout: Layout, rests: Ints, nodes: Ints, uid: str) -> Ints:
-    alone = cards.on(nodes, [uid])
-    part = layout_of(alone)
-    rests, at = rests.copy(), layout.row_of(part.nodes)
-    rests[at] = 0
-    rests[at, : part.width] = rests_of(alone)
-    return rests
+def free_without(
+    twin_columns: TwinColumns, kinds: PoolKinds, node: int, uid: str
+) -> tuple[FreeCards, Layout, Cards]:
+    """On one node, as if this pod had claimed nothing, with the cards and their places."""
+    alone = twin_columns.cards.on(np.array([node]), [uid])
+    layout = layout_of(alone)
+    at = layout_of(twin_columns.cards).row_of(layout.nodes)
+    model = layout_of(twin_columns.cards).model[at]
+    milli = free_milli(twin_columns, layout.nodes)
+    nothing = np.zeros(len(milli), np.int64)
+    return FreeCards(kinds, model, rests_of(alone), milli, nothing), layout, alone
+
+
+def free_milli(twin_columns: TwinColumns, rows: Ints) -> Ints:
+    """Of cores."""
+    found: Ints = np.rint(free_cores(twin_columns, rows) * 1000).astype(np.int64)
+    return found
 
 
 def kinds_of(twin_columns: TwinColumns, aliases: Aliases) -> PoolKinds:

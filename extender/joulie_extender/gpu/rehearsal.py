@@ -10,6 +10,7 @@ The same arrivals and nodes give the same choice: the draw is a fixed sequence o
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -58,7 +59,8 @@ def rehearsed(
 
 
 def _in_use(arrivals: GpuArrivals, pool: Pool, kinds: PoolKinds, measure: Measure) -> int:
-    cache, asked, found = CostCache(pool, measure.costs), 0, 0
+    cache = CostCache(partial(measure.costs, pool), len(pool.nodes))
+    asked = found = 0
     drawn = drawn_from(arrivals, kinds)
     for level in LEVELS:
         while asked * 100 < level * pool.capacity:

@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -12,7 +13,6 @@ from joulie_extender.gpu.fragmentation import (
     NEVER,
     CostCache,
     Costs,
-    Evaluator,
     Measure,
     Terms,
     TermWeights,
@@ -27,6 +27,7 @@ from joulie_simulator.gpu_packing.card_watts import added_watts
 from joulie_simulator.gpu_packing.product import Product, mb_of
 
 FGD = TermWeights(fragmentation=1.0, cores=0.0, worth=0.0, models=0.0)
+Evaluator = Callable[[Pool, Shape, Ints], Costs]
 POWER = 0.1  # of the score of pwr-fgd, as in the article
 
 
@@ -35,7 +36,7 @@ class Packing:
 
     def __init__(self, pool: Pool, measure: Evaluator, draw: random.Random | None = None) -> None:
         self.pool, self._draw = pool, draw
-        self.cache = CostCache(pool, measure)
+        self.cache = CostCache(partial(measure, pool), len(pool.nodes))
 
     def costs(self, shape: Shape) -> Floats:
         return self.cache.of(shape).cost
@@ -80,7 +81,7 @@ class PowerAndFragmentation(Packing):
 
     def __init__(self, pool: Pool, pods: Sequence[Shape]) -> None:
         super().__init__(pool, fgd_of(pool, pods))
-        self._watts = CostCache(pool, added_watts)
+        self._watts = CostCache(partial(added_watts, pool), len(pool.nodes))
 
     def costs(self, shape: Shape) -> Floats:
         watts, fgd = self._watts.of(shape).cost, self.cache.of(shape).cost

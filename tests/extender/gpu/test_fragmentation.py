@@ -1,5 +1,7 @@
 """The cost of a placement for the pods that arrive later, and what it learns from arrivals."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -134,7 +136,7 @@ def test_the_need_of_cores_is_the_mean_of_all_pods_that_ask_for_gpus() -> None:
 def test_cached_costs_equal_costs_computed_anew() -> None:
     pool = Pool([EIGHT, TWO] * 20)
     measure = measure_of(arrived(WHOLE), pool)
-    cache, rows = CostCache(pool, measure.costs), np.arange(40)
+    cache, rows = CostCache(partial(measure.costs, pool), 40), np.arange(40)
     shapes = [
         WHOLE,
         Shape(4000, 1024, 1, 300),
