@@ -13,6 +13,7 @@ from pathlib import Path
 from joulie_bus.core.http_head import HeadRule
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
+from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.subjects import Subjects
@@ -26,12 +27,14 @@ from joulie_extender.catalogue.weights import Weights
 from joulie_extender.current_snapshot import CurrentSnapshot
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool
+from joulie_extender.gpu.unusable import free_gpus
 from joulie_extender.http.routes import PROBES, routed
 from joulie_extender.http.server import HttpServer, listening
 from joulie_extender.settings import ServerSettings
 from joulie_projections.view.view import View
 
 FLUSH_S = 3.0
+MOST_MODELS = 50  # of cards, in metrics
 log = get_logger("extender")
 
 
@@ -66,6 +69,20 @@ class Service:
 
         The view stays usable when its bus is down; its age shows it.
         """
+        with metrics.FREE_GPUS.computed_by(self._free_gpus):
+            await self._work(bus, view, binder)
+
+    def _free_gpus(self) -> dict[tuple[str, ...], float]:
+        """Bounded, because agents and resources name the models."""
+        columns = self._current_snapshot.snapshot().twin_columns
+        found = sorted(free_gpus(columns, self._weights.gpu.aliases).items())
+        return {
+            (model, of): value
+            for model, gpus in found[:MOST_MODELS]
+            for of, value in (("all", gpus.free), ("unusable", gpus.unusable))
+        }
+
+    async def _work(self, bus: Log, view: View, binder: Binder | None) -> None:
         async with (
             living(VitalTask.SHIP, lambda: self._shipper.ship(bus)),
             living(VitalTask.SNAPSHOT, lambda: self._current_snapshot.follow(view)),

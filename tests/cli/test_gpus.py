@@ -2,9 +2,11 @@
 
 from msgspec.structs import replace
 
-from gpu_kit import A100, a_card, a_claim, node
+from gpu_kit import A100, MB, a_card, a_claim, node
 from joulie_cli.questions.gpus import CardFilter, as_text, report
-from joulie_projections.state.state import ClusterState
+from joulie_projections.pods.load import Load
+from joulie_projections.state.gpu_arrivals import PRIOR_DEMAND
+from joulie_projections.state.state import GPU_DEMAND, ClusterRow, ClusterState
 
 T4 = "Tesla T4"
 
@@ -83,3 +85,22 @@ def test_a_card_that_is_held_without_work_has_a_line_of_its_own() -> None:
     assert lines[-1] == (
         "IDLE: team/p holds a on n0 without work since 1970-01-01 00:00:00 UTC, at 125 W"
     )
+
+
+def test_free_gpus_that_no_pod_could_use_have_a_line_of_their_own() -> None:
+    found = ClusterState()
+    cores = replace(node(0), cpu_milli=96_000)
+    found.nodes = {"n0": cores, "n1": replace(cores, ordinal=1, load=Load(cpu_milli=95_000))}
+    found.gpus = {
+        "whole": a_card("n0", model="H100"),
+        "rest": a_card("n0", model="H100", claims={"u": a_claim(MB * 9 // 10, confirmed=True)}),
+        "stranded": a_card("n1", model="T4"),
+    }
+    found.cluster[GPU_DEMAND] = ClusterRow(gpu_demand=PRIOR_DEMAND)  # 4 cores for half a card
+    told = report(found, CardFilter())
+
+    assert told["free_gpus"]["T4"] == {"free": 1.0, "unusable": 1.0}
+    assert told["free_gpus"]["H100"] == {"free": 1.1, "unusable": 0.1}
+    line = "H100: 1.10 GPUs free, 0.10 of them of no use to any pod like those that asked for GPUs"
+    assert f"{line} before" in as_text(told).splitlines()
+    assert "free_gpus" not in report(found, CardFilter(node="n0"))

@@ -7,7 +7,7 @@ that it works.
 
 import contextlib
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any
 
 from prometheus_client import (
@@ -72,6 +72,30 @@ class AgeGauge(Gauge):
         if self._source is None:
             return super()._child_samples()
         return (Sample("", {}, self._source(), None, None),)
+
+
+class ComputedGauge(Gauge):
+    """Values by their labels, computed at each scrape within `computed_by`."""
+
+    _source: Callable[[], Mapping[tuple[str, ...], float]] | None = None
+
+    @contextlib.contextmanager
+    def computed_by(
+        self, values: Callable[[], Mapping[tuple[str, ...], float]]
+    ) -> Generator[None, None, None]:
+        self._source = values
+        try:
+            yield
+        finally:
+            self._source = None
+
+    def _multi_samples(self) -> Iterable[Sample]:
+        if self._source is None:
+            return ()
+        return [
+            Sample("", dict(zip(self._labelnames, labels, strict=True)), value, None, None)
+            for labels, value in self._source().items()
+        ]
 
 
 BROKER_ERRORS = Counter(
@@ -347,6 +371,12 @@ SCORES_SAVED = Counter(
     "joulie_scores_saved_total",
     "Scores that kube-scheduler would have lost or counted twice: neutral scores after a failure, "
     "and hosts named more than once",
+    registry=EXTENDER,
+)
+FREE_GPUS = ComputedGauge(
+    "joulie_free_gpus",
+    "Free GPUs by model: all, and those that no pod like those that asked for GPUs could use",
+    ["model", "of"],
     registry=EXTENDER,
 )
 CONNECTIONS = Gauge("joulie_connections", "Open connections to the extender", registry=EXTENDER)

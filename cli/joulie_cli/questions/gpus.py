@@ -11,6 +11,7 @@ from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.gpu.models import Aliases, aliases_of, is_model
+from joulie_extender.gpu.unusable import free_gpus
 from joulie_projections.catalog_file import CatalogSettings
 from joulie_projections.state.cards import (
     UNKNOWN_HOLDER,
@@ -22,6 +23,7 @@ from joulie_projections.state.cards import (
 )
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.energy_table import EnergyTable
+from joulie_projections.twin.columns import TwinColumns
 
 SETTINGS = (CatalogSettings,)
 NS_PER_MS = 1_000_000
@@ -57,7 +59,11 @@ def report(
         )
         if _matches(card, card_filter, aliases)
     ]
-    return {"cards": cards, "total": _total(cards)}
+    found = {"cards": cards, "total": _total(cards)}
+    if card_filter == CardFilter():
+        by_model = free_gpus(TwinColumns.of_state(cluster_state), aliases)
+        found["free_gpus"] = {model: gpus._asdict() for model, gpus in by_model.items()}
+    return found
 
 
 def _idle_holders(wires: Wiring, cards: Set[str]) -> list[dict[str, Any]]:
@@ -143,6 +149,12 @@ def as_text(found: dict[str, Any]) -> str:
         f"{total['free_mb']} MB free, at most {total['largest_free_mb']} MB on one card, "
         f"{total['fragmentation_pct']:g} % of it on shared cards"
     )
+    lines += [
+        f"{model}: {gpus['free']:.2f} GPUs free, {gpus['unusable']:.2f} of them of no use to any "
+        "pod like those that asked for GPUs before"
+        for model, gpus in found.get("free_gpus", {}).items()
+        if gpus["unusable"]
+    ]
     lines += [
         f"IDLE: {', '.join(each['pods'])} holds {each['card']} on {each['node']} without work "
         f"since {shown(each['since_ms'] * NS_PER_MS)}, at {each['power_w']:.0f} W"

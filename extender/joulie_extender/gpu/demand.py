@@ -51,6 +51,12 @@ def terms_of(demand: GpuDemand, kinds: PoolKinds, worth: Floats) -> Terms:
     return Terms(one, many, worth, _prices(arrivals, kinds), need_of(arrivals, kinds))
 
 
+def usable_now(demand: GpuDemand, kinds: PoolKinds) -> tuple[Floats, Floats]:
+    """The tables `one` and `many` of pods that were seen alone: 0 where none of them fits."""
+    wanted = _wanted(demand.arrivals, kinds)
+    return usable_by(wanted, len(kinds.models), kinds.most_cards)
+
+
 def worth_of(priced: Counts, kinds: PoolKinds) -> Floats:
     """Of the rest of a card, by the sizes that all pods together ask for."""
     parts: dict[int, int] = {}

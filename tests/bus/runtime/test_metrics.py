@@ -21,6 +21,7 @@ BOUNDED = {
     # The ledger names 50 namespaces at most, and the currencies of the operator's own prices; a
     # witness is named by a setting.
     *("namespace", "currency", "witness"),
+    "model",  # of cards: the extender shows 50 at most
 }
 WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission", "agent"}
 
@@ -127,3 +128,25 @@ def test_clients_that_send_nothing_are_cut_and_bounded(monkeypatch: pytest.Monke
                 assert client.recv(100) == b""
 
     assert asked(port, "/healthz") == (200, "ok\n")
+
+
+def test_values_by_label_are_computed_at_each_scrape_and_gone_with_their_source() -> None:
+    free = {("H100", "all"): 3.0, ("H100", "unusable"): 1.5}
+    with metrics.FREE_GPUS.computed_by(lambda: free):
+        free["H100", "all"] = 2.0
+        found = shown_values("joulie_free_gpus")
+    assert found == [
+        ({"model": "H100", "of": "all"}, 2.0),
+        ({"model": "H100", "of": "unusable"}, 1.5),
+    ]
+    assert shown_values("joulie_free_gpus") == []
+
+
+def shown_values(name: str) -> list[tuple[dict[str, str], float]]:
+    families = metrics.shown_by("extender").collect()
+    return [
+        (dict(sample.labels), sample.value)
+        for family in families
+        if family.name == name
+        for sample in family.samples
+    ]
