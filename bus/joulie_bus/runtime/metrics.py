@@ -18,6 +18,7 @@ from prometheus_client import (
     disable_created_metrics,
     make_wsgi_app,
 )
+from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from joulie_bus.errors import PortTaken
@@ -89,13 +90,11 @@ class ComputedGauge(Gauge):
         finally:
             self._source = None
 
-    def _multi_samples(self) -> Iterable[Sample]:
-        if self._source is None:
-            return ()
-        return [
-            Sample("", dict(zip(self._labelnames, labels, strict=True)), value, None, None)
-            for labels, value in self._source().items()
-        ]
+    def collect(self) -> Iterable[Metric]:
+        self.clear()
+        for labels, value in (self._source() if self._source else {}).items():
+            self.labels(*labels).set(value)
+        return super().collect()
 
 
 BROKER_ERRORS = Counter(
