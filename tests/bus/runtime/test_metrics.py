@@ -131,7 +131,7 @@ def test_clients_that_send_nothing_are_cut_and_bounded(monkeypatch: pytest.Monke
 
 
 def test_values_by_label_are_computed_at_each_scrape_and_gone_with_their_source() -> None:
-    free = {("H100", "all"): 3.0, ("H100", "unusable"): 1.5}
+    free: dict[tuple[str, ...], float] = {("H100", "all"): 3.0, ("H100", "unusable"): 1.5}
     with metrics.FREE_GPUS.computed_by(lambda: free):
         free["H100", "all"] = 2.0
         found = shown_values("joulie_free_gpus")
