@@ -23,6 +23,10 @@ setup: .venv/.ready ## a virtual environment with everything in it, pinned and h
 .venv/.browser: .venv/.ready .ci/browser
 	.ci/browser
 
+# A server with the API of S3, for the tests that wait for processes.
+.s3/.ready: .venv/.ready .ci/s3 .ci/s3.lock
+	.ci/s3
+
 # Without linters, type checkers and browsers, unless they are there already.
 .venv/.demo: requirements.lock pyproject.toml .ci/setup
 	PYTHON="$(PYTHON)" .ci/setup demo
@@ -33,11 +37,11 @@ demo: .venv/.demo ## everything over a simulated cluster; Ctrl-C ends it
 quick: .venv/.browser ## the tests that wait for no process, in about a minute
 	$(BIN)/python -m pytest $(PARALLEL) -q -m "not drill and not slow" --hypothesis-profile=quick
 
-test: .venv/.browser ## all tests that this machine can run
+test: .venv/.browser .s3/.ready ## all tests that this machine can run
 	$(BIN)/python -m pytest $(PARALLEL)
 
 # The seed is printed; SEED=... repeats an order.
-shuffled: .venv/.browser ## all tests in a random order
+shuffled: .venv/.browser .s3/.ready ## all tests in a random order
 	$(BIN)/python -m pytest $(PARALLEL) --random-order $(if $(SEED),--random-order-seed=$(SEED))
 
 pythons: ## `make quick` with each supported Python that this machine has

@@ -66,12 +66,21 @@ BY_THE_CHART = frozenset(
         "NATS_USER",
         "POD_NAMESPACE",
         "PRESET",
+        "S3_ACCESS_KEY_FILE",
+        "S3_CA_FILE",
+        "S3_REGION",
+        "S3_SECRET_KEY_FILE",
         "WITNESSES",
     }
 )
 # They have no meaning in a pod of this chart.
 NOT_IN_PODS = frozenset({"NATS_CERT_FILE", "NATS_CREDS_FILE", "NATS_KEY_FILE", "NATS_SERVER_BIN"})
-NOT_IN_PODS |= {"DATABASE_URL", "NATS_PASSWORD"}  # secrets are files there
+NOT_IN_PODS |= {
+    "DATABASE_URL",
+    "NATS_PASSWORD",
+    "S3_ACCESS_KEY",
+    "S3_SECRET_KEY",
+}  # secrets are files there
 USERS_FILE = '"../joulie/broker/users.conf"'
 _CLUSTER_AND_TLS = """\
 tls {

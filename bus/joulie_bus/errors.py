@@ -46,6 +46,8 @@
     │   ├── DiskFull             the data directory has no room
     │   └── BadKubeconfig        a kubeconfig that cannot be used
     ├── KubernetesRefused        the API server refused a request
+    ├── BucketFailed             a bucket with the API of S3 that cannot be used
+    ├── HeadsNotKept             a place of HEADS_TO that holds something else than this log's heads
     ├── ConsoleUnavailable       the console cannot be read through the API server
     ├── LeaseHeld                an operator runs beside a command that requires it to be stopped
     ├── SwitchFailed             a node that was not switched off or on
@@ -451,6 +453,24 @@ class KubernetesRefused(JoulieError):
         self.path = path
         self.code = code
         self.retry_after_s = retry_after_s  # as the server requires
+
+
+class BucketFailed(JoulieError):
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(
+            f"The bucket {place} cannot be used: {why}. Nothing was changed there. Check the "
+            "address, S3_REGION, S3_ACCESS_KEY_FILE, S3_SECRET_KEY_FILE and S3_CA_FILE."
+        )
+        self.why = why
+
+
+class HeadsNotKept(JoulieError):
+    def __init__(self, place: str, why: str) -> None:
+        super().__init__(
+            f"{place} does not keep the heads of this log: {why}. Nothing was changed there. "
+            "`joulie verify --heads PLACE` compares what it holds with the log; for a new log name "
+            "an empty place."
+        )
 
 
 class ConsoleUnavailable(JoulieError):

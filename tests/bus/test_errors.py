@@ -52,6 +52,8 @@ EXAMPLES: list[JoulieError] = [
     errors.DiskFull("/data", "3 MiB are free"),
     errors.BadKubeconfig("KUBECONFIG='/etc/none': there is no such file"),
     errors.KubernetesRefused("/api/v1/nodes", 403, "nodes is forbidden"),
+    errors.BucketFailed("https://s3/heads/", "the server answered 403 AccessDenied"),
+    errors.HeadsNotKept("file:/mnt/heads.jsonl", "it holds no head"),
     errors.ConsoleUnavailable("joulie-system", "HTTP 403.", "Ask for the role joulie-viewer."),
     errors.SwitchFailed("POST https://bmc-7/redfish/v1/Systems/1 returned 503"),
     errors.WrongTarget("`joulie target set` needs --watts and --to. Nothing was set."),

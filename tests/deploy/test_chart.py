@@ -67,6 +67,9 @@ def test_helm_finds_no_fault_in_the_chart(name: str, home: Path) -> None:
         ("replica=2", "replica"),
         ("projector.replicas=2", "database.existingSecret"),
         ("nats.url=nats://n:4222", "nats.usersSecret"),
+        ("headsTo.configMap=true,headsTo.existingClaim=vault", "headsTo"),
+        ("headsTo.s3.url=https://s3.example.com/heads", "headsTo.s3.existingSecret"),
+        ("headsTo.s3.url=http://s3.example.com/heads", "headsTo"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name(wrong: str, named: str, home: Path) -> None:
@@ -117,6 +120,49 @@ def test_only_pods_with_rights_get_a_token_of_the_api_server(trees: list[dict[st
         has_token = spec.get("automountServiceAccountToken", True)
         assert not has_token or spec["serviceAccountName"] in subjects, name
     assert {"joulie-projector", "joulie-console"} & set(subjects) == set()
+
+
+S3 = "https://s3.example.com:9000/heads/cluster-a"
+IN_BUCKET = ("--set", f"headsTo.s3.url={S3},headsTo.s3.existingSecret=keys,headsTo.s3.caSecret=ca")
+
+
+def projector_of(trees: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str], set[str]]:
+    """Its pod, its settings, and the files of its volume s3."""
+    spec = pod_specs(trees)["StatefulSet/joulie-projector"]
+    [container] = spec["containers"]
+    env = {each["name"]: each.get("value", "") for each in container["env"]}
+    [place] = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "s3"] or [
+        ""
+    ]
+    sources = [
+        item["path"]
+        for volume in spec["volumes"]
+        if volume["name"] == "s3"
+        for source in volume["projected"]["sources"]
+        for item in source["secret"]["items"]
+    ]
+    return spec, env, {f"{place}/{path}" for path in sources}
+
+
+def test_the_projector_keeps_heads_in_a_bucket_with_credentials_in_files(home: Path) -> None:
+    _, env, files = projector_of(rendered(home, *IN_BUCKET))
+
+    assert env["HEADS_TO"] == f"s3:{S3}"
+    assert {value for name, value in env.items() if re.fullmatch("S3_.*_FILE", name)} == files
+    assert not {"S3_ACCESS_KEY", "S3_SECRET_KEY"} & env.keys()
+
+
+def test_with_a_config_map_the_projector_may_replace_that_one_object(home: Path) -> None:
+    trees = rendered(home, "--set", "headsTo.configMap=true")
+    spec, env, _ = projector_of(trees)
+    [rule] = of_kind(trees, "Role")["joulie-heads"]["rules"]
+    [subject] = of_kind(trees, "RoleBinding")["joulie-heads"]["subjects"]
+
+    assert env["HEADS_TO"] == f"configmap:{NAMESPACE}/joulie-heads"
+    assert (rule["resourceNames"], rule["verbs"]) == (["joulie-heads"], ["get", "update"])
+    assert subject["name"] == spec["serviceAccountName"]
+    assert spec["automountServiceAccountToken"] is True
+    assert "data" not in of_kind(trees, "ConfigMap")["joulie-heads"]  # an upgrade keeps it
 
 
 def test_every_container_sets_known_settings_only(trees: list[dict[str, Any]]) -> None:
@@ -176,9 +222,8 @@ def test_files_of_the_values_are_in_every_container_of_a_component(home: Path) -
 
 def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> None:
     kept = ("--set", f"witnesses={{{WITNESS}}}", "--set", "headsTo.existingClaim=vault")
-    text = template(home, *values("values-patch"), *kept) + template(
-        home, *values("values-external"), "--set", "scheduler.configuration=gpu"
-    )
+    other = (*values("values-external"), "--set", "scheduler.configuration=gpu", *IN_BUCKET)
+    text = template(home, *values("values-patch"), *kept) + template(home, *other)
     named = set(re.findall(r"(?:name: |^  )([A-Z_]+)\b", text, re.MULTILINE))
 
     assert FROM_CODE.BY_THE_CHART - named == set()
@@ -523,6 +568,7 @@ EVERYTHING = {
     "scheduler of the cluster": values("values-patch"),
     "admission by a webhook": ("--set", "scheduler.admission=webhook"),
     "limits of nodes": ("--set", "agent.caps=true"),
+    "heads in a bucket": IN_BUCKET,
 }
 
 

@@ -144,3 +144,11 @@ def test_the_projector_alone_reaches_the_ports_of_the_witnesses(home: Path) -> N
     assert reached["projector"] == {9880, 443, 80}
     assert not reached["console"]
     assert not reached["extender"]
+
+
+def test_the_projector_alone_reaches_the_place_of_its_heads(home: Path) -> None:
+    s3 = "headsTo.s3.url=https://s3.example.com:9000/heads,headsTo.s3.existingSecret=keys"
+
+    assert reach(rendered(home, "--set", s3), 9000) == {"projector"}
+    with_map = reach(rendered(home, "--set", "headsTo.configMap=true"), API)
+    assert with_map - reach(rendered(home), API) == {"projector"}

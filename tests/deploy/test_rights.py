@@ -18,7 +18,7 @@ PODS = "/api/v1/namespaces/default/pods"
 FORBIDDEN = 403
 # An extender of its own account, which binds; and the webhook.
 PATCH = ["-f", str(CHART / "values-patch.yaml"), "--set", "scheduler.configuration=split"]
-OWN = ["--set", "scheduler.admission=webhook", "--set", "scheduler.configuration=gpu"]
+OWN = ["--set", "scheduler.admission=webhook,scheduler.configuration=gpu,headsTo.configMap=true"]
 SCHEDULER = "joulie-scheduler"  # it has the roles that Kubernetes gives to kube-scheduler, too
 # What none of the components ever needs.
 BEYOND = [
@@ -112,7 +112,16 @@ async def installed(server: Running, home: Path, options: list[str]) -> dict[str
     ("options", "with_rights"),
     [
         (PATCH, {"joulie-operator", "joulie-extender"}),
-        (OWN, {"joulie-operator", "joulie-admission", "joulie-extender", SCHEDULER}),
+        (
+            OWN,
+            {
+                "joulie-operator",
+                "joulie-admission",
+                "joulie-extender",
+                "joulie-projector",
+                SCHEDULER,
+            },
+        ),
     ],
     ids=["patch", "own"],
 )

@@ -54,11 +54,24 @@ def lost_flaw(inside: Sequence[Head], anchored: Sequence[Head]) -> Flaw | None:
     missing = sorted({head.pos for head in anchored} - known)
     if not missing:
         return None
-    listed = ", ".join(map(str, missing[:MAX_LISTED]))
-    more = f" and {len(missing) - MAX_LISTED} more" if len(missing) > MAX_LISTED else ""
     count = f"{len(missing)} signed head{'' if len(missing) == 1 else 's'}"
     what = f"the database lost {count} that {'is' if len(missing) == 1 else 'are'} kept elsewhere"
-    return Flaw(missing[0], f"{what}: at entry {listed}{more}")
+    return Flaw(missing[0], f"{what}: at entry {_listed(missing)}")
+
+
+def unkept_flaw(inside: Sequence[Head], kept: Sequence[Head], named: str) -> Flaw | None:
+    """`inside` are the heads that a place outside of the database ought to hold."""
+    known = {head.pos for head in kept}
+    missing = [head.pos for head in inside if head.pos < max(known) and head.pos not in known]
+    if not missing:
+        return None
+    count = "1 signed head is" if len(missing) == 1 else f"{len(missing)} signed heads are"
+    return Flaw(missing[0], f"{count} missing from {named}: at entry {_listed(missing)}")
+
+
+def _listed(entries: Sequence[int]) -> str:
+    more = len(entries) - MAX_LISTED
+    return ", ".join(map(str, entries[:MAX_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 def end_flaw(logged_to: int, walked: WalkResult) -> Flaw | None:

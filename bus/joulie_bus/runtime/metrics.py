@@ -196,6 +196,11 @@ WITNESS_COSIGNED = Gauge(
     ["witness"],
     registry=PROJECTOR,
 )
+HEADS_KEPT = Gauge(
+    "joulie_heads_kept",
+    "1 if the place of HEADS_TO keeps all signed heads, otherwise 0; 0 without HEADS_TO",
+    registry=PROJECTOR,
+)
 DECISIONS_WRITTEN = Counter(
     "joulie_decisions_written_total", "Entries appended to the decision log", registry=PROJECTOR
 )

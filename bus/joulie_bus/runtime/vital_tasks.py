@@ -56,6 +56,7 @@ class VitalTask(enum.Enum):
     COPIES = _Row("copies", _RESTARTS, ("projector",))
     FREE_SPACE = _Row("free-space", _RESTARTS, ("projector",))
     WITNESSES = _Row("witnesses", _RESTARTS, ("projector",))
+    KEPT_HEADS = _Row("kept-heads", _RESTARTS, ("projector",))
 
     SHIP = _Row("ship", _RESTARTS, ("extender", "shadow"))
     SNAPSHOT = _Row("snapshot", _RESTARTS, ("extender",))

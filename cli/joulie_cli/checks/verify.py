@@ -7,15 +7,19 @@ from typing import Any
 
 from joulie_audit.archive.parts import Archive
 from joulie_audit.chain.entries import EntryRange, Flaw
+from joulie_audit.chain.heads import unkept_flaw
 from joulie_audit.verify.verify import Report, unlogged_flaw, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
-from joulie_bus.errors import NotInTheLog, Unreachable
+from joulie_bus.errors import NotInTheLog, SettingsError, Unreachable
 from joulie_cli.checks.witnessed import witnessed
 from joulie_cli.display.output import show
+from joulie_cli.log_access import heads_places
+from joulie_cli.log_access.heads_places import keeper_of
 from joulie_cli.log_access.kept_heads import (
     NOTHING,
     Anchors,
     anchors_in,
+    anchors_kept,
     anchors_of,
     ids_of,
     public_key,
@@ -33,9 +37,9 @@ from joulie_cli.log_access.past import (
 from joulie_cli.wiring import Wiring
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.fold.commit import Cut
-from joulie_projections.witness.settings import WitnessSettings
+from joulie_projections.witness.settings import WitnessSettings, heads_place
 
-SETTINGS = (ArchivePlace, WitnessSettings)
+SETTINGS = (ArchivePlace, WitnessSettings, *heads_places.SETTINGS)
 FROM_THE_STREAM, FROM_NOWHERE = "stream", "none"
 NO_STREAM = (
     "The broker stores the anchored heads of the log: give --heads FILE to compare with heads "
@@ -76,8 +80,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def _verify_archive_alone(args: argparse.Namespace, wires: Wiring) -> int:
     """Without a database beside it, as on the machine of an auditor."""
-    public, is_given = _public(args, wires), args.heads not in (FROM_THE_STREAM, FROM_NOWHERE)
-    anchors = anchors_in(Path(args.heads), public) if is_given else NOTHING
+    public = _public(args, wires)
+    anchors = _given(args, wires, public)
     ring, forged = public.with_all(anchors.keys)
     archived = verify_archive(Archive.of(args.archive), ring, None, anchors.heads)
     if archived.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
@@ -86,6 +90,22 @@ def _verify_archive_alone(args: argparse.Namespace, wires: Wiring) -> int:
     if args.output == "table":
         print_notes(anchors, is_compared=anchors is not NOTHING)
     return 1 if archived.flaw is not None else 0
+
+
+def _given(args: argparse.Namespace, wires: Wiring, public: Ring) -> Anchors:
+    """Heads from the file or the place that --heads names."""
+    if args.heads in (FROM_THE_STREAM, FROM_NOWHERE):
+        return NOTHING
+    kind, _, where = args.heads.partition(":")
+    if kind not in ("file", "s3", "configmap"):
+        return anchors_in(Path(args.heads), public)
+    try:
+        place = heads_place(args.heads)
+    except ValueError as error:
+        raise SettingsError([f"--heads={args.heads}: {error}"]) from error
+    if isinstance(place, Path) or place is None:
+        return anchors_in(Path(where), public)
+    return anchors_kept(keeper_of(place, wires), args.heads, public)
 
 
 def _public(args: argparse.Namespace, wires: Wiring) -> Ring:
@@ -106,15 +126,28 @@ async def _verify(
     if args.heads == FROM_THE_STREAM:
         report, anchors = await _by_the_stream(args, wires, public)
     else:
-        is_given = args.heads != FROM_NOWHERE
-        anchors = anchors_in(Path(args.heads), public) if is_given else NOTHING
+        anchors = await asyncio.to_thread(_given, args, wires, public)
         report = _report(args, wires, public, anchors)
+        anchors = _with_end(anchors, wires, args.heads)
     archive = archive_of(args, wires)
     if archive is None:
         return report, None, anchors
     with history_of(wires) as history:
         archived = verify_archive(Archive.of(archive), public, history, anchors.heads)
     return report, archived, anchors
+
+
+def _with_end(anchors: Anchors, wires: Wiring, named: str) -> Anchors:
+    """Names the heads of the log that a place does not hold yet, or not any more."""
+    if anchors.whole_from is None or not anchors.heads:
+        return anchors
+    last = max(head.pos for head in anchors.heads)
+    with history_of(wires) as history:
+        later = history.heads_after(last)
+    if not later:
+        return anchors
+    what = f"{named} ends at entry {last}, and the newest signed head of the log at {later[-1].pos}"
+    return anchors._replace(notes=[*anchors.notes, what])
 
 
 async def _by_the_stream(
@@ -140,6 +173,9 @@ def _report(args: argparse.Namespace, wires: Wiring, public: Ring, anchors: Anch
         entries = min(entry_range.last, history.tip()) - entry_range.first + 1
         workers = sharing_of(args.jobs, wires, entries)
         report = verify(history, ring, anchors.heads, entry_range, workers)
+        if report.flaw is None and anchors.whole_from is not None:
+            wanted = [head for head in history.heads() if head.pos >= anchors.whole_from]
+            report = report._replace(flaw=unkept_flaw(wanted, anchors.heads, args.heads))
     if report.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
         return report._replace(flaw=Flaw(0, what[0]))
     return report

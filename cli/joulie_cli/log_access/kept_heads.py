@@ -16,6 +16,7 @@ from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.signed import Head, KeyStatement, Signed, decode_any, statement_in
 from joulie_projections.decision_log import heads
 from joulie_projections.history.history import History
+from joulie_projections.witness.head_keepers import HeadKeeper
 
 
 class Anchors(NamedTuple):
@@ -25,9 +26,11 @@ class Anchors(NamedTuple):
     keys: Sequence[KeyStatement] = ()
     flaw: str = ""  # of the stream they were read from
     notes: Sequence[str] = ()  # on what the stream holds beside them
+    whole_from: int | None = None  # every head from this entry to the last one ought to be there
 
 
 NOTHING = Anchors(())
+LARGEST_FILE = 1 << 30
 
 
 def public_key(wires: Wiring) -> Ring:
@@ -102,8 +105,22 @@ def anchors_in(file: Path, ring: Ring) -> Anchors:
     return anchors
 
 
+def anchors_kept(keeper: HeadKeeper, named: str, ring: Ring) -> Anchors:
+    """Read heads from a place of HEADS_TO, in which others may write, too."""
+    kept = dict(enumerate(map(statement_in, keeper.kept()), 1))
+    if not kept:
+        raise NotInTheLog(
+            f"{named} holds no heads. The projector appends them there if HEADS_TO names it."
+        )
+    anchors = _anchors(kept, ring, named)
+    if not anchors.heads:
+        return anchors._replace(flaw=f"no key of this log signed a head in {named}")
+    whole_from = min(head.pos for head in anchors.heads) if keeper.is_bounded else 0
+    return anchors._replace(whole_from=whole_from)
+
+
 def _statements_in(file: Path) -> list[Signed]:
-    content = file.read_bytes() if file.exists() else b""
+    content = _content(file)
     try:
         if content.lstrip()[:1] == b"[":
             lines = [bytes(raw) for raw in msgspec.json.decode(content, type=list[msgspec.Raw])]
@@ -118,6 +135,17 @@ def _statements_in(file: Path) -> list[Signed]:
             "a line; `joulie diff` also takes the entry at which a head was signed."
         )
     return found
+
+
+def _content(file: Path) -> bytes:
+    """The file may be on storage of others, where a link to a device would never end."""
+    if not file.exists():
+        return b""
+    with file.open("rb") as opened:
+        content = opened.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise NotInTheLog(f"{file} holds more than {LARGEST_FILE >> 20} MiB. Nothing was checked.")
+    return content
 
 
 def head_named(text: str, history: History, anchored: Sequence[Head]) -> Head:

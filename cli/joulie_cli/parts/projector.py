@@ -5,16 +5,18 @@ import argparse
 import joulie_migrations
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.roles import Role
+from joulie_cli.log_access import heads_places
 from joulie_cli.wiring import Wiring, connected, serve_part
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.free_space import FreeSpaceMonitor
 from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
-from joulie_projections.witness.settings import WitnessSettings
+from joulie_projections.witness.keeping import HeadKeeping
+from joulie_projections.witness.settings import HeadsSettings, WitnessSettings
 from joulie_projections.witness.submitting import Submitter
 
-SETTINGS = (ProjectorSettings, WitnessSettings)
+SETTINGS = (ProjectorSettings, WitnessSettings, HeadsSettings, *heads_places.SETTINGS)
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
@@ -52,7 +54,14 @@ async def _project(wires: Wiring, health: Health) -> None:
             async with (
                 living(VitalTask.FREE_SPACE, room.run),
                 living(VitalTask.WITNESSES, witnesses.run),
+                living(VitalTask.KEPT_HEADS, _keeping(wires).run),
             ):
                 await projector.run()
     finally:
         engine.dispose()
+
+
+def _keeping(wires: Wiring) -> HeadKeeping:
+    place = wires.source.load(HeadsSettings).heads_to
+    keeper = heads_places.keeper_of(place, wires) if place is not None else None
+    return HeadKeeping(wires.data.database, keeper, str(place))

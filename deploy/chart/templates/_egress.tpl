@@ -1,6 +1,6 @@
 {{/*
 Which component may connect where. A rule without "to" is for addresses that no selector of a chart
-names: those of the API server, of witnesses, and of a database and of a broker of yours.
+names: those of the API server, of witnesses, of a bucket, and of a database and of a broker of yours.
 */}}
 {{- define "joulie.egress" -}}
 {{- $read := list "projector" "operator" "extender" "console" "ledger" "migrate" "rebuild" "test" }}
@@ -9,6 +9,7 @@ names: those of the API server, of witnesses, and of a database and of a broker 
 {{- if eq (include "joulie.admission" .) "webhook" }}{{ $api = append $api "admission" }}{{ end }}
 {{- if eq .Values.scheduler.mode "own" }}{{ $api = append $api "scheduler" }}{{ end }}
 {{- if ne .Values.scheduler.configuration "energy" }}{{ $api = append $api "extender" }}{{ end }}
+{{- if .Values.headsTo.configMap }}{{ $api = append $api "projector" }}{{ end }}
 {{- $ports := list }}
 {{- range .Values.networkPolicy.apiServerPorts }}{{ $ports = append $ports (dict "port" (int .)) }}{{ end }}
 {{- include "joulie.egressOf" (dict "root" . "to" "broker" "of" (concat $read (list "agent" "agent-caps")) "egress" (list (include "joulie.toBroker" . | fromYaml))) }}
@@ -29,12 +30,12 @@ names: those of the API server, of witnesses, and of a database and of a broker 
 {{- end }}
 {{- with .Values.witnesses }}
 {{- $ports := list }}
-{{- range . }}
-{{- $url := urlParse (regexReplaceAll "^[^@]*@" . "") }}
-{{- $default := ternary "443" "80" (eq $url.scheme "https") }}
-{{- $ports = append $ports (dict "port" (int (regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default $default))) }}
-{{- end }}
+{{- range . }}{{ $ports = append $ports (dict "port" (include "joulie.portOf" (regexReplaceAll "^[^@]*@" . "") | int)) }}{{ end }}
 {{- include "joulie.egressOf" (dict "root" $ "to" "witnesses" "of" (list "projector") "egress" (list (dict "ports" (uniq $ports)))) }}
+{{- end }}
+{{- with .Values.headsTo.s3.url }}
+{{- $port := dict "port" (include "joulie.portOf" . | int) }}
+{{- include "joulie.egressOf" (dict "root" $ "to" "bucket" "of" (list "projector") "egress" (list (dict "ports" (list $port)))) }}
 {{- end }}
 {{- $meters := .Values.networkPolicy.metersTo }}
 {{- if and (not $meters) (include "joulie.hasMeters" .) }}{{ $meters = list dict }}{{ end }}
@@ -49,6 +50,12 @@ names: those of the API server, of witnesses, and of a database and of a broker 
 {{- if eq (.Values.settings.ENABLE_FACILITY_METRICS | default "false" | lower) "true" }}true{{ end }}
 {{- range .Values.settings }}{{ if contains "://" . }}true{{ end }}{{ end }}
 {{- range .Values.files }}{{ if contains "://" . }}true{{ end }}{{ end }}
+{{- end }}
+
+{{/* The port of a URL. */}}
+{{- define "joulie.portOf" -}}
+{{- $url := urlParse . }}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" $url.host) | default (ternary "443" "80" (eq $url.scheme "https")) }}
 {{- end }}
 
 {{- define "joulie.podsOf" -}}

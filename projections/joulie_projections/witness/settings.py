@@ -2,17 +2,38 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from joulie_bus.core.kube_names import is_label, is_subdomain
 from joulie_bus.runtime.settings import setting
+from joulie_bus.s3.bucket import BucketPlace, bucket_place
 from joulie_projections.witness.asking import WitnessPlace, witness_places
 
 
-def heads_file(text: str) -> Path | None:
-    """file:PATH, or empty"""
-    kind, _, path = text.partition(":")
-    if text and (kind != "file" or not path):
-        raise ValueError("not file:PATH")
-    return Path(path) if path else None
+class ConfigMapPlace(NamedTuple):
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"configmap:{self.namespace}/{self.name}"
+
+
+HeadsPlace = Path | BucketPlace | ConfigMapPlace
+
+
+def heads_place(text: str) -> HeadsPlace | None:
+    """file:PATH, configmap:NAMESPACE/NAME, s3:https://HOST/BUCKET/PREFIX, or empty"""
+    if not text:
+        return None
+    kind, _, where = text.partition(":")
+    if kind == "s3":
+        return bucket_place(where)
+    namespace, _, name = where.partition("/")
+    if kind == "configmap" and is_label(namespace) and is_subdomain(name):
+        return ConfigMapPlace(namespace, name)
+    if kind != "file" or not where:
+        raise ValueError("not file:PATH, configmap:NAMESPACE/NAME or s3:https://HOST/BUCKET/PREFIX")
+    return Path(where)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +44,14 @@ class WitnessSettings:
         "",
         "Witnesses that cosign the checkpoints of the log (`joulie witness`), as KEY@URL",
     )
-    heads_to: Path | None = setting(
-        heads_file, "HEADS_TO", "", "A file outside of this machine to which heads are appended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadsSettings:
+    heads_to: HeadsPlace | None = setting(
+        heads_place,
+        "HEADS_TO",
+        "",
+        "A place outside of database and broker to which signed heads are appended: a file, a "
+        "ConfigMap or a bucket",
     )

@@ -1,17 +1,13 @@
 """Submits each new checkpoint of the log to its witnesses, and keeps what they cosigned."""
 
 import asyncio
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
-import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import BusError, Unwritable
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.metrics import WITNESS_COSIGNED
-from joulie_projections.chain.signed import Head
 from joulie_projections.decision_log.tree import keep_cosigned
 from joulie_projections.history.history import History
 from joulie_projections.history.stored_tree import StoredTree
@@ -28,7 +24,6 @@ class Submitter:
     def __init__(self, place: Place, settings: WitnessSettings) -> None:
         self._place = place
         self._witnesses = settings.witnesses
-        self._file = settings.heads_to
         self._submitted = b""  # the text of the newest checkpoint that every witness cosigned
         self._found = dict[str, str]()  # what each witness answered last
 
@@ -44,8 +39,6 @@ class Submitter:
     def submit(self) -> Sequence[Answer]:
         """Asks the witnesses about the newest checkpoint, unless all have cosigned it."""
         with History.of(self._place) as history:
-            if self._file is not None:
-                append_heads(self._file, history.heads_after(newest_in(self._file)))
             tree = StoredTree.of(history)
             if tree is None or not self._witnesses or tree.newest.text == self._submitted:
                 return ()
@@ -82,25 +75,3 @@ class Submitter:
             log.warning("not_cosigned", witness=witness, why=what)
         else:
             log.error("log_contradicts_witness", witness=witness, finding=finding.value, why=what)
-
-
-# --- a file of heads ----------------------------------------------------------------------------
-
-
-def newest_in(file: Path) -> int:
-    """The entry of the last head in the file; 0 if there is none."""
-    if not file.exists():
-        return 0
-    with file.open("rb") as opened:
-        opened.seek(max(0, file.stat().st_size - 4096))
-        lines = opened.read().splitlines()
-    return msgspec.json.decode(lines[-1], type=Head).pos if lines else 0
-
-
-def append_heads(file: Path, heads: Sequence[Head]) -> None:
-    if not heads:
-        return
-    with file.open("ab") as opened:
-        opened.write(b"".join(msgspec.json.encode(head) + b"\n" for head in heads))
-        opened.flush()
-        os.fsync(opened.fileno())

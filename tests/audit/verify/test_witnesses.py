@@ -1,28 +1,20 @@
 """Witnesses show what database and broker cannot: that both were set back, or forked."""
 
-import asyncio
 import contextlib
-import shutil
-import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import pytest
 
-import joulie_migrations
-from audit_kit import RecordedLog, small_log_in
+from audit_kit import RecordedLog
 from joulie_bus.runtime.settings import HostPort
-from joulie_bus.testing import ask
-from joulie_cli.main import main
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.tree import verifier_of
 from joulie_projections.history.history import History
 from joulie_projections.history.stored_tree import StoredTree
-from joulie_projections.store import database
 from joulie_projections.testing import tamper
 from joulie_projections.witness.asking import Finding, WitnessPlace
 from joulie_projections.witness.cosigner import witness_of
@@ -30,6 +22,7 @@ from joulie_projections.witness.seen import FILE, Seen
 from joulie_projections.witness.server import bound
 from joulie_projections.witness.settings import WitnessSettings
 from joulie_projections.witness.submitting import Submitter
+from recorded_data import copied, grow, recorded_in, replaced, verify
 
 pytestmark = pytest.mark.anyio
 UNREACHABLE = "http://127.0.0.1:1"
@@ -65,10 +58,6 @@ class Installation(NamedTuple):
         return await verify("--data", str(self.data), "--heads", heads, *named, *words)
 
 
-async def verify(*words: str) -> int:
-    return await asyncio.to_thread(main, ["verify", *words])
-
-
 @pytest.fixture
 async def installation(tmp_path: Path) -> AsyncGenerator[Installation, None]:
     data = tmp_path / "data"
@@ -81,16 +70,6 @@ async def installation(tmp_path: Path) -> AsyncGenerator[Installation, None]:
             yield Installation(data, recorded, (*places, away))
 
 
-@asynccontextmanager
-async def recorded_in(data: Path, keys: Path) -> AsyncGenerator[RecordedLog, None]:
-    data.mkdir(mode=0o700)
-    engine = database.migrator(data / "joulie.db")
-    joulie_migrations.upgrade(engine)
-    engine.dispose()
-    async with small_log_in(data / "joulie.db", keys) as recorded:
-        yield recorded
-
-
 @contextlib.contextmanager
 def witness(directory: Path, signer: Signer) -> Generator[WitnessPlace]:
     own = witness_of(directory)
@@ -99,29 +78,6 @@ def witness(directory: Path, signer: Signer) -> Generator[WitnessPlace]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield WitnessPlace(own.key, f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
-
-
-async def grow(recorded: RecordedLog, *pods: str) -> None:
-    for pod in pods:
-        await recorded.builder.answer(ask(pod))
-    recorded.builder.sign()
-
-
-def set_back(found: Installation, copy: Path) -> None:
-    """Replaces the database by an older copy; `heads` then returns the heads of that time."""
-    for suffix in ("", "-wal", "-shm"):
-        (found.data / f"joulie.db{suffix}").unlink(missing_ok=True)
-    shutil.copy(copy, found.file)
-
-
-def copied(recorded: RecordedLog, to: Path) -> Path:
-    assert isinstance(recorded.database, Path)
-    with (
-        contextlib.closing(sqlite3.connect(recorded.database)) as db,
-        contextlib.closing(sqlite3.connect(to)) as copy,
-    ):
-        db.backup(copy)
-    return to
 
 
 async def test_two_of_three_witnesses_confirm_a_log(
@@ -144,7 +100,7 @@ async def test_a_database_and_a_broker_that_were_set_back_together_are_named(
     copy = copied(found.recorded, tmp_path / "copy.db")
     await grow(found.recorded, "later")
     found.submit()
-    set_back(found, copy)
+    replaced(found.data, copy)
 
     assert await found.verify(witnesses=0) == 0
     assert "No witness was asked" in capsys.readouterr().out
@@ -172,7 +128,7 @@ async def test_a_fork_that_the_same_key_signed_is_named(
     found.submit()
     async with recorded_in(tmp_path / "forked", tmp_path) as forked:
         await grow(forked, *pods)
-        set_back(found, copied(forked, tmp_path / "fork.db"))
+        replaced(found.data, copied(forked, tmp_path / "fork.db"))
 
     assert await found.verify(witnesses=0) == 0
     capsys.readouterr()
@@ -187,7 +143,7 @@ async def test_a_projector_learns_that_its_database_was_set_back(
     copy = copied(found.recorded, tmp_path / "copy.db")
     await grow(found.recorded, "later")
     found.submit()
-    set_back(found, copy)
+    replaced(found.data, copy)
 
     assert found.submit()[:2] == [Finding.AHEAD, Finding.AHEAD]
 
@@ -208,27 +164,6 @@ async def test_a_quorum_without_witnesses_is_an_error(
     assert await installation.verify("--quorum", "2", witnesses=0) == 2
     assert await installation.verify("--quorum", "4") == 2
     assert "--quorum 4 is more than the 3 witnesses" in capsys.readouterr().err
-
-
-async def test_heads_are_appended_to_the_file_of_the_settings_and_compared(
-    installation: Installation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found, kept = installation, tmp_path / "kept.jsonl"
-    copy = copied(found.recorded, tmp_path / "copy.db")
-    keeper = Submitter(found.file, WitnessSettings(heads_to=kept))
-    keeper.submit()
-    await grow(found.recorded, "later")
-    keeper.submit()
-    keeper.submit()
-    set_back(found, copy)
-
-    assert [line.partition(b",")[0] for line in kept.read_bytes().splitlines()] == [
-        b'{"pos":7',
-        b'{"pos":9',
-        b'{"pos":11',
-    ]
-    assert await verify("--data", str(found.data), "--heads", str(kept)) == 1
-    assert "a signed head covers entry 11, but the log ends at 9" in capsys.readouterr().out
 
 
 async def test_a_changed_tile_root_and_a_changed_checkpoint_are_flaws(

@@ -13,8 +13,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--heads",
         default="stream",
-        metavar="FILE",
-        help="anchored heads from a file, or none (stream)",
+        metavar="PLACE",
+        help="anchored heads from a file or a place of HEADS_TO, or none (stream)",
     )
     parser.add_argument(
         "--key",
