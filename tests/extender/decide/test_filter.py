@@ -278,3 +278,13 @@ def test_a_refusal_by_a_closed_node_names_the_target() -> None:
     ):
         look = Look(CLOSED_BOARD, 7, 0, NOON)
         assert decide_filter(pod, ["closed"], look, Weights()).reason == reason
+
+
+def test_a_rule_that_reads_no_labels_leaves_those_of_the_request_out_of_the_entry() -> None:
+    rows = rows_by_name(CLOSED_BOARD, ["closed"])
+    look, candidates = Look(CLOSED_BOARD, 7, 0, NOON), candidates_of(["closed"], rows)
+
+    sent = DecisionOptions(eco_labels=b"\x01")
+    decision = filter_decision(STANDARD, candidates, rows, look, Weights(), sent)
+
+    assert (passed(decision), decision.eco_labels) == ([False], b"")

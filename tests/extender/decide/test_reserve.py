@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from joulie_bus.events import PodAsk
+from joulie_bus.events import GpuAsk, PodAsk
 from joulie_bus.runtime.settings import Source
 from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.catalogue.declaration import declaration, weights_of
@@ -129,3 +129,12 @@ def test_the_rules_of_a_newer_version_are_no_weights_here() -> None:
 
     assert weights_of(declared) == KEEPS
     assert weights_of(replace(declared, values=values)) is None
+
+
+def test_a_pod_that_asks_for_memory_of_a_card_alone_asks_for_one_card() -> None:
+    by_memory = replace(ask(performance=True, cores=12), gpu_milli=0, gpu=GpuAsk(vram_mb=20_000))
+    bounded = Weights(reserve=CapacityReserve(cores_per_card=8))
+
+    assert verdicts(by_memory, node(gpus=8), weights=bounded) == [CORES_PER_CARD]
+    within = Weights(reserve=CapacityReserve(cores_per_card=12))
+    assert verdicts(by_memory, node(gpus=8), weights=within) != [CORES_PER_CARD]
