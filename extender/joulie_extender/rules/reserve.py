@@ -66,8 +66,10 @@ class CoresPerCard(Rule[ReserveSettings]):
         return not pod.exempt
 
     def applies(self, asked: RuleInput, settings: ReserveSettings) -> bool:
-        return _applies(asked.pod, settings.reserve) and asks_too_much(
-            settings.reserve, _request(asked.pod)
+        return (
+            self.is_for(asked.pod)
+            and _can_refuse(asked.pod, settings.reserve)
+            and asks_too_much(settings.reserve, _request(asked.pod))
         )
 
     def verdicts(self, asked: RuleInput, _: ReserveSettings) -> Codes:
@@ -93,7 +95,7 @@ class Reserve(Rule[ReserveSettings]):
         return not pod.exempt
 
     def applies(self, asked: RuleInput, settings: ReserveSettings) -> bool:
-        return _applies(asked.pod, settings.reserve)
+        return self.is_for(asked.pod) and _can_refuse(asked.pod, settings.reserve)
 
     def verdicts(self, asked: RuleInput, settings: ReserveSettings) -> Codes:
         kept = _takes_reserve(asked, settings.reserve)
@@ -103,8 +105,8 @@ class Reserve(Rule[ReserveSettings]):
         return WANTS_RESERVE
 
 
-def _applies(pod: PodAsk, reserve: CapacityReserve) -> bool:
-    return not pod.exempt and any(reserve) and can_refuse(reserve, _request(pod))
+def _can_refuse(pod: PodAsk, reserve: CapacityReserve) -> bool:
+    return any(reserve) and can_refuse(reserve, _request(pod))
 
 
 def _takes_reserve(asked: RuleInput, reserve: CapacityReserve) -> Bools:
