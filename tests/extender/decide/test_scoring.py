@@ -479,3 +479,30 @@ def test_the_order_of_the_candidates_changes_no_score(
         return dict(zip(order, scores, strict=True))
 
     assert by_name(shuffled) == by_name(names)
+
+
+def test_without_a_reading_a_lowered_cap_counts_with_the_power_of_all_pods() -> None:
+    """48 cores of 96 at 720 W take 252 W, and the pod takes 42 W: more than the cap of 216 W."""
+    capped = NodeState(
+        ordinal=0,
+        at=NOON,
+        hardware=hardware("n", cores=96, watts=720),
+        cpu_cap_pct=30,
+        load=Load(48_000, 48_000_000, 0, 0),
+    )
+    found = scored(twin_columns_of(capped), ask(cores=8))
+
+    assert found["headroom"][0] == pytest.approx((216 - 252 - 42) / 216 * 100)
+
+
+def test_a_cap_is_exceeded_from_the_first_watt_on() -> None:
+    """The cap is 350 W of 700 W."""
+    energy, pod = Weights(scoring="energy"), ask(cores=4)
+    other = node("eco", 200, rated=700)
+    more_w = float(scored(twin_columns_of(other), pod)["marginal_w"][0])
+
+    for left_w in (3.0, 0.5, -0.5):
+        capped = replace(node("eco", 350 - more_w - left_w, rated=700), cpu_cap_pct=50)
+        found = scored(twin_columns_of(capped, other), pod, energy)
+
+        assert ("over_cap" in found.more) is (left_w < 0)
