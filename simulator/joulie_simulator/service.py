@@ -1,8 +1,10 @@
 """The running simulation: drives the engine in real time, and calls the real extender.
 
-Arrivals, run times and the daily temperature use simulated time, which is `speed` times faster than
-real time; readings, the scheduler's back-off and its calls use real time, as the programs under
-test do.
+Arrivals, run times, the start of nodes and the daily temperature use simulated time, which is
+`speed` times faster than real time; readings, the calls of the scheduler and its back-off after a
+refusal use real time, as the programs under test do. What a cluster does within a second of its own
+time follows at once: nodes carry out orders in the next steps, and a pod that no node has room for
+is tried again as soon as there is room.
 """
 
 import asyncio
@@ -10,9 +12,10 @@ import math
 import random
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 from joulie_agent.measure.pace import USUAL, Pace
@@ -43,6 +46,7 @@ from joulie_simulator.workload.workload import Sizes, Table, Workload
 STEP_S = 0.1  # real time between two steps of the engine
 FACILITY_S = 30.0
 SAMPLES_PER_S = 500  # of all nodes together
+ORDERED_AT_ONCE = 1000  # nodes whose orders one step carries out
 log = get_logger("simulator")
 
 
@@ -176,12 +180,13 @@ class Simulation:
 
     async def _advance_time(self) -> None:
         """Advance the engine with real time: pods arrive and end."""
-        began_s, began = self._engine.now_s, time.monotonic()
+        began_s, began, orders = self._engine.now_s, time.monotonic(), self._orders()
         until_s = began_s + self._settings.hours * 3600 if self._settings.hours else math.inf
         async with aclosing(_every(STEP_S)) as steps:
             async for _ in steps:
                 passed = (time.monotonic() - began) * self._settings.speed
                 facts = self._engine.advance(min(began_s + passed, until_s))
+                facts += self._engine.order_power(self._power_orders(next(orders)))
                 await self._outbox.put(facts)
                 if facts:
                     self._changed.set()
@@ -198,7 +203,6 @@ class Simulation:
                 some = names[turn % slices :: slices]
                 self._engine.cap(self._enforced(some))
                 await self._outbox.put(self._engine.label(self._labelled(some)))
-                await self._outbox.put(self._engine.order_power(self._power_orders(some)))
                 sampled = self._engine.sample(some)
                 await self._publish_readings(self._meters.readings(sampled, _now()))
                 turn += 1
@@ -222,6 +226,12 @@ class Simulation:
         nodes = self._view.cluster_state.nodes
         return [(name, nodes[name].profile) for name in names if name in nodes]
 
+    def _orders(self) -> Iterator[list[str]]:
+        """The nodes of each step, by turns."""
+        names = list(self._engine.cluster.nodes)
+        slices = math.ceil(len(names) / ORDERED_AT_ONCE)
+        return cycle([names[turn::slices] for turn in range(slices)])
+
     def _power_orders(self, names: Iterable[str]) -> list[tuple[str, bool]]:
         """Whether plans want these nodes asleep."""
         nodes = self._view.cluster_state.nodes
@@ -240,7 +250,8 @@ class Simulation:
             await webhook.close()
 
     async def _schedule_with(self, webhook: Webhook) -> None:
-        """Place pending pods one after the other; those that do not fit back off."""
+        """Place pending pods one after the other; those that the extender refuses back off. A pod
+        that no node has room for waits for room."""
         engine, settings = self._engine, self._settings
         draw = random.Random(settings.seed + 2)
         scheduler = Scheduler(
@@ -252,18 +263,22 @@ class Simulation:
                     return
                 waiting = engine.waiting.popleft()
                 now = time.monotonic()
-                name = await scheduler.place(waiting.job) if waiting.at_s <= now else None
+                if waiting.at_s > now or not engine.cluster.has_room_for(waiting.job):
+                    engine.waiting.append(waiting)
+                    continue
+                name = await scheduler.place(waiting.job)
                 if name is not None and await scheduler.bind(waiting.job, name):
                     await self._outbox.put(engine.bind(waiting.job, name))
                 else:
-                    engine.waiting.append(waiting.later(now) if waiting.at_s <= now else waiting)
+                    engine.waiting.append(waiting.later(now))
             self._changed.clear()
             await self._wait_for_work()
 
     async def _wait_for_work(self) -> None:
-        """Wait until a pod arrives or ends, or the first back-off is over."""
-        waiting = self._engine.waiting
-        pause = min((each.at_s for each in waiting), default=float("inf")) - time.monotonic()
+        """Wait until a pod arrives or ends, a node is awake, or the first back-off is over."""
+        now = time.monotonic()
+        resting = (each.at_s for each in self._engine.waiting if each.at_s > now)
+        pause = min(resting, default=math.inf) - now
         try:
             async with asyncio.timeout(min(60.0, max(STEP_S, pause))):
                 await self._changed.wait()

@@ -184,6 +184,9 @@ class SimCluster:
         self._wanted = sample_size(size, percentage)
         self._start = 0
 
+    def has_room_for(self, job: Job) -> bool:
+        return len(self._has_room.fitting(job)) > 0
+
     def sample(self, job: Job) -> list[str]:
         """The candidates that kube-scheduler would send: a round-robin sample of fitting nodes."""
         fitting = self._has_room.fitting(job)

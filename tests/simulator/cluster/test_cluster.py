@@ -30,6 +30,15 @@ def use(taken: int, total: int) -> Use:
     return Use(np.array([taken]), np.array([total]))
 
 
+def test_a_cluster_has_room_for_a_job_while_an_awake_node_has() -> None:
+    cluster = SimCluster(1)
+    (node,) = cluster.nodes.values()
+
+    assert [cluster.has_room_for(job(cores)) for cores in (1, 10_000)] == [True, False]
+    node.set_power("waking")
+    assert not cluster.has_room_for(job())
+
+
 # --- kube-scheduler's sample ------------------------------------------------------------------
 
 
