@@ -81,7 +81,7 @@ class Operator:
                 began = time.process_time()
                 self._report_stop(await self._attempt())
                 spent_s = time.process_time() - began
-                await asyncio.sleep(max(CHECK_INTERVAL_S, rest_s(spent_s)))
+                await asyncio.sleep(pause_s(spent_s, self._settings.interval_s))
         finally:
             _clear_stops()  # another operator may plan from now on
 
@@ -189,6 +189,12 @@ class Operator:
         return PlanningStopped(
             "view", f"the view does not contain the last plan {SETTLED_S:g} s after it was stored"
         )
+
+
+def pause_s(spent_s: float, interval_s: float) -> float:
+    """After a plan that took this processor time. Plans take a small share of a core, but an
+    interval without a plan is too long."""
+    return max(CHECK_INTERVAL_S, min(interval_s, rest_s(spent_s)))
 
 
 def _old_view(ages: ViewAges, limit_s: float) -> str:

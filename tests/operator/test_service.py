@@ -33,7 +33,7 @@ from joulie_operator.observe.cluster_visibility import ClusterVisibility
 from joulie_operator.planning.guard import UNKNOWN
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, recompute
 from joulie_operator.plugins import load_policy
-from joulie_operator.service import Operator, batches
+from joulie_operator.service import Operator, batches, pause_s
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
 
@@ -103,6 +103,20 @@ def newest(view: View) -> PlanMade:
 
 def is_planned(view: View) -> bool:
     return all(node.cpu_cap_pct is not None for node in view.cluster_state.nodes.values())
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "pause"),
+    [
+        pytest.param(60, 0.04 * 49, id="a fiftieth of a core"),
+        pytest.param(1, 1, id="at least once per interval"),
+        pytest.param(0.1, 0.5, id="not more often than twice a second"),
+    ],
+)
+def test_plans_take_little_of_a_core_and_are_made_once_per_interval(
+    interval_s: float, pause: float
+) -> None:
+    assert pause_s(0.04, interval_s) == pytest.approx(pause)
 
 
 async def test_a_plan_is_published_and_reaches_the_view(bus: JetStreamLog, view: View) -> None:

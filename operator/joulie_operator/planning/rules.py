@@ -38,7 +38,7 @@ class Rules(NamedTuple):
     gpu_eco_pct: int | None = 60
     gpu_absolute: bool = False
     gpu_models: str = "{}"  # JSON: model to minCapWatts and maxCapWatts
-    sleep_rules: int = 4  # of consolidate_and_sleep; 1 to 3 in older plans
+    sleep_rules: int = 5  # of consolidate_and_sleep; 1 to 4 in older plans
     density_rules: int = 2  # 1 in older plans, in which cores could outweigh eight cards
     cap_rules: int = 2  # 1 in older plans: watts without percent where the maximum is unknown
     target_rules: int = 2  # of power targets; 1 in older plans, which close no node

@@ -133,6 +133,13 @@ class Pool(NamedTuple):
     has_cards: bool
 
 
+class Spare(NamedTuple):
+    """Nodes of a pool that the waiting pods do not get."""
+
+    reserve: int  # empty nodes that stay awake
+    rivals: int = 0  # waking nodes that pods of the other pool fill before
+
+
 class Limits(NamedTuple):
     """What holds for all pools of a plan."""
 
@@ -164,12 +171,14 @@ def power_changes(
     expected = None
     if given.forecast_quantile:
         expected = forecast(cluster_state, now, given.forecast_s, given.forecast_quantile)
-    missing = 0
+    missing, starting = 0, list[str]()
     for has_cards, need in needs.pools.items():
         pool = _pool(nodes, has_cards, limits, changes)
         reserve = _reserve(nodes, pool, has_cards, expected, limits)
         wanted = need._replace(standard=need.standard + missing)
-        missing = _change(nodes, pool, wanted, reserve, limits, changes)
+        starting += pool.waking
+        spare = Spare(reserve, _rivals(nodes, starting, needs, limits) if has_cards else 0)
+        missing = _change(nodes, pool, wanted, spare, limits, changes)
         if given.empty_below and not changes.wake:
             _empty_out(nodes, pool, limits, changes)
     if expected is not None:
@@ -256,6 +265,17 @@ def _reserve(
     return min(pool.size, -(-asked * pool.size // milli)) if milli else 0
 
 
+def _rivals(
+    nodes: Mapping[str, NodeState], starting: Sequence[str], needs: Needs, limits: Limits
+) -> int:
+    """How many of the starting nodes with cards are filled by pods without cards, which take the
+    nodes that start first."""
+    if limits.sleep_rules <= 4:
+        return 0
+    ordered = sorted(starting, key=lambda name: (nodes[name].power_at, nodes[name].gpus > 0))
+    return sum(nodes[name].gpus > 0 for name in ordered[: needs.pools[False].nodes])
+
+
 def surplus_of(empty: int, waking: int, needed: int, reserve: int) -> int:
     """Empty nodes that may sleep; if negative, the number of nodes to wake."""
     return empty + waking - needed - reserve
@@ -301,19 +321,19 @@ def _change(
     nodes: Mapping[str, NodeState],
     pool: Pool,
     need: Need,
-    reserve: int,
+    spare: Spare,
     limits: Limits,
     changes: PowerChanges,
 ) -> int:
     """The changes of one pool, by the rules of the plan. Returns how many nodes are missing."""
     kind = "with_cards" if pool.has_cards else "without_cards"
     if limits.sleep_rules > 1:
-        changes.inputs[f"reserve_{kind}"] = reserve
+        changes.inputs[f"reserve_{kind}"] = spare.reserve
     if limits.sleep_rules > 2:
         changes.inputs[f"nodes_for_pods_{kind}"] = need.nodes
-        missing = _serve(nodes, pool, need, reserve, limits, changes)
+        missing = _serve(nodes, pool, need, spare, limits, changes)
     else:
-        missing = _balance(pool, need.nodes, reserve, limits, changes)
+        missing = _balance(pool, need.nodes, spare.reserve, limits, changes)
     if limits.sleep_rules > 1:
         _cover(pool, limits, changes)
     return missing
@@ -341,7 +361,7 @@ def _serve(
     nodes: Mapping[str, NodeState],
     pool: Pool,
     need: Need,
-    reserve: int,
+    spare: Spare,
     limits: Limits,
     changes: PowerChanges,
 ) -> int:
@@ -349,10 +369,10 @@ def _serve(
     an eco node that this plan makes a performance node. No node sleeps while such pods wait.
     Returns how many nodes are missing because none of the pool is asleep."""
     changed = len(freed_by(need, nodes, pool.empty, pool.has_cards))
-    for_pods = max(0, need.nodes - changed - len(pool.waking))
-    surplus = len(pool.empty) - changed - reserve
+    for_pods = max(0, need.nodes - changed - max(0, len(pool.waking) - spare.rivals))
+    surplus = len(pool.empty) - changed - spare.reserve
     if not for_pods and surplus >= 0:
-        beyond = surplus - math.ceil(limits.numbers.hysteresis * reserve)
+        beyond = surplus - math.ceil(limits.numbers.hysteresis * spare.reserve)
         _put_to_sleep(pool, min(beyond, _most_to_sleep(pool, limits.numbers)), limits, changes)
         return 0
     rested = set(pool.rested)

@@ -695,3 +695,30 @@ def test_pods_are_evicted_only_by_this_policy_with_a_rate() -> None:
     assert sleep.evictions_allowed(rate)
     assert not sleep.evictions_allowed(rate._replace(policy="queue_aware_v1"))
     assert not sleep.evictions_allowed(rate._replace(policy_numbers="evict_per_min=0"))
+
+
+FULL_OF_CARDS = replace(
+    with_cards(FULL), load=replace(FULL.load, gpu_standard_milli=8_000), profile="performance"
+)
+BOOTING = node(power_state="waking", ready=False, power_at=NOON - 60 * SECOND)
+
+
+@pytest.mark.parametrize(("rules", "wakes"), [(4, set()), (5, {"h1"})])
+def test_a_starting_node_with_cards_is_no_supply_if_pods_without_cards_fill_it_before(
+    rules: int, wakes: set[str]
+) -> None:
+    later = replace(BOOTING, power_at=NOON - SECOND)
+    nodes = {"a": FULL, "g": FULL_OF_CARDS, "h0": with_cards(BOOTING), "b": later}
+    nodes["h1"] = with_cards(asleep())
+
+    made = planned(
+        nodes, pod("c", cores=90), pod("g", gpus=8), rules=RULES._replace(sleep_rules=rules)
+    )
+
+    assert set(woken(made)) == wakes
+
+
+def test_a_starting_node_with_cards_is_enough_for_its_pod_if_no_other_pod_waits() -> None:
+    nodes = {"a": FULL, "g": FULL_OF_CARDS, "h0": with_cards(BOOTING), "h1": with_cards(asleep())}
+
+    assert woken(planned(nodes, pod("g", gpus=8))) == {}
