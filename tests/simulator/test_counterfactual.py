@@ -96,7 +96,7 @@ def test_nodes_sleep_by_the_numbers_of_the_log(numbers: LoggedSleep) -> None:
 def happened(wanted: list[LoggedPod], off_s: float = 0.0) -> Happened:
     """All pods on the first node; the others are off for so long."""
     stays = [(pod, 0, pod.duration_s) for pod in wanted]
-    return Happened(stays, [0.0, *[off_s] * 7], [0.0, 3.0], 0, 7)
+    return Happened(stays, [0.0, *[off_s] * 7], [3.0, 8.0], 0, 7)
 
 
 def test_what_happened_is_computed_from_the_times_on_nodes_and_the_times_off() -> None:
@@ -107,7 +107,16 @@ def test_what_happened_is_computed_from_the_times_on_nodes_and_the_times_off() -
 
     idle_kwh = 0.1 * 2 + 7 * (0.1 + 0.1 * 0.1)
     assert run.kwh == pytest.approx(idle_kwh + 4 * 4 * 0.005 * 0.5)
-    assert (run.placed, run.wakes, run.wait_p50_s) == (4, 7, 1.5)
+    assert (run.placed, run.wakes) == (4, 7)
+
+
+def test_waits_of_what_happened_are_counted_in_the_steps_of_a_simulated_run() -> None:
+    wanted = pods(4, every_s=60)
+    asked = question(wanted)._replace(happened=happened(wanted))
+
+    run, *_ = compared(asked, "joulie-energy").runs["joulie-energy"]
+
+    assert run.wait_p50_s == (0 + 2 * step_s(2 * HOUR_S)) / 2
 
 
 def test_what_happened_saves_nothing_where_no_node_was_off() -> None:

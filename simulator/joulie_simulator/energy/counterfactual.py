@@ -149,7 +149,9 @@ def as_it_ran(asked: Question, happened: Happened, use: float) -> Run:
         (job,) = _jobs([pod], use, 1.0)
         watt_seconds += fleet.dynamic_of(node, job) * seconds
         work += work_w(job) * seconds
-    waits = happened.waits_s
+    # In whole steps, as in a simulated run: a pod that is placed within a step has not waited.
+    step = step_s(asked.seconds)
+    waits = [wait // step * step for wait in happened.waits_s]
     p50, p99 = np.percentile(waits, (50, 99)).tolist() if waits else (0.0, 0.0)
     return Run(
         watt_seconds / W_SECONDS_PER_KWH,
