@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from joulie_cli.main import main
-from joulie_simulator.energy.fleet import ASLEEP, MEASURED, Asleep, Fleet
+from joulie_simulator.energy.fleet import ASLEEP, CURVED, MEASURED, Asleep, Fleet
 from joulie_simulator.energy.folded import FoldedCluster
 from joulie_simulator.energy.jobs import Job
 from joulie_simulator.energy.policies import POLICIES
@@ -41,7 +41,11 @@ def test_every_condition_differs_from_the_usual_ones_in_one_thing() -> None:
 
 
 def test_the_baseline_follows_the_idle_power_alone() -> None:
-    assert {baseline_of(name) for name in CONDITIONS} == {USUAL, "idle 25 % of peak"}
+    assert {baseline_of(name) for name in CONDITIONS} == {
+        USUAL,
+        "idle 25 % of peak",
+        "cards by a measured curve",
+    }
 
 
 def test_a_longer_boot_is_a_longer_wait_and_more_boot_energy() -> None:
@@ -117,3 +121,12 @@ def test_what_cannot_be_combined_is_refused(
 ) -> None:
     assert main([*COMMAND, *words]) == 2
     assert "Nothing was simulated." in capsys.readouterr().err
+
+
+def test_cards_by_a_curve_draw_most_above_the_line_at_a_part_of_their_work() -> None:
+    line, curve = (Fleet(0, 1, idle) for idle in (MEASURED, CURVED))
+    half, whole = job(8, 1)._replace(cpu_use=0.0), job(8, 1)._replace(cpu_use=0.0, gpu_use=1.0)
+
+    more = [curve.dynamic_of(0, each) - line.dynamic_of(0, each) for each in (half, whole)]
+
+    assert more == pytest.approx([430.2 - 297.5, 654.2 - 595.0], abs=0.1)

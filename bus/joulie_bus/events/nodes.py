@@ -59,6 +59,9 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     cores_per_socket: Count = 0
     cpu_cap_mw_per_socket: Milliwatts = 0  # the highest cap that the vendor allows
     gpu_tflops: Count = 0  # of one card, FP16 without sparsity
+    # Of one card, as measured: without a process, and with one that works for 0, 10, 25, 50, 75 and
+    # 100 % of the time. Empty: no card of the model was measured.
+    gpu_curve_mw: tuple[Milliwatts, ...] = ()
 
 
 class HardwareDiscovered(Event, frozen=True, kw_only=True, gc=False):

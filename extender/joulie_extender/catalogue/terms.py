@@ -13,6 +13,8 @@ from joulie_extender.terms.energy import (
     Activation,
     CardReserve,
     EnergyAdded,
+    FirstCard,
+    FirstProcess,
     Fragmentation,
     score_by_watts,
 )
@@ -81,6 +83,8 @@ ENERGY = Formula(
     Activation(),
     Fragmentation(),
     CardReserve(),
+    FirstProcess(),
+    FirstCard(),
     OverCap(),
     start=score_by_watts,
     start_name="watts",

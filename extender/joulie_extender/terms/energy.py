@@ -1,6 +1,7 @@
 """The terms of the energy score, in watts. The score falls with their sum, and is not a sum."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,9 +10,16 @@ from joulie_extender.terms.cards_kept import CardsKeptSettings
 from joulie_extender.terms.freshness import NEUTRAL
 from joulie_extender.terms.power import PowerWeights
 from joulie_extender.terms.term import Term, TermInput
+from joulie_projections.hardware.card_power import CURVES
 from joulie_projections.hardware.guesses import IDLE_CARD_SHARE, IDLE_CPU_SHARE
 from joulie_projections.twin.arrays import Floats
-from joulie_projections.twin.energy_score import FORMULA, EnergyNodes, EnergyScores, energy_scores
+from joulie_projections.twin.energy_score import (
+    CARD_CURVES_SINCE,
+    FORMULA,
+    EnergyNodes,
+    EnergyScores,
+    energy_scores,
+)
 from joulie_projections.twin.power import cores_of, memory_factor
 
 
@@ -39,8 +47,8 @@ class _Watts(Term[EnergyWeights]):
     settings = EnergyWeights
     is_summand = False
 
-    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats:
-        found: Floats = getattr(asked.once(energy_of, settings), self.name)
+    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats | None:
+        found: Floats | None = getattr(asked.once(energy_of, settings), self.name)
         return found
 
 
@@ -49,6 +57,18 @@ class EnergyAdded(_Watts):
     head = "adds watts"
     meaning = "The power that the pod itself adds"
     before = (("energy_formula", 1.0),)
+
+
+class FirstProcess(_Watts):
+    name = "process_w"
+    head = "first process"
+    meaning = "The power that the first process adds to idle cards, of a model that was measured"
+
+
+class FirstCard(_Watts):
+    name = "first_card_w"
+    head = "first card"
+    meaning = "A share of the power of the other cards of a node, none of which is in use"
 
 
 class Activation(_Watts):
@@ -72,21 +92,47 @@ class CardReserve(_Watts):
 def _nodes(asked: TermInput, settings: EnergyWeights) -> EnergyNodes:
     """Only for the candidates: most snapshots answer few requests."""
     twin_columns, rows, pod = asked.twin_columns, asked.rows, asked.pod
-    names = ("cores", "gpus", "cpu_max_w", "gpu_max_w", "pods_cpu_w", "pue")
-    columns = (twin_columns.floats(name).take(rows) for name in names)
-    cores, cards, cpu_w, card_w, pods_w, pue = columns
+    names = ("cores", "gpus", "cpu_max_w", "pods_cpu_w", "pue")
+    cores, cards, cpu_w, pods_w, pue = (twin_columns.floats(each).take(rows) for each in names)
     rates = settings.coefficients
-    is_performance = pod.workload == "performance"
-    card_rate = rates.gpu_performance if is_performance else rates.gpu_standard
+    power = _cards(asked, cards, settings)
     is_polled = twin_columns.columns["is_polled"].take(rows)
     return EnergyNodes(
         free_cores=free_cores_of(cores, cpu_w, pods_w),
         free_cards=free_cards(twin_columns, rows),
         cores=cores,
         cards=cards,
-        idle_w=IDLE_CPU_SHARE * cpu_w + IDLE_CARD_SHARE * (cards * card_w),
+        idle_w=IDLE_CPU_SHARE * cpu_w + power.idle_w,
         w_per_core=(rates.cpu * memory_factor(pod, rates)) * (cpu_w / np.maximum(cores, 1.0)),
-        w_per_card=np.where(cards > 0, card_w, 0.0) * card_rate,
+        w_per_card=power.w_per_card,
         is_empty=(pods_w == 0) & (used_cards_w(twin_columns, rows) == 0),
         pue=np.where(is_polled, np.maximum(1.0, pue), 1.0),
+        process_w=power.process_w,
+        idle_card_w=power.idle_card_w,
+    )
+
+
+class _CardPower(NamedTuple):
+    idle_w: Floats  # of all cards of the node
+    w_per_card: Floats
+    process_w: Floats | float = 0.0
+    idle_card_w: Floats | float = 0.0
+
+
+def _cards(asked: TermInput, cards: Floats, settings: EnergyWeights) -> _CardPower:
+    """By the curve of a measured model, else by a line up to the rated power."""
+    rows, columns, rates = asked.rows, asked.twin_columns, settings.coefficients
+    card_w, curves = columns.floats("gpu_max_w").take(rows), columns.ints("card_curve").take(rows)
+    is_performance = asked.pod.workload == "performance"
+    rate = rates.gpu_performance if is_performance else rates.gpu_standard
+    idle_w = IDLE_CARD_SHARE * (cards * card_w)
+    w_per_card = np.where(cards > 0, card_w, 0.0) * rate
+    if settings.energy_formula < CARD_CURVES_SINCE or not curves.any():
+        return _CardPower(idle_w, w_per_card)
+    curve = CURVES.watts(curves, rate)
+    return _CardPower(
+        np.where(curve.is_measured, cards * curve.idle_w, idle_w),
+        np.where(curve.is_measured, curve.work_w, w_per_card),
+        curve.process_w,
+        curve.idle_w,
     )

@@ -42,7 +42,8 @@ class Rules(NamedTuple):
     density_rules: int = 2  # 1 in older plans, in which cores could outweigh eight cards
     cap_rules: int = 2  # 1 in older plans: watts without percent where the maximum is unknown
     target_rules: int = 2  # of power targets; 1 in older plans, which close no node
-    power_model: int = 2  # of nodes without readings; 1 in older plans, without idle power
+    # Of nodes without readings; in older plans 2, without curves, or 1, without idle power.
+    power_model: int = 3
     eco_without_caps: bool = True  # whether nodes become eco where nothing is known to apply caps
     preset: str = HEADROOM  # where the defaults came from; plans do not depend on it
 

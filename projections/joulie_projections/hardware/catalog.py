@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from joulie_bus.errors import BadCatalog
 from joulie_bus.events import HardwareDiscovered, NodeSeen
+from joulie_projections.hardware.card_power import FIGURES
 from joulie_projections.hardware.gpu_resources import PRODUCT
 from joulie_projections.hardware.models import (
     FORMS,
@@ -28,6 +29,7 @@ from joulie_projections.hardware.models import (
 Watts = Annotated[int, msgspec.Meta(gt=0, le=100_000)]
 Positive = Annotated[int, msgspec.Meta(gt=0)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
+Measured = Annotated[tuple[Watts, ...], msgspec.Meta(min_length=FIGURES, max_length=FIGURES)]
 
 
 class _Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,6 +52,9 @@ class CpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class GpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory_gb: Positive
     fp16_tflops: Positive | None = None  # without sparsity
+    # Without a process, and with one that works for the shares `card_power.BUSY` of the time.
+    measured_w: Measured | None = None
+    measured_by: Name | None = None  # as `source`
 
 
 M = TypeVar("M", bound=_Model)
@@ -140,12 +145,20 @@ def _read(
         except msgspec.ValidationError as error:
             mistakes.append(f"{kind} number {number}: {error}")
             continue
-        if model.cap_w is not None and not model.cap_w[0] <= model.cap_w[1]:
-            mistakes.append(
-                f"{kind} number {number} ({model.model}): cap_w has its minimum above its maximum"
-            )
+        mistakes += [f"{kind} number {number} ({model.model}): {why}" for why in _wrong(model)]
         source = sources.get(model.source, model.source) if isinstance(sources, dict) else ""
         yield replace(model, source=str(source))
+
+
+def _wrong(model: _Model) -> Iterator[str]:
+    if model.cap_w is not None and not model.cap_w[0] <= model.cap_w[1]:
+        yield "cap_w has its minimum above its maximum"
+    if not isinstance(model, GpuModel) or model.measured_w is None:
+        return
+    if list(model.measured_w) != sorted(model.measured_w):
+        yield "measured_w falls although the card works more"
+    if model.measured_by is None:
+        yield "measured_w has no source: measured_by is missing"
 
 
 def _merged(
@@ -218,7 +231,11 @@ def _rated_gpu(found: HardwareDiscovered, catalog: Catalog) -> HardwareDiscovere
         gpu_max_mw=max_mw,
         gpu_min_mw=found.gpu_min_mw or _lowest_mw(model, max_mw),
         gpu_by_catalog=not found.gpu_max_mw,
-        figures=replace(found.figures, gpu_tflops=model.fp16_tflops or 0),
+        figures=replace(
+            found.figures,
+            gpu_tflops=model.fp16_tflops or 0,
+            gpu_curve_mw=tuple(watts * 1000 for watts in model.measured_w or ()),
+        ),
     )
 
 

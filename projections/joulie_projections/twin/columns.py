@@ -42,6 +42,7 @@ _COLUMNS: dict[str, type] = {
     "cpu_max_w": np.float64,
     "gpus": np.float64,
     "gpu_max_w": np.float64,
+    "card_curve": np.int64,
     "hardware": np.int8,
     "hall": np.int16,
     "pods_cpu_w": np.float64,

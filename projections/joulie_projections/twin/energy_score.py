@@ -3,9 +3,11 @@
 Arrays in, arrays out, one value per node; the extender and the simulator share it. A row
 depends on the others only through the cheapest row, which gets 100 points.
 
-    cost       = marginal + activation + fragmentation + reserve, in watts
+    cost       = marginal + process + first card + activation + fragmentation + reserve, in watts
     activation = idle watts on an empty node; on any other a quarter of them, times the share of
                  its cores that stays free plus that of its cards
+    process    = on cards of a measured model: the watts of the first process on each idle card
+    first card = likewise: a quarter of the idle watts of the other cards, if none of them is in use
     score      = 100 x 250 / (250 + cost - lowest cost)
 
 Best fit follows from `activation`: an empty node could sleep, and a nearly empty one could soon.
@@ -21,12 +23,14 @@ from joulie_projections.twin.arrays import Bools, Floats, Ints
 HALF_W = 250.0  # watts above the lowest cost at which the score is half
 # Shares of the idle watts of a node:
 BEGUN_SHARE = 0.25  # for free cores, and for free cards, of a node with pods
+FIRST_CARD_SHARE = 0.25  # of the idle cards of a node, for the first card in use
 WAKE_SHARE = 0.25  # to wake a sleeping node
 FRAGMENT_SHARE = 0.25  # the most that unbalanced free cores and cards cost
 HOST_SHARE = 0.05  # for a pod without cards on a node whose cards are all in use
 RESERVE_W = 5_000.0  # more than any activation: a node with free cards, for a pod without cards
 ROUNDING = 1e-6  # cards: rounding errors of sums of shares
-FORMULA = 3.0  # 1 is that of the first logs with energy scores; 3 has caps, in the extender
+CARD_CURVES_SINCE = 4.0
+FORMULA = 4.0  # 1 is that of the first logs with energy scores; 3 has caps, in the extender
 Column = Floats | Ints
 
 
@@ -43,6 +47,8 @@ class EnergyNodes(NamedTuple):
     is_empty: Bools  # no pod: the node could sleep
     is_asleep: Bools | bool = False
     pue: Floats | float = 1.0  # watts including cooling, per watt
+    process_w: Floats | float = 0.0  # of the first process on an idle card; 0: not measured
+    idle_card_w: Floats | float = 0.0  # of one card; 0: not measured
 
 
 class EnergyScores(NamedTuple):
@@ -51,6 +57,8 @@ class EnergyScores(NamedTuple):
     activation_w: Floats  # idle watts of a node that could otherwise sleep, and of its waking
     fragmentation_w: Floats  # for free cores without free cards, and the reverse
     reserve_w: Floats  # for cards, and cores beside them, that a pod without cards would block
+    process_w: Floats | None = None  # of the first process on idle cards
+    first_card_w: Floats | None = None  # of the other cards, which could sleep
 
 
 class Ask(NamedTuple):
@@ -82,10 +90,16 @@ def energy_scores(
     marginal = nodes.pue * (cores * nodes.w_per_core + cards * nodes.w_per_card)
     activation, fragmentation = nodes.pue * over.activation, nodes.pue * over.fragmentation
     cost = marginal + activation + fragmentation + over.reserve
+    process = first_card = None
+    if formula >= CARD_CURVES_SINCE and cards and np.any(nodes.process_w):
+        process, first_card = _of_idle_cards(nodes, cards)
+        cost += process + first_card
     lowest = np.min(cost, initial=np.inf, where=True if known is None else known)
     above = np.maximum(cost - lowest, 0.0) if np.isfinite(lowest) else np.zeros(len(cost))
     score = 100 * HALF_W / (HALF_W + above)
-    return EnergyScores(score, marginal, activation, fragmentation, over.reserve)
+    return EnergyScores(
+        score, marginal, activation, fragmentation, over.reserve, process, first_card
+    )
 
 
 def _overheads(nodes: EnergyNodes, asked: Ask) -> Overheads:
@@ -117,6 +131,18 @@ def _blocked_w(nodes: EnergyNodes) -> Floats:
     return np.where(np.asarray(nodes.free_cards) > ROUNDING, blocked, 0.0)
 
 
+def _of_idle_cards(nodes: EnergyNodes, cards: float) -> tuple[Floats, Floats]:
+    """A part of a card goes on a card that is in use, if one has room for it."""
+    free = np.asarray(nodes.free_cards)
+    whole = np.floor(free + ROUNDING)
+    begun = np.where(free - whole >= cards - ROUNDING, 0.0, np.ceil(cards - ROUNDING))
+    process: Floats = nodes.pue * (begun * nodes.process_w)
+    has_none = ~nodes.is_empty & (whole >= np.asarray(nodes.cards))
+    others = nodes.idle_card_w * np.maximum(whole - begun, 0.0)
+    first: Floats = nodes.pue * np.where(has_none, FIRST_CARD_SHARE * others, 0.0)
+    return process, first
+
+
 # --- the first formula, for logs that have it -----------------------------------------------------
 
 
@@ -140,5 +166,6 @@ def _first_overheads(nodes: EnergyNodes, asked: Ask) -> Overheads:
 _OVERHEADS: Mapping[float, Callable[[EnergyNodes, Ask], Overheads]] = {
     1.0: _first_overheads,
     2.0: _overheads,
+    3.0: _overheads,
     FORMULA: _overheads,
 }

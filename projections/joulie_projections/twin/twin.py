@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from joulie_projections.hardware.card_power import CURVES, CardPower
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 from joulie_projections.pods.classify import PROFILE_LABEL
 from joulie_projections.pods.load import NO_LOAD, Load, total_of
@@ -55,6 +56,7 @@ class TwinRow(msgspec.Struct, frozen=True, kw_only=True):
     cpu_max_w: float
     gpus: float
     gpu_max_w: float
+    card_curve: int  # number of the measured curve of its cards in `CURVES`; 0: none
     hardware: Source
     hall: int
     # Power of the pods if every coefficient were 1 (`power.modelled_w`): of all pods ...
@@ -225,6 +227,7 @@ def row_of(node: NodeState, halls: Halls) -> TwinRow:
         cpu_max_w=hardware.cpu_max_w,
         gpus=hardware.gpus,
         gpu_max_w=hardware.gpu_max_w,
+        card_curve=_card_curve(node, hardware),
         hardware=hardware.source,
         hall=halls.number(node.labels.get(ZONE_LABEL, "")),
         pods_cpu_w=pods.cpu,
@@ -233,6 +236,18 @@ def row_of(node: NodeState, halls: Halls) -> TwinRow:
         pods_gpu_performance_w=pods.gpu_performance,
         **_reading(node, hardware)._asdict(),
     )
+
+
+def _card_curve(node: NodeState, hardware: Hardware) -> int:
+    """A curve is of a whole card: a slice or a share has none."""
+    if node.hardware is None or hardware.gpus != hardware.cards:
+        return 0
+    return CURVES.number(node.hardware.figures.gpu_curve_mw)
+
+
+def curve_of(node: NodeState, hardware: Hardware) -> CardPower | None:
+    number = _card_curve(node, hardware)
+    return CURVES.curve(number) if number else None
 
 
 def reading_of(node: NodeState) -> ReadingColumns:

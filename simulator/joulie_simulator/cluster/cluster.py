@@ -163,7 +163,7 @@ class SimNode:
         jobs = [running.job for running in self.running.values()]
         load = Load(
             sum(job.cores * job.utilisation for job in jobs),
-            sum(job.gpus * job.utilisation for job in jobs),
+            tuple(job.utilisation for job in jobs for _ in range(job.gpus)),
         )
         return draw(self.shape, load, self.caps, self._ambient_c)
 

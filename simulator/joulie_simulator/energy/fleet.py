@@ -4,7 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from joulie_projections.hardware.card_power import CardPower
 from joulie_simulator.energy.jobs import Bools, Floats, Ints, Job
+from joulie_simulator.hardware.shapes import H100_W
 
 CPU_NODE_CORES, CPU_NODE_PEAK_W = 96, 700.0
 GPU_NODE_CORES, GPU_NODE_CPU_PEAK_W, GPU_NODE_CARDS = 128, 500.0, 8
@@ -37,6 +39,7 @@ class IdleModel(NamedTuple):
     busy_gpu_node_w: float
     idle_card_w: float
     cpu_dynamic: float  # share of a CPU node's dynamic range that jobs can use
+    curve: CardPower | None = None  # of the cards, which then draw by it and not by a line
 
 
 # The published experiment: 5 % of the CPU's peak when empty, 10 % when anything runs.
@@ -46,6 +49,8 @@ PEER = IdleModel("peer", 35.0, 70.0, 25.0, 50.0, 100.0, CPU_COEFFICIENT)
 MEASURED = IdleModel("measured", 350.0, 350.0, 840.0, 840.0, 70.0, 0.5)
 # Half of these floors, with the same peak of a CPU node; cards as above.
 QUARTER = IdleModel("quarter", 175.0, 175.0, 420.0, 420.0, 70.0, 0.75)
+# Cards by the curve of a measured H100, chassis and CPUs as measured.
+CURVED = MEASURED._replace(name="curved", idle_card_w=H100_W[0], curve=CardPower.of(H100_W))
 
 
 class Fleet:
@@ -90,7 +95,15 @@ class Fleet:
 
     def dynamic_of(self, node: int, job: Job) -> float:
         cpu = self.cpu_peak_w[node] * self.idle.cpu_dynamic * job.cores / self.cores[node]
-        return float(cpu * job.cpu_use + cards_w(job) * job.gpu_use)
+        return float(cpu * job.cpu_use + self._cards_of(job))
+
+    def _cards_of(self, job: Job) -> float:
+        """All watts of the cards that the job holds."""
+        curve = self.idle.curve
+        if curve is None:
+            return cards_w(job) * job.gpu_use
+        busy = CARD_COEFFICIENT[job.performance] * job.gpu_use
+        return job.gpus * (curve.idle_w + curve.added_w(busy)) if job.gpus else 0.0
 
     def update_power(self, node: int) -> None:
         base = self._busy_w[node] if self.jobs[node] else self._empty_w[node]

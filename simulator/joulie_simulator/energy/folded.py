@@ -8,6 +8,7 @@ nothing.
 from joulie_bus.events import (
     Fact,
     HardwareDiscovered,
+    ModelFigures,
     NodeSeen,
     PodAsk,
     PodBound,
@@ -114,7 +115,12 @@ class FoldedCluster:
             gpu_model="simulated card" if cards else "",
             gpu_count=cards,
             gpu_max_mw=int(CARD_PEAK_W * 1000) if cards else 0,
+            figures=ModelFigures(gpu_curve_mw=self._curve_mw() if cards else ()),
         )
+
+    def _curve_mw(self) -> tuple[int, ...]:
+        curve = self._fleet.idle.curve
+        return () if curve is None else curve.milliwatts
 
 
 def pod_of(job: Job, uid: int = 0) -> PodAsk:

@@ -22,10 +22,10 @@ COP = 3.0  # watts of heat that one watt of cooling removes
 
 
 class Load(NamedTuple):
-    """Utilisation of a node's CPU and cards by its jobs."""
+    """What the jobs of a node use."""
 
-    cores: float = 0.0
-    gpus: float = 0.0
+    cores: float = 0.0  # each by its utilisation
+    cards: tuple[float, ...] = ()  # of each card in use, its utilisation
 
 
 class Caps(NamedTuple):
@@ -55,12 +55,13 @@ def draw(shape: Shape, load: Load, caps: Caps, ambient_c: float) -> Draw:
 
 
 def card_watts(shape: Shape, use: Sequence[float], drawn: Draw) -> list[float]:
-    """The power of each card by its utilisation; together that of all cards."""
-    cards, whole = shape.cards, sum(use)
+    """The power of each card by its utilisation, 0 without a job; together that of all cards."""
+    cards = shape.cards
     if cards is None:
         return []
-    above_w = max(0.0, drawn.gpu_w - cards.idle_w * cards.number)
-    return [cards.idle_w + (above_w * each / whole if whole else 0.0) for each in use]
+    added = [cards.added_w(each) if each else 0.0 for each in use]
+    above_w, whole = max(0.0, drawn.gpu_w - cards.idle_w * cards.number), sum(added)
+    return [cards.idle_w + (above_w * each / whole if whole else 0.0) for each in added]
 
 
 def _cards(shape: Shape, load: Load, caps: Caps) -> tuple[float, float]:
@@ -68,7 +69,7 @@ def _cards(shape: Shape, load: Load, caps: Caps) -> tuple[float, float]:
     if cards is None:
         return 0.0, 1.0
     idle, full = float(cards.idle_w * cards.number), float(cards.max_w * cards.number)
-    natural = idle + (full - idle) * min(1.0, load.gpus / cards.number)
+    natural = min(full, idle + sum(map(cards.added_w, load.cards)))
     return _capped(idle, natural, full, caps.gpu_pct)
 
 

@@ -7,9 +7,15 @@ Models have the names of the hardware catalog. Idle watts, as measured on the Ac
 from typing import NamedTuple
 
 from joulie_bus.events import GpuSeen, HardwareDiscovered, ModelFigures
+from joulie_projections.hardware.card_power import CardPower
 from joulie_projections.hardware.models import vendor_of
 
 GIB = 2**30
+
+
+# Of a measured card of 700 W, as in the catalog: without a process, and with one that works for 0,
+# 10, 25, 50, 75 and 100 % of the time.
+H100_W = (73.0, 125.0, 199.0, 307.0, 483.0, 629.0, 692.0)
 
 
 class Cards(NamedTuple):
@@ -23,6 +29,18 @@ class Cards(NamedTuple):
     memory_mb: int
     is_linked: bool  # NVLink between all of them
     tflops: int = 0  # FP16, without sparsity; 0: unknown
+    power: CardPower | None = None  # as measured; None: by a line up to `max_w`
+
+    @property
+    def figures(self) -> ModelFigures:
+        curve = () if self.power is None else self.power.milliwatts
+        return ModelFigures(gpu_tflops=self.tflops, gpu_curve_mw=curve)
+
+    def added_w(self, busy: float) -> float:
+        """Of one card above its idle power, with a job that works for this share of the time."""
+        if self.power is not None:
+            return self.power.added_w(busy)
+        return (self.max_w - self.idle_w) * busy
 
 
 class Machine(NamedTuple):
@@ -66,7 +84,7 @@ class Shape(NamedTuple):
             gpu_min_mw=cards.min_w * 1000 if cards else 0,
             memory_bytes=self.memory_gib * GIB,
             gpu_vendor=vendor_of(cards.model) if cards else "",
-            figures=ModelFigures(gpu_tflops=cards.tflops if cards else 0),
+            figures=cards.figures if cards else ModelFigures(),
         )
 
     def card(self, node: str, at: int, owner: str = "", used_mb: int = 0) -> GpuSeen:
@@ -84,7 +102,7 @@ class Shape(NamedTuple):
         )
 
 
-H100 = Cards("NVIDIA H100 SXM5", 8, 700, 200, 70, 81_559, True, 989)
+H100 = Cards("NVIDIA H100 SXM5", 8, 700, 200, 73, 81_559, True, 989, power=CardPower.of(H100_W))
 A100 = Cards("NVIDIA A100 SXM4 40GB", 8, 400, 100, 65, 40_960, True, 312)
 L4 = Cards("NVIDIA L4", 4, 72, 40, 16, 23_034, False, 121)
 

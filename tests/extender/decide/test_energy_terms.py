@@ -270,3 +270,53 @@ def test_a_decision_with_caps_is_recorded_with_them_and_made_again() -> None:
     points = points_of(capped, ENERGY)
     assert points["over_cap"] == -capped.later.more["over_cap"]
     assert sum(points.values()) == pytest.approx(capped.score)
+
+
+H100_MW = (73_000, 125_000, 199_000, 307_000, 483_000, 629_000, 692_000)
+
+
+def with_curve(**changes: Any) -> NodeState:
+    """Eight cards of a model that was measured."""
+    found = hardware("n", cores=96, watts=700, gpus=8)
+    figures = replace(found.figures, gpu_curve_mw=H100_MW)
+    return node(hardware=replace(found, figures=figures), **changes)
+
+
+def test_a_pod_shares_a_card_that_is_in_use_before_it_starts_another() -> None:
+    half = ask("p", cores=1, gpus=0.5)
+    busy = [with_curve(cards=cards, cores=8) for cards in (1.5, 1.0)]
+
+    found = scored(half, ENERGY, *busy)
+
+    assert found["process_w"].tolist() == [0.0, 52.0]
+    assert best(found) == 0
+
+
+def test_a_pod_gets_the_next_card_of_a_node_before_the_first_of_another() -> None:
+    found = scored(CARDS, ENERGY, with_curve(cores=8), with_curve(cores=8, cards=1))
+
+    assert found["first_card_w"].tolist() == [0.25 * 7 * 73, 0.0]
+    assert best(found) == 1
+
+
+def test_watts_of_measured_cards_follow_the_curve() -> None:
+    performance = replace(CARDS, workload="performance")
+    found = scored(performance, ENERGY, with_curve(cards=1), node(cards=1, gpus=8))
+
+    whole_w = 629 + (692 - 629) * 0.4  # 85 % of the time
+    added = found["marginal_w"] + found["process_w"]
+    assert added[0] == pytest.approx(whole_w - 73 + 4 * 0.7 * 700 / 96)
+    assert found["process_w"][1] == 0.0
+
+
+def test_decisions_of_the_formula_without_curves_are_computed_as_they_were() -> None:
+    twin_columns, names = columns_of(with_curve(cores=8), with_curve(cores=8, cards=1))
+    context = DecisionContext(twin_columns, 1, 0, NOON)
+    before = Weights(scoring="energy", energy_formula=3.0)
+    decided = decide_prioritize(CARDS, names, context, before)
+
+    declared = weights_of(declaration(before))
+    assert declared is not None
+    assert again(decided, twin_columns, declared) == decided
+    assert not {"process_w", "first_card_w"} & decided.top[0].later.more.keys()
+    assert decide_prioritize(CARDS, names, context, ENERGY).top != decided.top

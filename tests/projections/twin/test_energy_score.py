@@ -119,7 +119,7 @@ def test_the_first_formula_gives_the_scores_of_the_first_logs() -> None:
     )
     found = [energy_scores(each, cores, cards, formula=1.0) for cores, cards in ((4, 0), (8, 2))]
 
-    assert [[column.tolist() for column in scores] for scores in found] == FIRST
+    assert [[column.tolist() for column in scores[:5]] for scores in found] == FIRST
 
 
 def test_an_empty_node_without_cards_comes_before_free_cards() -> None:
@@ -181,3 +181,47 @@ def test_scores_are_between_0_and_100(
     found = energy_scores(some, 4, cards).score
 
     assert 0 <= found.min() <= found.max() == 100
+
+
+MEASURED = {"cards": 8.0, "process_w": 50.0, "idle_card_w": 73.0, "free_cores": 96.0}
+
+
+def test_the_first_process_on_each_idle_card_costs_what_was_measured() -> None:
+    node = nodes(3, free_cards=[8.0, 7.5, 7.4], **MEASURED)
+
+    shared, two = energy_scores(node, 1, 0.5), energy_scores(node, 1, 2)
+
+    assert shared.process_w is not None
+    assert two.process_w is not None
+    assert shared.process_w.tolist() == [50.0, 0.0, 50.0]
+    assert two.process_w.tolist() == [100.0] * 3
+
+
+def test_the_first_card_of_a_node_costs_a_share_of_the_others_that_could_sleep() -> None:
+    node = nodes(3, free_cards=[8.0, 7.0, 8.0], is_empty=[False, False, True], **MEASURED)
+
+    found = energy_scores(node, 1, 1)
+
+    assert found.first_card_w is not None
+    assert found.first_card_w.tolist() == [0.25 * 7 * 73, 0.0, 0.0]
+    assert best(found) == 1
+
+
+def test_cards_that_nobody_measured_have_neither_term() -> None:
+    unmeasured = nodes(2, free_cards=[8.0, 7.0], cards=8.0)
+
+    assert energy_scores(unmeasured, 1, 1).process_w is None
+
+
+def test_a_pod_without_cards_pays_for_no_card() -> None:
+    assert energy_scores(nodes(1, free_cards=8.0, **MEASURED), 1, 0).process_w is None
+
+
+def test_the_formulas_before_the_curves_do_not_know_them() -> None:
+    measured = nodes(2, free_cards=[8.0, 7.0], **MEASURED)
+    line = measured._replace(process_w=0.0, idle_card_w=0.0)
+
+    old, new = (energy_scores(each, 1, 1, formula=3.0) for each in (measured, line))
+
+    assert old.score.tolist() == new.score.tolist()
+    assert energy_scores(measured, 1, 1).score.tolist() != old.score.tolist()

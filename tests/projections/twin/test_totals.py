@@ -5,11 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_bus.events import Fact
-from joulie_bus.testing import SECOND, bound, caps, hardware, node_seen, noon, power, records
+from joulie_bus.events import Fact, PodBound
+from joulie_bus.testing import SECOND, ask, bound, caps, hardware, node_seen, noon, power, records
 from joulie_projections.fold.sequence import fold
 from joulie_projections.state.state import ClusterState, NodeState, Sample
 from joulie_projections.state.state_changes import Draft
+from joulie_projections.twin.power import Coefficients
 from joulie_projections.twin.totals import (
     Measurement,
     RunningTotals,
@@ -68,6 +69,29 @@ def test_the_power_of_a_node_has_a_source(facts: list[Fact], source: str, watts:
 
     assert found.source == source
     assert found.measured_w == pytest.approx(watts)
+
+
+def test_without_a_reading_measured_cards_draw_by_their_curve() -> None:
+    found = hardware("n", gpus=8)
+    curve = (73_000, 125_000, 199_000, 307_000, 483_000, 629_000, 692_000)
+    measured = replace(found, figures=replace(found.figures, gpu_curve_mw=curve))
+    half = Coefficients(cpu=0.0, gpu_standard=0.5)
+
+    watts = [
+        measurement_of(
+            node(each, PodBound(pod=ask("p", gpus=2), node="n")), noon(5), coefficients=half
+        ).measured_w
+        for each in (measured, found)
+    ]
+
+    assert watts == [360 + 6 * 73 + 2 * 483, 360 + 0.1 * 8 * 700 + 0.5 * 2 * 700]
+    older = measurement_of(
+        node(measured, PodBound(pod=ask("p", gpus=2), node="n")),
+        noon(5),
+        coefficients=half,
+        model=2,
+    )
+    assert older.measured_w == watts[1]
 
 
 def test_a_reading_is_used_until_it_is_stale_and_its_age_is_still_reported() -> None:

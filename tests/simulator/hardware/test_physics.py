@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_simulator.hardware.physics import (
     SLOWEST,
     Caps,
@@ -16,7 +17,7 @@ from joulie_simulator.hardware.physics import (
     draw,
     reading_mw,
 )
-from joulie_simulator.hardware.shapes import Cards, Shape
+from joulie_simulator.hardware.shapes import A100, H100, L4, Cards, Shape
 
 CPU = Shape(1, "cpu", "CPU", 2, 64, 200, 100, 0.25, 256)  # 100 to 400 W
 GPU = Shape(
@@ -37,8 +38,8 @@ HALF = 2 * 0.5 - 0.5**1.4
         (CPU, Load(128), NO_CAPS, 400),
         (CPU, Load(64), Caps(60), 240),
         (CPU, Load(64), Caps(100, 10), 400),
-        (GPU, Load(0, 4), Caps(None, 50), 100 + 1000),
-        (GPU, Load(0, 2), NO_CAPS, 100 + 1100),
+        (GPU, Load(0, (1.0,) * 4), Caps(None, 50), 100 + 1000),
+        (GPU, Load(0, (1.0, 1.0)), NO_CAPS, 100 + 1100),
         (CPU, Load(64), Caps(0), 100),
     ],
     ids=[
@@ -56,6 +57,27 @@ HALF = 2 * 0.5 - 0.5**1.4
 )
 def test_the_power_of_a_node(shape: Shape, load: Load, caps: Caps, watts: float) -> None:
     assert draw(shape, load, caps, COOL_C).watts == pytest.approx(watts)
+
+
+def test_a_measured_card_draws_by_its_curve_and_a_job_that_does_nothing_raises_its_power() -> None:
+    assert H100.power is not None
+    node = Shape(1, "gpu", "CPU", 2, 64, 200, 100, 0.25, 256, H100)
+
+    def watts(*use: float) -> float:
+        return draw(node, Load(0, use), NO_CAPS, COOL_C).gpu_w
+
+    assert watts() == 8 * 73
+    assert [watts(use) - 7 * 73 for use in (0.0, 0.1, 0.5, 1.0)] == [125, 199, 483, 692]
+    assert watts(0.5, 0.5) > watts(1.0)
+
+
+def test_the_curves_of_the_simulation_are_those_of_the_catalog() -> None:
+    catalog = shipped_catalog()
+    for cards in (H100, A100, L4):
+        model = catalog.gpu(cards.model)
+        assert model is not None
+        measured = tuple(watts * 1000 for watts in model.measured_w or ())
+        assert cards.figures.gpu_curve_mw == measured
 
 
 def test_half_a_load_costs_more_than_half_the_watts() -> None:
@@ -76,7 +98,7 @@ def test_half_a_load_costs_more_than_half_the_watts() -> None:
 def test_a_cap_costs_speed_if_it_reduces_watts(
     caps: Caps, cpu_speed: float, gpu_speed: float
 ) -> None:
-    found = draw(GPU, Load(64, 4), caps, COOL_C)
+    found = draw(GPU, Load(64, (1.0,) * 4), caps, COOL_C)
 
     assert (found.cpu_speed, found.gpu_speed) == pytest.approx((cpu_speed, gpu_speed))
 
@@ -117,7 +139,7 @@ def test_the_noise_of_sensors_is_one_percent() -> None:
     assert statistics.stdev(readings) == pytest.approx(4_000, rel=0.1)
 
 
-loads = st.builds(Load, st.floats(0, 200), st.floats(0, 8))
+loads = st.builds(Load, st.floats(0, 200), st.lists(st.floats(0, 1), max_size=8).map(tuple))
 percent = st.none() | st.integers(0, 100)
 caps = st.builds(Caps, percent, percent)
 rooms = st.floats(-10, 45)
@@ -138,7 +160,7 @@ def test_a_node_draws_between_idle_and_rated_power(load: Load, limits: Caps, roo
 @lawful
 @given(loads, loads, rooms)
 def test_more_work_never_draws_less(one: Load, other: Load, room: float) -> None:
-    both = Load(one.cores + other.cores, one.gpus + other.gpus)
+    both = Load(one.cores + other.cores, one.cards + other.cards)
 
     assert draw(GPU, one, NO_CAPS, room).watts <= draw(GPU, both, NO_CAPS, room).watts + 1e-9
 

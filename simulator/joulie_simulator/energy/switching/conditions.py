@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from joulie_simulator.energy.fleet import ASLEEP, MEASURED, QUARTER, Asleep, IdleModel
+from joulie_simulator.energy.fleet import ASLEEP, CURVED, MEASURED, QUARTER, Asleep, IdleModel
 
 WAKE_MINUTES = 5
 
@@ -23,6 +23,7 @@ CONDITIONS: Mapping[str, Conditions] = {
     USUAL: Conditions(),
     "only CPU nodes sleep": Conditions(gpu_nodes_sleep=False),
     "idle 25 % of peak": Conditions(idle=QUARTER),
+    "cards by a measured curve": Conditions(idle=CURVED),
     "boot 15 minutes": Conditions(wake_minutes=15),
     "asleep 40 and 200 W": Conditions(asleep=Asleep(40.0, 200.0)),
     "extender's weight 10": Conditions(weight=10),
