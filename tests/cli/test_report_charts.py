@@ -1,6 +1,7 @@
 """The charts of a report."""
 
 from joulie_cli.reporting.charts import Bar, bars, power_chart, shown_names
+from joulie_cli.reporting.page import intervals_since
 
 HOUR = 3_600_000
 
@@ -46,3 +47,17 @@ def test_a_simulated_bar_has_its_interval_and_a_metered_one_none() -> None:
 def test_without_energy_there_is_a_chart_without_an_error() -> None:
     assert "<svg" in power_chart([hour(0, team=0.0)], "Power")
     assert "<svg" in bars([Bar("metered", 0, 0, 0, "#000000")], "Energy")
+
+
+def test_a_chart_shows_when_it_begins_and_ends() -> None:
+    drawn = power_chart([hour(0, team=1.0)], "Power", ("12:40 UTC", "12:44 UTC"))
+
+    assert drawn.index("12:40 UTC") < drawn.index("12:44 UTC")
+
+
+def test_the_power_of_the_first_interval_counts_from_the_beginning_of_the_log() -> None:
+    shown = intervals_since(HOUR // 2, [hour(0, team=1.0), hour(1, team=1.0)])
+
+    assert [each["from"] for each in shown] == [HOUR // 2, HOUR]
+    assert "team: 2.000 kW" in power_chart(shown, "Power")
+    assert intervals_since(HOUR, [hour(0, team=1.0)]) == []

@@ -26,12 +26,15 @@ class Bar(NamedTuple):
     colour: str
 
 
-def power_chart(series: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Average watts of each interval, stacked by namespace. Largest namespaces first."""
+def power_chart(
+    series: Sequence[Mapping[str, Any]], title: str, ends: tuple[str, str] = ("", "")
+) -> str:
+    """Average watts of each interval, stacked by namespace. Largest namespaces first. `ends` are
+    the times at which the chart begins and ends."""
     names = shown_names(series)
     top = max((_kw(each, each["kwh"]) for each in series), default=0) or 1
     first, last = series[0]["from"], series[-1]["to"]
-    parts = [_axis(top, "kW")]
+    parts = [_axis(top, "kW"), _times(*ends)]
     for each in series:
         x = LEFT + (each["from"] - first) / (last - first) * (WIDTH - LEFT)
         width = (each["to"] - each["from"]) / (last - first) * (WIDTH - LEFT)
@@ -108,6 +111,14 @@ def _axis(top: float, unit: str) -> str:
             f'y="{max(10, y + 4):.1f}" text-anchor="end">{top * share:.3g} {unit}</text>'
         )
     return "".join(lines)
+
+
+def _times(first: str, last: str) -> str:
+    """Below the chart."""
+    return "".join(
+        f'<text x="{x}" y="{HEIGHT + 15}" text-anchor="{anchor}">{html.escape(time)}</text>'
+        for x, anchor, time in ((LEFT, "start", first), (WIDTH, "end", last))
+    )
 
 
 def _keys(names: Sequence[str]) -> str:

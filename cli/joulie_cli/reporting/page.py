@@ -15,8 +15,8 @@ LATE_MS = 60_000  # a ledger that ends so long before the period does not hold i
 FIRST_CAPTION = "Saved, over all variants"
 CAPTION = "Less than the baseline, over all variants; negative where more was used"
 POWER_NOTE = (
-    "<p>(free) is the idle energy of what no pod occupies. A ledger that began within the first "
-    "interval has less energy, and so less power, there.</p>"
+    "<p>(free) is the idle energy of what no pod occupies. The first interval begins with the log, "
+    "and the last one ends with the ledger.</p>"
 )
 SHOWN = 100  # lines of a division; the JSON has all
 OPEN, CLOSE = '<script type="application/json" id="report">', "</script>"
@@ -73,20 +73,27 @@ def _complete(document: Document) -> str:
 def _first_page(document: Document) -> str:
     """The answer in words, then charts; the tables follow."""
     whole, found = document["energy"]["namespace"], document["counterfactual"]
-    power = document.get("power", [])
-    lengths = {each["to"] - each["from"] for each in power}
+    power = intervals_since(found["from"], document.get("power", []))
+    lengths = {each["to"] - each["from"] for each in document.get("power", [])}
     grain = "hour or day" if len(lengths) > 1 else "interval"
     parts = [
         f'<p class="lead">{html.escape(_in_words(whole, found["saved"], document["saved"]))}</p>'
     ]
     if power:
         parts.append(f"<h2>Average power of each {grain}, by namespace</h2>")
-        parts.append(power_chart(power, f"Average power of each {grain}, by namespace"))
+        ends = _end(power[0]["from"]), _end(power[-1]["to"])
+        parts.append(power_chart(power, f"Average power of each {grain}, by namespace", ends))
         parts.append(POWER_NOTE)
     if found["saved"]:
         title = "Energy: simulated beside metered"
         parts += [f"<h2>{title}</h2>", bars(_compared(found, whole), title)]
     return "\n".join([*parts, "<h2>Tables</h2>"])
+
+
+def intervals_since(began_ms: int, power: Sequence[Document]) -> list[Document]:
+    """The intervals as far as the log has them: an interval is a whole hour, and a log begins
+    within one."""
+    return [each | {"from": max(each["from"], began_ms)} for each in power if each["to"] > began_ms]
 
 
 def _in_words(whole: Document, simulated: Document | None, saved: Document | None) -> str:

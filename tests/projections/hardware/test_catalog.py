@@ -41,6 +41,9 @@ source = "acme"
 acme = "Acme data sheet, page 3"
 """
 
+H100_MW = (73_000, 125_000, 199_000, 307_000, 483_000, 629_000, 692_000)
+H200_MW = (80_000, 123_000, 192_000, 299_000, 481_000, 627_000, 683_000)
+
 
 def entry(**changes: object) -> bytes:
     """A valid CPU entry with these changes."""
@@ -154,6 +157,27 @@ def test_a_user_file_replaces_and_adds_models() -> None:
     assert both.gpu("T4") == CATALOG.gpu("T4")
 
 
+def card(watts: list[int], by: str | None = "us") -> bytes:
+    lines = [
+        "[[gpu]]",
+        'model = "G"',
+        "memory_gb = 80",
+        "tdp_w = 700",
+        'source = "s"',
+        f"measured_w = {watts}",
+        *([f'measured_by = "{by}"'] if by else []),
+    ]
+    return "\n".join(lines).encode()
+
+
+def test_a_curve_in_a_catalog_is_part_of_a_discovery() -> None:
+    measured = parse_catalog(card([7, 8, 9, 10, 11, 12, 13]), "a file")
+
+    found = with_catalog_figures(discovered("", "G", gpus=1), measured)
+
+    assert found.figures.gpu_curve_mw == (7_000, 8_000, 9_000, 10_000, 11_000, 12_000, 13_000)
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -165,6 +189,9 @@ def test_a_user_file_replaces_and_adds_models() -> None:
         pytest.param(entry(tdp_w="90"), "Expected `int`", id="text for watts"),
         pytest.param(entry(watts=1), "unknown field `watts`", id="an unknown field"),
         pytest.param(entry(cap_w=[9, 3]), "minimum above its maximum", id="a reversed range"),
+        pytest.param(card([9] * 6), "length >= 7", id="too few measured watts"),
+        pytest.param(card([9, 8, 9, 9, 9, 9, 9]), "measured_w falls", id="watts that fall"),
+        pytest.param(card([9] * 7, by=None), "has no source", id="a curve without a source"),
         pytest.param(entry() + b"\n" + entry(), "'C' names both C and C", id="a duplicate"),
         pytest.param(b"[[gpus]]\n", "gpus: unknown table", id="an unknown table"),
         pytest.param(b"cpu = 7", "cpu number 1: Expected `object`", id="a number for a table"),
@@ -222,7 +249,8 @@ def test_figures_of_a_discovery_are_kept() -> None:
     own = replace(hardware("n", watts=333, gpus=1), cpu_min_mw_per_socket=99_000)
     found = with_catalog_figures(own, CATALOG)
 
-    assert found.figures == ModelFigures(cores_per_socket=96, gpu_tflops=989)
+    figures = ModelFigures(cores_per_socket=96, gpu_tflops=989, gpu_curve_mw=H100_MW)
+    assert found.figures == figures
     assert replace(found, figures=own.figures, gpu_vendor="") == own
 
 
@@ -258,7 +286,9 @@ def test_models_come_from_labels_and_the_rest_from_allocatable() -> None:
         source="labels",
         cpu_min_mw_per_socket=320_000,
         gpu_vendor="nvidia",
-        figures=ModelFigures(cores_per_socket=96, cpu_cap_mw_per_socket=400_000, gpu_tflops=989),
+        figures=ModelFigures(
+            cores_per_socket=96, cpu_cap_mw_per_socket=400_000, gpu_tflops=989, gpu_curve_mw=H200_MW
+        ),
     )
 
 
