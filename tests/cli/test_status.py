@@ -187,14 +187,19 @@ def test_stale_data_is_reported() -> None:
 def test_the_status_shows_how_full_the_streams_are_and_when_they_will_be_full() -> None:
     gib = 1024**3
     streams = {
-        "JOULIE_TEL": {"bytes": 3 * gib, "max_bytes": 4 * gib, "days_left": None},
-        "JOULIE_OBS": {"bytes": gib // 4, "max_bytes": gib, "days_left": 41.3},
-        "JOULIE_PLAN": {"bytes": 2048, "max_bytes": None, "days_left": None},
+        "JOULIE_TEL": {
+            "bytes": 3 * gib,
+            "max_bytes": 4 * gib,
+            "days_left": None,
+            "kept_s": 7200.0,
+        },
+        "JOULIE_OBS": {"bytes": gib // 4, "max_bytes": gib, "days_left": 41.3, "kept_s": 0.0},
+        "JOULIE_PLAN": {"bytes": 2048, "max_bytes": None, "days_left": None, "kept_s": 0.0},
     }
     room = {"streams": streams, "database_bytes": 5 * 1024**2, "free_bytes": 7 * gib}
 
     assert as_text(STATUS | {"room": room}).splitlines()[5:9] == [
-        "JOULIE_TEL   75% of 4.0 GiB",
+        "JOULIE_TEL   75% of 4.0 GiB, of 2 h",
         "JOULIE_OBS   25% of 1.0 GiB, full in 41 day(s)",
         "JOULIE_PLAN  2 KiB",
         "database     5 MiB, 7.0 GiB free on the disk",
@@ -207,12 +212,18 @@ def test_sizes_come_from_the_projector(tmp_path: Path) -> None:
     metrics.STREAM_BYTES.labels(stream="JOULIE_OBS").set(100)
     metrics.STREAM_MAX_BYTES.labels(stream="JOULIE_OBS").set(400)
     metrics.STREAM_DAYS_LEFT.labels(stream="JOULIE_OBS").set(3)
+    metrics.STREAM_KEPT_SECONDS.labels(stream="JOULIE_OBS").set(60)
     metrics.DATABASE_BYTES.set(500)
     metrics.DATA_FREE_BYTES.set(600)
     with data_with_run_file(data, os.getpid(), address, "projector"):
         found = status_of(data, StalenessLimits(NOW, 300))["room"]
 
-    assert found["streams"]["JOULIE_OBS"] == {"bytes": 100, "max_bytes": 400, "days_left": 3.0}
+    assert found["streams"]["JOULIE_OBS"] == {
+        "bytes": 100,
+        "max_bytes": 400,
+        "days_left": 3.0,
+        "kept_s": 60.0,
+    }
     assert (found["database_bytes"], found["free_bytes"]) == (500, 600)
 
 

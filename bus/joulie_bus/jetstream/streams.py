@@ -204,6 +204,7 @@ async def size_of(connection: Connection, stream: Stream) -> StreamSize:
         first=state["first_seq"],
         first_at=nanoseconds(state["first_ts"]),
         last_at=nanoseconds(state["last_ts"]),
+        last=state["last_seq"],
     )
 
 

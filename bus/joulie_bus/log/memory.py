@@ -225,7 +225,7 @@ class MemoryLog:
         kept = self._broker.stream(stream)
         ends = (kept.records[0].at, kept.records[-1].at) if kept.records else (0, 0)
         held = sum(len(record.data) for record in kept.records)
-        return StreamSize(stream, held, 0, stream is Stream.TEL, kept.first, *ends)
+        return StreamSize(stream, held, 0, stream is Stream.TEL, kept.first, *ends, kept.last)
 
     @contextlib.asynccontextmanager
     async def reading(

@@ -221,6 +221,12 @@ STREAM_DAYS_LEFT = Gauge(
     ["stream"],
     registry=PROJECTOR,
 )
+STREAM_KEPT_SECONDS = Gauge(
+    "joulie_stream_kept_seconds",
+    "From the oldest message that each stream keeps to the newest: how long a replay finds facts",
+    ["stream"],
+    registry=PROJECTOR,
+)
 DATABASE_BYTES = Gauge(
     "joulie_database_bytes", "Size of the database, of SQLite with its log", registry=PROJECTOR
 )

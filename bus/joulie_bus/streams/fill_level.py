@@ -1,4 +1,4 @@
-"""How full a stream is, and when it will refuse messages."""
+"""How full a stream is, how fast it grows, and when it will refuse messages."""
 
 from collections import deque
 from typing import NamedTuple
@@ -38,6 +38,16 @@ class Growth:
         if size.first > 1 or age < ENOUGH_NS:
             return None
         return size.bytes * DAY_NS / age
+
+
+def kept_s(size: StreamSize) -> float:
+    """From the oldest message that is kept to the newest."""
+    return max(0, size.last_at - size.first_at) / 1e9
+
+
+def per_second(size: StreamSize) -> float:
+    """The mean rate of the messages that are kept."""
+    return (size.last - size.first) / kept if (kept := kept_s(size)) else 0.0
 
 
 def days_left(size: StreamSize, per_day: float | None) -> float | None:

@@ -89,6 +89,7 @@ class StreamSize(NamedTuple):
     first: int
     first_at: int
     last_at: int
+    last: int = 0  # the sequence of the newest message that was ever stored
 
 
 def digest_of(record: Record) -> bytes:

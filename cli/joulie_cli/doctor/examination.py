@@ -10,7 +10,7 @@ import joulie_migrations
 from joulie_bus.errors import SettingsError
 from joulie_bus.jetstream.streams import declaration
 from joulie_bus.runtime.settings import InForce
-from joulie_bus.streams.fill_level import Growth, days_left
+from joulie_bus.streams.fill_level import Growth, days_left, per_second
 from joulie_bus.streams.records import StreamSize
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
@@ -108,6 +108,7 @@ def _of_broker(wires: Wiring, found: BrokerSeen | Unseen) -> list[Finding]:
         versions.broker(found.version),
         limits.clock("the broker", found.clock),
         *(limits.stream(size, _days_left(size)) for size in found.streams),
+        limits.events(sum(map(per_second, found.streams))),
     ]
 
 

@@ -129,6 +129,7 @@ def _room(gauges: Gauges) -> dict[str, Any]:
                 "bytes": int(size),
                 "max_bytes": _whole(gauges.get(f"joulie_stream_max_bytes{{{stream}}}")),
                 "days_left": gauges.get(f"joulie_stream_days_left{{{stream}}}"),
+                "kept_s": gauges.get(f"joulie_stream_kept_seconds{{{stream}}}", 0.0),
             }
             for stream, size in held.items()
             if size is not None
@@ -303,17 +304,19 @@ def _resting_lines(resting: list[dict[str, Any]]) -> list[str]:
 
 
 def _room_lines(room: dict[str, Any]) -> list[str]:
-    lines = [_stream_line(name, **stream) for name, stream in room["streams"].items()]
+    lines = [_stream_line(name, stream) for name, stream in room["streams"].items()]
     if room["database_bytes"] is not None:
         free = f", {_size(room['free_bytes'])} free on the disk" if room["free_bytes"] else ""
         lines.append(f"database     {_size(room['database_bytes'])}{free}")
     return lines
 
 
-def _stream_line(name: str, bytes: int, max_bytes: int | None, days_left: float | None) -> str:
-    share = f"{bytes / max_bytes:.0%} of {_size(max_bytes)}" if max_bytes else _size(bytes)
+def _stream_line(name: str, stream: dict[str, Any]) -> str:
+    held, most, days_left = stream["bytes"], stream["max_bytes"], stream["days_left"]
+    share = f"{held / most:.0%} of {_size(most)}" if most else _size(held)
+    kept = f", of {_duration(stream['kept_s'])}" if stream["kept_s"] else ""
     left = f", full in {days_left:.0f} day(s)" if days_left is not None else ""
-    return f"{name:<12} {share}{left}"
+    return f"{name:<12} {share}{kept}{left}"
 
 
 def _size(bytes: float) -> str:

@@ -14,7 +14,7 @@ from joulie_bus.errors import BusError
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.fill_level import Growth, days_left
+from joulie_bus.streams.fill_level import Growth, days_left, kept_s
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.store import database
 from joulie_projections.store.database import Place, sqlite_file
@@ -62,6 +62,7 @@ class FreeSpaceMonitor:
         growth.saw(size, now)
         metrics.STREAM_BYTES.labels(stream=stream).set(size.bytes)
         _show(metrics.STREAM_MAX_BYTES, stream, size.max_bytes or None)
+        metrics.STREAM_KEPT_SECONDS.labels(stream=stream).set(kept_s(size))
         _show(metrics.STREAM_DAYS_LEFT, stream, days_left(size, growth.per_day(size, now)))
 
 

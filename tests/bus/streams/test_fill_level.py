@@ -2,7 +2,7 @@
 
 import pytest
 
-from joulie_bus.streams.fill_level import DAY_NS, Growth, days_left
+from joulie_bus.streams.fill_level import DAY_NS, Growth, days_left, kept_s, per_second
 from joulie_bus.streams.records import StreamSize
 from joulie_bus.streams.subjects import Stream
 
@@ -51,6 +51,14 @@ def test_a_stream_that_is_trimmed_as_fast_as_it_grows_is_never_full() -> None:
 def test_neither_a_stream_without_a_limit_nor_one_that_drops_what_is_old_is_ever_full() -> None:
     assert days_left(size(500, DAY_NS)._replace(max_bytes=0), 100) is None
     assert days_left(size(500, DAY_NS, drops_old=True), 100) is None
+
+
+def test_a_stream_keeps_the_time_from_its_oldest_message_to_its_newest() -> None:
+    held = size(500, 2 * HOUR_NS, first=1_001)._replace(last=145_001)
+
+    assert kept_s(held) == 7200
+    assert per_second(held) == 20
+    assert per_second(size(0)) == 0
 
 
 def test_a_stream_beyond_its_limit_has_no_day_left() -> None:

@@ -84,6 +84,8 @@ CASES = [
     (limits.stream(stream(0.85), 3.0), WARN, "full in 3 days"),
     (limits.stream(stream(0.97), None), FAIL, "97%"),
     (limits.stream(stream(0.97, drops_old=True), None), OK, "97%"),
+    (limits.events(500.0), OK, "500 a second"),
+    (limits.events(25_000.0), WARN, "25,000 a second"),
     (limits.disk(DiskSeen(50, 100, 10)), OK, "50%"),
     (limits.disk(DiskSeen(10, 100, 10)), WARN, "10%"),
     (limits.disk(DiskSeen(4, 100, 10)), FAIL, "4%"),

@@ -11,6 +11,8 @@ EXPIRY_WARN_DAYS = 14.0  # cert-manager renews a certificate of 90 days 30 days 
 STREAM_WARN, STREAM_FAIL = 0.8, 0.95
 DISK_WARN, DISK_FAIL = 0.15, 0.05
 DAY_S = 86_400
+# A projector folds three times as many; the disks of the broker and the archive give up before.
+EVENTS_WARN = 20_000
 
 
 class ClockSeen(NamedTuple):
@@ -85,6 +87,17 @@ def stream(size: StreamSize, days_left: float | None) -> Finding:
         return ok(check, seen)
     advice = "Archive and trim (`joulie archive --trim`); a full stream refuses messages."
     return (fail if share >= STREAM_FAIL else warn)(check, seen, advice)
+
+
+def events(per_second: float) -> Finding:
+    """Facts of all streams together."""
+    check, shown = "facts", f"{per_second:,.0f} a second"
+    if per_second < EVENTS_WARN:
+        return ok(check, shown)
+    advice = (
+        "Let the sources of power report less often, or split the cluster in two (JOULIE_CLUSTER)."
+    )
+    return warn(check, shown, advice)
 
 
 def disk(seen: DiskSeen | Unseen) -> Finding:
