@@ -145,6 +145,24 @@ async def test_a_long_outage_keeps_the_newest_readings(tmp_path: Path) -> None:
     assert (tmp_path / "kept").stat().st_size <= 4000
 
 
+async def test_a_backlog_holds_eight_hours_of_a_node_without_cards() -> None:
+    """A reading each ten seconds."""
+    backlog = Backlog(None, "")
+    reading = TelemetrySampled(
+        node="node-00017.example.internal",
+        power_mw=312_000,
+        provider="rapl package+memory",
+        min_mw=312_000,
+        mean_mw=312_000,
+        max_mw=312_000,
+        counted_from=NOON,
+        energy_uj=10**13,
+    )
+    for at_s in range(0, 8 * 3600, 10):
+        backlog.put(When("0b6f3c1e-1111-4222-8333-0123456789ab", at_s * 1000), reading)
+    assert (len(backlog), backlog.dropped) == (2880, 0)
+
+
 async def test_a_disk_that_is_full_keeps_readings_in_memory(tmp_path: Path) -> None:
     node = Node(tmp_path / "missing" / "kept")
     node.broker.is_away = True

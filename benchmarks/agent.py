@@ -1,0 +1,183 @@
+"""Measures what one agent costs: processor time, memory and messages, and an outage of the broker.
+
+    .venv/bin/python benchmarks/agent.py [--seconds 120] [--cards 8] [--pods 30]
+
+`joulie agent` reads a node in files: two packages with their memory, whose counters advance, the
+groups of pods, and cards of NVIDIA by a library that answers from a recording. There NVML's energy
+counter costs nothing; a real card takes 4 ms of a core for it, each ten seconds. First the power is
+steady, then the packages change by 100 W each second. At the end the broker is away for a while;
+nothing may be lost.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "node"))
+
+import host_trees
+import nvml_recordings
+from joulie_bus.events import TelemetrySampled, codec
+from joulie_bus.jetstream.connection import Address
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, lazy_broker
+
+WARM_S, AFTER_S = 15, 12
+
+
+class Usage(NamedTuple):
+    cpu_s: float
+    rss_mib: float
+
+
+class Node:
+    """A node in files."""
+
+    def __init__(self, root: Path, pods: int) -> None:
+        self.root = host_trees.xeon(root)
+        self._pods = pods
+        self.watts = 200
+        self.step = 0
+        self._seconds = 0.0
+
+    async def run(self) -> None:
+        before = time.monotonic()
+        while True:
+            now = time.monotonic()
+            self.advance(now - before)
+            before = now
+            await asyncio.sleep(0.1)
+
+    def advance(self, passed_s: float) -> None:
+        self._seconds += passed_s
+        watts = self.watts + self.step * (int(self._seconds) % 2)
+        files: dict[str, str | int] = {}
+        for socket in (0, 1):
+            zone = f"sys/class/powercap/intel-rapl:{socket}"
+            for file, share in (
+                (f"{zone}/energy_uj", 1.0),
+                (f"{zone}/intel-rapl:{socket}:0/energy_uj", 0.1),
+            ):
+                known = int((self.root / file).read_text())
+                files[file] = known + round(watts * share * passed_s * 1e6)
+        ticks = round(self._seconds * 100)
+        files["proc/stat"] = f"cpu {ticks} 0 0 {ticks} 0 0 0 0 0 0"
+        for pod in range(self._pods):
+            uid = f"{pod:08x}_1111_4222_8333_0123456789ab"
+            files[f"sys/fs/cgroup/kubepods.slice/kubepods-pod{uid}.slice/cpu.stat"] = (
+                f"usage_usec {round(self._seconds * 1e4 * (pod + 1))}"
+            )
+        for name, content in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_name(path.name + ".new")
+            fresh.write_text(f"{content}\n")
+            fresh.replace(path)
+
+
+def usage_of(pid: int) -> Usage:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    ticks = int(fields[11]) + int(fields[12])
+    resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    page = os.sysconf("SC_PAGE_SIZE")
+    return Usage(ticks / os.sysconf("SC_CLK_TCK"), resident * page / 2**20)
+
+
+async def readings(log: JetStreamLog) -> list[TelemetrySampled]:
+    newest = (await log.state(Stream.TEL)).last
+    found = [await log.message(Stream.TEL, number) for number in range(1, newest + 1)]
+    events = [codec.decoded(record.data, "the benchmark") for record in found if record]
+    return [event for event in events if isinstance(event, TelemetrySampled)]
+
+
+async def measured(log: JetStreamLog, pid: int, seconds: float) -> dict[str, float]:
+    first, before, began = usage_of(pid), (await log.state(Stream.TEL)).last, time.monotonic()
+    await asyncio.sleep(seconds)
+    passed_s = time.monotonic() - began
+    last, after = usage_of(pid), (await log.state(Stream.TEL)).last
+    return {
+        "percent of a core": round((last.cpu_s - first.cpu_s) / passed_s * 100, 2),
+        "MiB": round(last.rss_mib, 1),
+        "messages per second": round((after - before) / passed_s, 2),
+    }
+
+
+async def outage(seconds: float) -> None:
+    """The broker stands still: it answers nobody, and keeps what it has."""
+    broker = broker_of(os.getpid())
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    await asyncio.sleep(AFTER_S)
+
+
+def broker_of(parent: int) -> int:
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return next(int(pid) for pid in children if "nats" in Path(f"/proc/{pid}/comm").read_text())
+
+
+async def main(options: argparse.Namespace, directory: Path) -> None:
+    node = Node(directory / "host", options.pods)
+    (directory / "nvml").mkdir()
+    library = nvml_recordings.library(directory / "nvml")
+    recording = nvml_recordings.recording(directory / "nvml")
+    node.advance(0.1)
+    async with lazy_broker(directory / "broker") as address, background(node.run(), "node"):
+        agent = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "joulie_cli.main", "agent"),
+                *("--host-root", str(node.root), "--kept", str(directory / "kept")),
+            ],
+            env={
+                **os.environ,
+                **{"NODE_NAME": "n1", "NATS_URL": address.url, "JOULIE_CLUSTER": CLUSTER.cluster},
+                **{"LD_LIBRARY_PATH": str(library.parent), "NVML_RECORDING": str(recording)},
+                **{"NVML_CARDS": str(options.cards), "JOULIE_DATA": str(directory / "data")},
+            },
+        )
+        try:
+            await follow(options, node, agent.pid, address)
+        finally:
+            agent.terminate()
+            agent.wait()
+
+
+async def follow(options: argparse.Namespace, node: Node, pid: int, address: Address) -> None:
+    async with JetStreamLog.open(address, "benchmark") as log:
+        await asyncio.sleep(WARM_S)
+        print("steady  ", await measured(log, pid, options.seconds))
+        node.step = 100
+        print("changing", await measured(log, pid, options.seconds))
+        before = len(await readings(log))
+        await outage(options.outage)
+        found = await readings(log)
+        later = found[before:]
+        print(
+            f"outage of {options.outage:g} s: {len(later)} readings, "
+            f"{sum(bool(each.late_ms) for each in later)} late, "
+            f"the latest by {max((each.late_ms for each in later), default=0) / 1000:.0f} s, "
+            f"{len({each.counted_from for each in found})} counter"
+        )
+        cards = {len(each.card_mw) for each in found}
+        print(f"{len(found)} readings of {cards} cards, {len(found[-1].card_uj)} counters")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--cards", type=int, default=8)
+    parser.add_argument("--pods", type=int, default=30)
+    parser.add_argument("--outage", type=float, default=40)
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main(parser.parse_args(), Path(folder)))
