@@ -22,12 +22,14 @@ SOURCE = re.compile(
 # Sections whose figures are settings, bounds or examples, and not measurements.
 LIMITS = {
     "README.md": {"Try it"},  # the packages of the lock
+    "agent.md": {"When it is published", "While the broker is away"},
     "console.md": {"Access control"},
     "events.md": {"Bounds", "Which sender may write which event"},
     "extender.md": {"What it refuses"},
     "faults.md": {"Processes", "Messages"},
     "gpus.md": {"Cards that others give out"},
     "install.md": {"Archive", "Database and broker"},
+    "operations.md": {"Metrics to watch"},
     "three-brokers.md": {"A server with a damaged store"},
 }
 
