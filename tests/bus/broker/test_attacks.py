@@ -3,6 +3,7 @@
 JOULIE_DRILL_SECONDS sets how long each role attacks; by default everything is sent once.
 """
 
+import itertools
 import json
 import os
 from collections.abc import AsyncGenerator
@@ -64,6 +65,31 @@ async def test_a_role_outside_of_the_core_makes_the_broker_keep_nothing_but_its_
 
     assert grown(before, after, GRANTS[role]) == {}
     assert heard == []
+
+
+async def test_batches_that_are_never_committed_store_nothing_and_keep_no_writer_out(
+    installation: Installation,
+) -> None:
+    """The broker takes fifty at once for a stream; it forgets each after ten seconds."""
+    own = f"joulie.agent.{CLUSTER.cluster}.own"
+    honest = f"joulie.tel.{CLUSTER.cluster}.honest"
+    async with (
+        installation.connected(Role.ADMIN) as admin,
+        installation.connected(Role.AGENT) as hostile,
+        installation.connected(Role.OPERATOR) as operator,
+        Publisher.on(operator) as publisher,
+    ):
+        before = await holdings(admin)
+        for batch, number in itertools.product(range(60), (1, 2)):
+            headers = {"Nats-Batch-Id": f"evil-{batch}", "Nats-Batch-Sequence": str(number)}
+            await hostile.send(own, b"evil", headers=headers)
+        await hostile.flush()
+        await publisher.publish([Message(honest, f"honest-{n}", b"a fact") for n in range(3)])
+        after = await holdings(admin)
+
+    assert grown(before, after, GRANTS[Role.AGENT]) == {str(Stream.TEL): {honest: 3}}
+    counts = [held.messages[Stream.TEL].get(own) for held in (before, after)]
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parametrize("role", READERS)
