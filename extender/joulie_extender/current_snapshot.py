@@ -14,6 +14,8 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
+from joulie_extender.gpu.expected_loss import prepare
+from joulie_extender.gpu.fit import FRAGMENTATION
 from joulie_projections.state.completeness import NEVER_MS, ViewAges
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot
@@ -92,6 +94,8 @@ class CurrentSnapshot:
         columns, earlier = snapshot.twin_columns, self._ready.twin_columns
         try:
             node_terms_of(columns, self.now_ns(), snapshot.oldest_ms, self._weights, earlier)
+            if self._weights.gpu.packing == FRAGMENTATION:
+                prepare(columns, self._weights.gpu.aliases)
         except Exception:
             log.exception("node_terms_failed", what="each answer computes them, or falls back")
 

@@ -1,6 +1,7 @@
 """The tables of the cost, from what pods asked for and the kinds of nodes that there are."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -59,8 +60,14 @@ def usable_now(demand: GpuDemand, kinds: PoolKinds) -> tuple[Floats, Floats]:
 
 def worth_of(priced: Counts, kinds: PoolKinds) -> Floats:
     """Of the rest of a card, by the sizes that all pods together ask for."""
+    return _worth(tuple(sorted(priced.items())), kinds.common_mb)
+
+
+@lru_cache(maxsize=4)
+def _worth(priced: Sequence[tuple[str, int]], common_mb: int) -> Floats:
+    """The program takes some 20 ms; it is the same when nodes come and go."""
     parts: dict[int, int] = {}
-    for share, cards in _sizes(priced, kinds):
+    for share, cards in _sizes(priced, common_mb):
         if 0 < share <= CARD:
             parts[hundredths(share)] = parts.get(hundredths(share), 0) + cards
     total = sum(size * cards for size, cards in parts.items())
@@ -70,7 +77,8 @@ def worth_of(priced: Counts, kinds: PoolKinds) -> Floats:
 
 def need_of(arrivals: GpuArrivals, kinds: PoolKinds) -> float:
     """Mean cores per GPU of the pods that ask for GPUs."""
-    asked = sum(10 * hundredths(share) * cards for share, cards in _sizes(arrivals.sizes, kinds))
+    sizes = _sizes(arrivals.sizes.items(), kinds.common_mb)
+    asked = sum(10 * hundredths(share) * cards for share, cards in sizes)
     return arrivals.milli / max(1, asked)
 
 
@@ -79,11 +87,11 @@ def share_of(share: int, mb: int, total_mb: int) -> int:
     return max(share, -(-mb * CARD // total_mb)) if mb and total_mb else share
 
 
-def _sizes(sizes: Counts, kinds: PoolKinds) -> Iterator[tuple[int, int]]:
+def _sizes(sizes: Iterable[tuple[str, int]], common_mb: int) -> Iterator[tuple[int, int]]:
     """Milli of a card, and how many cards; memory by the most common card."""
-    for key, cards in sizes.items():
+    for key, cards in sizes:
         share, mb = map(int, key.split("/"))
-        yield min(CARD, share_of(share, mb, kinds.common_mb)), cards
+        yield min(CARD, share_of(share, mb, common_mb)), cards
 
 
 def _wanted(arrivals: GpuArrivals, kinds: PoolKinds) -> Iterator[tuple[Shape, Floats]]:

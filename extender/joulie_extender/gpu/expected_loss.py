@@ -46,6 +46,11 @@ def expected_loss(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, aliases: A
     return found
 
 
+def prepare(twin_columns: TwinColumns, aliases: Aliases) -> None:
+    """Computes in advance what does not depend on a pod."""
+    _tables_of(twin_columns, aliases).follow(twin_columns)
+
+
 def points_of(loss: Floats) -> Floats:
     """10 for the least loss, and one less whenever a thousandth of a GPU and the loss double.
 
@@ -118,8 +123,9 @@ class _Tables:
     position have the costs that would be computed again.
     """
 
-    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds, worth: Floats) -> None:
-        self.demand, self.kinds, self.worth = twin_columns.gpu_demand, kinds, worth
+    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds) -> None:
+        self.demand, self.kinds = twin_columns.gpu_demand, kinds
+        worth = worth_of(self.demand.priced, kinds)
         self.measure = Measure(terms_of(self.demand, kinds, worth))
         free = free_of(twin_columns, kinds)
         self._free = free._replace(rest=free.rest.copy(), free_milli=free.free_milli.copy())
@@ -129,13 +135,16 @@ class _Tables:
 
     def costs_of(self, asked: _Asked, twin_columns: TwinColumns) -> Costs:
         """The caller copies from it."""
-        seen = (twin_columns.cards, twin_columns.columns["pods_cpu_w"])
-        if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
-            self._follow(free_of(twin_columns, self.kinds))
-            self._seen = seen
+        self.follow(twin_columns)
         return self._cache.of(asked)
 
-    def _follow(self, free: FreeCards) -> None:
+    def follow(self, twin_columns: TwinColumns) -> None:
+        seen = (twin_columns.cards, twin_columns.columns["pods_cpu_w"])
+        if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
+            self._take(free_of(twin_columns, self.kinds))
+            self._seen = seen
+
+    def _take(self, free: FreeCards) -> None:
         other = (free.rest != self._free.rest).any(1) | (free.free_milli != self._free.free_milli)
         changed = np.flatnonzero(other)
         self._free.rest[changed] = free.rest[changed]
@@ -149,9 +158,5 @@ def _tables_of(twin_columns: TwinColumns, aliases: Aliases) -> _Tables:
     kept, demand = memo.get(_Tables), twin_columns.gpu_demand
     if isinstance(kept, _Tables) and kept.kinds is kinds and kept.demand is demand:
         return kept
-    if isinstance(kept, _Tables) and kept.kinds is kinds and kept.demand.priced == demand.priced:
-        worth = kept.worth
-    else:
-        worth = worth_of(demand.priced, kinds)
-    found = memo[_Tables] = _Tables(twin_columns, kinds, worth)
+    found = memo[_Tables] = _Tables(twin_columns, kinds)
     return found

@@ -31,7 +31,7 @@ class TermWeights(NamedTuple):
     cores: float = 1.0
     worth: float = 4.0
     models: float = 1.0
-    need: float = 0.92  # times the learned cores per GPU; see `rehearsal`
+    need: float = 0.92  # times the mean cores per GPU; at 1 pods of 8 cards are dropped early
 
 
 class Terms(NamedTuple):

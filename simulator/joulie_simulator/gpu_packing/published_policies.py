@@ -19,7 +19,6 @@ from joulie_extender.gpu.fragmentation import (
     usable_by,
 )
 from joulie_extender.gpu.pool import Pool
-from joulie_extender.gpu.rehearsal import cards_at
 from joulie_extender.gpu.shapes import Shape
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_simulator.cluster.kube_arithmetic import BEST, Use, plugin_scores
@@ -95,6 +94,15 @@ class PowerAndFragmentation(Packing):
     def changed(self, row: int) -> None:
         super().changed(row)
         self._watts.change(row)
+
+
+def cards_at(pool: Pool, shape: Shape, row: int, card: Ints) -> list[int]:
+    """The cards of the node that the measure chose; of several, the fullest that fit."""
+    if shape.cards <= 1:
+        return [int(card[row])] if shape.cards else []
+    rest = pool.rest[row]
+    fitting: list[int] = np.flatnonzero(rest >= shape.share).tolist()
+    return sorted(fitting, key=rest.__getitem__)[: shape.cards]
 
 
 def fgd_of(pool: Pool, pods: Sequence[Shape]) -> Evaluator:

@@ -11,7 +11,6 @@ from joulie_extender.gpu.card_worth import prices_of
 from joulie_extender.gpu.demand import NodeKind, PoolKinds, need_of, terms_of, worth_of
 from joulie_extender.gpu.fragmentation import NEVER, CostCache, Measure
 from joulie_extender.gpu.pool import Pool, PoolNode
-from joulie_extender.gpu.rehearsal import CANDIDATES, cards_at, rehearsed
 from joulie_extender.gpu.shapes import Shape
 from joulie_projections.state.gpu_arrivals import (
     PRIOR,
@@ -20,6 +19,7 @@ from joulie_projections.state.gpu_arrivals import (
     GpuShape,
     with_pod,
 )
+from joulie_projections.twin.arrays import Ints
 
 WHOLE = Shape(8000, 1024, 1, 1000)
 EIGHT = PoolNode(96_000, 786_432, 8, "A100")
@@ -50,6 +50,11 @@ def kinds_of(pool: Pool, *total_mb: int) -> PoolKinds:
 def measure_of(demand: GpuDemand, pool: Pool) -> Measure:
     kinds = kinds_of(pool)
     return Measure(terms_of(demand, kinds, worth_of(demand.priced, kinds)))
+
+
+def cards_at(pool: Pool, shape: Shape, row: int, card: Ints) -> list[int]:
+    fitting: list[int] = np.flatnonzero(pool.rest[row] >= shape.share).tolist()
+    return [int(card[row])] if shape.cards == 1 else fitting[: shape.cards]
 
 
 def best(pool: Pool, shape: Shape, demand: GpuDemand) -> tuple[int, list[int]]:
@@ -152,15 +157,3 @@ def test_cached_costs_equal_costs_computed_anew() -> None:
         if costs.cost[row] < NEVER:
             pool.take(shape, row, cards_at(pool, shape, row, costs.card))
             cache.change(row)
-
-
-def test_the_same_arrivals_and_nodes_give_the_same_weights() -> None:
-    nodes = [EIGHT] * 60 + [TWO] * 40
-    heavy, light = Shape(40_000, 1024, 1, 1000), Shape(6000, 1024, 1, 1000)
-    demand, kinds = arrived(heavy, light, light), kinds_of(Pool(nodes))
-    worth = worth_of(demand.priced, kinds)
-
-    found = rehearsed(demand, kinds, nodes, worth)
-
-    assert found in CANDIDATES
-    assert found == rehearsed(demand, kinds, nodes, worth)
