@@ -12,7 +12,12 @@ from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import again, decide_filter
 from joulie_extender.rules.eco import ECO, WANTS_PERFORMANCE
 from joulie_extender.rules.node_class import DRAINING
-from joulie_extender.rules.reserve import CORES_PER_CARD, RESERVED, WANTS_RESERVE
+from joulie_extender.rules.reserve import (
+    CORES_PER_CARD,
+    RESERVED,
+    WANTS_FEWER_CORES,
+    WANTS_RESERVE,
+)
 from joulie_extender.rules.rule import PASSED
 from joulie_extender.settings import ScoringSettings
 from joulie_projections.pods.load import Load
@@ -138,3 +143,12 @@ def test_a_pod_that_asks_for_memory_of_a_card_alone_asks_for_one_card() -> None:
     assert verdicts(by_memory, node(gpus=8), weights=bounded) == [CORES_PER_CARD]
     within = Weights(reserve=CapacityReserve(cores_per_card=12))
     assert verdicts(by_memory, node(gpus=8), weights=within) != [CORES_PER_CARD]
+
+
+def test_a_rule_about_the_pod_alone_gives_the_only_reason() -> None:
+    pod, columns = ask(performance=True, cores=12, gpus=1), TwinColumns.of({"n0": node(gpus=8)}, 0)
+    bounded = Weights(reserve=CapacityReserve(cores_per_card=8))
+
+    made = decide_filter(pod, ["n0"], DecisionContext(columns, 7, 0, NOON), bounded)
+
+    assert made.reason == WANTS_FEWER_CORES
