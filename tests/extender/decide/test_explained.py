@@ -24,6 +24,7 @@ from joulie_extender.decide.explained import (
     view_age_ms,
     view_text,
 )
+from joulie_extender.gpu.expected_loss import UNUSABLE
 from joulie_extender.gpu.fit import GpuVerdict
 from joulie_extender.rules.eco import ECO
 from joulie_extender.rules.rule import PASSED
@@ -194,3 +195,19 @@ def test_an_answer_that_refuses_nothing_has_no_refusals() -> None:
 
     assert refusals(filtered(b"\0"), names) == []
     assert refusals(filtered(b"\1"), names) == [Refusal("eco", ["a"])]
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [
+        (UNUSABLE, ""),
+        (0.0, "; there GPU pods that arrive later lose least"),
+        (0.25, "; there GPU pods that arrive later lose 0.25 GPUs more than on another node"),
+    ],
+)
+def test_a_score_names_what_later_pods_lose_where_it_is_known(loss: float, text: str) -> None:
+    best = example("prioritize").top[0]
+    later = replace(best.later, more={**best.later.more, "lost_gpus": loss})
+    event = replace(example("prioritize"), top=[replace(best, later=later)])
+
+    assert explained(event).line == f"n1 scores 41.2 of 100{text}"

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference_scoring
-from joulie_bus.testing import NOON, ask
+from joulie_bus.testing import NOON, SECOND, ask
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.terms.term import NodeTerms
@@ -66,3 +66,36 @@ def test_the_watts_of_a_pod_are_kept_for_the_next_snapshot_with_the_same_hardwar
 
     assert second.marginal_power is first.marginal_power
     assert third.marginal_power is not second.marginal_power
+
+
+def read_at(*sampled: int) -> TwinColumns:
+    nodes = {
+        f"n{at}": NodeState(ordinal=at, at=NOON, samples=(Sample(when, 250_000),))
+        for at, when in enumerate(sampled)
+    }
+    return TwinColumns.of(nodes, 0)
+
+
+def test_terms_are_kept_until_a_twin_or_a_reading_becomes_stale() -> None:
+    columns, weights = read_at(NOON - 10 * SECOND, NOON), Weights(staleness_s=60.0)
+    first = node_terms_of(columns, NOON, 0, weights)
+
+    assert node_terms_of(columns, NOON + 50 * SECOND, 60_000, weights) is first
+    assert node_terms_of(columns, NOON + 50 * SECOND + 1, 0, weights) is not first
+    assert node_terms_of(columns, NOON - 1, 0, weights) is not first
+
+
+def test_terms_of_a_view_that_has_become_old_are_computed_anew() -> None:
+    columns, weights = read_at(NOON), Weights(staleness_s=60.0)
+    fresh = node_terms_of(columns, NOON, 60_000, weights)
+    old = node_terms_of(columns, NOON, 60_001, weights)
+
+    assert (fresh.fresh[1:].all(), old.fresh.any()) == (True, False)
+    assert node_terms_of(columns, NOON, 10, weights).fresh[1:].all()
+
+
+def test_terms_without_a_fresh_reading_are_kept_for_ever() -> None:
+    columns, weights = read_at(NOON - 999 * SECOND), Weights(staleness_s=60.0)
+    old = node_terms_of(columns, NOON + 900 * SECOND, 0, weights)
+
+    assert node_terms_of(columns, NOON + 10**9 * SECOND, 0, weights) is old
