@@ -1,7 +1,7 @@
 """What the agent publishes about the hardware and the cards of its node."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, assigned, holders
@@ -10,6 +10,7 @@ from joulie_agent.report import CapRange, Card, NodeReport
 from joulie_agent.sources import amdgpu, machine, nvml, powercap
 from joulie_agent.sources.host import Findings, Host
 from joulie_bus.events import CardRead, HardwareDiscovered, InventoryRead
+from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_projections.hardware.catalog import Catalog, with_catalog_figures
 from joulie_projections.hardware.models import vendor_of
@@ -114,6 +115,14 @@ def devices_of(
     )
 
 
+def show_limited(cards: Iterable[Card]) -> None:
+    metrics.AGENT_LIMITED.clear()
+    for card in cards:
+        for by, seconds in (("power", card.power_limited_s), ("heat", card.heat_limited_s)):
+            if seconds is not None:
+                metrics.AGENT_LIMITED.labels(card=card.uuid, by=by).set(seconds)
+
+
 class Inventory:
     """Reads the inventory of the node again and again."""
 
@@ -138,6 +147,7 @@ class Inventory:
             cards=(*nvidia, *amdgpu.cards_of(self._host, found)),
             caps=tuple(found.caps),
         )
+        show_limited(report.cards)
         if report.cards:
             await self._ask_kubelet()
         uids = uids_of_pods(self._host)

@@ -53,6 +53,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     healthy: bool = True
     problems: tuple[str, ...] = ()
     processes: int = 0
+    # Seconds for which the card was slowed down since its driver was loaded; None: not known.
+    power_limited_s: float | None = None
+    heat_limited_s: float | None = None
     pods: tuple[str, ...] = ()  # namespace/name, as the kubelet assigned it
 
 

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import host_trees
-from joulie_agent.inventory import Inventory, inventory_of, uids_of_pods
+from joulie_agent.inventory import Inventory, inventory_of, show_limited, uids_of_pods
 from joulie_agent.report import CapRange, Card, Cpu, Hardware, NodeReport
 from joulie_agent.sources.host import Host
+from joulie_bus.runtime import metrics
 from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.hardware.catalog import EMPTY
 
@@ -60,3 +62,16 @@ async def test_cards_of_a_tree_are_listed_without_a_kubelet(tmp_path: Path) -> N
     assert [card.model for card in found.cards] == ["AMD Instinct MI300X"] * 2
     assert (found.hardware.gpu_vendor, found.hardware.gpu_count) == ("amd", 2)
     assert found.hardware.cpu_max_mw_per_socket == 350_000
+
+
+def test_a_metric_has_how_long_cards_were_slowed_down_and_forgets_cards_that_are_gone() -> None:
+    def shown() -> dict[str, float]:
+        (family,) = metrics.AGENT_LIMITED.collect()
+        return {
+            each.labels["card"] + " " + each.labels["by"]: each.value for each in family.samples
+        }
+
+    show_limited([replace(CARD, power_limited_s=12.5), replace(CARD, uuid="GPU-2")])
+    assert shown() == {"GPU-1 power": 12.5}
+    show_limited([])
+    assert shown() == {}

@@ -160,8 +160,23 @@ def test_a_card_that_supports_nothing_has_no_invented_figures(
     recorded = nvml_recordings.recording(tmp_path, **denied)
     report = once(tmp_path, NVML_RECORDING=str(recorded), LD_LIBRARY_PATH=str(nvml_library.parent))
     (card,) = report["cards"]
+    assert card["power_limited_s"] is card["heat_limited_s"] is None
     assert report["readings"] == report["caps"] == []
     assert "neither a power sensor nor a counter" in missing(report)[f"nvml {card['uuid']}"]
+
+
+@pytest.mark.slow
+def test_a_card_says_for_how_long_power_and_heat_slowed_it_down(
+    tmp_path: Path, once: Once, nvml_library: Path
+) -> None:
+    counts = {
+        "NVML_FI_DEV_PERF_POLICY_POWER": {"ret": 0, "type": 3, "u": 12_500_000_000},
+        "NVML_FI_DEV_PERF_POLICY_THERMAL": {"ret": 0, "type": 3, "u": 0},
+    }
+    recorded = nvml_recordings.recording(tmp_path, fields=counts)
+    report = once(tmp_path, NVML_RECORDING=str(recorded), LD_LIBRARY_PATH=str(nvml_library.parent))
+    (card,) = report["cards"]
+    assert (card["power_limited_s"], card["heat_limited_s"]) == (12.5, 0.0)
 
 
 @pytest.mark.slow

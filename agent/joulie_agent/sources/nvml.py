@@ -28,7 +28,7 @@ FOLDERS = (  # of the host, or of a driver that runs in a container
 )
 MOST_LINKS = 18
 SWITCH = 2  # NVML_NVLINK_DEVICE_TYPE_SWITCH
-MIB = 1 << 20
+MIB, NS = 1 << 20, 1e9
 # Models of which the sensor samples a part of the time, so that short bursts are missed or counted
 # twice (arXiv 2312.02741 measured 25 % of the time on these).
 PARTLY_SAMPLED = ("A100", "H100", "H200", "GH200")
@@ -114,6 +114,11 @@ class Library:
     def energy_mj(self, card: Device) -> int | None:
         """Since the driver was loaded. It costs 4 ms of CPU."""
         return self.ask("nvmlDeviceGetTotalEnergyConsumption", card.handle)  # type: ignore[no-any-return]
+
+    def limited_s(self, card: Device, policy: str) -> float | None:
+        """How long a policy slowed the card down."""
+        status = self.ask("nvmlDeviceGetViolationStatus", card.handle, getattr(self.api, policy))
+        return None if status is None else status.violationTime / NS
 
 
 def library_in(host: Host) -> str:
@@ -223,6 +228,8 @@ def describe(host: Host, library: Library, card: Device, link_group: str) -> Car
         healthy=not faults,
         problems=faults,
         processes=len(library.ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()),
+        power_limited_s=library.limited_s(card, "NVML_PERF_POLICY_POWER"),
+        heat_limited_s=library.limited_s(card, "NVML_PERF_POLICY_THERMAL"),
     )
 
 

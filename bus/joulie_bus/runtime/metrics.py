@@ -457,6 +457,12 @@ AGENT_KEPT = Gauge(
     "Readings that wait for the broker; they are published as late ones",
     registry=AGENT,
 )
+AGENT_LIMITED = Gauge(
+    "joulie_agent_card_limited_seconds",
+    "Time for which a card was slowed down since its driver was loaded, by power or by heat",
+    ["card", "by"],
+    registry=AGENT,
+)
 AGENT_METERS = Gauge("joulie_agent_meters", "Meters that gave the newest power", registry=AGENT)
 ADMISSION_REFUSED = Counter(
     "joulie_admission_refused_total",
