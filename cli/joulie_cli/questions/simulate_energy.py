@@ -39,6 +39,7 @@ from joulie_simulator.trace_file import Trace
 
 QUICK_COMPAT = Size(nodes=500, hours=12.0)
 QUICK = Size(nodes=100, hours=24.0)
+PARTS = 4  # of the cases of a load, which run on different cores
 SLEEPS = {"off": [False], "on": [True], "both": [False, True]}
 
 
@@ -118,9 +119,10 @@ def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
         sizes = Trace.of(args.trace) if args.trace else None
         run = partial(trace, size, idle=idle, sizes=sizes)
     tasks = [
-        (seed, [case for case in cases if case.load == load])
+        (seed, part)
         for seed in seeds
         for load in dict.fromkeys(case.load for case in cases)
+        for part in _parts([case for case in cases if case.load == load])
     ]
     of_task = partial(_task_rows, run)
     found = {(row.load, row.policy, row.sleep, row.conditions, row.seed): row
@@ -129,9 +131,14 @@ def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
 
 
 def _task_rows(run: Callable[..., list[Row]], task: tuple[int, Sequence[Case]]) -> list[Row]:
-    """The rows of one seed and one load."""
+    """The rows of one seed and of some cases of one load."""
     seed, cases = task
     return run(seed=seed, cases=cases)
+
+
+def _parts(cases: Sequence[Case]) -> list[Sequence[Case]]:
+    """So that no core waits long for the others. Each part draws the jobs of its load again."""
+    return [cases[first::PARTS] for first in range(min(PARTS, len(cases)))]
 
 
 def _cases(args: argparse.Namespace) -> list[Case]:
