@@ -242,6 +242,16 @@ def test_the_plot_has_a_line_and_a_point_for_each_policy() -> None:
     assert float(points[0].attrib["cy"]) < float(points[1].attrib["cy"])
 
 
+def test_no_circle_of_the_plot_reaches_over_the_edge_of_its_panel() -> None:
+    base = row("kube-default", 1, 100.0, 50.0)._replace(power_w=(500.0,) * 60)
+    ours = base._replace(policy="joulie-energy", kwh=40.0)
+    drawn = ElementTree.fromstring(energy_plot.of([base, ours], "kube-default"))
+    circles = [each for each in drawn.findall("{*}circle") if float(each.attrib["cx"]) > 500]
+    heights = [float(each.attrib["cy"]) for each in circles]
+
+    assert max(heights) - min(heights) < energy_plot.HEIGHT - 2 * 6  # radius and stroke
+
+
 def test_a_policy_has_one_colour_and_sleep_is_a_dashed_line() -> None:
     awake = row("kube-default", 1, 100.0, 50.0)._replace(power_w=(500.0,) * 60)
     other = awake._replace(policy="joulie-energy")

@@ -68,8 +68,8 @@ def _work(
 ) -> Iterable[str]:
     points = {case: _change(group, base) for case, group in groups.items()}
     every = [*points.values(), Point(0.0, 0.0)]
-    low = Point(min(p.x for p in every) - 1, min(p.y for p in every) - 1)
-    high = Point(max(p.x for p in every) + 1, max(p.y for p in every) + 1)
+    (left, right), (bottom, above) = (_widened(axis) for axis in zip(*every, strict=True))
+    low, high = Point(left, bottom), Point(right, above)
     panel = _panel(2 * LEFT + PANEL, top, low, high)
     yield from svg.axes(panel, "energy against the baseline, %", "work against the baseline, %")
     ends = (max(low.x, low.y), min(high.x, high.y))
@@ -78,6 +78,13 @@ def _work(
     for case, point in points.items():
         x, y = panel.at(point).split(",")
         yield f'<circle r="5" {_filled(case, colours)} cx="{x}" cy="{y}"/>'
+
+
+def _widened(values: Iterable[float]) -> tuple[float, float]:
+    """The ends of an axis, which cut off no circle."""
+    low, high = min(found := [*values]), max(found)
+    margin = max(1.0, 0.05 * (high - low))
+    return low - margin, high + margin
 
 
 def _change(group: Sequence[Row], base: Sequence[Row]) -> Point:
