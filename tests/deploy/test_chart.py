@@ -224,7 +224,7 @@ def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> No
     kept = ("--set", f"witnesses={{{WITNESS}}}", "--set", "headsTo.existingClaim=vault")
     other = (*values("values-external"), "--set", "scheduler.configuration=gpu", *IN_BUCKET)
     text = template(home, *values("values-patch"), *kept) + template(home, *other)
-    named = set(re.findall(r"(?:name: |^  )([A-Z_]+)\b", text, re.MULTILINE))
+    named = set(re.findall(r"(?:name: |^  )([A-Z][A-Z0-9_]*)\b", text, re.MULTILINE))
 
     assert FROM_CODE.BY_THE_CHART - named == set()
 
