@@ -30,7 +30,7 @@ class Counting(NamedTuple):
     """One counter of the node: the meters that add up to it, and what each had when it began."""
 
     began_ns: int
-    whole: frozenset[Meter]
+    whole: tuple[Meter, ...]  # in order
     cards: tuple[Meter, ...]
     before_uj: Mapping[Meter, int]
 
@@ -82,7 +82,7 @@ class Reporter:
         return reading
 
     def _counted(self, at: Moment, power: NodePower, totals: Mapping[Meter, int]) -> Counting:
-        whole = frozenset(power.meters)
+        whole = tuple(sorted(power.meters))
         names = {meter.component: meter for meter in totals if meter.part is Part.CARD}
         cards = tuple(names[uuid] for uuid in power.card_mw)
         known = self._counting
