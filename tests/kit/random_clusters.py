@@ -34,7 +34,7 @@ from joulie_projections.state.state import (
 )
 
 RECORDED = Path(__file__).parents[1] / "operator" / "planning" / "recorded_plans.txt"
-CASES = 900
+CASES = 1500
 NUMBERS = {
     "sleep_after_s": (0, 60, 600),
     "reserve": (0, 0.1, 0.5),

@@ -13,8 +13,8 @@ FREE = {"CACHED_SHAPES", "SHAPES_SEEN_ONCE", "CACHED_REQUESTS", "LEVEL"}
 
 
 # What these arguments change is no behaviour that a correct program shows: they make objects
-# smaller or immutable, assert that two lengths are equal, or bound a cache.
-WITHOUT_EFFECT = {"frozen", "slots", "gc", "weakref", "weakref_slot", "repr", "maxsize"}
+# smaller or immutable, assert how callers write a call, which mypy checks, or bound a cache.
+WITHOUT_EFFECT = {"frozen", "slots", "gc", "weakref", "weakref_slot", "repr", "kw_only", "maxsize"}
 
 
 LARGE = 100

@@ -1,5 +1,7 @@
 """What an entry says of its score, and what helps a pod that was refused."""
 
+import pickle
+
 import pytest
 from msgspec.structs import replace
 
@@ -72,6 +74,7 @@ def test_the_watts_behind_a_score_are_named_without_their_unit() -> None:
     energy = watts_of(terms("energy", marginal_w=12.0))
 
     assert (headroom["marginal"], headroom["assumed"]) == (12.0, 3.0)
+    assert sum(headroom.values()) == 15.0
     assert set(headroom) == {term.name.removesuffix("_w") for term in HEADROOM.inputs}
     assert set(energy) == {term.name.removesuffix("_w") for term in ENERGY.inputs}
 
@@ -137,3 +140,12 @@ def test_a_declaration_leaves_out_what_has_the_value_that_was_fixed_before() -> 
     assert not {"cpu_pods_on_gpu_nodes", "scoring", "preset", "capacity_reserve"} & set(former)
     assert values_of(Weights(cpu_pods_on_gpu_nodes="avoid"))["cpu_pods_on_gpu_nodes"] == "avoid"
     assert values_of(Weights(scoring="energy"))["scoring"] == "energy"
+
+
+def test_weights_are_the_same_in_another_process_but_for_their_hash() -> None:
+    weights = Weights(headroom=0.5)
+    assert hash(weights)
+    copied = pickle.loads(pickle.dumps(weights))
+
+    assert copied == weights
+    assert not {"_hash", "memo"} & set(vars(copied))

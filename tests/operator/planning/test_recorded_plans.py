@@ -6,7 +6,7 @@ from joulie_operator.planning.reconcile import recompute
 from random_clusters import CASES, RECORDED, cluster, digest
 
 LINES = RECORDED.read_text().split()
-AT_ONCE = 30
+AT_ONCE = 50
 
 
 @pytest.mark.parametrize("first", range(0, CASES, AT_ONCE))

@@ -16,6 +16,7 @@ from joulie_projections.chain.signed import (
     Head,
     KeyStatement,
     Retirement,
+    Signed,
     decode_any,
     encode,
 )
@@ -273,3 +274,17 @@ def test_a_statement_is_decoded_as_its_kind(keys: Keys) -> None:
     retirement: Retirement = keys.two.retire(keys.one.key_id, 5, 12, noon())
     for statement in (keys.head("one", 5), keys.handovers[0], retirement):
         assert decode_any(encode(statement)) == statement
+
+
+def test_statements_count_that_a_key_of_the_log_signed_with_the_keys_handed_over_before(
+    keys: Keys,
+) -> None:
+    ring = Ring(key_of(keys.one.raw))
+    forged = msgspec.structs.replace(
+        keys.handovers[0], pos=11, old_signature=bytes(64), new_signature=bytes(64)
+    )
+    signed: list[Signed] = [keys.head("one", 5), keys.handovers[0], keys.head("two", 15)]
+    strange: list[Signed] = [keys.head("stranger", 5), forged]
+
+    assert ring.signed_among([*strange, *signed]) == signed
+    assert ring.signed_among([keys.head("two", 15)]) == []

@@ -114,3 +114,11 @@ def test_a_long_subject_is_cut_in_the_entry_that_counts_its_messages() -> None:
     [*_, counted, _] = entries_of(records, [decision(99, minute=2)])
 
     assert message_in(counted.body).startswith(b"1 messages of %b, #11 to #11, " % (b"s" * 256))
+
+
+def test_decisions_alone_use_nothing_of_a_quota() -> None:
+    quota, records = UnreadableQuota(), [decision(1, minute=1), decision(2, minute=2)]
+    taken, after = quota.take(records)
+
+    assert (taken.entries, taken.refused) == (list(map(entry_of, records)), 0)
+    assert after is quota
