@@ -268,11 +268,11 @@ def _rules(dice: Dice) -> Rules:
         cpu_performance_w=dice.one((300.0, 5000.0)),
         gpu_absolute=dice.is_so(0.3),
         gpu_models=dice.one(("{}", '{"NVIDIA H100 SXM5":{"minCapWatts":200,"maxCapWatts":650}}')),
-        sleep_rules=dice.one((1, 2, 3, 4, 4, 4)),
+        sleep_rules=dice.one((1, 2, 3, 4, 5, 5)),
         density_rules=dice.one((1, 2)),
         cap_rules=dice.one((1, 2)),
         target_rules=dice.one((1, 2, 2)),
-        power_model=dice.one((1, 2)),
+        power_model=dice.one((1, 2, 3)),
         eco_without_caps=dice.is_so(0.9),
     )
 

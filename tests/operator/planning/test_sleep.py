@@ -722,3 +722,11 @@ def test_a_starting_node_with_cards_is_enough_for_its_pod_if_no_other_pod_waits(
     nodes = {"a": FULL, "g": FULL_OF_CARDS, "h0": with_cards(BOOTING), "h1": with_cards(asleep())}
 
     assert woken(planned(nodes, pod("g", gpus=8))) == {}
+
+
+def test_the_others_need_twice_the_room_that_the_pods_of_a_node_take() -> None:
+    enough = {"a": using(92), "b": using(92), "c": using(4)}
+    too_little = enough | {"a": using(93)}
+
+    assert sleepers(planned(enough, rules=EMPTYING)) == ["c"]
+    assert sleepers(planned(too_little, rules=EMPTYING)) == []
