@@ -250,3 +250,11 @@ def test_turns_are_in_order_of_waiting_within_a_namespace() -> None:
     for name in "xy":
         mine = [each.since for each in resting if each.pod.namespace == name]
         assert all(a <= b for a, b in pairwise(mine))
+
+
+@pytest.mark.parametrize(("milli", "fits"), [(1000, True), (1001, False)])
+def test_cards_of_pods_of_either_class_are_not_free(milli: int, fits: bool) -> None:
+    load = Load(0, 0, 2000, milli)
+    node = replace(FAST, gpus=4, load=load)
+
+    assert resting_on(node, waiting("p", gpus=1)) is fits

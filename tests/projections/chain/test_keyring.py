@@ -288,3 +288,7 @@ def test_statements_count_that_a_key_of_the_log_signed_with_the_keys_handed_over
 
     assert ring.signed_among([*strange, *signed]) == signed
     assert ring.signed_among([keys.head("two", 15)]) == []
+
+
+def test_a_key_counts_as_compromised_once_it_is_retired(keys: Keys) -> None:
+    assert [key.is_compromised for key in retired(keys).keys] == [True, False, False]
