@@ -102,8 +102,10 @@ def test_its_table_names_the_conditions(capsys: pytest.CaptureFixture[str]) -> N
 
     assert head.startswith("conditions")
     bases = [line for line in lines if "kube-default" in line]
-    assert [line[:22].strip() for line in bases] == [USUAL, "idle 25 % of peak"]
-    assert len(lines) == len(CONDITIONS) + 2
+    width = head.index("policy")
+    named = [line[:width].strip() for line in bases]
+    assert named == [USUAL, "idle 25 % of peak", "cards by a measured curve"]
+    assert len(lines) == len(CONDITIONS) + len(named)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def free_gpus(twin_columns: TwinColumns, aliases: Aliases) -> Mapping[str, FreeG
     has_use |= is_whole & (many[free.model, cores, is_whole.sum(1)] > 0)[:, None]
     rest = free.rest * twin_columns.columns["present"][nodes][:, None]
     all_of, none_of = (
-        np.bincount(free.model, found.sum(1), len(kinds.models)) / CARD
+        (np.bincount(free.model, found.sum(1), len(kinds.models)) / CARD).tolist()
         for found in (rest, rest * ~has_use)
     )
     found = dict[str, FreeGpus]()

@@ -181,7 +181,9 @@ def test_modules_that_compute_do_not_call_hash_or_id(file: Path) -> None:
 
 
 def fingerprint(python: str, **environ: str) -> str:
-    rooms = [str(ROOT / name) for name in ("bus", "migrations", "projections", "extender")]
+    rooms = [
+        str(ROOT / name) for name in ("bus", "migrations", "projections", "extender", "tests/kit")
+    ]
     rooms += [str(ROOT / name) for name in ("operator", "audit")]
     reported = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms), **environ}
     done = subprocess.run(
