@@ -13,7 +13,7 @@ from pathlib import Path
 
 GOLDEN = Path(__file__).parent / "golden"
 # The scores with the most terms; the demo would score by watts.
-SETTINGS = {"SCORING": "headroom", "GPU_PACKING": "fragmentation"}
+SETTINGS = {"PRESET": "headroom", "SCORING": "headroom", "GPU_PACKING": "fragmentation"}
 
 
 def joulie(*words: str) -> None:

@@ -102,7 +102,7 @@ def test_its_table_names_the_conditions(capsys: pytest.CaptureFixture[str]) -> N
 
     assert head.startswith("conditions")
     bases = [line for line in lines if "kube-default" in line]
-    width = head.index("policy")
+    width = head.index("load")
     named = [line[:width].strip() for line in bases]
     assert named == [USUAL, "idle 25 % of peak", "cards by a measured curve"]
     assert len(lines) == len(CONDITIONS) + len(named)

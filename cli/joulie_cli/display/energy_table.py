@@ -12,7 +12,7 @@ HEAD = (
     "work", "dropped", "wait p50", "wait p99", "of perf.", "longest", "of perf.", "wakes",
     "boot kWh", "lost", "restarts",
 )  # fmt: skip
-WIDTHS = (22, 6, 29, 7, 12, 12, 10, 24, 10, 11, 10, 10, 10, 10, 10, 8, 10, 6, 10)
+WIDTHS = (26, 6, 29, 7, 12, 12, 10, 24, 10, 11, 10, 10, 10, 10, 10, 8, 10, 6, 10)
 EQUAL_WORK = 0.005  # the share of work that may be missing where jobs wait in a queue
 # Two-sided 95 % quantiles of Student's t for 1 to 7 degrees of freedom.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
