@@ -12,7 +12,7 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
         "POLICY_TYPE": "consolidate_and_sleep",
         "ECO_WITHOUT_CAPS": "false",
         "CPU_PODS_ON_GPU_NODES": "avoid",
-        "GPU_PACKING": "fit",
+        "GPU_PACKING": "fragmentation",
         "GPU_BINPACK_WEIGHT": "1",
     },
 }

@@ -29,7 +29,9 @@ PER_POINT = 10  # of an extender with weight 1, as kube-scheduler adds it to its
 # PRESET=savings.
 SAVING = Rules(policy="consolidate_and_sleep", eco_without_caps=False, preset=SAVINGS)
 AWAKE = SAVING._replace(policy="static_partition")
-WEIGHTS = Weights(scoring="energy", gpu=GpuWeights(binpack=1.0, packing="fit"), preset=SAVINGS)
+WEIGHTS = Weights(
+    scoring="energy", gpu=GpuWeights(binpack=1.0, packing="fragmentation"), preset=SAVINGS
+)
 USUALLY = CONDITIONS[USUAL]
 PRODUCT_POLICIES: Mapping[str, Weights] = {"joulie-energy": WEIGHTS}
 

@@ -22,6 +22,7 @@ BOUNDED = {
     # witness is named by a setting.
     *("namespace", "currency", "witness"),
     "model",  # of cards: the extender shows 50 at most
+    *("card", "by"),  # the cards of the node of an agent, and what limited one
 }
 WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission", "agent"}
 
