@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from joulie_projections.hardware.catalog import BUSY, FIGURES
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-BUSY = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)  # of the time, with a process on the card
-FIGURES = 1 + len(BUSY)  # of a curve: without a process, and with one at each share
 
 
 class CardPower(NamedTuple):

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from joulie_bus.errors import BadCatalog
 from joulie_bus.events import HardwareDiscovered, NodeSeen
-from joulie_projections.hardware.card_power import FIGURES
 from joulie_projections.hardware.gpu_resources import PRODUCT
 from joulie_projections.hardware.models import (
     FORMS,
@@ -26,6 +25,8 @@ from joulie_projections.hardware.models import (
     whole_card,
 )
 
+BUSY = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)  # shares of the time that a measured card works
+FIGURES = 1 + len(BUSY)  # of a measured card: without a process, and with one at each share
 Watts = Annotated[int, msgspec.Meta(gt=0, le=100_000)]
 Positive = Annotated[int, msgspec.Meta(gt=0)]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
@@ -52,7 +53,7 @@ class CpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class GpuModel(_Model, frozen=True, kw_only=True, forbid_unknown_fields=True):
     memory_gb: Positive
     fp16_tflops: Positive | None = None  # without sparsity
-    # Without a process, and with one that works for the shares `card_power.BUSY` of the time.
+    # Without a process, and with one that works for the shares `BUSY` of the time.
     measured_w: Measured | None = None
     measured_by: Name | None = None  # as `source`
 
