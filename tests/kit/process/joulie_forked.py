@@ -60,10 +60,14 @@ class Command:
             self._process.kill()
             raise subprocess.TimeoutExpired(self._words, STOP_PATIENCE_S)
 
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
     def interrupt(self) -> None:
         """Ctrl-C."""
-        assert self._process.pid is not None
-        os.kill(self._process.pid, signal.SIGINT)
+        os.kill(self.pid, signal.SIGINT)
 
     def said(self) -> str:
         """All that it has written so far."""
