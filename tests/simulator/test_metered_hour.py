@@ -15,7 +15,7 @@ from joulie_simulator.engine import MORNING_S, Engine, Options
 from joulie_simulator.meters import Meters
 from joulie_simulator.workload.workload import Workload
 
-NODES, SPEED, HOUR_S = 30, 60.0, 3600
+NODES, SPEED, HOUR_S = 10, 60.0, 3600
 NS = 10**9
 
 
@@ -29,7 +29,7 @@ class Hour(NamedTuple):
 def an_hour(*, lost: float, with_counters: bool) -> Hour:
     """In real time, which is sixty hours of the simulated cluster; readings each second are sampled
     and published at the agent's pace."""
-    engine = Engine(SimCluster(NODES), Workload(5, "run"), Options(5, pods_per_s=0.05))
+    engine = Engine(SimCluster(NODES), Workload(5, "run"), Options(5, pods_per_s=0.02))
     meters, ledger, draw = Meters(5, SPEED, lost), Ledger(), random.Random(5)
     before_j: dict[str, float] = {}
     for second in range(HOUR_S):
