@@ -80,6 +80,7 @@ class EventTail:
         self.wakeup = asyncio.Event()
         self.entry = 0
         self.decided_at = 0  # ns, of the newest decision
+        self.decisions_read_at = -math.inf  # by the monotonic clock: later ones may not be known
         self._ledger_s = 0.0
         self._ledger_read_at = -math.inf
         self._has_dropped_plans = False
@@ -198,8 +199,10 @@ class EventTail:
         self._mapped_to = found.mapped_to
 
     async def _poll(self, reader: Reader) -> None:
+        began = time.monotonic()
         try:
             moved = await self._read_decisions()
+            self.decisions_read_at = began
             moved = await self._read_plans(reader) or moved
             await self._read_ledger()
         except StoreError as error:

@@ -214,6 +214,7 @@ class ClusterPoller:
             unmeasured=totals.nodes - totals.measured,
             pending=pending,
             decided_s=(now - decided) / 1e9 if decided else None,
+            decisions_read_s=time.monotonic() - self._tail.decisions_read_at,
             unwritten=beat.unwritten if beat else 0,
             database=self._tail.database_error,
             cards_unhealthy=unhealthy,

@@ -16,6 +16,7 @@ BROKER_SILENT_MS = 3_000  # twelve questions to the broker, of which each took a
 PLANLESS_S = 180.0  # at least; longer if three of the operator's longest intervals are longer
 INTERVALS = 3
 UNDECIDED_S = 30.0
+UNREAD_S = 10.0
 
 
 class HealthInputs(NamedTuple):
@@ -31,10 +32,11 @@ class HealthInputs(NamedTuple):
     nodes: int
     unmeasured: int
     pending: int
-    decided_s: float | None  # since the last decision; None: there is none
+    decided_s: float | None  # since the last decision that is known; None: there is none
     unwritten: int  # entries of the decision log that the projector had not written
     database: str  # why it cannot be read; empty if it can
     cards_unhealthy: int
+    decisions_read_s: float = 0.0  # since the log was read for decisions
     ledger_s: float = 0.0  # how long ago the oldest fact was committed that the ledger lacks
     incomplete: Sequence[IncompleteCopy] = ()
 
@@ -140,7 +142,11 @@ def _extender(inputs: HealthInputs) -> Warning | None:
     is_known = inputs.is_current and not inputs.unwritten and not inputs.database
     if not inputs.pending or not is_known:
         return None  # decisions may exist that the page lacks
-    if inputs.decided_s is not None and inputs.decided_s < UNDECIDED_S:
+    # A console without CPU has not read what was decided since.
+    unread_s = inputs.decisions_read_s
+    if unread_s >= UNREAD_S:
+        return None
+    if inputs.decided_s is not None and inputs.decided_s - unread_s < UNDECIDED_S:
         return None
     last = "no decision was made yet"
     if inputs.decided_s is not None:

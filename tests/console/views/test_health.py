@@ -28,6 +28,16 @@ HEALTHY = HealthInputs(
 BEHIND: dict[str, Any] = {"behind_ms": 60_000, "projector_behind_ms": 59_900, "waiting": 5}
 
 
+def test_what_the_console_has_not_read_is_no_silence_of_the_extender() -> None:
+    silent = HEALTHY._replace(pending=5, decided_s=33.0)
+
+    assert [each.part for each in warnings_of(silent._replace(decisions_read_s=2.0))] == [
+        "extender"
+    ]
+    assert warnings_of(silent._replace(decisions_read_s=4.0)) == []
+    assert warnings_of(silent._replace(decided_s=60.0, decisions_read_s=20.0)) == []
+
+
 def test_a_healthy_cluster_has_no_warnings() -> None:
     assert warnings_of(HEALTHY) == []
 
