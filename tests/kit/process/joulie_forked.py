@@ -60,14 +60,10 @@ class Command:
             self._process.kill()
             raise subprocess.TimeoutExpired(self._words, STOP_PATIENCE_S)
 
-    @property
-    def pid(self) -> int:
-        assert self._process.pid is not None
-        return self._process.pid
-
     def interrupt(self) -> None:
         """Ctrl-C."""
-        os.kill(self.pid, signal.SIGINT)
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGINT)
 
     def said(self) -> str:
         """All that it has written so far."""
@@ -104,6 +100,8 @@ def _run(words: list[str], place: _Place, constants: Mapping[str, object]) -> No
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(file, number)
         os.close(file)
+    # Ignored in a job that a shell started in the background, as these tests may have been.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
     os.environ.update(place.environ)
     os.chdir(place.where)
