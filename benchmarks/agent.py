@@ -112,7 +112,7 @@ async def measured(log: JetStreamLog, pid: int, seconds: float) -> dict[str, flo
 
 
 async def outage(seconds: float) -> None:
-    """The broker stands still: it answers nobody, and keeps what it has."""
+    """Stops the broker without ending it: requests wait, and its streams stay as they are."""
     broker = broker_of(os.getpid())
     os.kill(broker, signal.SIGSTOP)
     try:

@@ -18,6 +18,7 @@ _NO_ROWS: Ints = np.zeros(0, np.int64)
 _NO_CANDIDATES = Candidates(ordinals=b"")
 _encode = msgspec.json.Encoder().encode
 _decode_names = msgspec.json.Decoder(list[str]).decode
+_decode_name = msgspec.json.Decoder(str).decode
 
 
 def rows_by_name(twin_columns: TwinColumns, names: Sequence[str]) -> Ints:
@@ -84,6 +85,8 @@ class Names(Sequence[str]):
     @overload
     def __getitem__(self, at: slice) -> list[str]: ...
     def __getitem__(self, at: int | slice) -> str | list[str]:
+        if self._names is None and self._quoted is not None and isinstance(at, int):
+            return _decode_name(self._quoted[at])  # an entry names the best few of hundreds
         return self.names[at]
 
     def rows_on(self, twin_columns: TwinColumns) -> Ints:

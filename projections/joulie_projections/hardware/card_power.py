@@ -1,7 +1,7 @@
 """The power of a card by the share of the time that it works, as measured on a card of its model.
 
 The curve is concave: the first process raises the clocks, and the last quarter of the work costs
-least. A model that nobody measured has no curve; its power rises by a line.
+least. A model without measurements has no curve; its power is linear.
 """
 
 from collections.abc import Sequence

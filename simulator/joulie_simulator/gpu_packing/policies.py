@@ -8,20 +8,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from joulie_bus.events import CardClaimed, ClaimConfirmed, GpuAsk, PodAsk
+from joulie_bus.events import GpuAsk, PodAsk
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.scoring import gpu_score
 from joulie_extender.gpu.card_choice import choose_cards
 from joulie_extender.gpu.fit import GpuWeights
-from joulie_projections.state.cards import CardState, after_claim
+from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.arrays import Ints
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
+from joulie_simulator.gpu_packing.claims import AT, claimed
 from joulie_simulator.gpu_packing.fragments import Article, Ask, BestFit, Farm, KubeDefault, Policy
 from joulie_simulator.workload.workload import CARD_MB
-
-_AT = 1  # any time: the results do not depend on it
 
 
 class JouliePolicy(KubeDefault):
@@ -38,14 +37,14 @@ class JouliePolicy(KubeDefault):
         nodes = {
             name: NodeState(
                 ordinal=row,
-                at=_AT,
+                at=AT,
                 present=True,
                 cpu_milli=int(farm.milli[row]),
                 gpus=int(farm.gpus[row]),
             )
             for row, name in enumerate(self._names)
         }
-        twin_columns = TwinColumns.of(nodes, _AT)
+        twin_columns = TwinColumns.of(nodes, AT)
         self._twin_columns = twin_columns.with_cards(Cards.of(self._cards, twin_columns.rows))
         self._rows = np.arange(len(nodes)) + 1
         self._pods = 0
@@ -83,18 +82,7 @@ class JouliePolicy(KubeDefault):
     def _claim(self, pod: PodAsk, uuids: list[str], node: str, mb: int) -> None:
         changes: dict[str, CardState | None] = {}
         for uuid in uuids:
-            made = CardClaimed(
-                card=uuid,
-                pod_uid=pod.uid,
-                namespace=pod.namespace,
-                name=pod.name,
-                node=node,
-                mb=mb,
-                expires_s=1,
-            )
-            reserved = after_claim(self._cards[uuid], made, _AT)
-            held = after_claim(reserved, ClaimConfirmed(card=uuid, pod_uid=pod.uid), _AT)
-            assert held is not None
+            held = claimed(self._cards[uuid], uuid, pod, mb)
             changes[uuid] = self._cards[uuid] = held
         twin_columns = self._twin_columns
         self._twin_columns = twin_columns.with_cards(
@@ -117,7 +105,7 @@ def _uuid(row: int, card: int) -> str:
 
 def _card(node: str, is_linked: bool) -> CardState:
     return CardState(
-        at=_AT,
+        at=AT,
         node=node,
         model="",
         total_mb=CARD_MB,

@@ -7,14 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from joulie_bus.events import (
-    CardClaimed,
-    ClaimConfirmed,
-    GpuAsk,
-    PodAsk,
-    PodBound,
-    PodPending,
-)
+from joulie_bus.events import GpuAsk, PodAsk, PodBound, PodPending
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.scoring import gpu_score
 from joulie_extender.gpu.card_choice import choose_cards
@@ -23,13 +16,13 @@ from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.pool import Pool
 from joulie_extender.gpu.shapes import CARD, Shape
 from joulie_projections.fold.pod_facts import evolve_pod
-from joulie_projections.state.cards import CardState, after_claim
+from joulie_projections.state.cards import CardState
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.arrays import Ints
 from joulie_projections.twin.columns import TwinColumns
+from joulie_simulator.gpu_packing.claims import AT, claimed
 
-_AT = 1  # any time: the results do not depend on it
 CARD_MB = 100_000
 
 
@@ -49,7 +42,7 @@ class Product:
         self._pods += 1
         pod = _pod(f"u{self._pods}", shape)
         draft = Draft(self._state)
-        evolve_pod(draft, PodPending(pod=pod), _AT)
+        evolve_pod(draft, PodPending(pod=pod), AT)
         draft.commit()
         self._columns = self._columns.with_gpu_demand(self._state.gpu_demand)
         return pod
@@ -64,27 +57,13 @@ class Product:
 
     def binds(self, pod: PodAsk, row: int, cards: Sequence[int], mb: int) -> None:
         name, draft = self._names[row], Draft(self._state)
-        evolve_pod(draft, PodBound(pod=pod, node=name), _AT)
+        evolve_pod(draft, PodBound(pod=pod, node=name), AT)
         draft.commit()
-        changes = {f"{row}/{card}": self._claimed(f"{row}/{card}", pod, name, mb) for card in cards}
+        uuids = [f"{row}/{card}" for card in cards]
+        changes = {uuid: claimed(self._state.gpus[uuid], uuid, pod, mb) for uuid in uuids}
         self._state.gpus.update(changes)
         nodes = {name: self._state.nodes[name]}
         self._columns = self._columns.following(self._state, nodes, changes)
-
-    def _claimed(self, uuid: str, pod: PodAsk, node: str, mb: int) -> CardState:
-        made = CardClaimed(
-            card=uuid,
-            pod_uid=pod.uid,
-            namespace=pod.namespace,
-            name=pod.name,
-            node=node,
-            mb=mb,
-            expires_s=1,
-        )
-        held = after_claim(self._state.gpus[uuid], made, _AT)
-        held = after_claim(held, ClaimConfirmed(card=uuid, pod_uid=pod.uid), _AT)
-        assert held is not None
-        return held
 
 
 def mb_of(shape: Shape) -> int:
@@ -121,10 +100,10 @@ def _state_of(pool: Pool, names: Sequence[str]) -> ClusterState:
     state = ClusterState()
     for row, (name, node) in enumerate(zip(names, pool.nodes, strict=True)):
         state.nodes[name] = NodeState(
-            ordinal=row, at=_AT, present=True, cpu_milli=node.milli, gpus=node.cards
+            ordinal=row, at=AT, present=True, cpu_milli=node.milli, gpus=node.cards
         )
         for card in range(node.cards):
             state.gpus[f"{row}/{card}"] = CardState(
-                at=_AT, node=name, model=node.model, total_mb=CARD_MB, healthy=True
+                at=AT, node=name, model=node.model, total_mb=CARD_MB, healthy=True
             )
     return state
