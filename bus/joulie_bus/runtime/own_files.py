@@ -17,12 +17,16 @@ _GROUP_OR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 def open_regular(path: Path) -> io.BufferedReader:
     """Opens a regular file for reading. Raises OSError for a link, a pipe, a device."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    opened = os.fdopen(file, "rb")
+    return open(path, "rb", opener=regular)
+
+
+def regular(path: str, flags: int) -> int:
+    """An opener for `open`. Raises OSError for a link, a pipe, a device."""
+    file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     if not stat.S_ISREG(os.fstat(file).st_mode):
-        opened.close()
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return opened
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is no regular file", path)
+    return file
 
 
 def read_own(path: Path) -> bytes:

@@ -3,10 +3,8 @@
 A keeper appends and never replaces: of each entry it keeps the head that came first.
 """
 
-import errno
 import os
 import re
-import stat
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import BinaryIO, Protocol
 import msgspec
 
 from joulie_bus.errors import BucketFailed, HeadsNotKept
+from joulie_bus.runtime.own_files import open_regular, regular
 from joulie_bus.s3.bucket import Bucket
 from joulie_projections.chain.signed import Head, decode
 
@@ -41,7 +40,9 @@ class HeadKeeper(Protocol):
 
 
 class FileKeeper:
-    """One head on a line of a file, in JSON."""
+    """One head on a line of a file, in JSON. The file is on storage of others: a link could lead to
+    the database, and a device never ends.
+    """
 
     is_bounded = False
 
@@ -50,7 +51,7 @@ class FileKeeper:
 
     def newest(self) -> int:
         try:
-            with open(self._file, "rb", opener=_regular) as opened:
+            with open_regular(self._file) as opened:
                 opened.seek(max(0, opened.seek(0, os.SEEK_END) - _LAST_LINES))
                 lines = opened.read(_LAST_LINES).split(b"\n")[:-1]  # the last one is unfinished
         except FileNotFoundError:
@@ -65,21 +66,12 @@ class FileKeeper:
             os.fsync(opened.fileno())
 
     def kept(self) -> list[bytes]:
-        with open(self._file, "rb", opener=_regular) as opened:
+        with open_regular(self._file) as opened:
             return opened.read().splitlines()
 
 
-def _regular(path: str, flags: int) -> int:
-    """The file is on storage of others: a link could lead to the database, a device never ends."""
-    file = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(errno.EINVAL, "it is no regular file", path)
-    return file
-
-
 def _created(path: str, flags: int) -> int:
-    return _regular(path, flags | os.O_CREAT)
+    return regular(path, flags | os.O_CREAT)
 
 
 def _remove_unfinished(opened: BinaryIO) -> None:
