@@ -55,6 +55,7 @@ class Backlog:
         self._lines: deque[bytes] = deque()
         self._size = self._on_disk = 0
         self.dropped = 0  # the oldest ones, for lack of room
+        self.removed = 0  # since the start, for either reason
         self._failed = False
         if file is not None:
             self._load(file, boot)
@@ -67,7 +68,7 @@ class Backlog:
         self._lines.append(line)
         self._size += len(line)
         while self._size > self._most_bytes:
-            self._size -= len(self._lines.popleft())
+            self._remove_oldest()
             self.dropped += 1
         self._write(line)
 
@@ -77,10 +78,14 @@ class Backlog:
     def drop(self, number: int) -> None:
         """Drops the oldest ones, which are published."""
         for _ in range(min(number, len(self._lines))):
-            self._size -= len(self._lines.popleft())
+            self._remove_oldest()
         if not self._lines:
             self.dropped = 0
             self._rewrite()
+
+    def _remove_oldest(self) -> None:
+        self._size -= len(self._lines.popleft())
+        self.removed += 1
 
     def _write(self, line: bytes) -> None:
         self._on_disk += len(line)

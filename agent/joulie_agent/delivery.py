@@ -61,10 +61,11 @@ class Delivery:
         if found is not None and await self._published([found]) and self._inventory is found:
             self._inventory = None
         oldest = self._backlog.oldest(AT_ONCE)
-        now = self._now()
+        now, upto = self._now(), self._backlog.removed + len(oldest)
         due = [late for kept in oldest if (late := _late(kept, now)) is not None]
         if not due or await self._published(due):
-            self._backlog.drop(len(oldest))
+            # A full backlog may have dropped some of them meanwhile.
+            self._backlog.drop(upto - self._backlog.removed)
         metrics.AGENT_KEPT.set(len(self._backlog))
 
     async def _published(self, facts: Sequence[NodeReading]) -> bool:

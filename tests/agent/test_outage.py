@@ -1,7 +1,7 @@
 """An outage of the broker: readings are kept, and published afterwards in order, as late ones."""
 
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
@@ -143,6 +143,37 @@ async def test_a_long_outage_keeps_the_newest_readings(tmp_path: Path) -> None:
     assert kept == list(range(500 - len(kept), 500))
     assert len(kept) + backlog.dropped == 500
     assert (tmp_path / "kept").stat().st_size <= 4000
+
+
+class Slow(Flaky):
+    """Readings are made while others are published."""
+
+    def __init__(self, made: Callable[[], None]) -> None:
+        super().__init__()
+        self._made = made
+
+    async def publish(self, messages: Sequence[Message]) -> None:
+        await super().publish(messages)
+        self._made()
+
+
+async def test_a_full_backlog_that_makes_room_while_it_is_delivered_loses_nothing_else() -> None:
+    backlog = Backlog(None, "boot", most_bytes=2000)
+    powers = iter(range(1000))
+
+    def put(count: int) -> None:
+        for power in islice(powers, count):
+            backlog.put(When("boot", power), TelemetrySampled(node="n1", power_mw=power))
+
+    put(500)
+    oldest = backlog.oldest(1)[0].reading.power_mw
+    producer = Producer(agent_name("n1"), CLUSTER, lambda: NOON, boot="b1")
+    broker = Slow(lambda: put(3))
+    delivery = Delivery(broker, producer, backlog, lambda: When("boot", 500))  # type: ignore[arg-type]
+    await delivery.deliver()
+
+    left = [each.reading.power_mw for each in backlog.oldest(500)]
+    assert left == list(range(oldest + AT_ONCE, 503))
 
 
 async def test_a_backlog_holds_eight_hours_of_a_node_without_cards() -> None:
