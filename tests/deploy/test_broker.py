@@ -1,130 +1,70 @@
 """The broker of the chart: its configuration, its users and its certificates, with nats-server."""
 
 import asyncio
-import base64
 import contextlib
 import json
 import os
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from helm_chart import of_kind, pod_specs, rendered
-from joulie_bus.broker.checksum import server_binary
+from chart_broker import ChartBroker, chart_broker, secret
+from helm_chart import pod_specs
 from joulie_bus.broker.healthy import why_unhealthy
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.decision_log.heads import Signer
-from kube_real import started
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-PATIENCE_S = 15.0
 
 
-class Broker(NamedTuple):
-    """A nats-server with the rendered configuration, on this machine."""
-
-    port: int
-    monitoring: int
-    place: Path
-    trees: list[dict[str, Any]]
-
-    def environment(self, kind: str) -> dict[str, str]:
-        """The environment of the first container of a pod, with paths of this machine."""
-        spec = pod_specs(self.trees)[kind]
-        [container, *_] = spec["containers"]
-        found = {each["name"]: each.get("value", "") for each in container["env"]}
-        [mount] = [each for each in container["volumeMounts"] if each["name"] == "secrets"]
-        password = Path(found["NATS_PASSWORD_FILE"])
-        assert str(password.parent) == mount["mountPath"]
-        return found | {
-            "NATS_URL": f"tls://localhost:{self.port}",
-            "NATS_PASSWORD_FILE": str(self._mounted(kind, spec) / password.name),
-            "NATS_CA_FILE": str(self.place / "ca.crt"),
-            "JOULIE_DATA": str(self.place / "joulie-data"),
-            "POD_NAMESPACE": "joulie-system",
-        }
-
-    def _mounted(self, kind: str, spec: dict[str, Any]) -> Path:
-        """The volume with the secrets of a pod, as the kubelet mounts it: links to files."""
-        users = secret(self.trees, "joulie-nats-users")
-        [volume] = [each for each in spec["volumes"] if each["name"] == "secrets"]
-        folder = self.place / "secrets" / kind.replace("/", "-")
-        (folder / "..data").mkdir(parents=True, exist_ok=True)
-        for source in volume["projected"]["sources"]:
-            for item in source["secret"]["items"]:
-                (folder / "..data" / item["path"]).write_bytes(users[item["key"]])
-                with contextlib.suppress(FileExistsError):
-                    (folder / item["path"]).symlink_to(f"..data/{item['path']}")
-        return folder
+def environment(nats: ChartBroker, kind: str) -> dict[str, str]:
+    """The environment of the first container of a pod, with paths of this machine."""
+    spec = pod_specs(nats.trees)[kind]
+    [container, *_] = spec["containers"]
+    found = {each["name"]: each.get("value", "") for each in container["env"]}
+    [mount] = [each for each in container["volumeMounts"] if each["name"] == "secrets"]
+    password = Path(found["NATS_PASSWORD_FILE"])
+    assert str(password.parent) == mount["mountPath"]
+    return found | {
+        "NATS_URL": f"tls://localhost:{nats.port}",
+        "NATS_PASSWORD_FILE": str(mounted(nats, kind, spec) / password.name),
+        "NATS_CA_FILE": str(nats.place / "ca.crt"),
+        "JOULIE_DATA": str(nats.place / "joulie-data"),
+        "POD_NAMESPACE": "joulie-system",
+    }
 
 
-def secret(trees: list[dict[str, Any]], name: str) -> Mapping[str, bytes]:
-    data = of_kind(trees, "Secret")[name]["data"]
-    return {key: base64.b64decode(value) for key, value in data.items()}
-
-
-async def joined_passwords(
-    container: dict[str, Any], trees: list[dict[str, Any]], place: Path
-) -> None:
-    """Runs the command of the init container, with the paths of its volumes on this machine."""
-    for name in ("users", "broker"):
-        (place / name).mkdir()
-    for name, value in secret(trees, "joulie-nats-users").items():
-        (place / "users" / name).write_bytes(value)
-    _, *words = container["command"]
-    here = [word.replace("/etc/joulie", str(place)) for word in words]
-    await asyncio.to_thread(subprocess.run, [sys.executable, *here], check=True)
-
-
-async def answers(port: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-            except OSError:
-                await asyncio.sleep(0.05)
-            else:
-                writer.close()
-                return
+def mounted(nats: ChartBroker, kind: str, spec: dict[str, Any]) -> Path:
+    """The volume with the secrets of a pod, as the kubelet mounts it: links to files."""
+    users = secret(nats.trees, "joulie-nats-users")
+    [volume] = [each for each in spec["volumes"] if each["name"] == "secrets"]
+    folder = nats.place / "secrets" / kind.replace("/", "-")
+    (folder / "..data").mkdir(parents=True, exist_ok=True)
+    for source in volume["projected"]["sources"]:
+        for item in source["secret"]["items"]:
+            (folder / "..data" / item["path"]).write_bytes(users[item["key"]])
+            with contextlib.suppress(FileExistsError):
+                (folder / item["path"]).symlink_to(f"..data/{item['path']}")
+    return folder
 
 
 @pytest.fixture
-async def nats(home: Path, tmp_path: Path) -> AsyncGenerator[Broker, None]:
-    trees, port, monitoring = rendered(home), free_port(), free_port()
-    for name, content in secret(trees, "joulie-nats-tls").items():
-        (tmp_path / name).write_bytes(content)
-    [users, *_] = pod_specs(trees)["StatefulSet/joulie-nats"]["initContainers"]
-    await joined_passwords(users, trees, tmp_path)
-    conf = of_kind(trees, "ConfigMap")["joulie-nats"]["data"]["nats.conf"]
-    here = {
-        "0.0.0.0:4222": f"127.0.0.1:{port}",
-        "8222": str(monitoring),
-        "/etc/joulie/nats": str(tmp_path),
-        '"/data"': f'"{tmp_path / "store"}"',
-        "../joulie/broker": "broker",
-    }
-    for there, replaced in here.items():
-        assert there in conf
-        conf = conf.replace(there, replaced)
-    (tmp_path / "nats.conf").write_text(conf)
-    clean = ["/usr/bin/env", "-i", "POD_NAME=joulie-nats-0"]
-    command = [*clean, server_binary(), "-c", str(tmp_path / "nats.conf")]
-    async with started(command, tmp_path):
-        await answers(port)
-        yield Broker(port, monitoring, tmp_path, trees)
+async def nats(home: Path, tmp_path: Path) -> AsyncGenerator[ChartBroker, None]:
+    async with chart_broker(home, tmp_path) as running:
+        yield running
 
 
-async def joulie(nats: Broker, kind: str, *words: str) -> tuple[int, str]:
+async def joulie(nats: ChartBroker, kind: str, *words: str) -> tuple[int, str]:
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-m", "joulie_cli.main", *words],
-        env=nats.environment(kind) | {"PATH": os.environ["PATH"]},
+        env=environment(nats, kind) | {"PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
         check=False,
@@ -133,7 +73,7 @@ async def joulie(nats: Broker, kind: str, *words: str) -> tuple[int, str]:
 
 
 async def test_the_migration_and_a_reader_work_with_the_environment_of_the_chart(
-    nats: Broker,
+    nats: ChartBroker,
 ) -> None:
     code, said = await joulie(nats, "Job/joulie-migrate", "migrate")
     assert code == 0, said
@@ -150,7 +90,7 @@ async def test_the_migration_and_a_reader_work_with_the_environment_of_the_chart
 
 
 async def test_the_probes_of_the_chart_find_a_healthy_server_and_a_missing_one(
-    nats: Broker,
+    nats: ChartBroker,
 ) -> None:
     [container] = pod_specs(nats.trees)["StatefulSet/joulie-nats"]["containers"]
     for probe in ("livenessProbe", "readinessProbe"):
@@ -162,13 +102,13 @@ async def test_the_probes_of_the_chart_find_a_healthy_server_and_a_missing_one(
         assert "nats-server does not answer" in missing
 
 
-async def test_a_component_may_not_create_streams(nats: Broker) -> None:
+async def test_a_component_may_not_create_streams(nats: ChartBroker) -> None:
     code, said = await joulie(nats, "Deployment/joulie-console", "migrate")
 
     assert code == 2, said
 
 
-async def test_the_certificates_satisfy_a_strict_client(nats: Broker) -> None:
+async def test_the_certificates_satisfy_a_strict_client(nats: ChartBroker) -> None:
     """Python 3.13 verifies strictly by default."""
     context = ssl.create_default_context(cafile=str(nats.place / "ca.crt"))
     context.verify_flags |= ssl.VERIFY_X509_STRICT
@@ -187,7 +127,7 @@ async def test_the_certificates_satisfy_a_strict_client(nats: Broker) -> None:
     assert client_side.version() == "TLSv1.3"
 
 
-async def test_the_key_of_the_log_can_be_read_by_the_projector(nats: Broker) -> None:
+async def test_the_key_of_the_log_can_be_read_by_the_projector(nats: ChartBroker) -> None:
     path = nats.place / "head.key"
     path.write_bytes(secret(nats.trees, "joulie-head-key")["head.key"])
 

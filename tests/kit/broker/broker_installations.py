@@ -1,4 +1,5 @@
-"""The brokers that Joulie is installed with: embedded, three servers, and an external one."""
+"""The brokers that Joulie is installed with: embedded, three servers, an external one, and the
+chart's, as the chart renders it for three servers."""
 
 import asyncio
 import contextlib
@@ -10,11 +11,13 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NamedTuple
 
+from chart_broker import ChartBroker, chart_broker, secret
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.accounts import user
 from joulie_bus.streams.roles import CORE_ROLES, FOLLOW, Role, inbox
 from joulie_bus.testing import CLUSTER, bare_broker, running_cluster
+from kube_real import HELM, program_or_skip
 from nats_trust import serving
 
 
@@ -52,6 +55,29 @@ async def external(directory: Path) -> AsyncGenerator[Installation, None]:
     """Its accounts are what `joulie grant all` prints."""
     async with _served(directory, await asyncio.to_thread(_granted)) as installation:
         yield installation
+
+
+@contextlib.asynccontextmanager
+async def chart(directory: Path) -> AsyncGenerator[Installation, None]:
+    """Clients are connected to different servers, with the passwords of the chart. Needs helm."""
+    program_or_skip(HELM)
+    (directory / "home").mkdir(parents=True)
+    async with chart_broker(directory / "home", directory, "--set", "nats.replicas=3") as broker:
+        order = {role: broker.servers[number % 3].port for number, role in enumerate(Role)}
+        made = Installation(lambda role: _address_in(broker, role, order[role]))
+        yield await _with_streams(made, 3)
+
+
+def _address_in(broker: ChartBroker, role: Role, port: int) -> Address:
+    passwords = secret(broker.trees, "joulie-nats-users")
+    return Address(
+        url=f"tls://localhost:{port}",
+        user=role,
+        password=passwords[f"NATS_{role.upper()}"].decode(),
+        ca_file=str(broker.place / "ca.crt"),
+        inbox=inbox(role),
+        direct=role not in CORE_ROLES,
+    )
 
 
 def _granted() -> str:
@@ -93,6 +119,7 @@ INSTALLATIONS: Mapping[str, Callable[[Path], AbstractAsyncContextManager[Install
     "embedded": embedded,
     "three servers": three_servers,
     "external": external,
+    "chart": chart,
 }
 
 
