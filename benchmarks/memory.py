@@ -126,7 +126,8 @@ class Projecting:
         done.draft.commit()
         self._cursor = done.cursor
         position, digests = done.cursor.position, done.cursor.digests
-        return deltas.encode_delta(before + 1, position, digests, done.rows, 2**20)
+        delta = deltas.delta_of(before + 1, position, digests, done.rows, None)
+        return deltas.encode_delta(delta, 2**20)
 
 
 class Process(NamedTuple):

@@ -41,7 +41,14 @@ from joulie_projections.projector.copies import CopyWatch
 from joulie_projections.projector.lag import Lag, StreamEnds, newest_times
 from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.pacing import CommitPace
-from joulie_projections.state.deltas import Heartbeat, encode, encode_delta, pack_digests
+from joulie_projections.state.deltas import (
+    Heartbeat,
+    Sent,
+    delta_of,
+    encode,
+    encode_delta,
+    pack_digests,
+)
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.bisection import write_bisecting
@@ -404,13 +411,14 @@ class Projector:
         self._in_flight -= len(records)
         self._lag.committed(batch.cursor.inputs, newest_times(records))
         _count(batch)
-        limit = self._bus.max_payload // 2
-        manifest = batch.commit.manifest
-        delta = encode_delta(
-            manifest.p_from, manifest.p_to, batch.cursor.digests, batch.rows, limit
-        )
         # A reader that misses the delta reads the database.
-        await self._bus.send_live(self._subjects.delta, delta)
+        await self._bus.send_live(self._subjects.delta, self._delta_of(batch))
+
+    def _delta_of(self, batch: SequencedBatch) -> bytes:
+        manifest, lives_in = batch.commit.manifest, self._leadership.incarnation
+        sent = Sent(lives_in, self._clock, int(time.monotonic() * 1000), self._lag.behind_ms)
+        delta = delta_of(manifest.p_from, manifest.p_to, batch.cursor.digests, batch.rows, sent)
+        return encode_delta(delta, self._bus.max_payload // 2)
 
     # --- snapshots ----------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ End = TypeVar("End")
 class ViewAges(NamedTuple):
     """The two ages of a view. Rules about stale data use the older one."""
 
-    heard_ms: int  # since the projector sent its last heartbeat
+    heard_ms: int  # since the projector sent its last message
     behind_ms: int  # since the moment until which the view includes everything in the streams
 
     @property
@@ -58,6 +58,27 @@ class Completeness(Generic[End]):
 
     def age_ms(self, now: float) -> int:
         return milliseconds(now - self.until)
+
+
+class PositionCompleteness(Completeness[int]):
+    """Also remembers until when earlier positions were complete: answers may still rest on them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: dict[int, float] = {}
+
+    def leave(self, position: int) -> None:
+        """To be called before the content moves on from a position."""
+        self._left[position] = self.until
+        if len(self._left) > MOST_MARKS:
+            self._left.pop(next(iter(self._left)))
+
+    def until_of(self, position: int) -> float:
+        return self._left.get(position, -math.inf)
+
+    def forget(self) -> None:
+        super().forget()
+        self._left.clear()
 
 
 class TransitDelay:

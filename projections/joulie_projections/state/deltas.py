@@ -6,6 +6,15 @@ from joulie_bus.streams.records import IncompleteCopy
 from joulie_projections.state.rows import VIEWED, Digests, Row
 
 
+class Sent(msgspec.Struct, frozen=True, array_like=True):
+    """When a message was sent, and how far the state was behind then."""
+
+    incarnation: str  # of the database
+    clock: str  # the identity of the monotonic clock
+    sent_ms: int  # by that clock
+    behind_ms: int  # since the moment until which the state includes everything stored
+
+
 class Delta(msgspec.Struct, frozen=True, array_like=True):
     """The rows that one commit changed; `rows` is None if they exceed the message limit, and the
     reader then queries the database."""
@@ -14,6 +23,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True):
     p_to: int
     digests: dict[str, bytes]
     rows: list[tuple[str, str, bytes | None]] | None
+    sent: Sent | None = None  # of older projectors: None
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
@@ -49,10 +59,14 @@ def unpack_digests(digests: dict[str, bytes]) -> Digests:
     return {table: int.from_bytes(value) for table, value in digests.items()}
 
 
-def encode_delta(p_from: int, p_to: int, digests: Digests, rows: list[Row], limit: int) -> bytes:
-    """Encodes a delta; without its rows if it would exceed `limit` bytes."""
+def delta_of(p_from: int, p_to: int, digests: Digests, rows: list[Row], sent: Sent | None) -> Delta:
     viewed = [tuple(row) for row in rows if row.table in VIEWED]
-    data = encode(Delta(p_from, p_to, pack_digests(digests), viewed))  # type: ignore[arg-type]
+    return Delta(p_from, p_to, pack_digests(digests), viewed, sent)  # type: ignore[arg-type]
+
+
+def encode_delta(delta: Delta, limit: int) -> bytes:
+    """Encodes a delta; without its rows if it would exceed `limit` bytes."""
+    data = encode(delta)
     if len(data) <= limit:
         return data
-    return encode(Delta(p_from, p_to, pack_digests(digests), None))
+    return encode(msgspec.structs.replace(delta, rows=None))

@@ -12,9 +12,9 @@ rows include everything that the broker had stored.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import Engine
@@ -33,12 +33,12 @@ from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state.broker_clock import BrokerClock
 from joulie_projections.state.completeness import (
-    Completeness,
+    PositionCompleteness,
     TransitDelay,
     ViewAges,
     milliseconds,
 )
-from joulie_projections.state.deltas import Delta, Heartbeat, decode_delta, decode_heartbeat
+from joulie_projections.state.deltas import Delta, Heartbeat, Sent, decode_delta, decode_heartbeat
 from joulie_projections.state.rows import VIEWED, Row
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store.monotonic import monotonic_clock
@@ -51,6 +51,7 @@ POLL_S = 0.25
 WAITING_BYTES = 16 * 1024 * 1024  # of changes in memory while the database is read
 BACKWARDS = 4  # consecutive heartbeats below the view's position that mean another database
 log = get_logger("view")
+_Read = TypeVar("_Read")
 
 
 class ViewSnapshot(NamedTuple):
@@ -83,7 +84,7 @@ class View:
         self._waiting_bytes = 0
         self._reading = asyncio.Lock()
         self._last_contact = 0.0
-        self._complete = Completeness[int]()  # by position
+        self._complete = PositionCompleteness()
         self._paused = False
         self._unread_since = 0.0  # 0: the rows have not been paused since they were read
         self._needs_read = asyncio.Event()
@@ -151,8 +152,10 @@ class View:
         ages = self.ages
         if seen.position == self.position:
             return ages
-        later_ms = milliseconds(_seconds_since(seen.taken))
-        return ages._replace(behind_ms=max(ages.behind_ms, seen.behind_ms + later_ms))
+        until = seen.taken - seen.behind_ms / 1000
+        if seen.incarnation == self._incarnation:
+            until = max(until, self._complete.until_of(seen.position))
+        return ages._replace(behind_ms=max(ages.behind_ms, milliseconds(_seconds_since(until))))
 
     @property
     def _silence_s(self) -> float:
@@ -230,6 +233,8 @@ class View:
         if self._paused:
             return
         delta = decode_delta(data)
+        if delta.sent is not None:
+            self._note_sent(delta.sent, delta.p_to)
         if self._reading.locked():
             self._keep_waiting(delta, len(data))
         elif self.is_ready:  # otherwise the first read finds it in the database
@@ -251,6 +256,7 @@ class View:
         if delta.p_from > mine + 1 or delta.rows is None:
             self._needs_read.set()
             return
+        self._complete.leave(mine)
         self._held.put([Row(*row) for row in delta.rows], delta.p_to)
         if not self._held.matches(delta.digests):
             self._request_reload("digest")
@@ -285,10 +291,21 @@ class View:
 
     def _sent_at(self, beat: Heartbeat) -> float:
         """By the clock of this process; of older projectors, when the heartbeat arrived."""
-        now = time.monotonic()
         if beat.sent_ms < 0:
-            return now
-        return now - self._transit.of(beat.clock or str(beat.epoch), beat.sent_ms / 1000, now)
+            return time.monotonic()
+        return self._by_own_clock(beat.clock or str(beat.epoch), beat.sent_ms)
+
+    def _by_own_clock(self, clock: str, sent_ms: int) -> float:
+        now = time.monotonic()
+        return now - self._transit.of(clock, sent_ms / 1000, now)
+
+    def _note_sent(self, sent: Sent, position: int) -> None:
+        """A reader without CPU may have read a change, and not yet the heartbeat after it."""
+        if sent.incarnation != self._incarnation:
+            return
+        moment = self._by_own_clock(sent.clock, sent.sent_ms)
+        self._last_contact = max(self._last_contact, moment)
+        self._complete.mark(position, moment - sent.behind_ms / 1000)
 
     def _mark_complete(self) -> None:
         """The last heartbeat states until when its position is complete, in this history."""
@@ -329,21 +346,19 @@ class View:
         loop = asyncio.get_running_loop()
         async with self._reading:
             self._waiting, self._waiting_bytes = [], 0  # their commits are in the database
-            asked, progress = time.monotonic(), None
-            if self._silence_s > SILENCE_S:
-                progress = await loop.run_in_executor(self._thread, self._store.progress)
             reads_all = not self._paused  # no change is dropped after this read began
             reason, self._reload = self._reload, ""
             if reason:
-                loaded = await loop.run_in_executor(self._thread, self._load)
+                progress, loaded = await loop.run_in_executor(
+                    self._thread, self._with_progress, self._load
+                )
                 self._replace_rows(reason, loaded)
             else:
-                changes = await loop.run_in_executor(
-                    self._thread, self._store.changes_since, self._held.position, VIEWED
+                progress, changes = await loop.run_in_executor(
+                    self._thread, self._with_progress, self._changes
                 )
                 self._catch_up_with(*changes)
-            if progress is not None:
-                self._note_progress(progress, asked)
+            self._note_progress(*progress)
         if reads_all and not self._paused and not self._reload:
             self._unread_since = 0.0
         waiting, self._waiting = self._waiting, []
@@ -352,8 +367,20 @@ class View:
                 self._apply(delta)
         self._notify()
 
-    def _note_progress(self, found: Progress, asked: float) -> None:
+    def _with_progress(
+        self, read: Callable[[], _Read]
+    ) -> tuple[tuple[Progress | None, float], _Read]:
+        """In the view's thread: a reader without CPU waits long for each turn of its event loop."""
+        asked = time.monotonic()
+        return (self._store.progress(), asked), read()
+
+    def _changes(self) -> tuple[Checkpoint | None, list[Row] | None]:
+        return self._store.changes_since(self._held.position, VIEWED)
+
+    def _note_progress(self, found: Progress | None, asked: float) -> None:
         """The renewals of the lease replace heartbeats that do not arrive."""
+        if found is None:
+            return
         if self._renewed not in (0, found.until):  # renewed since the last question
             self._last_contact = max(self._last_contact, self._asked)
         self._renewed, self._asked = found.until, asked
@@ -383,6 +410,7 @@ class View:
             is_older = loaded.found.position < self._held.position
             if is_older or loaded.found.incarnation != self._incarnation:
                 self._complete.forget()
+            self._complete.leave(self._held.position)
             self._incarnation = loaded.found.incarnation
             self._held = loaded.held
             self._mark_complete()  # by a heartbeat that arrived meanwhile
@@ -396,11 +424,13 @@ class View:
         if found.incarnation != self._incarnation or found.position < self._held.position:
             self._request_reload("another database")
             return
+        self._complete.leave(self._held.position)
         self._held.put(rows, found.position)
 
     def _notify(self) -> None:
         metrics.POSITION.set(self.position)
-        self._complete.advance(self._includes)
+        if not self._reload:  # otherwise the rows may be wrong ones
+            self._complete.advance(self._includes)
         self._moves += 1
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()

@@ -26,7 +26,7 @@ from joulie_bus.testing import (
 )
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
 from joulie_projections.state.completeness import NEVER_MS
-from joulie_projections.state.deltas import Heartbeat, encode_delta, pack_digests
+from joulie_projections.state.deltas import Heartbeat, Sent, delta_of, encode_delta, pack_digests
 from joulie_projections.state.deltas import encode as on_the_bus
 from joulie_projections.state.rows import Row, empty_digests, encode
 from joulie_projections.state.state import ClusterState, NodeState
@@ -65,18 +65,22 @@ class ManualProjector:
         self._cursor = batch.cursor
         return batch
 
-    async def publish(self, batch: SequencedBatch, limit: int = 1_000_000) -> None:
+    async def publish(
+        self, batch: SequencedBatch, limit: int = 1_000_000, sent: Sent | None = None
+    ) -> None:
         manifest = batch.commit.manifest
-        delta = encode_delta(
-            manifest.p_from, manifest.p_to, batch.cursor.digests, batch.rows, limit
-        )
-        await self._bus.send_live(CLUSTER.delta, delta)
+        delta = delta_of(manifest.p_from, manifest.p_to, batch.cursor.digests, batch.rows, sent)
+        await self._bus.send_live(CLUSTER.delta, encode_delta(delta, limit))
+
+    def sent(self, *, behind_ms: int, waited_s: float = 0.0, incarnation: str = "first") -> Sent:
+        sent_ms = int((time.monotonic() - waited_s) * 1000)
+        return Sent(incarnation, monotonic_clock(), sent_ms, behind_ms)
 
     async def forge(self, row: Row) -> None:
         """Publishes a delta with a row that no commit has changed."""
         here = self._cursor.position + 1
-        delta = encode_delta(here, here, self._cursor.digests, [row], 1_000_000)
-        await self._bus.send_live(CLUSTER.delta, delta)
+        delta = delta_of(here, here, self._cursor.digests, [row], None)
+        await self._bus.send_live(CLUSTER.delta, encode_delta(delta, 1_000_000))
 
     async def beat(
         self,
@@ -413,13 +417,62 @@ async def test_a_snapshot_ages_once_the_view_has_moved_on(
         await hand.beat(behind_ms=1000)
         await until(lambda: view.ages.behind_ms < NEVER_MS)
         kept = view.snapshot()
+        await hand.publish(hand.commit(power("a", 2)))
+        await view.wait_for(2, 5)
         await hand.beat()
         await until(lambda: view.ages.behind_ms < 1000)
-        assert view.ages_of(kept).behind_ms < 1000, "at the position of the view"
+
+        assert view.ages_of(kept).behind_ms >= kept.behind_ms
+
+
+async def test_a_change_without_a_heartbeat_is_as_far_behind_as_the_projector_sent_it(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        await hand.beat(behind_ms=57_000, waited_s=0, clock=monotonic_clock())
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+
+        await hand.publish(hand.commit(power("a", 2)), sent=hand.sent(behind_ms=200, waited_s=7))
+        await view.wait_for(2, 5)
+
+        assert 7200 <= view.ages.behind_ms < 57_000
+
+
+async def test_a_change_of_another_database_tells_nothing_about_this_one(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    first = hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        await hand.beat(behind_ms=57_000, waited_s=60, clock=monotonic_clock())
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+
+        await hand.publish(first, sent=hand.sent(behind_ms=0, incarnation="restored"))
+        await hand.publish(hand.commit(power("a", 2)))
+        await view.wait_for(2, 5)
+
+        assert view.ages.behind_ms >= 57_000
+
+
+async def test_a_snapshot_is_as_old_as_the_last_heartbeat_of_its_position(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    """Whatever it knew when it was taken: on an idle cluster that is long ago."""
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(5)
+        await hand.beat(behind_ms=57_000)
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+        kept = view.snapshot()
+        await hand.beat(behind_ms=0)
+        await until(lambda: view.ages.behind_ms < 57_000)
 
         await hand.publish(hand.commit(power("a", 2)))
         await view.wait_for(2, 5)
-        assert view.ages_of(kept).behind_ms >= kept.behind_ms
+
+        assert kept.behind_ms >= 57_000 > view.ages_of(kept).behind_ms
 
 
 async def test_a_view_behind_a_trim_reloads_all_rows(
