@@ -116,6 +116,7 @@ class Lag:
         self._ends = ends
         self._clock = clock
         self._complete = Completeness[Tips]()
+        self._newest: tuple[float, Tips] = (-math.inf, {})  # the last answer
         self._inputs: Inputs = {}
         self._folded_at: dict[Stream, int] = {}  # the broker's time of the newest folded message
 
@@ -123,6 +124,7 @@ class Lag:
         self._inputs = inputs
         self._folded_at.update(newest)
         self._complete.advance(self._includes)
+        self._raise_by_newest()
 
     async def follow(self) -> None:
         """Asks for the ends until cancelled."""
@@ -147,8 +149,14 @@ class Lag:
         return True
 
     def _note(self, moment: float, tips: Tips) -> None:
+        self._newest = moment, tips
         self._complete.mark(tips, moment)
         self._complete.advance(self._includes)
+        self._raise_by_newest()
+
+    def _raise_by_newest(self) -> None:
+        """A projector without CPU commits several times between two answers."""
+        moment, tips = self._newest
         self._complete.raise_to(moment - self._waited_s(tips))
 
     def _waited_s(self, tips: Tips) -> float:

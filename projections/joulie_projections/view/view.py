@@ -385,7 +385,9 @@ class View:
             self._last_contact = max(self._last_contact, self._asked)
         self._renewed, self._asked = found.until, asked
         if found.incarnation == self._incarnation:
-            self._complete.mark(found.position, asked - found.behind_s)
+            moment = asked - found.behind_s
+            self._complete.mark(found.position, moment)
+            self._last_contact = max(self._last_contact, moment)  # it was written after that
 
     def _load(self) -> "_Loaded | None":
         """Loads all rows, in the view's thread. Reads in portions, to limit the rows that are in

@@ -120,6 +120,18 @@ async def test_while_it_catches_up_the_state_is_as_old_as_what_was_folded() -> N
         assert scene.lag.behind_s == 40, "the second of three facts is 40 s old"
 
 
+async def test_a_commit_between_two_answers_makes_the_state_younger() -> None:
+    async with Scene().following() as scene:
+        for _ in range(3):
+            await scene.store()
+            scene.time.advance(20)
+        await scene.answered()
+        scene.bus.is_cut = True
+        await scene.commit(2)
+
+        assert scene.lag.behind_s == 40, "the second of three facts is 40 s old"
+
+
 async def test_a_projector_that_caught_up_is_not_behind() -> None:
     async with Scene().following() as scene:
         await scene.store()

@@ -330,6 +330,18 @@ async def test_a_view_follows_the_database_while_the_bus_is_silent(
         assert view.ages.behind_ms >= 7000
 
 
+async def test_a_view_received_a_sign_of_the_projector_after_its_content_was_complete(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    hand.renew(behind_s=7)
+    async with viewing() as view:
+        await view.wait_ready(5)
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+
+        assert 7000 <= view.ages.heard_ms <= view.ages.behind_ms
+
+
 async def test_a_database_without_a_projector_is_no_sign_of_one(
     hand: ManualProjector, viewing: Viewing
 ) -> None:
