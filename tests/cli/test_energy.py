@@ -16,7 +16,7 @@ import pytest
 from joulie_audit.ledger.refold import refolded
 from joulie_cli.checks.verify_report import FIRST_RULE
 from joulie_cli.log_access.past import ArchivePlace, facts_of
-from joulie_cli.reporting.document import first_document_of
+from joulie_cli.reporting.document import document_of, first_document_of
 from joulie_cli.reporting.gather import Period, gathered
 from joulie_cli.reporting.signature import signed
 from joulie_cli.wiring import wired
@@ -249,6 +249,33 @@ async def as_first_format(data: Path, report: dict[str, Any], *, to: int) -> dic
     for each in old["energy"].values():
         each["to"] = to
     return old
+
+
+async def by_rule(rule: int, data: Path, report: dict[str, Any]) -> dict[str, Any]:
+    """As a ledger that began with this rule gives it."""
+    wires = wired("report", (ArchivePlace,), data, None)
+    asked = Period(report["asked"]["from"], report["asked"]["to"])
+    async with (
+        facts_of(wires, None) as (history, facts),
+        refolded(history, facts, report["position"], rule) as table,
+    ):
+        got = await gathered(table, history, facts, asked, report["entries"])
+    return {**document_of(got, report["cluster"]), "head": report["head"]}
+
+
+def test_a_report_by_an_earlier_rule_of_the_ledger_is_verified_by_that_rule(
+    data: Path, report: dict[str, Any]
+) -> None:
+    """By rule 3, cards draw by a line."""
+    before = asyncio.run(by_rule(3, data, report))
+
+    assert (report["rule"], before["rule"]) == (4, 3)
+    assert before["energy"] == report["energy"]
+    uses = [each["counterfactual"]["use_of_requests"] for each in (before, report)]
+    assert uses[0] != uses[1]
+    assert checked(data, json.dumps(signed(before, data / "head.key")))[0] == 0
+    mixed = signed({**before, "rule": 4}, data / "head.key")
+    assert checked(data, json.dumps(mixed))[0] == 1
 
 
 def test_a_report_of_the_first_format_that_states_a_whole_hour_must_hold_it(

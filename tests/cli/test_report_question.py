@@ -1,14 +1,18 @@
 """What was saved is asked with the settings of the log, not with defaults."""
 
 import pytest
+from msgspec.structs import replace
 
 from joulie_audit.ledger.pods_in_log import Lives
-from joulie_bus.events import PlanMade
+from joulie_bus.events import Fact, ModelFigures, PlanMade, PodBound
+from joulie_bus.testing import ask, hardware, node_seen, power
+from joulie_bus.testing.pods import bound
 from joulie_cli.reporting.gather import Gathered, Period
-from joulie_cli.reporting.question import Measured, asked_of
+from joulie_cli.reporting.question import Asked, Measured, asked_of
 from joulie_operator.planning.rules import Rules, values_of
 from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState
+from joulie_projections.hardware.card_power import CardPower
 from joulie_simulator.energy.counterfactual import LoggedSleep
 
 SECOND_MS = 1000
@@ -69,3 +73,52 @@ def test_the_use_of_pods_does_not_shrink_with_gaps_in_the_readings() -> None:
     assert Measured(750, unknown_ms=hour_ms * 10 // 4).of_all_time_uj(10 * hour_ms) == 1000
     assert Measured(750, unknown_ms=11 * hour_ms).of_all_time_uj(10 * hour_ms) == 7500
     assert Measured(0).of_all_time_uj(0) == 0
+
+
+H100 = CardPower.of((73, 125, 199, 307, 483, 629, 692))
+HOUR_S = 3600
+UJ_PER_W_S = 1_000_000
+
+
+def asked_by(rule: int, pods: list[PodBound], measured: Measured) -> Asked:
+    """An hour of one node with eight cards of a measured model."""
+    state, lives = LedgerState(rule=rule), Lives()
+    figures = ModelFigures(gpu_curve_mw=H100.milliwatts)
+    known = replace(hardware("n1", cores=100, watts=1000, gpus=8), figures=figures)
+    facts: list[Fact] = [node_seen("n1", cores=100, gpus=8), known, *pods]
+    timed = [(fact, 1) for fact in facts]
+    state.ledger.fold([*timed, (power("n1", 1000), 1), (power("n1", 1000), HOUR_S * 1_000_000_000)])
+    for fact, at in timed:
+        lives.fold(fact, at)
+    period = Period(0, HOUR_S * 1000)
+    got = Gathered(period, 0, Reading([]), state, lives, {}, "energy")
+    return asked_of(got, *period, measured)
+
+
+def gpu_pods(count: int) -> list[PodBound]:
+    demand = {"cpu_milli": 10_000, "gpu_milli": 1000, "workload": "performance"}
+    return [
+        replace(bound(f"p{n}", "n1"), pod=replace(ask(f"p{n}"), **demand)) for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("use", [0.1, 0.5, 0.9])
+def test_the_use_of_pods_gives_the_measured_energy_by_the_curve(use: float) -> None:
+    watts = 4 * (10 * 7.0 * use + H100.added_w(0.85 * use))
+    question = asked_by(4, gpu_pods(4), Measured(round(watts * HOUR_S * UJ_PER_W_S))).question
+
+    assert question.use == pytest.approx(use, rel=1e-3)
+    assert [node.curve for node in question.nodes] == [H100]
+
+
+def test_a_ledger_of_an_earlier_rule_asks_with_cards_that_draw_by_a_line() -> None:
+    watts = 4 * (10 * 7.0 + 700 * 0.85) * 0.5
+    question = asked_by(3, gpu_pods(4), Measured(round(watts * HOUR_S * UJ_PER_W_S))).question
+
+    assert question.use == pytest.approx(0.5, rel=1e-3)
+    assert [node.curve for node in question.nodes] == [None]
+
+
+@pytest.mark.parametrize(("measured_uj", "use"), [(0, 0.02), (10**18, 1.0)])
+def test_the_use_of_pods_stays_in_its_range(measured_uj: int, use: float) -> None:
+    assert asked_by(4, gpu_pods(4), Measured(measured_uj)).question.use == use

@@ -2,9 +2,12 @@
 
 import pytest
 
+from joulie_projections.hardware.card_power import CardPower
 from joulie_simulator.energy.counterfactual import (
     BASELINE,
     Happened,
+    LoggedEnergy,
+    LoggedFleet,
     LoggedNode,
     LoggedPod,
     LoggedSleep,
@@ -12,6 +15,7 @@ from joulie_simulator.energy.counterfactual import (
     compared,
     step_s,
 )
+from joulie_simulator.energy.jobs import Job
 
 HOUR_S = 3600.0
 NODES = [LoggedNode(f"n{n}", 32, 0, 100.0, 5.0, 0.0) for n in range(8)]
@@ -135,3 +139,67 @@ def test_both_sides_credit_the_same_work_for_pods_that_did_not_wait() -> None:
 
     for before, after in zip(found.runs[BASELINE], found.runs["joulie-energy"], strict=True):
         assert before.work_kwh == pytest.approx(after.work_kwh, rel=1e-6)
+
+
+H100 = CardPower.of((73, 125, 199, 307, 483, 629, 692))
+
+
+def with_cards(curve: CardPower | None, names: str = "abcd") -> list[LoggedNode]:
+    return [LoggedNode(name, 64, 8, 800.0, 5.0, 700.0, curve) for name in names]
+
+
+def on_cards(
+    curve: CardPower | None, wanted: list[LoggedPod], *, use: float = 0.5, sleeps: bool = False
+) -> Question:
+    return Question(with_cards(curve), wanted, 2 * HOUR_S, use, sleeps)
+
+
+def training(count: int, *, cards: int = 2, lasting_s: float = HOUR_S) -> list[LoggedPod]:
+    return [LoggedPod(60.0 * n, 8, cards, True, lasting_s) for n in range(count)]
+
+
+def kwh(asked: Question, policy: str = BASELINE) -> float:
+    return compared(asked, policy).runs[policy][0].kwh
+
+
+def test_a_card_of_a_measured_model_draws_by_its_curve_under_both_policies() -> None:
+    one = training(1, lasting_s=2 * HOUR_S)
+    idle_and_cores = 4 * 0.8 * 2 + 8 * 0.005 * 0.5 * 2
+    by_curve = idle_and_cores + 2 * H100.added_w(0.85 * 0.5) * 2 / 1000
+    by_line = idle_and_cores + 2 * 700 * 0.85 * 0.5 * 2 / 1000
+
+    for policy in (BASELINE, "joulie-energy"):
+        assert kwh(on_cards(H100, one), policy) == pytest.approx(by_curve, rel=1e-3)
+        assert kwh(on_cards(None, one), policy) == pytest.approx(by_line, rel=1e-3)
+
+
+def test_what_happened_draws_by_the_curve_too() -> None:
+    (pod,) = training(1)
+    stays = [(pod, 0, pod.duration_s)]
+    asked = on_cards(H100, [pod])._replace(happened=Happened(stays, [0.0] * 4, [0.0], 0, 0))
+    found = compared(asked, "joulie-energy")
+
+    assert found.saved_kwh.mid == pytest.approx(0, abs=0.01)
+    assert found.runs["joulie-energy"][0].kwh == pytest.approx(
+        4 * 0.8 * 2 + (8 * 2.5 + 2 * H100.added_w(0.85 * 0.5)) / 1000
+    )
+
+
+def test_a_measured_card_that_is_held_and_not_used_draws_the_power_of_its_process() -> None:
+    fleet = LoggedFleet([*with_cards(H100, "a"), *with_cards(None, "b")])
+    (pod,) = training(1)
+    job = Job(0, 0, 8, pod.cards, True, 0.0, 0.0, 60)
+
+    assert fleet.dynamic_of(0, job) == 2 * H100.process_w
+    assert fleet.dynamic_of(1, job) == 0
+
+
+def test_a_simulated_policy_scores_measured_cards_by_their_curve() -> None:
+    """On the node in use the pod adds least; by a line all cards of both models are equal."""
+    fleet = LoggedFleet([*with_cards(None, "a"), *with_cards(H100, "b")])
+    job = Job(0, 0, 8, 1, True, 0.5, 0.5, 60)
+    by_line = LoggedEnergy().scores(LoggedFleet(with_cards(None, "ab")), job)
+    by_curve = LoggedEnergy().scores(fleet, job)
+
+    assert by_line[0] == by_line[1]
+    assert by_curve[0] != by_curve[1]

@@ -1,14 +1,15 @@
 """The counterfactual's question, from the ledger and the pods of the log."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_audit.ledger.pods_in_log import Off, PodLife
 from joulie_cli.reporting.gather import Gathered
+from joulie_cli.reporting.use import Requested, use_of
 from joulie_operator.planning.rules import rules_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_projections.energy.meters import NONE
-from joulie_projections.energy.pods import CPU_PERMILLE, Capacity, NodeEntry, PodEntry, weight_of
+from joulie_projections.energy.pods import CPU_PERMILLE, NodeEntry, PodEntry
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 from joulie_simulator.energy.counterfactual import (
     Happened,
@@ -16,10 +17,10 @@ from joulie_simulator.energy.counterfactual import (
     LoggedPod,
     LoggedSleep,
     Question,
+    whole_cards,
 )
 
 GUESSED_IDLE = 0.4  # of the rated power of the CPUs, where no idle power was seen
-LEAST_USE = 0.02
 LEAST_KNOWN = 0.1  # share of the time with readings: fewer give no better estimate
 FIXED = ("daemonset", "mirror")  # their node is not a choice
 POLICIES = {"headroom": "joulie", "energy": "joulie-energy"}  # by the setting SCORING
@@ -72,7 +73,10 @@ def asked_of(
         [_node(entry, low) for entry, low in zip(known, lows, strict=True)],
         [_pod(life, from_ms, to_ms) for life in lives.counted],
         (to_ms - from_ms) / 1000,
-        _use(got, lives.bound, span, measured.of_all_time_uj(len(known) * (to_ms - from_ms))),
+        use_of(
+            Requested.of(lives.bound, span, got.state.ledger.nodes),
+            measured.of_all_time_uj(len(known) * (to_ms - from_ms)),
+        ),
         got.lives.sleeps > 0,
         _sleep(got, to_ms),
         _happened(got, lives, span, numbers) if happens else None,
@@ -157,12 +161,15 @@ def _idle_mw(got: Gathered, entry: NodeEntry) -> int | None:
 
 
 def _node(entry: NodeEntry, idle_mw: int | None) -> LoggedNode:
-    cores = entry.capacity.cpu_milli / 1000
-    rated_w = entry.capacity.cpu_max_mw / 1000 or guessed_cpu_max_w(cores)
+    node, curve = entry.capacity, entry.capacity.curve
+    cores = node.cpu_milli / 1000
+    rated_w = node.cpu_max_mw / 1000 or guessed_cpu_max_w(cores)
     idle_w = rated_w * GUESSED_IDLE if idle_mw is None else idle_mw / 1000
-    card_w = entry.capacity.gpu_max_mw / 1000 or guessed_gpu_max_w("")
+    if idle_mw is None and curve is not None:
+        idle_w += node.gpus * curve.idle_w
+    card_w = node.gpu_max_mw / 1000 or guessed_gpu_max_w("")
     w_per_core = rated_w * CPU_PERMILLE / 1000 / cores
-    return LoggedNode(entry.name, cores, entry.capacity.gpus, idle_w, w_per_core, card_w)
+    return LoggedNode(entry.name, cores, node.gpus, idle_w, w_per_core, card_w, curve)
 
 
 def _pod(life: PodLife, from_ms: int, to_ms: int) -> LoggedPod:
@@ -173,24 +180,7 @@ def _pod(life: PodLife, from_ms: int, to_ms: int) -> LoggedPod:
     return LoggedPod(
         (arrival_ms - from_ms) / 1000,
         entry.cpu_milli / 1000,
-        -(-life.pod.gpu_milli // 1000),
+        whole_cards(life.pod.gpu_milli),
         life.pod.workload == "performance",
         max(1, (life.end_ms or to_ms) - start_ms) / 1000,
     )
-
-
-def _use(
-    got: Gathered, bound: Sequence[PodLife], span: tuple[int, int], measured_uj: float
-) -> float:
-    """The measured energy of pods by the energy of their requests at full use."""
-    asked_uj = sum(_asked_uj(got, bound, span))
-    return min(1.0, max(LEAST_USE, measured_uj / asked_uj)) if asked_uj else LEAST_USE
-
-
-def _asked_uj(got: Gathered, bound: Sequence[PodLife], span: tuple[int, int]) -> Iterator[int]:
-    nodes = got.state.ledger.nodes
-    for life in bound:
-        ms = min(life.end_ms or span[1], span[1]) - max(life.start_ms, span[0])
-        capacity = nodes[life.node].capacity if life.node in nodes else Capacity()
-        entry = PodEntry.of(life.pod, life.node, life.start_ms)
-        yield weight_of(entry, capacity) * max(0, ms)

@@ -69,9 +69,10 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 MEASURED = "kepler"  # the source of readings that are measured; others are modelled
 # Of the fold. A ledger keeps the rule that it began with. By rule 1 a node is awake from the order
 # to wake up; by rule 2 from when it is ready. By rule 3 counters of energy count, and readings have
-# the time at which they were made.
-RULE = 3
+# the time at which they were made. By rule 4 a node has the measured curve of its cards.
+RULE = 4
 COUNTLESS = 2  # the last rule without counters
+CURVES_SINCE = 4
 ASLEEP, WAKING = 1, 2  # in the column `asleep`
 # Its place among readings, the node, and milliwatts and counters in the same order.
 CardReading = tuple[int, str, Mapping[str, int], Sequence[int]]
@@ -437,15 +438,16 @@ class Ledger:
         self.meters.columns["changed"][node.row] = 1
 
     def _described(self, fact: NodeSeen | HardwareDiscovered, at_ms: int) -> None:
-        node = self._node(fact.node)
+        node, curves = self._node(fact.node), self.rule >= CURVES_SINCE
         match fact:
             case NodeSeen():
-                capacity, node.present = seen_capacity(node.capacity, fact), True
+                capacity = seen_capacity(node.capacity, fact, curves=curves)
+                node.present = True
                 self._seen_usable(node, fact.ready and fact.schedulable, at_ms)
                 if (zone := fact.labels.get(ZONE_LABEL, "")) != node.zone:
                     self.place(node, zone)
             case HardwareDiscovered():
-                capacity = discovered_capacity(node.capacity, fact)
+                capacity = discovered_capacity(node.capacity, fact, curves=curves)
             case _:
                 assert_never(fact)
         if capacity != node.capacity:

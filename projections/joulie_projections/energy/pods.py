@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from joulie_bus.events import HardwareDiscovered, NodeSeen, PodAsk
+from joulie_projections.hardware.card_power import CardPower
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 from joulie_projections.pods.load import DEFAULT_CPU_MILLI
 
@@ -69,19 +71,33 @@ class Capacity(msgspec.Struct, frozen=True, array_like=True):
     cpu_max_mw: int = 0  # of all sockets
     gpu_max_mw: int = 0  # of one card
     source: str = ""
+    # From rule 4 on, of the cards as a whole: how many there are, how many units pods may request
+    # if these are less than a card, and the measured curve of one, as in `ModelFigures`.
+    cards: int = 0
+    units: int = 0
+    gpu_curve_mw: tuple[int, ...] = ()
+
+    @property
+    def curve(self) -> CardPower | None:
+        """Of one card. A curve is of a whole card: a slice or a share has none."""
+        shared = (self.units or self.gpus) > (self.cards or self.gpus)
+        return None if shared else CardPower.measured(self.gpu_curve_mw)
 
 
-def seen_capacity(known: Capacity, seen: NodeSeen) -> Capacity:
-    rated = (known.cpu_max_mw, known.gpu_max_mw, known.source)
-    return Capacity(seen.cpu_milli, seen.gpus, *rated)
+def seen_capacity(known: Capacity, seen: NodeSeen, *, curves: bool) -> Capacity:
+    found = replace(known, cpu_milli=seen.cpu_milli, gpus=seen.gpus)
+    return replace(found, units=seen.gpu_units) if curves else found
 
 
-def discovered_capacity(known: Capacity, found: HardwareDiscovered) -> Capacity:
+def discovered_capacity(known: Capacity, found: HardwareDiscovered, *, curves: bool) -> Capacity:
     """Hardware from labels never replaces a discovery."""
     if found.source == "labels" and known.source not in ("", "labels"):
         return known
     cpu_max_mw = found.cpu_sockets * found.cpu_max_mw_per_socket
-    return Capacity(known.cpu_milli, known.gpus, cpu_max_mw, found.gpu_max_mw, found.source)
+    rated = replace(known, cpu_max_mw=cpu_max_mw, gpu_max_mw=found.gpu_max_mw, source=found.source)
+    if not curves:
+        return rated
+    return replace(rated, cards=found.gpu_count, gpu_curve_mw=found.figures.gpu_curve_mw)
 
 
 class NodeEntry(msgspec.Struct, array_like=True):

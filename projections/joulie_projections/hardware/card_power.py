@@ -27,6 +27,13 @@ class CardPower(NamedTuple):
         idle_w, *busy_w = watts
         return cls(idle_w, tuple(busy_w))
 
+    @classmethod
+    def measured(cls, milliwatts: Sequence[int]) -> "CardPower | None":
+        """None without figures, and for those of a newer program, which measures otherwise."""
+        if len(milliwatts) != FIGURES:
+            return None
+        return cls.of([each / 1000 for each in milliwatts])
+
     @property
     def milliwatts(self) -> tuple[int, ...]:
         """As in `ModelFigures`."""
@@ -54,10 +61,11 @@ class CurveNumbers:
         """0 for a card without a curve."""
         known = self._numbers.get(milliwatts)
         if known is None:
-            if len(milliwatts) != FIGURES:
-                return 0  # of a newer program, which measures otherwise
+            curve = CardPower.measured(milliwatts)
+            if curve is None:
+                return 0
             known = self._numbers[milliwatts] = len(self._curves)
-            self._curves.append(CardPower.of([each / 1000 for each in milliwatts]))
+            self._curves.append(curve)
         return known
 
     def curve(self, number: int) -> CardPower:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_projections.twin.energy_score import energy_scores
+from joulie_projections.hardware.card_power import CURVES, CardPower
+from joulie_projections.twin.energy_score import EnergyNodes, energy_scores
 from joulie_simulator.energy.fleet import CARD_COEFFICIENT, MEASURED, Fleet, work_w
 from joulie_simulator.energy.jobs import MINUTE_S, Floats, Job
 from joulie_simulator.energy.policies import POLICIES, JoulieEnergy, Make, energy_nodes
@@ -35,6 +36,7 @@ class LoggedNode(NamedTuple):
     idle_w: float  # without pods
     w_per_core: float  # at full use
     w_per_card: float
+    curve: CardPower | None = None  # of a card that was measured; the others draw by a line
 
 
 class LoggedPod(NamedTuple):
@@ -43,6 +45,11 @@ class LoggedPod(NamedTuple):
     cards: int
     performance: bool
     duration_s: float
+
+
+def whole_cards(gpu_milli: int) -> int:
+    """A part of a card counts as a whole one."""
+    return -(-gpu_milli // 1000)
 
 
 class LoggedSleep(NamedTuple):
@@ -234,12 +241,19 @@ class LoggedFleet(Fleet):
         self.idle_w = np.array([node.idle_w for node in nodes])
         self.cpu_peak_w = self.core_w * self.cores
         self.peak_w = np.maximum(1.0, self.idle_w + self.cpu_peak_w + self.card_w * self.cards)
+        numbers = [CURVES.number(node.curve.milliwatts) if node.curve else 0 for node in nodes]
+        self.curves = np.array(numbers, np.int64)  # of the cards, by their numbers in `CURVES`
         self._asleep_w = self.idle_w * ASLEEP
         self.power_w = self.idle_w.copy()
 
     def dynamic_of(self, node: int, job: Job) -> float:
-        cards = self.card_w[node] * CARD_COEFFICIENT[job.performance] * job.gpus
-        return float(self.core_w[node] * job.cores * job.cpu_use + cards * job.gpu_use)
+        cores, curve = self.core_w[node] * job.cores * job.cpu_use, self.curves[node]
+        rate = CARD_COEFFICIENT[job.performance]
+        if curve and job.gpus:
+            added_w = CURVES.curve(int(curve)).added_w(rate * job.gpu_use)
+            return float(cores + job.gpus * added_w)
+        cards = self.card_w[node] * rate * job.gpus
+        return float(cores + cards * job.gpu_use)
 
     def update_power(self, node: int) -> None:
         self.power_w[node] = self.idle_w[node] + self.dynamic_w[node]
@@ -258,8 +272,21 @@ class LoggedEnergy(JoulieEnergy):
     def scores(self, fleet: Fleet, job: Job) -> Floats:
         nodes = energy_nodes(fleet, job)
         if isinstance(fleet, LoggedFleet):
-            nodes = nodes._replace(w_per_card=fleet.card_w * CARD_COEFFICIENT[job.performance])
+            nodes = _with_cards(nodes, fleet, CARD_COEFFICIENT[job.performance])
         return energy_scores(nodes, job.cores, job.gpus).score
+
+
+def _with_cards(nodes: EnergyNodes, fleet: LoggedFleet, rate: float) -> EnergyNodes:
+    """As the extender knows them: by the curve of a measured model, else by a line."""
+    linear_w = fleet.card_w * rate
+    if not fleet.curves.any():
+        return nodes._replace(w_per_card=linear_w)
+    curve = CURVES.watts(fleet.curves, rate)
+    return nodes._replace(
+        w_per_card=np.where(curve.is_measured, curve.work_w, linear_w),
+        process_w=curve.process_w,
+        idle_card_w=curve.idle_w,
+    )
 
 
 _POLICIES: Mapping[str, Make] = {**POLICIES, "joulie-energy": lambda _: LoggedEnergy()}

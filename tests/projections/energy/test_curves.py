@@ -1,0 +1,68 @@
+"""What the ledger knows about the measured curve of a node's cards."""
+
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from joulie_bus.events import Fact, HardwareDiscovered, ModelFigures
+from joulie_bus.testing import hardware, node_seen
+from joulie_bus.testing.clock import NOON
+from joulie_projections.energy.ledger import RULE
+from joulie_projections.energy.pods import Capacity
+from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
+from joulie_projections.hardware.card_power import CardPower
+
+WATTS = (73.0, 125.0, 199.0, 307.0, 483.0, 629.0, 692.0)
+H100 = CardPower.of(WATTS)
+
+
+def measured(node: str, **other: object) -> HardwareDiscovered:
+    figures = ModelFigures(gpu_curve_mw=H100.milliwatts)
+    return replace(hardware(node, gpus=8), figures=figures, **other)
+
+
+def capacity(*facts: Fact, rule: int = RULE) -> Capacity:
+    state = LedgerState(rule=rule)
+    state.ledger.fold((fact, NOON) for fact in facts)
+    again = unpacked(packed := state.packed(), digest_of(packed))
+    assert again.ledger.nodes["n1"].capacity == state.ledger.nodes["n1"].capacity
+    return again.ledger.nodes["n1"].capacity
+
+
+@dataclass(frozen=True)
+class Case:
+    facts: tuple[Fact, ...]
+    curve: CardPower | None
+
+
+SEEN = node_seen("n1", gpus=8)
+CASES = {
+    "a model that was measured": Case((SEEN, measured("n1")), H100),
+    "a node that is seen after its hardware": Case((measured("n1"), SEEN), H100),
+    "a model that was not measured": Case((SEEN, hardware("n1", gpus=8)), None),
+    "cards in slices": Case((replace(SEEN, gpus=8, gpu_units=56), measured("n1")), None),
+    "cards that are whole again": Case((replace(SEEN, gpu_units=56), measured("n1"), SEEN), H100),
+    "labels after a discovery": Case(
+        (SEEN, measured("n1", source="agent"), replace(hardware("n1"), source="labels")), H100
+    ),
+    "figures of a newer program": Case(
+        (SEEN, replace(measured("n1"), figures=ModelFigures(gpu_curve_mw=(1, 2)))), None
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_curve_is_of_whole_cards_of_a_measured_model(name: str) -> None:
+    assert capacity(*CASES[name].facts).curve == CASES[name].curve
+
+
+def test_a_ledger_that_began_before_curves_has_none() -> None:
+    assert capacity(SEEN, measured("n1"), rule=3).curve is None
+
+
+def test_a_state_that_was_written_before_curves_has_none() -> None:
+    before = msgspec.msgpack.encode([96_000, 8, 720_000, 700_000, "resource"])
+
+    assert msgspec.msgpack.decode(before, type=Capacity).curve is None
