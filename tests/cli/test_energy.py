@@ -306,6 +306,28 @@ def test_a_report_rests_on_a_valid_chain_of_decisions(
     assert "5" in told["flaw"]
 
 
+def test_a_file_whose_name_ends_in_json_holds_json(data: Path, tmp_path: Path) -> None:
+    file, page = tmp_path / "report.json", tmp_path / "report.html"
+    for each in (file, page):
+        assert joulie("report", "--out", each, "--data", data).returncode == 0
+
+    assert json.loads(file.read_text())["format"] == "joulie-energy-report/2"
+    assert page.read_text().startswith("<!doctype html>")
+    assert checked_file(data, file) == checked_file(data, page) == 0
+
+
+def test_json_is_not_written_to_the_name_of_a_page(data: Path, tmp_path: Path) -> None:
+    done = joulie("report", "--json", "--out", tmp_path / "report.html", "--data", data)
+
+    assert done.returncode == 2
+    assert "name a file that ends in .json" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def checked_file(data: Path, file: Path) -> int:
+    return joulie("verify", "--report", file, "--data", data).returncode
+
+
 def test_what_is_no_report_is_named(data: Path) -> None:
     file = data.parent / "none"
     file.write_text("kWh: 3")

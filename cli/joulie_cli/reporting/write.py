@@ -18,6 +18,7 @@ from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 
 NS_PER_MS = 1_000_000
+JSON_SUFFIX = ".json"
 log = get_logger("report")
 
 
@@ -65,5 +66,5 @@ def as_json_text(document: Document) -> str:
 
 def write(file: Path, document: Document) -> None:
     """JSON for a name that ends in .json, else a page."""
-    is_json = file.suffix == ".json"
+    is_json = file.suffix == JSON_SUFFIX
     file.write_text(as_json_text(document) if is_json else page_of(document))

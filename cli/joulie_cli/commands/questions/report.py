@@ -11,7 +11,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser, ("html", "json"))
     parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
     parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the file to write (stdout)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="the file to write; .json: JSON (stdout)"
+    )
     parser.add_argument("--unsigned", action="store_true", help="without the key of the log")
     shared.archive(parser)
 
