@@ -17,6 +17,7 @@ from pathlib import Path
 from joulie_bus.broker import embedded
 from joulie_bus.runtime.secret_settings import SUFFIX
 from joulie_bus.runtime.settings import BusSettings, declared
+from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import Role, inbox
 from joulie_cli.command_line.commands import commands
 from joulie_cli.upkeep.grant import every_account
@@ -109,6 +110,7 @@ def nats_conf() -> str:
         port=4222,
         max_payload=embedded.MAX_PAYLOAD,
         store="/data",
+        limits=BATCH_LIMITS,
         accounts=every_account(),
         cluster=_CLUSTER_AND_TLS,
     )

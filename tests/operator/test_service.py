@@ -11,10 +11,10 @@ from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, NodePlan, PlanMade, PodGone, ProfileAssigned, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import purge
-from joulie_bus.log.protocol import MAX_BATCH
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background, wait_and_clear
+from joulie_bus.streams.batch_limits import MAX_BATCH
 from joulie_bus.streams.records import Stored
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
@@ -234,25 +234,25 @@ async def test_two_operators_at_once_assign_every_node_once(
 
 
 async def test_a_plan_too_large_for_a_batch_arrives_in_parts(bus: JetStreamLog, view: View) -> None:
-    await tell(bus, view, *nodes(600))
+    await tell(bus, view, *nodes(150))
     async with operating(bus, view, STATIC_HP_FRAC="1"):
         await until(lambda: is_planned(view))
 
     made = [event for event in await plans(bus) if isinstance(event, PlanMade)]
     assert [(each.part, each.parts, each.changes) for each in made[:2]] == [
-        (1, 2, 1200),
-        (2, 2, 1200),
+        (1, 2, 300),
+        (2, 2, 300),
     ]
 
 
 def test_the_events_of_one_node_stay_in_one_batch() -> None:
     pairs: list[list[NodePlan]] = [
-        [caps(f"n{at}", 100), performance(f"n{at}")] for at in range(700)
+        [caps(f"n{at}", 100), performance(f"n{at}")] for at in range(175)
     ]
     single: list[list[NodePlan]] = [[performance("x")]]
     parts = batches(Plan(plan_made(), [*single, *pairs], {}))
 
-    assert [len(part) for part in parts] == [1 + 999, 1 + 402]
+    assert [len(part) for part in parts] == [1 + 249, 1 + 102]
     assert all(len(part) <= MAX_BATCH for part in parts)
 
 

@@ -24,6 +24,7 @@ from joulie_bus.runtime.own_files import open_regular, read_own, require_own
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.secret_files import keep_private, private, write_private
 from joulie_bus.streams.accounts import user, written
+from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import CORE_ROLES, Role, inbox
 
 START_PATIENCE_S = 15.0
@@ -40,6 +41,7 @@ jetstream {{
   store_dir: "{store}"
   max_file_store: 32GB  # what the streams may reserve; their own limits come first
   sync_interval: always
+  {limits}
 }}
 {accounts}
 {cluster}
@@ -173,6 +175,7 @@ class Embedded:
             max_payload=MAX_PAYLOAD,
             store=store,
             name=self._peer.name if self._peer else "joulie",
+            limits=BATCH_LIMITS,
             accounts=written({role: [user(role, word)] for role, word in self._passwords.items()}),
             cluster=_cluster(self._peer),
         )

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from nats.errors import Error as NatsError
 
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BrokerRefused, BusError, ExpectationFailed, Unreachable
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import last_on
 from joulie_bus.log.protocol import require_appendable
+from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
 
@@ -22,6 +24,10 @@ EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_LAST_SEQUENCE = 10071
 LOOK_S = 0.25  # without an answer after this time, check the connection
 DUPLICATE_IN_BATCH = 10201  # within the duplicate window the broker reports this first
+TOO_MANY_BATCHES = 10210  # of all writers of the stream (`batch_limits`)
+ROOM_S = 2.0  # how long to wait for batches of others to end
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.01, 0.05
+log = get_logger("bus")
 
 
 async def append(
@@ -37,7 +43,7 @@ async def append(
     """
     require_appendable(messages, expected)
     try:
-        await _send(connection, messages, expected)
+        await _send_once_there_is_room(connection, messages, expected)
     except (ExpectationFailed, Unreachable, BrokerRefused) as error:
         if isinstance(error, BrokerRefused) and error.code != DUPLICATE_IN_BATCH:
             raise
@@ -64,16 +70,39 @@ async def stored_together(connection: Connection, messages: Sequence[Message]) -
 
 
 async def _committed(connection: Connection, messages: Sequence[Message]) -> bool:
-    *first, last = zip(messages, _headers(messages, {}), strict=True)
     try:
-        for message, head in first:
-            await connection.send(message.subject, message.data, headers=head)
-        message, head = last
-        reply = await connection.request(message.subject, message.data, head)
+        count = await _send(connection, messages, {})
+    except BrokerRefused as refusal:
+        if refusal.code != DUPLICATE_IN_BATCH:
+            log.warning(
+                "batch_refused",
+                subject=messages[0].subject,
+                messages=len(messages),
+                why=str(refusal),
+                meanwhile="messages are sent one by one for a minute",
+            )
+        return False
     except (BusError, NatsError, OSError):
         return False
     # A broker without batches stores each message and returns no count.
-    return bool(msgspec.json.decode(reply.data).get("count") == len(messages))
+    return count == len(messages)
+
+
+async def _send_once_there_is_room(
+    connection: Connection, messages: Sequence[Message], expected: Mapping[str, int]
+) -> None:
+    """The broker takes few batches of a stream at once, and each of them ends soon."""
+    clock = asyncio.get_running_loop().time
+    until, pause = clock() + ROOM_S, Backoff(SHORTEST_PAUSE_S, LONGEST_PAUSE_S)
+    while True:
+        try:
+            await _send(connection, messages, expected)
+        except BrokerRefused as refusal:
+            if refusal.code != TOO_MANY_BATCHES or clock() > until:
+                raise
+            await asyncio.sleep(pause.failed())
+        else:
+            return
 
 
 def _headers(messages: Sequence[Message], expected: Mapping[str, int]) -> list[dict[str, str]]:
@@ -95,23 +124,28 @@ def _headers(messages: Sequence[Message], expected: Mapping[str, int]) -> list[d
 
 async def _send(
     connection: Connection, messages: Sequence[Message], expected: Mapping[str, int]
-) -> None:
-    """The first reply shows whether batches work, the last one whether all are stored."""
-    headers = _headers(messages, expected)
+) -> int:
+    """The first reply shows whether batches work, the last one whether all are stored.
+
+    Returns how many messages the broker stored together.
+    """
+    headers, count = _headers(messages, expected), 0
     for number, (message, head) in enumerate(zip(messages, headers, strict=True)):
         if 0 < number < len(messages) - 1:
             await connection.send(message.subject, message.data, headers=head)
         else:
             reply = await connection.request(message.subject, message.data, head)
-            _check(reply.data, message.subject, expected)
+            count = _checked(reply.data, message.subject, expected)
+    return count
 
 
-def _check(answer: bytes, subject: str, expected: Mapping[str, int]) -> None:
+def _checked(answer: bytes, subject: str, expected: Mapping[str, int]) -> int:
     if not answer:
-        return  # accepted within a batch
-    refusal = msgspec.json.decode(answer).get("error")
+        return 0  # accepted within a batch
+    decoded = msgspec.json.decode(answer)
+    refusal = decoded.get("error")
     if refusal is None:
-        return
+        return int(decoded.get("count", 0))
     code = int(refusal.get("err_code", refusal.get("code", 0)))
     if code == WRONG_LAST_SEQUENCE:
         raise ExpectationFailed(expected, str(refusal.get("description", "")))

@@ -24,10 +24,11 @@ from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.batch import stored_together
 from joulie_bus.jetstream.batch_cost import Prices
 from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
-from joulie_bus.log.protocol import MAX_BATCH, require_speakable
+from joulie_bus.log.protocol import require_speakable
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.vital_tasks import VitalTask, living
+from joulie_bus.streams.batch_limits import MAX_BATCH
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import kind_of
 

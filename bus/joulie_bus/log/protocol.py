@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from joulie_bus.errors import BrokerRefused
+from joulie_bus.streams.batch_limits import MAX_BATCH
 from joulie_bus.streams.records import (
     LONGEST_SUBJECT,
     IncompleteCopy,
@@ -22,7 +23,6 @@ from joulie_bus.streams.records import (
 from joulie_bus.streams.subjects import Stream
 
 TOO_LONG = 400  # the broker itself returns no reason
-MAX_BATCH = 1000  # messages that `append` takes at once
 Listener = Callable[
     [bytes], None
 ]  # must neither wait nor raise: it runs in the read loop of the connection

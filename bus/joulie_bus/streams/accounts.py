@@ -18,7 +18,7 @@ CORE = "JOULIE"
 # The broker forgets where an unfinished answer goes: a request leaves nothing behind.
 FORGOTTEN_AFTER = "5s"
 # An agent sends readings and its inventory; roles that only read send requests alone.
-SMALL_PAYLOAD = 256 * 1024
+SMALL_PAYLOAD = 128 * 1024
 _SMALL = frozenset({Role.AGENT, Role.AUDITOR, Role.CONSOLE, Role.VIEWER})
 
 

@@ -6,6 +6,7 @@ import re
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.streams.accounts import account_of, user, written
+from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import NAMED, Role, grant_of, inbox, permissions
 from joulie_bus.streams.subjects import escape
 from joulie_cli.wiring import Wiring
@@ -16,7 +17,11 @@ ACCOUNTS = """\
 # For nats-server's configuration, in place of its users. Each password is a variable: define it in
 # a file that only nats-server may read, one line NATS_ROLE: "password" for each, and include that
 # file above these lines. Or write an nkey or the name of a certificate. The program of a role needs
-# NATS_INBOX=_INBOX_ROLE."""
+# NATS_INBOX=_INBOX_ROLE.
+#
+# In the block `jetstream` of the same file, to bound what the broker keeps of batches that are
+# never committed:
+#   {limits}"""
 USER = """\
 # For `users` of the account {account} (`joulie grant all` prints the accounts); add a password, an
 # nkey or a certificate's name. The program that uses it needs NATS_INBOX={inbox}."""
@@ -46,7 +51,7 @@ def every_account() -> str:
 def _print_accounts(name: str) -> int:
     if name:
         _refuse_name(EVERY_ROLE, name)
-    print(ACCOUNTS)
+    print(ACCOUNTS.format(limits=BATCH_LIMITS))
     print(every_account())
     return 0
 

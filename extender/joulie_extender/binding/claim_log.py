@@ -18,7 +18,7 @@ from joulie_bus.streams.records import Stored, digest_of
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_projections.view.view import View
 
-AT_ONCE = 16  # batches in flight; the broker allows 50 per stream, over all replicas
+AT_ONCE = 16  # claims in flight; those of several cards wait for room at the broker
 FOLLOWS_S = 2.0  # for the view to catch up with the log
 Decide = Callable[[], Sequence[ClaimEvent]]
 

@@ -16,9 +16,10 @@ from joulie_bus.errors import BusError
 from joulie_bus.events import GridFact
 from joulie_bus.events.grid import EVERY_ZONE
 from joulie_bus.log.producer import Producer
-from joulie_bus.log.protocol import MAX_BATCH, Log
+from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.streams.batch_limits import MAX_BATCH
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.cluster_settings import GridSettings
 from joulie_operator.facts.grid_documents import (

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from joulie_bus.errors import BusError
 from joulie_bus.events import AnyEvent
 from joulie_bus.log.producer import Producer
-from joulie_bus.log.protocol import MAX_BATCH, Log
+from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.streams.records import Message
 
 RETRY_S = 1.0
-MAX_QUEUED = 2 * MAX_BATCH  # unpublished events; with more, `put` waits, which bounds memory
+AT_ONCE = 1000  # events of one call
+MAX_QUEUED = 2 * AT_ONCE  # unpublished events; with more, `put` waits, which bounds memory
 
 
 class Outbox:
@@ -50,7 +51,7 @@ class Outbox:
         """Publish the queue in batches; new events queue up meanwhile."""
         async with self._turn:  # two publishers would publish the same events twice
             while self._queue:
-                some = self._queue[:MAX_BATCH]
+                some = self._queue[:AT_ONCE]
                 await self._publish_batch(some)
                 del self._queue[: len(some)]
                 self._update_events()

@@ -3,7 +3,6 @@
 JOULIE_DRILL_SECONDS sets how long each role attacks; by default everything is sent once.
 """
 
-import itertools
 import json
 import os
 from collections.abc import AsyncGenerator
@@ -13,7 +12,11 @@ import pytest
 
 from broker_attacks import Holdings, attack, grown, holdings, overhearing
 from broker_installations import INSTALLATIONS, Installation, flat
-from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.batch import append
+from joulie_bus.jetstream.batch_cost import Prices
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.publisher import MANY, Publisher
+from joulie_bus.streams.batch_limits import MAX_BATCH, MAX_OPEN
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import CORE_ROLES, GRANTS, Role
 from joulie_bus.streams.subjects import PATTERNS, Stream
@@ -67,29 +70,66 @@ async def test_a_role_outside_of_the_core_makes_the_broker_keep_nothing_but_its_
     assert heard == []
 
 
-async def test_batches_that_are_never_committed_store_nothing_and_keep_no_writer_out(
+async def test_batches_that_are_never_committed_are_few_and_keep_no_writer_out(
     installation: Installation,
 ) -> None:
-    """The broker takes fifty at once for a stream; it forgets each after ten seconds."""
+    """An agent takes all batches of telemetry, which others then publish one by one. It reaches no
+    other stream, so plans and claims stay atomic."""
     own = f"joulie.agent.{CLUSTER.cluster}.own"
     honest = f"joulie.tel.{CLUSTER.cluster}.honest"
     async with (
         installation.connected(Role.ADMIN) as admin,
         installation.connected(Role.AGENT) as hostile,
         installation.connected(Role.OPERATOR) as operator,
-        Publisher.on(operator) as publisher,
+        installation.connected(Role.EXTENDER) as extender,
+        Publisher.on(operator, Prices(dear_s=0)) as publisher,
     ):
         before = await holdings(admin)
-        for batch, number in itertools.product(range(60), (1, 2)):
-            headers = {"Nats-Batch-Id": f"evil-{batch}", "Nats-Batch-Sequence": str(number)}
-            await hostile.send(own, b"evil", headers=headers)
-        await hostile.flush()
-        await publisher.publish([Message(honest, f"honest-{n}", b"a fact") for n in range(3)])
+        opened = [await staged(hostile, own, f"evil-{batch}", 1) for batch in range(3 * MAX_OPEN)]
+        await publisher.publish(facts(honest, 3 * MANY))
+        for connection, stream, subject in (
+            (operator, Stream.PLAN, CLUSTER.plan_meta),
+            (extender, Stream.CLAIM, CLUSTER.claim("card")),
+        ):
+            expected = {subject: before.messages[stream].get(subject, 0)}
+            await append(connection, stream, facts(subject, 2), expected)
         after = await holdings(admin)
 
-    assert grown(before, after, GRANTS[Role.AGENT]) == {str(Stream.TEL): {honest: 3}}
+    assert opened.count("") == MAX_OPEN
+    assert set(opened[MAX_OPEN:]) == {"atomic publish too many inflight"}
+    assert grown(before, after, GRANTS[Role.AGENT]) == {
+        str(Stream.TEL): {honest: 3 * MANY},
+        str(Stream.PLAN): {CLUSTER.plan_meta: 2},
+        str(Stream.CLAIM): {CLUSTER.claim("card"): 2},
+    }
     counts = [held.messages[Stream.TEL].get(own) for held in (before, after)]
     assert counts[0] == counts[1]
+
+
+async def test_a_batch_that_is_never_committed_holds_few_messages(
+    installation: Installation,
+) -> None:
+    own = f"joulie.claim.{CLUSTER.cluster}.own"
+    async with installation.connected(Role.EXTENDER) as hostile:
+        first = await staged(hostile, own, "long", 1)
+        for number in range(2, MAX_BATCH):
+            head = {"Nats-Batch-Id": "long", "Nats-Batch-Sequence": str(number)}
+            await hostile.send(own, b"evil", headers=head)
+        last = [await staged(hostile, own, "long", MAX_BATCH + more) for more in (0, 1, 2)]
+
+    too_large = f"atomic publish batch is too large: {MAX_BATCH}"
+    assert [first, *last] == ["", "", too_large, too_large]
+
+
+async def staged(connection: Connection, subject: str, batch: str, number: int) -> str:
+    """Sends one message of a batch that it does not commit; returns why it was refused."""
+    head = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": str(number)}
+    answer = (await connection.request(subject, b"evil", head)).data
+    return json.loads(answer)["error"]["description"] if answer else ""
+
+
+def facts(subject: str, count: int) -> list[Message]:
+    return [Message(subject, f"{subject}-{number}", b"a fact") for number in range(count)]
 
 
 @pytest.mark.parametrize("role", READERS)

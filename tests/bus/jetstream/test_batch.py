@@ -1,3 +1,6 @@
+import asyncio
+from collections import Counter
+
 import pytest
 
 from joulie_bus.broker.embedded import Embedded
@@ -7,7 +10,7 @@ from joulie_bus.jetstream import batch
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.log.producer import Producer
-from joulie_bus.log.protocol import MAX_BATCH
+from joulie_bus.streams.batch_limits import MAX_BATCH, MAX_OPEN
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, claim, connected, eco, plan_made, power, producer, stored
@@ -106,9 +109,42 @@ async def test_a_batch_that_the_broker_never_takes_is_not_even_sent(
     connection: Connection, count: int
 ) -> None:
     messages = plan(producer(), MAX_BATCH)[:count]
-    with pytest.raises(ValueError, match=f"1 to 1000 messages, not {count}"):
+    with pytest.raises(ValueError, match=f"1 to {MAX_BATCH} messages, not {count}"):
         await batch.append(connection, Stream.PLAN, messages, FIRST)
 
+    assert await last(connection) == 0
+
+
+async def test_more_batches_at_once_than_the_broker_takes_wait_for_each_other(
+    connection: Connection,
+) -> None:
+    says = producer()
+    pairs = [
+        [says.stamp(claim(f"g{number}-{card}", f"pod-{number}")) for card in range(2)]
+        for number in range(6 * MAX_OPEN)
+    ]
+    await asyncio.gather(
+        *(
+            batch.append(connection, Stream.CLAIM, pair, {each.subject: 0 for each in pair})
+            for pair in pairs
+        )
+    )
+
+    found = Counter(record.data for record in await stored(connection, Stream.CLAIM))
+    assert found == Counter(message.data for pair in pairs for message in pair)
+
+
+async def test_a_batch_that_finds_no_room_for_long_is_refused(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "ROOM_S", 0.0)
+    for number in range(MAX_OPEN):
+        head = {"Nats-Batch-Id": f"open-{number}", "Nats-Batch-Sequence": "1"}
+        await connection.request(CLUSTER.plan_meta, b"never committed", head)
+    with pytest.raises(BrokerRefused, match="too many inflight") as caught:
+        await batch.append(connection, Stream.PLAN, plan(producer()), FIRST)
+
+    assert caught.value.code == batch.TOO_MANY_BATCHES
     assert await last(connection) == 0
 
 

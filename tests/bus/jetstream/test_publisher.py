@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused
@@ -14,6 +15,7 @@ from joulie_bus.jetstream.batch_cost import AGAIN_S, Prices
 from joulie_bus.jetstream.connection import MAX_PAYLOAD, Connection
 from joulie_bus.jetstream.publisher import Publisher, _Ack
 from joulie_bus.jetstream.streams import state_of
+from joulie_bus.streams.batch_limits import MAX_OPEN
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import bare_broker, connected, eco, performance, power, producer, stored
@@ -86,7 +88,7 @@ async def batches(connection: Connection, count: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("count", "expected"),
-    [(19, [1] * 19), (20, [20]), (1025, [1000, 25]), (1003, [1000, 1, 1, 1])],
+    [(19, [1] * 19), (20, [20]), (525, [250, 250, 25]), (253, [250, 1, 1, 1])],
 )
 async def test_where_a_message_is_dear_many_share_a_sync_of_the_disk(
     count: int, expected: list[int], connection: Connection
@@ -143,6 +145,26 @@ async def test_a_stream_that_takes_no_batches_gets_each_for_itself(bare: Connect
     records = await stored(bare, Stream.TEL)
 
     assert [record.data for record in records] == [message.data for message in messages]
+
+
+async def test_where_the_broker_takes_no_more_batches_each_goes_alone_and_the_log_names_it(
+    connection: Connection,
+) -> None:
+    for number in range(MAX_OPEN):
+        head = {"Nats-Batch-Id": f"open-{number}", "Nats-Batch-Sequence": "1"}
+        await connection.request("joulie.tel.test.hostile", b"never committed", head)
+    messages = samples(60)
+    with capture_logs() as lines:
+        async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(30):
+            await publisher.publish(messages[:20])
+            await publisher.publish(messages[20:40])
+            await publisher.publish(messages[40:])
+
+    assert await ids(connection) == Counter(message.id for message in messages)
+    assert await batches(connection, 60) == [1] * 60
+    [line] = [line for line in lines if line["event"] == "batch_refused"]
+    assert "too many inflight" in line["why"]
+    assert line["meanwhile"] == "messages are sent one by one for a minute"
 
 
 async def test_many_of_which_one_is_refused_are_refused(bare: Connection) -> None:

@@ -14,8 +14,9 @@ from joulie_bus.events import AnyEvent, PlanMade, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import declaration, ensure
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
-from joulie_bus.log.protocol import MAX_BATCH, Log, Reader
+from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime.tasks import wait_and_clear
+from joulie_bus.streams.batch_limits import MAX_BATCH
 from joulie_bus.streams.records import Message, Record, digest_of
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
@@ -287,7 +288,7 @@ async def test_a_guard_on_a_subject_that_the_batch_does_not_write_is_a_mistake(
 
 
 async def test_a_batch_of_too_many_is_refused_before_anything_is_sent(carrier: Carrier) -> None:
-    with pytest.raises(ValueError, match="1 to 1000"):
+    with pytest.raises(ValueError, match=f"1 to {MAX_BATCH}"):
         await carrier.log.append(Stream.PLAN, stamped(eco("a")) * (MAX_BATCH + 1), {})
 
     assert (await carrier.log.state(Stream.PLAN)).last == 0

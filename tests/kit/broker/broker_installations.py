@@ -4,6 +4,7 @@ chart's, as the chart renders it for three servers."""
 import asyncio
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -90,7 +91,8 @@ async def _served(directory: Path, users: str) -> AsyncGenerator[Installation, N
     directory.mkdir()
     for role in Role:
         users = users.replace(f"$NATS_{role.upper()}", f'"{password(role)}"')
-    store = f'jetstream {{ store_dir: "{directory}/store", max_file_store: 32GB }}\n'
+    limits = "".join(re.findall(r"^# +(limits .*)$", users, re.MULTILINE))
+    store = f'jetstream {{ store_dir: "{directory}/store", max_file_store: 32GB, {limits} }}\n'
     with serving(directory, store + users) as url:
 
         def address_of(role: Role) -> Address:
