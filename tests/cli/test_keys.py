@@ -61,7 +61,7 @@ async def running(tmp_path: Path, settings: dict[str, str]) -> AsyncGenerator[Pa
 async def decide(bus: JetStreamLog, connection: Connection, uid: str, messages: int) -> None:
     """Publish a decision, then `messages` messages next to the heads."""
     await bus.publish([producer(uid).stamp(decided(uid))])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(await stored(connection, Stream.HEADS)) < messages:
             await asyncio.sleep(0.1)
 

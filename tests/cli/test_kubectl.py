@@ -11,7 +11,7 @@ from kube_api import ApiServer
 from kube_builders import joulie_server
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 def twin(name: str, state: str, *, headroom: float, watts: float | None = None) -> dict[str, Any]:

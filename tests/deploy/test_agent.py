@@ -115,7 +115,7 @@ async def test_limits_are_given_back_when_the_pod_of_the_writer_ends(
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     process = await asyncio.create_subprocess_exec(*release["command"], env=path)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while not children.read_text():
             await asyncio.sleep(0.01)
         process.send_signal(signal.SIGTERM)

@@ -75,7 +75,7 @@ async def settled() -> None:
 
 
 async def ready(lookout: CurrentSnapshot) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not lookout.is_ready:
             await asyncio.sleep(0.01)
 

@@ -15,7 +15,11 @@ from playwright.async_api import (
     Page,
     ViewportSize,
     async_playwright,
+    expect,
 )
+
+PATIENCE_MS = 60_000  # a slow machine
+expect.set_options(timeout=PATIENCE_MS)
 
 VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -80,7 +84,7 @@ async def new_context(browser: Browser) -> AsyncGenerator[BrowserContext, None]:
     context = await browser.new_context(
         viewport=VIEWPORT, color_scheme="light", reduced_motion="reduce"
     )
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE_MS)
     try:
         yield context
     finally:

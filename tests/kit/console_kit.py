@@ -62,7 +62,7 @@ class ConsoleHarness:
         nothing is missing: decisions from a view of unknown age rest on labels alone."""
         goal = self.view.position + len(events)
         await self._send(events)
-        await self.view.wait_for(goal, 10)
+        await self.view.wait_for(goal, 60)
         await until(lambda: self.view.age_s < FRESH_S)
 
     async def commit(self, *events: AnyEvent) -> None:
@@ -197,7 +197,7 @@ async def running_console(
 
 
 async def _ready(url: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await _is_ready(url):
             await asyncio.sleep(0.02)
 
@@ -226,7 +226,7 @@ async def console_harness(
         engine = database.reader(directory / "joulie.db")
         stack.callback(engine.dispose)
         view = await stack.enter_async_context(View.open(bus, engine, CLUSTER))
-        await view.wait_ready(10)
+        await view.wait_ready(60)
         yield ConsoleHarness(bus, view, directory / "joulie.db", url)
 
 

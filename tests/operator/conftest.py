@@ -35,7 +35,7 @@ async def view(
 ) -> AsyncGenerator[View, None]:
     engine = database.reader(database_file)
     async with View.open(bus, engine, CLUSTER) as view:
-        await view.wait_ready(10)
+        await view.wait_ready(60)
         assert not projecting.done()
         yield view
     engine.dispose()

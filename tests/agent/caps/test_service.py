@@ -129,7 +129,7 @@ async def test_an_order_reaches_the_node_and_its_outcome_the_log(tmp_path: Path)
 
     async def ordered(bus: JetStreamLog, gpu_mw: int, until: Callable[[], bool]) -> None:
         order = CapOrder(node="n1", plan="p1", view=gpu_mw, gpu_mw=gpu_mw)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not until():
                 await bus.send_live(CLUSTER.caps("n1"), msgspec.msgpack.encode(order))
                 await asyncio.sleep(0.05)
@@ -142,7 +142,7 @@ async def test_an_order_reaches_the_node_and_its_outcome_the_log(tmp_path: Path)
         await ordered(operator, 300_000, lambda: rig.card.now == 300_000)
         rig.card.now = 333_000  # by another program
         await ordered(operator, 400_000, lambda: not rig.memory.names())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(reports := await reports_in(core)) < 3:
                 await asyncio.sleep(0.05)
 

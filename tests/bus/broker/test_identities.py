@@ -73,7 +73,7 @@ async def opened(url: str, user: Address) -> AsyncGenerator[Connection, None]:
 async def is_taken(url: str, user: Address, message: Message) -> bool:
     async with opened(url, user) as connection, Publisher.on(connection) as publisher:
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await publisher.publish([message])
         except BrokerRefused as refusal:
             return refusal.code != 403

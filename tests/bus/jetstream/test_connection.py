@@ -138,7 +138,7 @@ async def test_a_broker_that_falls_over_a_question_is_asked_again(
     await broker.wait()
     await broker.start()
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert (await asking)["total"] > 0
 
 
@@ -170,12 +170,12 @@ async def test_a_live_message_reaches_every_subscriber(
         await connection.flush()
         await speaker.send(CLUSTER.beat, b"tick")
 
-        assert await asyncio.wait_for(heard.get(), 5) == b"tick"
+        assert await asyncio.wait_for(heard.get(), 60) == b"tick"
 
 
 async def test_a_connection_outlives_its_broker(broker: Embedded, connection: Connection) -> None:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
-    async with connection.listening("news", heard.put_nowait), asyncio.timeout(20):
+    async with connection.listening("news", heard.put_nowait), asyncio.timeout(60):
         broker.kill()
         await broker.wait()
         await broker.start()
@@ -191,7 +191,7 @@ async def test_everything_ends_at_once_though_the_broker_is_gone(
 ) -> None:
     monkeypatch.setattr(connecting, "CLOSE_TIMEOUT_S", 60.0)
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(60),
         connected(broker) as connection,
         Publisher.on(connection) as publisher,
         ConsumerReader.on(connection, Stream.TEL, 0),
@@ -210,7 +210,7 @@ async def test_a_frozen_broker_does_not_delay_a_close(
     monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
     large = [Message("joulie.tel.test.n1", f"id-{n}", bytes(100_000)) for n in range(200)]
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         connected(broker) as connection,
         Publisher.on(connection) as publisher,
     ):

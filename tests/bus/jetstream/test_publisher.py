@@ -42,7 +42,7 @@ async def ids(connection: Connection, stream: Stream = Stream.TEL) -> Counter[st
 
 
 async def until_stored(connection: Connection, count: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await state_of(connection, Stream.TEL)).last < count:
             await asyncio.sleep(0)
 
@@ -54,7 +54,7 @@ async def make_stream(connection: Connection, subject: str, **limits: object) ->
 
 async def test_published_is_stored_once_and_in_order(connection: Connection) -> None:
     messages = samples(1500)  # more than may be on their way at once
-    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
         await publisher.publish(messages)
     records = await stored(connection, Stream.TEL)
 
@@ -62,13 +62,13 @@ async def test_published_is_stored_once_and_in_order(connection: Connection) -> 
 
 
 async def test_publishing_nothing_is_done_at_once(connection: Connection) -> None:
-    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
         await publisher.publish([])
 
 
 async def test_many_callers_share_a_publisher(connection: Connection) -> None:
     messages = samples(2000)
-    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
         await asyncio.gather(
             *(publisher.publish(messages[at : at + 100]) for at in range(0, 2000, 100))
         )
@@ -94,7 +94,7 @@ async def test_where_a_message_is_dear_many_share_a_sync_of_the_disk(
     count: int, expected: list[int], connection: Connection
 ) -> None:
     messages = samples(20 + count)
-    async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(30):
+    async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(60):
         await publisher.publish(messages[:20])  # one by one, to see what that costs
         await publisher.publish(messages[20:])
 
@@ -106,7 +106,7 @@ async def test_no_message_overtakes_a_batch_that_was_published_before_it(
 ) -> None:
     messages = samples(1220)
     parts = [messages[20:520], messages[520:521], messages[521:1021], messages[1021:]]
-    async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(30):
+    async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(60):
         await asyncio.gather(
             publisher.publish(messages[:20]), *(publisher.publish(part) for part in parts)
         )
@@ -117,7 +117,7 @@ async def test_no_message_overtakes_a_batch_that_was_published_before_it(
 
 async def test_where_a_message_is_cheap_each_goes_at_once(connection: Connection) -> None:
     messages = samples(60)
-    async with Publisher.on(connection, Prices(dear_s=60)) as publisher, asyncio.timeout(30):
+    async with Publisher.on(connection, Prices(dear_s=60)) as publisher, asyncio.timeout(60):
         await publisher.publish(messages[:30])
         await publisher.publish(messages[30:])
 
@@ -139,7 +139,7 @@ def test_what_a_message_costs_is_looked_at_again_after_a_while() -> None:
 async def test_a_stream_that_takes_no_batches_gets_each_for_itself(bare: Connection) -> None:
     await make_stream(bare, "joulie.tel.>")
     messages = samples(60)
-    async with Publisher.on(bare) as publisher, asyncio.timeout(30):
+    async with Publisher.on(bare) as publisher, asyncio.timeout(60):
         await publisher.publish(messages[:30])
         await publisher.publish(messages[30:])
     records = await stored(bare, Stream.TEL)
@@ -169,7 +169,7 @@ async def test_where_the_broker_takes_no_more_batches_each_goes_alone_and_the_lo
 
 async def test_many_of_which_one_is_refused_are_refused(bare: Connection) -> None:
     await make_stream(bare, "joulie.tel.>", allow_atomic=True, max_msgs=10, discard="new")
-    async with Publisher.on(bare) as publisher, asyncio.timeout(30):
+    async with Publisher.on(bare) as publisher, asyncio.timeout(60):
         with pytest.raises(BrokerRefused, match="maximum messages exceeded"):
             await publisher.publish(samples(30))
 
@@ -182,7 +182,7 @@ async def test_messages_of_several_streams_are_stored_in_the_order_of_each(
     says = producer()
     messages = [says.stamp(make(f"n{at}")) for at in range(15) for make in (eco, performance)]
     messages += samples(15)
-    async with Publisher.on(connection) as publisher, asyncio.timeout(30):
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
         await publisher.publish(messages)
     records = await stored(connection, Stream.PLAN) + await stored(connection, Stream.TEL)
 
@@ -238,7 +238,7 @@ async def test_a_subject_that_no_stream_takes_is_refused_by_name(
     bare: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
-    async with Publisher.on(bare) as publisher, asyncio.timeout(20):
+    async with Publisher.on(bare) as publisher, asyncio.timeout(60):
         with pytest.raises(BrokerRefused, match="no stream takes this subject") as caught:
             await publisher.publish(samples(3))
 
@@ -247,7 +247,7 @@ async def test_a_subject_that_no_stream_takes_is_refused_by_name(
 
 async def test_a_full_stream_refuses_at_once_and_with_its_code(bare: Connection) -> None:
     await make_stream(bare, "joulie.tel.>", max_bytes=2000, discard="new")
-    async with Publisher.on(bare) as publisher, asyncio.timeout(20):
+    async with Publisher.on(bare) as publisher, asyncio.timeout(60):
         with pytest.raises(BrokerRefused, match="maximum bytes exceeded") as caught:
             await publisher.publish(samples(100))
 
@@ -261,7 +261,7 @@ async def test_what_is_refused_makes_room_for_what_comes_next(
     monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
     await make_stream(bare, "joulie.tel.test.n0")
     messages = samples(20)
-    async with Publisher.on(bare) as publisher, asyncio.timeout(30):
+    async with Publisher.on(bare) as publisher, asyncio.timeout(60):
         with pytest.raises(BrokerRefused):
             await publisher.publish(messages)
         await publisher.publish(messages[:1])
@@ -274,7 +274,7 @@ async def test_what_is_larger_than_the_broker_takes_is_refused_before_anything_i
 ) -> None:
     small, large = samples(2)
     large = large._replace(data=bytes(MAX_PAYLOAD))
-    async with Publisher.on(connection) as publisher, asyncio.timeout(20):
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
         with pytest.raises(BrokerRefused, match="8388608 that it takes") as caught:
             await publisher.publish([small, large])
         assert caught.value.code == 10054

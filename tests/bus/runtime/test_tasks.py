@@ -17,7 +17,7 @@ async def test_the_work_runs_beside_the_block() -> None:
     async def work() -> None:
         ran.set()
 
-    async with background(work(), "work"), asyncio.timeout(5):
+    async with background(work(), "work"), asyncio.timeout(60):
         await ran.wait()
 
 

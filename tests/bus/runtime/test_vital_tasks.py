@@ -40,7 +40,7 @@ class Failing:
         """Returns when it has been started again."""
         self.started.clear()
         self.fails.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await self.started.wait()
 
 
@@ -117,7 +117,7 @@ async def test_a_task_within_one_that_is_restarted_ends_no_component(lines: Stri
             await asyncio.Event().wait()
 
     with reporting_ends(ended.append):
-        async with living(RESTARTS, outer), asyncio.timeout(30):
+        async with living(RESTARTS, outer), asyncio.timeout(60):
             await started.acquire()
             inner.fails.set()
             await started.acquire()
@@ -147,7 +147,7 @@ async def test_a_task_is_started_again_and_unready_until_it_has_run(
 async def test_a_task_that_runs_again_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vital_tasks, "STEADY_S", 0)
     work = Failing()
-    async with living(RESTARTS, work), asyncio.timeout(30):
+    async with living(RESTARTS, work), asyncio.timeout(60):
         await work.started.wait()
         await work.fail()
 
@@ -174,7 +174,7 @@ async def test_a_task_that_returns_has_failed(task: VitalTask, lines: StringIO) 
         returned.set()
 
     with contextlib.suppress(TaskEnded):
-        async with living(task, work), asyncio.timeout(30):
+        async with living(task, work), asyncio.timeout(60):
             await returned.wait()
             while not lines.getvalue():
                 await asyncio.sleep(0)

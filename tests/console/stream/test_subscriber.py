@@ -31,7 +31,7 @@ async def test_a_program_receives_scores_from_the_broker(
             stdout=asyncio.subprocess.PIPE,
         )
         assert example.stdout is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await example.stdout.readline() == b"listening\n"
             await harness.decide(ask("p1", performance=True))
             line = await example.stdout.readline()

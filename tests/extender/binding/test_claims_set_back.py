@@ -85,7 +85,7 @@ async def test_no_card_is_given_out_twice_and_the_projector_stops(  # noqa: PLR0
     await tell(bus, "b4", claim("g2", "another"))
 
     with pytest.raises(ExceptionGroup) as ended:
-        await asyncio.wait_for(another_projector(bus, writer, tmp_path).run(), 20)
+        await asyncio.wait_for(another_projector(bus, writer, tmp_path).run(), 60)
     given = await claims_written(bus, claim_log, "pod")
 
     assert ended.group_contains(StreamReplaced, match="JOULIE_CLAIM is at a different message 3")

@@ -93,11 +93,11 @@ async def place(
         ApiServer().listening() as api,
         KubeBinder.of(str(api.kubeconfig(tmp_path))) as binder,
     ):
-        await view.wait_ready(10)
+        await view.wait_ready(60)
 
         async def tell(*facts: Fact) -> None:
             await bus.publish([says.stamp(fact) for fact in facts])
-            await view.wait_for(await said_so_far(bus), 10)
+            await view.wait_for(await said_so_far(bus), 60)
 
         yield Place(api, bus, view, binder, tell)
     engine.dispose()

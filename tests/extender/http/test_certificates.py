@@ -118,7 +118,7 @@ async def test_a_client_without_a_certificate_is_refused_before_its_body_is_read
             "127.0.0.1", http_server.port, ssl=trusting(authority)
         )
         writer.write(head.encode())
-        status = await asyncio.wait_for(reader.readline(), 20)
+        status = await asyncio.wait_for(reader.readline(), 60)
         writer.close()
 
     assert status == b"HTTP/1.1 403 Forbidden\r\n"
@@ -154,7 +154,7 @@ async def test_new_files_serve_new_connections_and_old_connections_go_on(
         await old.post("x", b"", 20)
         renewed = Authority.made(tmp_path, "renewed")
         renewed.issue(tmp_path, "server")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     await said_to(http_server.port, trusting(renewed))

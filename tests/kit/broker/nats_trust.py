@@ -26,7 +26,7 @@ def serving(directory: Path, more: str) -> Generator[str, None, None]:
     command = [program, "-c", str(config), "-l", str(log)]
     with subprocess.Popen(command) as server:
         try:
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 60
             while not (log.exists() and "Server is ready" in log.read_text()):
                 assert server.poll() is None, log.read_text()
                 assert time.monotonic() < deadline

@@ -298,7 +298,7 @@ async def _end(process: Process) -> None:
         if process.returncode is None:
             process.send_signal(sign)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), 20)
+                await asyncio.wait_for(process.wait(), 60)
 
 
 async def _ready(running: Running) -> None:

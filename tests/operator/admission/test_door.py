@@ -19,7 +19,7 @@ from joulie_operator.admission.webhook import Serving, serve
 from joulie_operator.kube.api_client import ApiServer as Api
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 20
+PATIENCE_S = 60
 POD = {"metadata": {"generateName": "p-"}, "spec": {"containers": []}}
 REVIEW = json.dumps({"request": {"uid": "u1", "namespace": "n", "object": POD}}).encode()
 QUICK = Limits(connections=4, body=10_000, bodies=15_000, request_s=0.3)
@@ -63,7 +63,7 @@ async def webhook(
     serving = Serving(at, cert, key, "joulie", limits=QUICK)._replace(**options)
     async with background(serve(api, serving), "webhook"):
         made = Webhook(at.port, authority.trusted())
-        for _ in range(200):
+        for _ in range(3000):
             if await made.is_ready():
                 break
             await asyncio.sleep(0.02)
@@ -136,7 +136,7 @@ async def test_no_more_connections_than_the_limit_are_kept(
         for _, writer in held:
             writer.close()
 
-        for _ in range(200):
+        for _ in range(3000):
             if await made.is_ready():
                 break
             await asyncio.sleep(0.02)

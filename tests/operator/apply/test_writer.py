@@ -46,7 +46,7 @@ from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
 SELECTOR = {"joulie.io/managed": "true"}
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 async def until(condition: Callable[[], bool]) -> None:

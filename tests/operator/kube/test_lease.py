@@ -230,7 +230,7 @@ async def test_of_many_candidates_exactly_one_leads(server: ApiServer, api: Api)
     async with contextlib.AsyncExitStack() as stack:
         all_of_them = [await stack.enter_async_context(standing(api, f"c{n}")) for n in range(8)]
         most = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while server.count("update", "leases") < 6:
                 most = max(most, sum(each.leads for each in all_of_them))
                 await asyncio.sleep(0.005)

@@ -26,7 +26,7 @@ from kube_requests import Asked
 from kube_watch import Watch
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -183,7 +183,7 @@ async def test_each_pod_has_one_outcome_across_restarts_of_the_projector(
     await publish(node_seen("a"), *(bound(uid, "a") for uid in pods))
     for position in (5, 20, 41):
         async with projecting(outcome_grace_s=0.1), viewing() as view:
-            await view.wait_for(position, 5)
+            await view.wait_for(position, 60)
     async with projecting(outcome_grace_s=0.1):
         await until(lambda: len(outcomes(place)) >= len(pods))
         await publish(*(bound(uid, "a") for uid in pods))  # seen again by a watcher that restarts

@@ -60,7 +60,7 @@ def signed(connection: Connection, place: Place) -> Signing:
     """Waits until the database and the stream have this number of heads."""
 
     async def wait(count: int) -> list[Head]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 outside = [
                     statements

@@ -147,7 +147,7 @@ async def kept(projecting: Projecting, viewing: Viewing, publish: Publish, place
     async with projecting(snapshot_every=10, snapshots=2), viewing() as view:
         for watts in range(5):
             await publish(*(power(f"n{number}", watts) for number in range(9)), node_seen("n"))
-            await view.wait_for((watts + 1) * 10, 5)
+            await view.wait_for((watts + 1) * 10, 60)
         await until(lambda: positions(place)[-1:] != [], 5)
     return place
 
@@ -171,7 +171,7 @@ async def test_one_snapshot_is_packed_at_a_time_and_the_next_one_follows(
     async with projecting(snapshot_every=1), viewing() as view:
         for number in range(1, 8):
             await publish(power("n", number))
-            await view.wait_for(number, 5)
+            await view.wait_for(number, 60)
         during = len(packing)
         may_end.set()
         await until(lambda: positions(place) != [], 5)

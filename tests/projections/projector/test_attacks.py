@@ -90,7 +90,7 @@ async def test_the_projector_quarantines_the_message_and_continues(
     async with projecting() as running, viewing() as view:
         await bus.publish([Message(subject, f"m{n}", body) for n, body in enumerate(messages)])
         await bus.publish([sender.stamp(node_seen("after"))])
-        await view.wait_for(count + 1, 10)
+        await view.wait_for(count + 1, 60)
         assert not running.done()
         assert list(view.cluster_state.nodes) == ["after"]
 
@@ -180,7 +180,7 @@ async def test_a_flood_of_garbage_does_not_fill_the_database(
     await bus.publish(flood)
     await bus.publish([sender.stamp(node_seen("after"))])
     async with projecting(batch=5000), viewing() as view:
-        await view.wait_for(count + 1, 20)
+        await view.wait_for(count + 1, 60)
         assert list(view.cluster_state.nodes) == ["after"]
 
     with History.of(place) as history:

@@ -107,11 +107,11 @@ async def test_a_standby_that_reaches_the_broker_takes_over_from_a_projector_tha
     sender, (first, second) = producer(), site.projectors
     async with viewing(site, place) as view, background(first.run(), "first"):
         await site.bus.publish([sender.stamp(power("n", 1))])
-        await view.wait_for(1, 10)
+        await view.wait_for(1, 60)
         async with background(second.run(), "second"):
             site.links[0].cut.is_on = True
             await site.bus.publish([sender.stamp(power("n", 2))])
-            await view.wait_for(2, 15)
+            await view.wait_for(2, 60)
 
             assert (first.position, second.position) == (1, 2)
 
@@ -125,7 +125,7 @@ async def test_a_standby_that_does_not_reach_the_broker_does_not_take_over(
         await until(lambda: second.liveness.ready() == "waiting for the broker")
         async with background(first.run(), "first"):
             await site.bus.publish([sender.stamp(power("n", 1))])
-            await view.wait_for(1, 15)
+            await view.wait_for(1, 60)
 
             assert (first.position, second.position) == (1, 0)
 
@@ -136,12 +136,12 @@ async def test_without_a_standby_a_projector_that_was_cut_off_goes_on_in_its_epo
     sender, first = producer(), site.projectors[0]
     async with viewing(site, place) as view, background(first.run(), "first") as running:
         await site.bus.publish([sender.stamp(power("n", 1))])
-        await view.wait_for(1, 10)
+        await view.wait_for(1, 60)
         site.links[0].cut.is_on = True
         await until(lambda: "no answer of a majority" in first.liveness.ready())
         site.links[0].cut.is_on = False
         await site.bus.publish([sender.stamp(power("n", 2))])
-        await view.wait_for(2, 15)
+        await view.wait_for(2, 60)
 
         assert not running.done()
         assert view.last_beat is not None

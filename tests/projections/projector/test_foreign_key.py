@@ -45,7 +45,7 @@ async def signed(bus: JetStreamLog, writer: Engine, leading: asyncio.Task[None])
     """Publishes an answer, waits until it is an entry, and ends the projector, which signs it."""
     log, before = DecisionLog(writer), DecisionLog(writer).read_to()
     await bus.publish([SENDER.stamp(ANSWER)])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await asyncio.to_thread(log.read_to) == before:
             await asyncio.sleep(0.02)
     leading.cancel()

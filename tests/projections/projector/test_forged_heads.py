@@ -35,7 +35,7 @@ async def anchor(bus: JetStreamLog, *heads: Head) -> None:
 
 
 async def stored(bus: JetStreamLog, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(await everything(bus, Stream.HEADS)) < count:
             await asyncio.sleep(0.05)
 

@@ -62,7 +62,7 @@ async def watched(
     async with projecting(), viewing() as view:
         await send(broker, Role.SIMULATOR, *_stamped("sim", *NODE))
         await send(broker, Role.EXTENDER, *_stamped("extender-0-claims", *CLAIMED))
-        await view.wait_for(len(NODE) + len(CLAIMED), 5)
+        await view.wait_for(len(NODE) + len(CLAIMED), 60)
         yield view
 
 

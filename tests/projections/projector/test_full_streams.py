@@ -40,7 +40,7 @@ async def anchored(bus: JetStreamLog) -> int:
 
 
 async def is_anchored(bus: JetStreamLog, pos: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await anchored(bus) < pos:
             await asyncio.sleep(0.05)
 

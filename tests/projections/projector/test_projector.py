@@ -54,7 +54,7 @@ async def test_facts_become_twins_that_a_reader_sees(
 ) -> None:
     async with projecting(), viewing() as view:
         await publish(node_seen("a", cores=8), power("a", 120), node_seen("b"), power("b", 80))
-        await view.wait_for(4, 5)
+        await view.wait_for(4, 60)
 
         twin_columns = view.snapshot().twin_columns
         assert sorted(twin_columns.rows) == ["a", "b"]
@@ -76,10 +76,12 @@ async def test_a_restarted_projector_loses_and_repeats_nothing(
         facts = [any_fact(rng.randrange(ANY_FACTS)) for _ in range(60)]
         await publish(*facts)
         async with projecting(), viewing() as view:
-            await view.wait_for(total + rng.randrange(1, 60), 5)  # then it is stopped in the middle
+            await view.wait_for(
+                total + rng.randrange(1, 60), 60
+            )  # then it is stopped in the middle
         total += len(facts)
     async with projecting(), viewing() as view:
-        await view.wait_for(total, 5)
+        await view.wait_for(total, 60)
 
     commits = manifests(place)
     assert [m.p_from for m in commits] == [1, *(m.p_to + 1 for m in commits[:-1])]
@@ -101,7 +103,7 @@ async def test_a_fact_sent_twice_counts_once(
     again = stamped._replace(id="another message id")
     async with projecting(), viewing() as view:
         await bus.publish([stamped, again])
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
         assert view.cluster_state.nodes["a"].pods == 1
 
@@ -114,7 +116,7 @@ async def test_a_standby_leads_after_the_lease_expires_and_not_before(
 
     async with projecting(), viewing() as view:
         await publish(node_seen("a"))
-        await view.wait_for(1, 5)
+        await view.wait_for(1, 60)
 
         assert view.last_beat is None or view.last_beat.epoch == 2
     assert manifests(place)[0].committed_at > until
@@ -135,13 +137,13 @@ async def test_a_projector_that_lost_its_lease_exits(
 ) -> None:
     async with viewing() as view, projecting() as first:
         await publish(node_seen("a"))
-        await view.wait_for(1, 5)
+        await view.wait_for(1, 60)
         await take_the_lease(writer)
         async with projecting() as second:
             with pytest.raises(ExceptionGroup) as ended:
-                await asyncio.wait_for(first, 5)
+                await asyncio.wait_for(first, 60)
             await publish(node_seen("b"))
-            await view.wait_for(2, 5)
+            await view.wait_for(2, 60)
 
             assert ended.group_contains(Fenced)
             assert not second.done()
@@ -153,10 +155,10 @@ async def test_a_clean_shutdown_releases_the_lease(
     async with viewing() as view:
         async with projecting(lease_s=60):
             await publish(node_seen("a"))
-            await view.wait_for(1, 5)
+            await view.wait_for(1, 60)
         async with projecting(lease_s=60):
             await publish(node_seen("b"))
-            await view.wait_for(2, 5)
+            await view.wait_for(2, 60)
 
 
 async def test_a_second_projector_of_one_process_waits_for_the_lease(
@@ -164,13 +166,13 @@ async def test_a_second_projector_of_one_process_waits_for_the_lease(
 ) -> None:
     async with viewing() as view, projecting(lease_s=1.0) as first:
         await publish(node_seen("a"))
-        await view.wait_for(1, 5)
+        await view.wait_for(1, 60)
         async with projecting(lease_s=1.0) as second:
             await asyncio.sleep(1.5)
 
             assert (first.done(), second.done()) == (False, False)
         await publish(node_seen("b"))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
 
 async def test_a_healthy_standby_logs_no_error(
@@ -180,11 +182,11 @@ async def test_a_healthy_standby_logs_no_error(
     with capture_logs() as logged:
         async with viewing() as view, projecting(lease_s=60):
             await publish(node_seen("a"))
-            await view.wait_for(1, 10)
+            await view.wait_for(1, 60)
             async with projecting(lease_s=0.003):  # it looks each millisecond
                 for number in range(2, 60):
                     await publish(power("a", number))
-                    await view.wait_for(number, 10)
+                    await view.wait_for(number, 60)
 
     problems = [line for line in logged if line["log_level"] in ("warning", "error")]
     assert problems == []
@@ -195,13 +197,13 @@ async def test_a_recreated_stream_stops_the_projector(
 ) -> None:
     async with projecting() as running, viewing() as view:
         await publish(power("a", 100), power("a", 200))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
         await connection.api(f"STREAM.DELETE.{Stream.TEL}")
         await ensure(connection, CLUSTER)
 
         with pytest.raises(ExceptionGroup) as ended:
-            await asyncio.wait_for(running, 10)
+            await asyncio.wait_for(running, 60)
         assert ended.group_contains(StreamReplaced)
 
 
@@ -210,14 +212,14 @@ async def test_a_projector_does_not_start_on_a_stream_of_another_history(
 ) -> None:
     async with projecting(), viewing() as view:
         await publish(power("a", 100))
-        await view.wait_for(1, 5)
+        await view.wait_for(1, 60)
     await connection.api(f"STREAM.DELETE.{Stream.TEL}")
     await ensure(connection, CLUSTER)
     await publish(power("a", 200), power("a", 300))
 
     async with projecting() as again:
         with pytest.raises(ExceptionGroup) as ended:
-            await asyncio.wait_for(again, 10)
+            await asyncio.wait_for(again, 60)
         assert ended.group_contains(StreamReplaced)
 
 
@@ -232,7 +234,7 @@ async def test_garbage_is_quarantined_and_the_projector_continues(
     async with projecting(), viewing() as view:
         await bus.publish([garbage])
         await publish(power("a", 100))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
         assert list(view.cluster_state.nodes) == ["a"]
     with History.of(place) as history:

@@ -102,14 +102,14 @@ async def test_a_retry_gets_its_own_position_and_every_refold_follows(
     monkeypatch.setattr(codec, "open_sample", lambda _: None)  # nor by the fast path
     async with projecting(), viewing() as view:
         await bus.publish([sender.stamp(power("a", 1)), sender.stamp(power("b", 2))])
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
         assert list(view.cluster_state.nodes) == ["a"]
     monkeypatch.setattr(codec, "read", read)
 
     async with projecting(), viewing() as view:
         [found] = quarantined(place)
         await bus.publish([quarantine.retry_message(found, CLUSTER)])
-        await view.wait_for(3, 5)
+        await view.wait_for(3, 60)
         assert sorted(view.cluster_state.nodes) == ["a", "b"]
 
     done = await rebuild(bus, writer, "rebuild")  # type: ignore[arg-type]

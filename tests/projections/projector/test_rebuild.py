@@ -48,7 +48,7 @@ async def published(projecting: Projecting, viewing: Viewing, publish: Publish) 
     rng = random.Random(11)
     async with projecting(snapshot_every=50), viewing() as view:
         await publish(*(any_fact(rng.randrange(ANY_FACTS)) for _ in range(TOTAL)))
-        await view.wait_for(TOTAL, 10)
+        await view.wait_for(TOTAL, 60)
         await until(lambda: view.last_beat is not None and view.last_beat.position == TOTAL)
 
 
@@ -107,7 +107,7 @@ async def test_a_rebuild_corrects_changed_rows(
 
     async with projecting() as refusing:
         with pytest.raises(StateDamaged, match="`joulie rebuild`"):
-            await asyncio.wait_for(refusing, 5)
+            await asyncio.wait_for(refusing, 60)
     await rebuild_again(bus, place)
 
     assert held(place)[1] == rows
@@ -118,12 +118,12 @@ async def test_readers_and_producers_do_not_wait_for_a_rebuild(
 ) -> None:
     async with viewing() as view, kept_up(projecting) as runs:
         await publish(*(power(f"n{number}", 1) for number in range(30)))
-        await view.wait_for(30, 10)
+        await view.wait_for(30, 60)
         publishing = asyncio.ensure_future(publish(*(power(f"n{n % 9}", n) for n in range(500))))
 
         done = await rebuild_again(bus, place)
         await publishing
-        await view.wait_for(530, 10)
+        await view.wait_for(530, 60)
         await until(lambda: view.last_beat is not None and view.last_beat.position == 530)
         await until(lambda: len(runs) >= 2)  # the projector from before the rebuild exited
 
@@ -163,7 +163,7 @@ async def test_a_rebuild_leaves_out_quarantined_messages(
     async with projecting(), viewing() as view:
         await bus.publish([Message(CLUSTER.of(power("a", 1)), "garbage", b"\xff" * 9)])
         await publish(power("a", 100))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
     _, rows = held(place)
 
     await rebuild_again(bus, place)

@@ -85,9 +85,9 @@ async def test_facts_with_refused_rows_are_quarantined_and_all_others_are_folded
     await publish(*(node_seen(name) for name in names), *(power(f"n{n}", 9) for n in range(300)))
 
     async with projecting(batch=batch) as task, viewing() as view:
-        await view.wait_for(700, 20)
+        await view.wait_for(700, 60)
         await publish(node_seen("after"))
-        await view.wait_for(701, 5)
+        await view.wait_for(701, 60)
         assert not task.done()
         assert sorted(view.cluster_state.nodes) == sorted(
             {*names, "n5", "after"} - {"evil", "n311"}

@@ -35,7 +35,7 @@ async def projecting(
             background(projector.run(), "projector") as task,
             View.open(bus, reader, CLUSTER) as view,
         ):
-            await view.wait_ready(10)
+            await view.wait_ready(60)
             yield view, task
     finally:
         reader.dispose()
@@ -51,7 +51,7 @@ async def test_a_node_with_rising_power_shows_its_trend(
         for minute in range(5):
             await bus.publish([sender.stamp(power("n", 300 + 20 * minute))])
             clock.advance(60)
-        await view.wait_for(6, 10)
+        await view.wait_for(6, 60)
 
         twin_columns = view.snapshot().twin_columns
         assert twin_columns.floats("trend_w_per_min")[twin_columns.rows["n"]] == pytest.approx(20)

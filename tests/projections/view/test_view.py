@@ -143,10 +143,10 @@ async def test_a_view_loads_the_database_and_applies_deltas(
 ) -> None:
     hand.commit(power("a", 1), power("b", 2))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         booted = (view.position, watts(view))
         await hand.publish(hand.commit(power("b", 3), power("c", 4)))
-        await view.wait_for(4, 5)
+        await view.wait_for(4, 60)
 
         assert booted == (2, {"a": 1, "b": 2})
         assert watts(view) == {"a": 1, "b": 3, "c": 4}
@@ -157,10 +157,10 @@ async def test_a_snapshot_does_not_change_with_the_view(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         before = view.snapshot()
         await hand.publish(hand.commit(power("a", 900)))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
         assert (before.position, before.twin_columns.floats("measured_w").tolist()) == (1, [0, 1])
 
@@ -171,11 +171,11 @@ async def test_repeated_and_late_deltas_change_nothing(
     first = hand.commit(power("a", 1))
     second = hand.commit(power("a", 2))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         for old in (second, first, second):
             await hand.publish(old)
         await hand.publish(hand.commit(power("b", 3)))
-        await view.wait_for(3, 5)
+        await view.wait_for(3, 60)
 
         assert watts(view) == {"a": 2, "b": 3}
 
@@ -194,7 +194,7 @@ async def test_a_view_becomes_ready_with_the_first_projector(
     async with viewing() as view:
         await publish(power("a", 1))
         async with projecting():
-            await view.wait_for(1, 5)
+            await view.wait_for(1, 60)
 
             assert watts(view) == {"a": 1}
 
@@ -223,10 +223,10 @@ async def test_a_view_that_missed_a_delta_reads_the_database(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         hand.commit(power("b", 2))  # without a delta
         await hand.publish(hand.commit(power("c", 3)))
-        await view.wait_for(3, 5)
+        await view.wait_for(3, 60)
 
         assert watts(view) == {"a": 1, "b": 2, "c": 3}
 
@@ -237,9 +237,9 @@ async def test_a_view_detects_a_missed_last_delta_by_the_next_heartbeat(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         hand.commit(power("a", 2))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
         assert watts(view) == {"a": 2}
 
@@ -250,9 +250,9 @@ async def test_a_change_above_the_message_limit_is_read_from_the_database(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.publish(hand.commit(*(pending(f"p{number}") for number in range(20))), limit=500)
-        await view.wait_for(21, 5)
+        await view.wait_for(21, 60)
 
         assert len(view.cluster_state.pods) == 20
 
@@ -263,7 +263,7 @@ async def test_a_view_with_a_digest_mismatch_reloads_all_rows(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         before = reloads("digest")
         await hand.forge(Row("node", "ghost", encode(NodeState(ordinal=7, at=1))))
         await until(lambda: reloads("digest") > before and view.position == 1)
@@ -278,11 +278,11 @@ async def test_a_restored_database_replaces_all_rows(
     earlier = hand.commit(node_seen("a")).cursor
     hand.commit(node_seen("b"))
     async with viewing() as view:
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
         moves = await view.moved_since(0)
         restore_without_b(writer)
         hand.restored(earlier)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while view.position == 2:
                 moves = await view.moved_since(moves)
 
@@ -301,14 +301,14 @@ async def test_a_heartbeat_overtaken_by_a_delta_causes_no_reload(
 ) -> None:
     earlier = hand.commit(power("a", 1)).cursor
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         before = reloads("another database")
         await hand.publish(hand.commit(power("a", 2)))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
         await hand.beat(earlier)
         await until(lambda: view.last_beat is not None and view.last_beat.position == 1)
         await hand.publish(hand.commit(power("a", 3)))
-        await view.wait_for(3, 5)
+        await view.wait_for(3, 60)
 
         assert (watts(view), reloads("another database")) == ({"a": 3}, before)
 
@@ -318,10 +318,10 @@ async def test_a_view_follows_the_database_while_the_bus_is_silent(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         hand.renew(behind_s=60)
         hand.commit(power("a", 2))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
         hand.renew(behind_s=7)
         await until(lambda: view.ages.heard_ms < 2000)
         await until(lambda: view.ages.behind_ms < 50_000)
@@ -336,7 +336,7 @@ async def test_a_view_received_a_sign_of_the_projector_after_its_content_was_com
     hand.commit(power("a", 1))
     hand.renew(behind_s=7)
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await until(lambda: view.ages.behind_ms < NEVER_MS)
 
         assert 7000 <= view.ages.heard_ms <= view.ages.behind_ms
@@ -347,9 +347,9 @@ async def test_a_database_without_a_projector_is_no_sign_of_one(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         hand.commit(power("a", 2))  # by nothing that renews a lease or sends a heartbeat
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
         assert view.ages == (NEVER_MS, NEVER_MS)
 
@@ -362,7 +362,7 @@ async def test_a_view_is_as_far_behind_as_the_projector_that_it_just_heard(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.beat(behind_ms=57_000)
         await until(lambda: view.ages.behind_ms < NEVER_MS)
 
@@ -375,7 +375,7 @@ async def test_a_heartbeat_that_waited_for_the_reader_is_as_old_as_it_is(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.beat(waited_s=100)  # a clock that is 100 s behind, and no delay
         await until(lambda: view.ages.behind_ms < NEVER_MS)
         first = view.ages
@@ -393,7 +393,7 @@ async def test_the_first_heartbeat_of_this_machine_is_as_old_as_it_is(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.beat(behind_ms=1000, waited_s=7, clock=monotonic_clock())
         await until(lambda: view.ages.behind_ms < NEVER_MS)
 
@@ -407,7 +407,7 @@ async def test_a_view_that_lacks_commits_is_not_as_current_as_the_projector(
     hand.commit(power("a", 1))
     engine = database.reader(place)
     async with View.open(bus, engine, CLUSTER) as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.beat(behind_ms=1000)
         await until(lambda: view.ages.behind_ms < NEVER_MS)
         fail_every_read(engine)
@@ -425,12 +425,12 @@ async def test_a_snapshot_ages_once_the_view_has_moved_on(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.beat(behind_ms=1000)
         await until(lambda: view.ages.behind_ms < NEVER_MS)
         kept = view.snapshot()
         await hand.publish(hand.commit(power("a", 2)))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
         await hand.beat()
         await until(lambda: view.ages.behind_ms < 1000)
 
@@ -442,12 +442,12 @@ async def test_a_change_without_a_heartbeat_is_as_far_behind_as_the_projector_se
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.beat(behind_ms=57_000, waited_s=0, clock=monotonic_clock())
         await until(lambda: view.ages.behind_ms < NEVER_MS)
 
         await hand.publish(hand.commit(power("a", 2)), sent=hand.sent(behind_ms=200, waited_s=7))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
         assert 7200 <= view.ages.behind_ms < 57_000
 
@@ -457,13 +457,13 @@ async def test_a_change_of_another_database_tells_nothing_about_this_one(
 ) -> None:
     first = hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.beat(behind_ms=57_000, waited_s=60, clock=monotonic_clock())
         await until(lambda: view.ages.behind_ms < NEVER_MS)
 
         await hand.publish(first, sent=hand.sent(behind_ms=0, incarnation="restored"))
         await hand.publish(hand.commit(power("a", 2)))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
         assert view.ages.behind_ms >= 57_000
 
@@ -474,7 +474,7 @@ async def test_a_snapshot_is_as_old_as_the_last_heartbeat_of_its_position(
     """Whatever it knew when it was taken: on an idle cluster that is long ago."""
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.beat(behind_ms=57_000)
         await until(lambda: view.ages.behind_ms < NEVER_MS)
         kept = view.snapshot()
@@ -482,7 +482,7 @@ async def test_a_snapshot_is_as_old_as_the_last_heartbeat_of_its_position(
         await until(lambda: view.ages.behind_ms < 57_000)
 
         await hand.publish(hand.commit(power("a", 2)))
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
 
         assert kept.behind_ms >= 57_000 > view.ages_of(kept).behind_ms
 
@@ -493,14 +493,14 @@ async def test_a_view_behind_a_trim_reloads_all_rows(
     """Deletions before the cut are trimmed, so incremental changes would keep `a`."""
     hand.commit(power("a", 1), power("b", 2))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         before = reloads("trimmed")
         hand.commit(NodeGone(node="a"))
         hand.commit(power("c", 3))
         row = "(1, 1, ?, 3, ?, '', '', ?, 0, '', ?, 0, '')"
         tamper(place, f"INSERT INTO cut VALUES {row}", *[b"\x80"] * 4)
         tamper(place, "DELETE FROM gone")
-        await view.wait_for(4, 5)
+        await view.wait_for(4, 60)
         await until(lambda: reloads("trimmed") > before)
 
         assert watts(view) == {"b": 2, "c": 3}
@@ -524,9 +524,9 @@ async def test_a_view_opened_late_has_all_earlier_changes(
 ) -> None:
     async with projecting(), viewing() as early:
         await publish(power("a", 1), power("b", 2), power("a", 3))
-        await early.wait_for(3, 5)
+        await early.wait_for(3, 60)
         async with viewing() as late:
-            await late.wait_for(3, 5)
+            await late.wait_for(3, 60)
 
             assert watts(late) == watts(early) == {"a": 3, "b": 2}
 
@@ -539,7 +539,7 @@ async def test_a_paused_view_drops_changes_and_reads_them_when_it_is_resumed(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         view.pause()
         await hand.publish(hand.commit(power("a", 2)))
         await hand.beat()
@@ -554,7 +554,7 @@ async def test_a_paused_view_drops_changes_and_reads_them_when_it_is_resumed(
         assert view.age_s < 3 * POLL_S
 
         await hand.publish(hand.commit(power("a", 3)))
-        await view.wait_for(3, 5)
+        await view.wait_for(3, 60)
 
 
 async def test_a_view_that_missed_nothing_is_resumed_at_its_position(
@@ -562,7 +562,7 @@ async def test_a_view_that_missed_nothing_is_resumed_at_its_position(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         view.pause()
         await view.resume(5)
 
@@ -575,7 +575,7 @@ async def test_a_view_that_was_paused_while_the_database_was_restored_reloads_al
     hand.commit(node_seen("a"))
     hand.commit(node_seen("b"))
     async with viewing() as view:
-        await view.wait_for(2, 5)
+        await view.wait_for(2, 60)
         view.pause()
         restore_without_b(writer)
         await view.resume(5)
@@ -589,7 +589,7 @@ async def test_a_view_that_cannot_read_what_it_missed_says_so_and_keeps_its_rows
     hand.commit(power("a", 1))
     engine = database.reader(place)
     async with View.open(bus, engine, CLUSTER) as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         view.pause()
         paused_at = time.monotonic()
         fail_every_read(engine)
@@ -613,7 +613,7 @@ async def test_a_view_without_a_projector_keeps_its_rows_and_its_age_grows(
     async with viewing() as view:
         async with projecting():
             await publish(power("a", 100))
-            await view.wait_for(1, 5)
+            await view.wait_for(1, 60)
         left = view.snapshot()
         await until(lambda: view.ages.heard_ms > 1200)
 
@@ -629,7 +629,7 @@ async def test_a_view_without_bus_and_database_keeps_its_rows(
     hand.commit(power("a", 100))
     engine = database.reader(place)
     async with View.open(bus, engine, CLUSTER) as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         failures = fail_every_read(engine)
         await until(lambda: len(failures) >= 2)
 
@@ -683,7 +683,7 @@ async def test_more_changes_than_may_wait_for_a_read_are_read_from_the_database(
             await hand.publish(hand.commit(power("a", number)))
         await until(lambda: view.waiting_bytes == 2_000)
         ends.set()
-        await view.wait_for(51, 5)
+        await view.wait_for(51, 60)
 
         assert watts(view) == {"a": 49}
     engine.dispose()
@@ -708,7 +708,7 @@ async def test_a_timeout_of_wait_for_reports_the_position(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
 
         with pytest.raises(ViewBehind, match="at position 1 and did not reach 9"):
             await view.wait_for(9, 0.05)
@@ -719,7 +719,7 @@ async def test_the_ages_of_a_view_grow_while_its_event_loop_is_stuck(
 ) -> None:
     hand.commit(power("a", 1))
     async with viewing() as view:
-        await view.wait_ready(5)
+        await view.wait_ready(60)
         await hand.beat(behind_ms=1000)
         await until(lambda: view.ages.behind_ms < NEVER_MS)
         scraped = metrics.shown_by("extender").get_sample_value

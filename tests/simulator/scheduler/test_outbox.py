@@ -37,7 +37,7 @@ async def publishing_outbox(bus: JetStreamLog) -> AsyncGenerator[Outbox, None]:
 
 
 async def test_events_are_published_in_order(connection: Connection, bus: JetStreamLog) -> None:
-    async with publishing_outbox(bus) as outbox, asyncio.timeout(30):
+    async with publishing_outbox(bus) as outbox, asyncio.timeout(60):
         for number in range(50):
             await outbox.put(gone(number, 1))
         await outbox.put(gone(50, 200))
@@ -58,7 +58,7 @@ async def test_publish_returns_after_the_events_are_stored(
 async def test_concurrent_publishers_neither_lose_nor_repeat_events(
     connection: Connection, bus: JetStreamLog
 ) -> None:
-    async with publishing_outbox(bus) as outbox, asyncio.timeout(30):
+    async with publishing_outbox(bus) as outbox, asyncio.timeout(60):
         await asyncio.gather(*(outbox.publish(gone(first, 300)) for first in range(0, 3000, 300)))
 
     assert await stored_bodies(connection) == encoded(gone(0, 3000))
@@ -85,7 +85,7 @@ async def test_put_waits_while_the_queue_is_full(bus: JetStreamLog) -> None:
     waiting = asyncio.create_task(outbox.put(gone(MAX_QUEUED, 1)))
     await asyncio.sleep(0)
     too_many = waiting.done()
-    async with background(outbox.publish_forever(), "tell"), asyncio.timeout(30):
+    async with background(outbox.publish_forever(), "tell"), asyncio.timeout(60):
         await waiting
 
     assert not too_many
