@@ -198,7 +198,8 @@ WITNESS_COSIGNED = Gauge(
 )
 HEADS_KEPT = Gauge(
     "joulie_heads_kept",
-    "1 if the place of HEADS_TO keeps all signed heads, otherwise 0; 0 without HEADS_TO",
+    "1 if this place, that of HEADS_TO, keeps all signed heads, otherwise 0",
+    ["place"],
     registry=PROJECTOR,
 )
 DECISIONS_WRITTEN = Counter(

@@ -20,7 +20,7 @@ class HeadKeeping:
     def __init__(self, place: Place, keeper: HeadKeeper | None, named: str) -> None:
         self._place = place
         self._keeper = keeper
-        self._named = named  # the place, for the log
+        self._named = named  # the place, for log and metric
         self._failure: str | None = None  # what was logged last; None before the first success
 
     async def run(self) -> None:
@@ -51,7 +51,7 @@ class HeadKeeping:
             self._log("")
 
     def _log(self, failure: str) -> None:
-        HEADS_KEPT.set(not failure)
+        HEADS_KEPT.labels(place=self._named).set(not failure)
         if failure == self._failure:
             return
         self._failure = failure

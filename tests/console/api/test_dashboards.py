@@ -66,6 +66,6 @@ def test_permanent_faults_have_an_alert() -> None:
             *("joulie_view_age_seconds", "joulie_lag_events", "joulie_decisions_dropped_total"),
             *("joulie_events_total", "joulie_broker_errors_total", "joulie_view_reloads_total"),
             *("joulie_stream_bytes", "joulie_stream_days_left", "joulie_data_free_bytes"),
-            "joulie_publish_refused_total",
+            *("joulie_publish_refused_total", "joulie_heads_kept", "joulie_witness_cosigned"),
         )
     )
