@@ -47,6 +47,12 @@ from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.anyio
 NO_LIMIT = 2**62
+
+
+def type_of_first(rows: Sequence[object]) -> str:
+    return type(rows[0]).__name__
+
+
 FORMATS = [Segment(), *([Parquet()] if has_parquet() else [])]
 
 
@@ -407,6 +413,24 @@ async def test_rows_that_inflate_without_end_are_a_flaw(
     file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
     sealed_again(file.parent, file.name, zlib.compress(bytes(1 << 24)))
 
+    assert "inflates without end" in ((await verified(small_log, tmp_path / "a")).flaw or "")
+
+
+@pytest.mark.skipif(not has_parquet(), reason="pyarrow is not installed")
+@pytest.mark.parametrize(
+    "rows", [["x" * (1 << 16)] * (1 << 9), [7] * (1 << 22), [None] * (1 << 22)], ids=type_of_first
+)
+async def test_equal_rows_of_a_column_file_without_end_are_a_flaw(
+    small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Sequence[object]
+) -> None:
+    """Parquet keeps one value and its number."""
+    monkeypatch.setattr(columnar, "LARGEST_FILE", 1 << 24)
+    await archived(small_log, tmp_path / "a", Parquet())
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.parquet")
+    Parquet().write(file, {"rows": rows})
+    sealed_again(file.parent, file.name, file.read_bytes())
+
+    assert file.stat().st_size < 1 << 20
     assert "inflates without end" in ((await verified(small_log, tmp_path / "a")).flaw or "")
 
 
