@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from joulie_audit.archive.fact_source import FactSource
+from joulie_audit.ledger.availability import Availability
 from joulie_bus.events import (
     Fact,
+    NodeGone,
     NodeSeen,
     PlanMade,
     PodAsk,
@@ -91,6 +93,7 @@ class Lives:
     def __init__(self) -> None:
         self.pods: dict[str, PodLife] = {}
         self.power = PowerStates()
+        self.available = Availability()
         self.sleeps = 0  # orders
         self.first_ms = 0  # of the log; 0 while it is empty
         self.settings: list[Settings] = []  # one for each change
@@ -107,14 +110,21 @@ class Lives:
                     self.pods[fact.pod.uid] = bound
             case PodFinished() | PodGone():
                 self._end(fact.uid, at_ms)
-            case SleepOrdered() | WakeOrdered() | NodeSeen():
-                self.sleeps += isinstance(fact, SleepOrdered)
-                self.power.fold(fact, at_ms)
+            case SleepOrdered() | WakeOrdered() | NodeSeen() | NodeGone():
+                self._fold_node(fact, at_ms)
             case PlanMade():
                 if not self.settings or self.settings[-1].values != fact.settings:
                     self.settings.append(Settings(at_ms, fact.settings))
             case _:
                 pass
+
+    def _fold_node(
+        self, fact: SleepOrdered | WakeOrdered | NodeSeen | NodeGone, at_ms: int
+    ) -> None:
+        self.sleeps += isinstance(fact, SleepOrdered)
+        self.available.fold(fact, at_ms)
+        if not isinstance(fact, NodeGone):
+            self.power.fold(fact, at_ms)
 
     def _end(self, uid: str, at_ms: int) -> None:
         known = self.pods.get(uid)

@@ -107,7 +107,9 @@ def first_document_of(got: Gathered, cluster: str) -> Document:
 
 def _first_counterfactual(found: Document) -> Document:
     left_out = _without(found["left_out"], "pods_on_unknown_nodes")
-    return {**_without(_without(found, "sleep_numbers"), "as_it_ran"), "left_out": left_out}
+    for name in ("sleep_numbers", "as_it_ran", "waited_for_the_scheduler"):
+        found = _without(found, name)
+    return {**found, "left_out": left_out}
 
 
 def _without(found: Document, name: str) -> Document:
@@ -149,6 +151,7 @@ def _counterfactual(asked: Asked, whole: EnergyReport) -> Document:
         "as_it_ran": question.happened is not None,
         "nodes": len(question.nodes),
         "pods": len(question.pods),
+        "waited_for_the_scheduler": question.happened.of_scheduler if question.happened else 0,
         "use_of_requests": question.use,
         "sleep": question.sleeps,
         "sleep_numbers": question.sleep._asdict(),

@@ -45,6 +45,7 @@ class Gathered(NamedTuple):
     lives: Lives
     answers: Mapping[str, Answer]  # by the uid of the pod
     scoring: str
+    asked_again: frozenset[str] = frozenset()  # uids of pods that were not placed at once
 
 
 async def gathered(
@@ -65,7 +66,8 @@ async def gathered(
     ledger = Reading(intervals, state.position, state.ledger.newest_ms)
     lives = await lives_of(history, facts, state.position)
     answers = answers_in(history, entries)
-    return Gathered(period, entries, ledger, state, lives, answers, _scoring(history, entries))
+    scoring, again = _scoring(history, entries), frozenset(history.asked_again(entries))
+    return Gathered(period, entries, ledger, state, lives, answers, scoring, again)
 
 
 def answers_in(history: History, entries: int) -> dict[str, Answer]:

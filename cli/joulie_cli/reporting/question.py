@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from joulie_audit.ledger.pods_in_log import Off, PodLife
 from joulie_cli.reporting.gather import Gathered
+from joulie_cli.reporting.room import without_room
 from joulie_cli.reporting.use import Requested, use_of
 from joulie_operator.planning.rules import rules_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
@@ -17,6 +18,7 @@ from joulie_simulator.energy.counterfactual import (
     LoggedPod,
     LoggedSleep,
     Question,
+    step_s,
     whole_cards,
 )
 
@@ -128,7 +130,9 @@ def _happened(
         (_pod(life, *span), numbers[life.node], _overlap_s(Off(life.start_ms, life.end_ms), span))
         for life in lives.counted
     ]
-    waits = [life.start_ms - life.asked_ms for life in lives.counted if life.asked_ms >= from_ms]
+    arrived = [life for life in lives.counted if life.asked_ms >= from_ms]
+    free = _placed_by_the_scheduler(got, span, arrived, numbers)
+    waits = [0 if life.pod.uid in free else life.start_ms - life.asked_ms for life in arrived]
     waits += [to_ms - life.asked_ms for life in lives.never_bound if life.asked_ms >= from_ms]
     return Happened(
         stays,
@@ -136,7 +140,30 @@ def _happened(
         [max(0, wait) / 1000 for wait in waits],
         sum(not life.end_ms for life in lives.never_bound),
         sum(from_ms <= at < to_ms for at in power.woken_ms),
+        len(free),
     )
+
+
+def _placed_by_the_scheduler(
+    got: Gathered, span: tuple[int, int], arrived: Sequence[PodLife], numbers: Mapping[str, int]
+) -> Mapping[str, PodLife]:
+    """Pods that waited for a step or more for the scheduler alone: at all times a node had room
+    for them, and the filter was asked once."""
+    least_ms = 1000 * step_s((span[1] - span[0]) / 1000)
+    waited = {
+        life.pod.uid: life
+        for life in arrived
+        if life.start_ms - life.asked_ms >= least_ms and life.pod.uid not in got.asked_again
+    }
+    if not waited:
+        return {}
+    nodes = [got.state.ledger.nodes[name].capacity for name in numbers]
+    lives = [life for life in got.lives.pods.values() if life.start_ms and life.node in numbers]
+    stays = ((numbers[life.node], life) for life in lives)
+    changes = got.lives.available.changes
+    known = ((numbers[each.node], each) for each in changes if each.node in numbers)
+    lacked = without_room(nodes, stays, known, waited)
+    return {uid: life for uid, life in waited.items() if uid not in lacked}
 
 
 def _overlap_s(part: Off, span: tuple[int, int]) -> float:

@@ -261,6 +261,12 @@ class History:
         of_filter = decision.c.kind == FilterDecided.TYPE
         return self._logged(select(decision).where(of_filter, self._since))
 
+    def asked_again(self, last: int) -> set[str]:
+        """The uids of pods for which the filter was asked more than once up to this entry."""
+        of_filter = decision.c.kind == FilterDecided.TYPE, decision.c.pos <= last, self._since
+        uids = select(decision.c.pod_uid).where(*of_filter).group_by(decision.c.pod_uid)
+        return set(self._db.scalars(uids.having(func.count() > 1)))
+
     def declarations(self, after: int = 0) -> Iterator[StoredEntry]:
         return self._about_no_pod(SettingsDeclared.TYPE, after)
 

@@ -65,9 +65,10 @@ class Happened(NamedTuple):
 
     stays: Sequence[tuple[LoggedPod, int, float]]  # the node by its number, and the seconds there
     off_s: Sequence[float]  # of each node, switched off by an order to sleep
-    waits_s: Sequence[float]  # of pods that were asked for in the period
+    waits_s: Sequence[float]  # of pods that were asked for in the period; for the scheduler: 0
     waiting: int  # pods at its end
     wakes: int
+    of_scheduler: int = 0  # pods that waited for a step or more for the scheduler alone
 
 
 class Question(NamedTuple):

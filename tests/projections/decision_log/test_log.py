@@ -300,6 +300,17 @@ def test_entries_of_a_time_range_are_found_newest_first_with_and_without_the_ind
         assert before == [pos for pos in found if pos < 9]
 
 
+def test_pods_for_which_the_filter_was_asked_again_are_found_up_to_an_entry(
+    log: DecisionLog, place: Place
+) -> None:
+    append(log, decision_records(*(filtered(uid) for uid in ("a", "b", "a", "c", "b"))))
+
+    with History.of(place) as history:
+        again = [history.asked_again(last) for last in (2, 3, 5)]
+
+    assert again == [set(), {"a"}, {"a", "b"}]
+
+
 def at_minute(minute: int) -> int:
     return noon(60 * minute)
 
