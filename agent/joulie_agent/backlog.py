@@ -15,9 +15,9 @@ import msgspec
 
 from joulie_bus.events import TelemetrySampled
 from joulie_bus.runtime.logging import get_logger
+from joulie_projections.store.monotonic import boot_id
 
 MOST_BYTES = 1 << 20  # about 3,000 readings of a node without cards: eight hours and more
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 log = get_logger("agent")
 
 
@@ -31,7 +31,7 @@ class When(NamedTuple):
     def now(cls) -> "When":
         """The clock also runs while the machine sleeps, where the system has such a clock."""
         clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-        return cls(_boot(), time.clock_gettime_ns(clock) // 1_000_000)
+        return cls(boot_id(), time.clock_gettime_ns(clock) // 1_000_000)
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -138,10 +138,3 @@ def _is_of(boot: str, line: bytes) -> bool:
         return line.endswith(b"\n") and _decode(line).boot == boot
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-
-
-def _boot() -> str:
-    try:
-        return BOOT_ID.read_text().strip()
-    except OSError:
-        return ""

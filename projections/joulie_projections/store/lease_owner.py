@@ -12,10 +12,11 @@ the owner is not known to be gone, and the lease has to expire.
 import os
 import secrets
 import socket
-from pathlib import Path
 from typing import NamedTuple
 
-_PROC = Path("/proc")
+from joulie_projections.store.monotonic import PROC, boot_id
+
+_PROC = PROC
 _STARTED = 19  # index in /proc/PID/stat after the name: start time, in clock ticks since the boot
 
 
@@ -51,9 +52,8 @@ def is_gone(owner: str) -> bool:
 def _identity_of(pid: int) -> _ProcessIdentity | None:
     """None on a system without /proc; no process is known to be gone there."""
     try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespace = str((_PROC / "self/ns/pid").stat().st_ino)
-        return _ProcessIdentity(boot, namespace, str(pid), _started(pid))
+        return _ProcessIdentity(boot_id(_PROC), namespace, str(pid), _started(pid))
     except (OSError, ValueError):
         return None
 

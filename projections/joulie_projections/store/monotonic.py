@@ -1,15 +1,29 @@
-"""The identity of the monotonic clock: processes with the same one may compare its times."""
+"""Which start of the machine this is, and which monotonic clock: times of another mean nothing."""
 
+import os
 import uuid
+from functools import cache
 from pathlib import Path
 
-_PROC = Path("/proc")
+PROC = Path("/proc")
+
+
+@cache
+def _of_this_process() -> str:
+    return str(uuid.uuid4())
+
+
+def boot_id(proc: Path = PROC) -> str:
+    """Where the system has none, an id of this process alone, which equals that of no other."""
+    try:
+        return (proc / "sys/kernel/random/boot_id").read_text().strip() or _of_this_process()
+    except OSError:
+        return _of_this_process()
 
 
 def monotonic_clock() -> str:
-    """The boot that it counts from, and the time namespace; elsewhere one of this process alone."""
+    """Processes with the same one may compare its times: the boot and the time namespace."""
     try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{(_PROC / 'self/ns/time').stat().st_ino}"
+        return f"{boot_id()}/{(PROC / 'self/ns/time').stat().st_ino}"
     except OSError:
-        return str(uuid.uuid4())
+        return f"{boot_id()}/{os.getpid()}"  # another process may be in another namespace
