@@ -105,3 +105,17 @@ def test_a_choice_says_why() -> None:
     assert found.because == (
         "2 of 3 fitting cards, linked, out of an untouched group, 81920 MB left over"
     )
+
+
+def test_the_reason_for_a_single_card_names_no_links() -> None:
+    found = choose_cards(wanting(vram_mb=1), "n0", twin_columns_of({"a": a_card(group="0")}), ())
+
+    assert found is not None
+    assert "linked" not in found.because
+
+
+def test_a_card_whose_group_has_no_other_fitting_card_breaks_up_no_links() -> None:
+    """Then the name of the model decides, as between cards without links."""
+    linked, alone = a_card(group="0", model="A100"), a_card(model="H100")
+
+    assert picked(wanting(vram_mb=1), a=alone, b=linked) == ["b"]

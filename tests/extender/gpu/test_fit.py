@@ -381,3 +381,12 @@ def test_every_answer_about_cards_can_be_given_again(
     shuffled = twin_columns.with_cards(Cards.of(dict(reversed(cards.items())), twin_columns.rows))
 
     assert [decide.again(answer, shuffled, weights) for answer in answers] == answers
+
+
+def test_the_codes_of_verdicts_stay_those_of_the_entries_that_exist() -> None:
+    assert {verdict.name: verdict.value for verdict in GpuVerdict} == {
+        "PASSED": 0,
+        "NO_CARDS": 16,
+        "NOT_LINKED": 17,
+        "UNREADABLE": 18,
+    }

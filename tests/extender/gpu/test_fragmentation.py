@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from joulie_extender.gpu.card_worth import prices_of
 from joulie_extender.gpu.demand import NodeKind, PoolKinds, need_of, terms_of, worth_of
-from joulie_extender.gpu.fragmentation import NEVER, CostCache, Measure
+from joulie_extender.gpu.fragmentation import MOST_KEPT, NEVER, CostCache, Costs, Measure, Terms
 from joulie_extender.gpu.pool import Pool, PoolNode
 from joulie_extender.gpu.shapes import Shape
 from joulie_projections.state.gpu_arrivals import (
@@ -157,3 +157,103 @@ def test_cached_costs_equal_costs_computed_anew() -> None:
         if costs.cost[row] < NEVER:
             pool.take(shape, row, cards_at(pool, shape, row, costs.card))
             cache.change(row)
+
+
+# --- the cost, by its definition ----------------------------------------------------------------
+
+
+def usable_and_stranded(terms: Terms, pool: Pool, row: int) -> tuple[float, float]:
+    """What later pods can use of a node, as the text of the module weighs it, and what they lack
+    cores for."""
+    cores, model = min(int(pool.free_milli[row]) // 1000, 128), pool.model[row]
+    rests = pool.rest[row].tolist()
+    usable = sum(terms.one[model, cores, rest // 10] for rest in rests)
+    usable += terms.many[model, cores, rests.count(1000)]
+    worth = sum(terms.worth[rest // 10] for rest in rests)
+    stranded = max(0.0, sum(rests) - pool.free_milli[row] / (0.92 * terms.need))
+    return 0.2 * usable + 4.0 * worth, stranded
+
+
+def test_a_cost_is_what_later_pods_lose_by_the_placement() -> None:
+    part, pair = Shape(4000, 1024, 1, 300), Shape(16_000, 1024, 2, 1000)
+    pool = Pool([EIGHT, TWO, EIGHT])
+    pool.take(part, 0, [2])
+    pool.take(Shape(60_000, 0, 1, 1000), 2, [0])
+    kinds, demand = kinds_of(pool), arrived(part, pair, WHOLE)
+    terms = terms_of(demand, kinds, worth_of(demand.priced, kinds))
+    for shape in (part, pair, WHOLE, Shape(20_000, 1024, 0, 0)):
+        costs = Measure(terms).costs(pool, shape, np.arange(3))
+        for row in range(3):
+            before, after = usable_and_stranded(terms, pool, row), taken(pool, shape, row, costs)
+            later = usable_and_stranded(terms, after, row)
+            price = terms.price[pool.model[row]] * shape.gpu_milli
+            wanted = before[0] - later[0] + later[1] - before[1] + price
+            assert costs.cost[row] == pytest.approx(wanted, abs=0.05), (shape, row)
+
+
+def taken(pool: Pool, shape: Shape, row: int, costs: Costs) -> Pool:
+    after = Pool(pool.nodes)
+    after.rest, after.free_milli = pool.rest.copy(), pool.free_milli.copy()
+    cards = cards_at(pool, shape, row, costs.card) if shape.cards else []
+    after.take(shape, row, cards)
+    return after
+
+
+def test_a_pod_fits_into_exactly_what_is_free() -> None:
+    pool, all_of_it = Pool([TWO]), Shape(104_000, 524_288, 2, 1000)
+    measure = measure_of(arrived(), pool)
+
+    assert measure.costs(pool, all_of_it, np.arange(1)).cost[0] < NEVER
+
+
+# --- the cache ----------------------------------------------------------------------------------
+
+
+class Counted:
+    """An evaluation that counts the rows that it computes."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def __call__(self, shape: int, rows: Ints) -> Costs:
+        self.rows += len(rows)
+        return Costs(np.full(len(rows), float(shape)), np.zeros(len(rows), np.int64))
+
+
+def test_a_cache_computes_only_the_rows_that_changed() -> None:
+    evaluate = Counted()
+    cache = CostCache[int](evaluate, 40)
+    cache.of(1)
+    cache.of(2)
+    cache.change(7)
+    cache.change(7)
+    cache.of(1)
+    cache.of(2)
+    cache.of(1)
+
+    assert evaluate.rows == 40 + 40 + 1 + 1
+
+
+def test_a_cache_begins_anew_when_it_holds_the_most_shapes() -> None:
+    evaluate = Counted()
+    cache = CostCache[int](evaluate, 10)
+    for shape in range(MOST_KEPT):
+        cache.of(shape)
+    cache.of(0)
+    evaluate.rows = 0
+    cache.of(1)
+
+    assert evaluate.rows == 10, "it was dropped"
+
+
+def test_a_cache_begins_anew_after_many_changes() -> None:
+    evaluate = Counted()
+    cache = CostCache[int](evaluate, 10)
+    cache.of(1)
+    for _ in range(16 * 10 + 1):
+        cache.change(3)
+    cache.of(2)
+    evaluate.rows = 0
+    cache.of(1)
+
+    assert evaluate.rows == 10, "it was dropped"
