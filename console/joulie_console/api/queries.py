@@ -90,6 +90,16 @@ class Console:
         overview = self.poller.overview
         return ResolvedSnapshot(overview, self.poller.ages, is_now=True)
 
+    def _stamp(self) -> dict[str, Any]:
+        """Of an answer that shows nothing of the newest snapshot, which costs an update."""
+        view = self.poller.live_view
+        return {
+            "position": view.position,
+            "at_ms": view.now_ns() // MS,
+            "age_ms": view.ages.heard_ms,
+            "behind_ms": view.ages.behind_ms,
+        }
+
     async def _resolve(self, query: requests.SnapshotQuery) -> ResolvedSnapshot:
         if query.at is not None and query.time is not None:
             raise ApiError(400, "Give either `at` or `time`, not both.")
@@ -100,6 +110,7 @@ class Console:
         newest = now.overview.snapshot.position
         if position is None or position == newest:
             return now
+        newest = self.poller.live_view.position  # the overview may be of half a second before
         if position > newest:
             raise ApiError(404, f"Position {position} does not exist yet: the newest is {newest}.")
         snapshot = await self._time_travel.snapshot_at(position)
@@ -118,7 +129,7 @@ class Console:
     async def reach(self, _: requests.NoParameters) -> responses.Reach:
         first, last = await self._history.first_manifest(), await self._history.last_manifest()
         return responses.Reach(
-            **self._now().stamp(),
+            **self._stamp(),
             first=first.p_to if first else 0,
             first_at_ms=first.committed_at // MS if first else 0,
             last=last.p_to if last else 0,
@@ -134,7 +145,7 @@ class Console:
 
     async def power(self, query: requests.Power) -> responses.PowerSeries:
         points = [point for point in self.poller.power if point.at_ms > query.since]
-        return responses.PowerSeries(**self._now().stamp(), points=points)
+        return responses.PowerSeries(**self._stamp(), points=points)
 
     async def map(self, query: requests.SnapshotQuery) -> responses.Map:
         resolved = await self._resolve(query)
@@ -250,10 +261,10 @@ class Console:
         if since >= until:
             raise ApiError(400, "`since` must be before `until`.")
         period = Period(since // MS, until // MS)
-        return await self._energy.energy(self._now().stamp(), period, query)
+        return await self._energy.energy(self._stamp(), period, query)
 
     async def saved(self, _query: requests.NoParameters) -> responses.Saved:
-        return await self._energy.saved(self._now().stamp(), self._clock() // MS)
+        return await self._energy.saved(self._stamp(), self._clock() // MS)
 
     async def gpus(self, query: requests.Gpus) -> responses.GpuList:
         resolved = await self._resolve(query)
@@ -295,7 +306,7 @@ class Console:
         before = query.before or requests.MAX_INTEGER
         found = await self._history.newest(before, selection, query.limit, matches)
         return responses.DecisionList(
-            **self._now().stamp(),
+            **self._stamp(),
             items=[each.brief for each in found.entries],
             next=found.following,
             entries=self.tail.entry,
@@ -312,7 +323,7 @@ class Console:
         weights = self._history.weights_by(settings)
         computed, same = await self._computed(query, described.event)
         return responses.DecisionDetail(
-            **self._now().stamp(),
+            **self._stamp(),
             decision=described.brief,
             settings=settings,
             values=self._history.values_of(settings),
@@ -350,7 +361,7 @@ class Console:
             query.before or requests.MAX_INTEGER, query.node, query.limit
         )
         return responses.PlanList(
-            **self._now().stamp(),
+            **self._stamp(),
             items=[line.entry for line in found.lines],
             next=found.following,
             plans_gone=self.tail.plans_gone,
@@ -372,7 +383,7 @@ class Console:
         ]
         entries = self.tail.entry
         return responses.HeadList(
-            **self._now().stamp(),
+            **self._stamp(),
             items=items,
             next=items[-1].entry if len(found) > query.limit else None,
             entries=entries,

@@ -55,7 +55,7 @@ class MapDelta(NamedTuple):
 
 class ClusterPoller:
     def __init__(self, view: View, tail: EventTail, cluster: str, staleness_s: float) -> None:
-        self._live_view = view
+        self.live_view = view
         self._tail = tail
         self._cluster = cluster
         self._staleness_s = staleness_s
@@ -71,7 +71,7 @@ class ClusterPoller:
     @property
     def ages(self) -> ViewAges:
         """The present ages of `overview`."""
-        return self._live_view.ages_of(self._seen)
+        return self.live_view.ages_of(self._seen)
 
     @property
     def overview(self) -> Overview:
@@ -87,7 +87,7 @@ class ClusterPoller:
         """Brings the view up to date for a query, and keeps it so for half a minute."""
         self._queried_at = time.monotonic()
         with contextlib.suppress(ViewBehind):
-            await self._live_view.resume(RESUME_S)
+            await self.live_view.resume(RESUME_S)
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -96,7 +96,7 @@ class ClusterPoller:
             await asyncio.sleep(POLL_S if self.delta.number else FIRST_POLL_S)
 
     async def poll(self, now: float) -> None:
-        if not self._live_view.is_ready:
+        if not self.live_view.is_ready:
             return
         if self._tail.has_clients or not self.delta.number:
             self._queried_at = now
@@ -104,16 +104,16 @@ class ClusterPoller:
         if now - self._power_at >= (IDLE_POWER_S if self._is_idle(now) else POWER_S):
             await self._add_power_point(now)
         if self._is_idle(now):  # still: no query came meanwhile
-            self._live_view.pause()
+            self.live_view.pause()
 
     def _is_idle(self, now: float) -> bool:
         return now - self._queried_at >= IDLE_S
 
     def _look(self, now: float) -> None:
-        if not self._live_view.is_ready:
+        if not self.live_view.is_ready:
             return
         self._looked_at = now
-        moved = self._live_view.position != self._overview.snapshot.position
+        moved = self.live_view.position != self._overview.snapshot.position
         if moved or self._map is None or now - self._updated_at >= REFRESH_S:
             self._updated_at = now
             self._update()
@@ -123,7 +123,7 @@ class ClusterPoller:
         self._tail.wake()
 
     def _update(self) -> None:
-        self._seen = self._live_view.snapshot()
+        self._seen = self.live_view.snapshot()
         self._overview = Overview(self._take_snapshot(), self._staleness_s)
         before, self._map = self._map, map_state(self._overview)
         snapshot = self._overview.snapshot
@@ -136,15 +136,15 @@ class ClusterPoller:
 
     def _take_snapshot(self) -> ClusterSnapshot:
         """Must not await. The tables are copied, because the view continues to change."""
-        seen, cluster_state = self._live_view.snapshot(), _copied(self._live_view.cluster_state)
+        seen, cluster_state = self.live_view.snapshot(), _copied(self.live_view.cluster_state)
         return ClusterSnapshot(
-            seen.position, self._live_view.now_ns(), cluster_state, seen.twin_columns
+            seen.position, self.live_view.now_ns(), cluster_state, seen.twin_columns
         )
 
     async def _add_power_point(self, now: float) -> None:
         self._power_at = now
         with contextlib.suppress(ViewBehind):
-            await self._live_view.resume(RESUME_S)
+            await self.live_view.resume(RESUME_S)
             self.power.append(self._power_point())
 
     def _power_point(self) -> PowerPoint:
@@ -161,7 +161,7 @@ class ClusterPoller:
         snapshot, totals = overview.snapshot, overview.totals()
         cluster_state = snapshot.cluster_state
         counted, cards = phases(cluster_state), count_cards(cluster_state)
-        facility, beat = facility_of(cluster_state), self._live_view.last_beat if is_now else None
+        facility, beat = facility_of(cluster_state), self.live_view.last_beat if is_now else None
         pending = counted["pending"]
         inputs = self._health_inputs(overview, ages, pending, cards.unhealthy)
         return Cluster(
@@ -199,9 +199,9 @@ class ClusterPoller:
     def _health_inputs(
         self, overview: Overview, ages: ViewAges, pending: int, unhealthy: int
     ) -> HealthInputs:
-        snapshot, totals, now = overview.snapshot, overview.totals(), self._live_view.now_ns()
+        snapshot, totals, now = overview.snapshot, overview.totals(), self.live_view.now_ns()
         planned, decided = snapshot.cluster_state.planned_at, self._tail.decided_at
-        beat, plan = self._live_view.last_beat, snapshot.cluster_state.plan
+        beat, plan = self.live_view.last_beat, snapshot.cluster_state.plan
         return HealthInputs(
             heard_ms=ages.heard_ms,
             behind_ms=ages.behind_ms,
