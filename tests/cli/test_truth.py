@@ -75,6 +75,11 @@ async def test_every_age_name_and_kilowatt_is_true_beside_two_busy_loops(tmp_pat
         f"view {judge.worst_ms / 1000:.1f} s behind"
     )
     print(f"a list of decisions took {statistics.median(judge.list_ms):.0f} ms (median)")
+    excused = witness.excused_ms
+    print(
+        f"{len(excused)} ages were up to {max(excused, default=0) / 1000:.1f} s larger than the "
+        "truth while their component or the projector had no CPU"
+    )
     print(f"{judge.unknown} of {judge.ages} ages were unknown")
     print(report(judge.false))
     assert judge.false == [], report(judge.false[:20])

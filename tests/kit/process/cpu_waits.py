@@ -1,0 +1,33 @@
+"""For how long the main threads of processes waited for a CPU, as the kernel counts it."""
+
+import bisect
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+
+class CpuWaits:
+    def __init__(self) -> None:
+        self.pids: Mapping[str, int] = {}
+        self._moments: list[float] = []
+        self._waited: list[dict[str, float]] = []  # seconds since the start of the process
+
+    def sample(self) -> None:
+        self._moments.append(time.monotonic())
+        self._waited.append({name: _waited_s(pid) for name, pid in self.pids.items()})
+
+    def between(self, began: float, ended: float, names: Iterable[str]) -> float:
+        """Of all these processes, from the sample before `began` to the one after `ended`."""
+        if not self._moments:
+            return 0.0
+        first = max(0, bisect.bisect_right(self._moments, began) - 1)
+        last = min(len(self._moments) - 1, bisect.bisect_left(self._moments, ended))
+        before, after = self._waited[first], self._waited[last]
+        return sum(after[name] - before[name] for name in names if name in before and name in after)
+
+
+def _waited_s(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
