@@ -225,7 +225,7 @@ def _lag_warnings(name: str, behind_s: float, waiting: int) -> list[str]:
     if behind_s > BEHIND_S:
         late = "it reads answers of the broker late"
         why = f"{waiting} facts are not folded yet" if waiting else late
-        return [f"{name} is {_duration(behind_s)} behind the broker: {why}"]
+        return [f"{name} is up to {_duration(behind_s)} behind the broker: {why}"]
     return []
 
 
@@ -240,7 +240,7 @@ def _view_warnings(part: dict[str, Any], projector_s: float) -> list[str]:
     if behind_s >= VIEW_NEVER_S > projector_s:
         return [f"{name} does not know how far it is behind the broker"]
     if behind_s > BEHIND_S and (projector_s <= BEHIND_S or behind_s > 2 * projector_s):
-        how_far = f"{_duration(behind_s)} behind the broker"
+        how_far = f"up to {_duration(behind_s)} behind the broker"
         return [f"{name} is {how_far}, and the projector {_duration(projector_s)}"]
     return []
 
@@ -343,7 +343,7 @@ def _part_line(part: dict[str, Any]) -> str:
 def _lag_text(behind_s: float) -> str:
     if behind_s >= VIEW_NEVER_S:
         return "behind by an unknown time"
-    return f"{_duration(behind_s)} behind"
+    return f"up to {_duration(behind_s)} behind"
 
 
 def _view_text(age_s: float, behind_s: float | None) -> str:
@@ -354,7 +354,7 @@ def _view_text(age_s: float, behind_s: float | None) -> str:
         return heard
     if behind_s >= VIEW_NEVER_S:
         return f"behind by an unknown time, {heard}"
-    return f"{_duration(behind_s)} behind, {heard}"
+    return f"up to {_duration(behind_s)} behind, {heard}"
 
 
 def _restarted(times: int) -> str:

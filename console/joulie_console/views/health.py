@@ -74,7 +74,7 @@ def _silence(inputs: HealthInputs) -> Warning | None:
     level = "serious" if inputs.heard_ms >= GONE_MS else "warning"
     text = f"The console has received no message of the projector for {seconds(inputs.heard_ms)}: "
     text += "the projector or the broker may be down, or the console has no CPU. "
-    text += f"This page is {seconds(inputs.behind_ms)} behind the cluster."
+    text += f"This page is {most(inputs.behind_ms)} behind the cluster."
     return Warning(part="projector", level=level, text=text)  # type: ignore[arg-type]
 
 
@@ -93,7 +93,7 @@ def _lag(inputs: HealthInputs) -> Warning | None:
     if is_explained or inputs.behind_ms < SILENT_MS:
         return None
     level = "serious" if inputs.behind_ms >= GONE_MS else "warning"
-    text = f"This page is {seconds(inputs.behind_ms)} behind the cluster: "
+    text = f"This page is {most(inputs.behind_ms)} behind the cluster: "
     if 2 * inputs.projector_behind_ms >= inputs.behind_ms:
         waiting = f"{inputs.waiting} facts are not folded yet"
         why = waiting if inputs.waiting else "it reads answers of the broker late"
@@ -101,6 +101,11 @@ def _lag(inputs: HealthInputs) -> Warning | None:
         return Warning(part="projector", level=level, text=text)  # type: ignore[arg-type]
     text += "the console has not read what the projector committed."
     return Warning(part="console", level=level, text=text)  # type: ignore[arg-type]
+
+
+def most(ms: int) -> str:
+    """An age is an upper bound: a component without CPU knows what it has only later."""
+    return seconds(ms) if ms >= NEVER_MS else f"up to {seconds(ms)}"
 
 
 def seconds(ms: int) -> str:

@@ -115,16 +115,16 @@ class Lag:
         self._bus = bus
         self._ends = ends
         self._clock = clock
-        self._complete = Completeness[Tips]()
+        self._complete = {stream: Completeness[StreamTip]() for stream in MERGE_ORDER}
         self._newest: tuple[float, Tips] = (-math.inf, {})  # the last answer
         self._inputs: Inputs = {}
         self._folded_at: dict[Stream, int] = {}  # the broker's time of the newest folded message
 
     def committed(self, inputs: Inputs, newest: Mapping[Stream, int]) -> None:
+        """A projector without CPU commits several times between two answers."""
         self._inputs = inputs
         self._folded_at.update(newest)
-        self._complete.advance(self._includes)
-        self._raise_by_newest()
+        self._advance()
 
     async def follow(self) -> None:
         """Asks for the ends until cancelled."""
@@ -150,36 +150,31 @@ class Lag:
 
     def _note(self, moment: float, tips: Tips) -> None:
         self._newest = moment, tips
-        self._complete.mark(tips, moment)
-        self._complete.advance(self._includes)
-        self._raise_by_newest()
+        for stream, tip in tips.items():
+            self._complete[stream].mark(tip, moment)
+        self._advance()
 
-    def _raise_by_newest(self) -> None:
-        """A projector without CPU commits several times between two answers."""
+    def _advance(self) -> None:
+        """Of each stream alone: one that is always behind must not hide that others are not."""
         moment, tips = self._newest
-        self._complete.raise_to(moment - self._waited_s(tips))
+        for stream, tip in tips.items():
+            self._complete[stream].advance(self._includes)
+            self._complete[stream].raise_to(moment - self._waited_s(tip))
 
-    def _waited_s(self, tips: Tips) -> float:
-        """How old the newest folded message is in a stream that holds newer ones; the oldest."""
-        behind = [tip for tip in tips.values() if not self._includes({tip.stream: tip})]
-        folded = [self._folded_at.get(tip.stream) for tip in behind]
-        if None in folded:
-            return math.inf
-        return max(
-            (max(0, tip.at - at) / 1e9 for tip, at in zip(behind, folded, strict=True) if at),
-            default=0.0,
-        )
+    def _waited_s(self, tip: StreamTip) -> float:
+        """How old the newest folded message is, if the stream holds newer ones."""
+        if self._includes(tip):
+            return 0.0
+        folded_at = self._folded_at.get(tip.stream)
+        return math.inf if folded_at is None else max(0, tip.at - folded_at) / 1e9
 
-    def _includes(self, tips: Tips) -> bool:
-        read = self._inputs
-        return all(
-            tip.last == 0 or (stream in read and _is_included(tip, read[stream]))
-            for stream, tip in tips.items()
-        )
+    def _includes(self, tip: StreamTip) -> bool:
+        read = self._inputs.get(tip.stream)
+        return tip.last == 0 or (read is not None and _is_included(tip, read))
 
     @property
     def behind_s(self) -> float:
-        return self._clock() - self._complete.until
+        return self._clock() - min(complete.until for complete in self._complete.values())
 
     @property
     def behind_ms(self) -> int:

@@ -224,7 +224,7 @@ class Projector:
                 continue
             lease = (self._leadership.epoch, self._settings.lease_s, self._cursor.position)
             try:
-                await self._calls.once(self._store.renew, *lease, self._lag.behind_s)
+                await self._calls.once(self._store.renew, *lease, lambda: self._lag.behind_s)
             except TRANSIENT as error:
                 log.warning("lease_not_renewed", error=str(error.orig))
 

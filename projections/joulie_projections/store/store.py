@@ -144,12 +144,20 @@ class Store:
             db.execute(update(checkpoint).where(mine).values(**taken))
             return read_checkpoint(db)
 
-    def renew(self, epoch: int, lease_s: float, position: int, behind_s: float = math.inf) -> None:
+    def renew(
+        self,
+        epoch: int,
+        lease_s: float,
+        position: int,
+        behind: Callable[[], float] = lambda: math.inf,
+    ) -> None:
         """`position` was committed in this epoch; a database that lacks it was set back. The rows
-        include everything that the streams held `behind_s` ago.
+        include everything that the streams held `behind()` seconds ago; it is called last, because
+        the call may have waited for its turn.
         """
         with self._engine.begin() as db:
             now = clock_of(db)
+            behind_s = behind()
             complete_at = 0 if math.isinf(behind_s) else now - int(behind_s * 1e9)
             renewed = {"until": now + int(lease_s * 1e9), "complete_at": complete_at}
             mine = (checkpoint.c.name == NAME, checkpoint.c.epoch == epoch)

@@ -93,7 +93,8 @@ def test_the_lag_is_in_seconds_before_it_is_in_facts() -> None:
     (found,) = warnings_of(HEALTHY._replace(**BEHIND))
 
     assert found.text == (
-        "This page is 60 s behind the cluster: the projector is behind, 5 facts are not folded yet."
+        "This page is up to 60 s behind the cluster: "
+        "the projector is behind, 5 facts are not folded yet."
     )
 
 

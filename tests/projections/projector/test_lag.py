@@ -11,7 +11,7 @@ from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import Record, StreamTip
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import CLUSTER, VirtualClock, power, producer
+from joulie_bus.testing import CLUSTER, VirtualClock, node_seen, power, producer
 from joulie_bus.testing.waiting import until
 from joulie_projections.fold.commit import Input, Inputs
 from joulie_projections.projector.lag import PATIENCE_S, Lag, StreamEnds, newest_times
@@ -47,7 +47,7 @@ class Scene:
         self.bus = Bus(MemoryBroker(CLUSTER, self.time))
         self.ends = StreamEnds(self.bus, self.seconds)
         self.lag = Lag(self.bus, self.ends, self.seconds)
-        self._producer = producer()
+        self.producer = producer()
         self._stored = 0
 
     def seconds(self) -> float:
@@ -61,7 +61,7 @@ class Scene:
 
     async def store(self) -> None:
         self._stored += 1
-        await self.bus.publish([self._producer.stamp(power("n", 100 + self._stored))])
+        await self.bus.publish([self.producer.stamp(power("n", 100 + self._stored))])
 
     async def records(self) -> Sequence[Record]:
         async with self.bus.reading(Stream.TEL, 0) as reader:
@@ -130,6 +130,20 @@ async def test_a_commit_between_two_answers_makes_the_state_younger() -> None:
         await scene.commit(2)
 
         assert scene.lag.behind_s == 40, "the second of three facts is 40 s old"
+
+
+async def test_a_stream_that_is_always_behind_does_not_make_the_others_older() -> None:
+    async with Scene().following() as scene:
+        for _ in range(3):
+            await scene.store()
+            await scene.store()
+            await scene.answered()
+            scene.time.advance(10)
+        await scene.bus.publish([scene.producer.stamp(node_seen("n"))])
+        await scene.answered()
+        await scene.commit(5)
+
+        assert scene.lag.behind_s == 10, "as the fifth reading; no node was new 10 s ago"
 
 
 async def test_a_projector_that_caught_up_is_not_behind() -> None:

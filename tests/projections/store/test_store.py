@@ -298,6 +298,23 @@ def test_a_renewed_lease_lasts_longer(leading: Store) -> None:
     assert leading.acquire("you", 10, "second", is_never_gone) is None
 
 
+def test_a_renewal_that_waits_for_the_database_counts_how_far_it_is_behind_then(
+    leading: Store, writer: Engine
+) -> None:
+    behind_s = [1.0]
+
+    def waits(_: object) -> None:
+        behind_s[0] += 60
+
+    event.listen(writer, "begin", waits)
+    leading.renew(1, 60, 0, lambda: behind_s[0])
+    event.remove(writer, "begin", waits)
+
+    found = leading.progress()
+    assert found is not None
+    assert found.behind_s >= 61
+
+
 def test_a_lost_lease_cannot_be_renewed(leading: Store) -> None:
     leading.renew(1, -0.001, 0)
     leading.acquire("you", 10, "second", is_never_gone)

@@ -110,7 +110,7 @@ class ManualProjector:
     def renew(self, behind_s: float) -> None:
         """Renews the lease, as the projector does each second."""
         self._renewals += 1
-        self._store.renew(1, 10 + self._renewals, self._cursor.position, behind_s)
+        self._store.renew(1, 10 + self._renewals, self._cursor.position, lambda: behind_s)
 
     def restored(self, cursor: FoldCursor) -> None:
         """Continues as the projector of a restored database."""
