@@ -20,6 +20,7 @@ from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.accounts import written
+from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import CORE_ROLES, NAMED, Role, grant_of, inbox, permissions
 from joulie_bus.testing import CLUSTER, decided, node_seen, producer, until
 from joulie_projections.history.history import History
@@ -57,7 +58,7 @@ def configuration(place: Path) -> str:
     for each in EVERY:
         rights = permissions(grant_of(each.role, each.name))
         users[each.role].append({"user": each.login, "password": PASSWORD, "permissions": rights})
-    store = f'jetstream {{ store_dir: "{place}/store", max_file_store: 32GB }}\n'
+    store = f'jetstream {{ store_dir: "{place}/store", max_file_store: 32GB, {BATCH_LIMITS} }}\n'
     return f'{store}pid_file: "{place}/nats.pid"\n{written(users)}'
 
 

@@ -1,13 +1,15 @@
 """What a client with the credential of one role can try at the broker.
 
 Every call of the API of JetStream, reply subjects on every stream and on the live view, consumers
-of every kind. None of the answers matters: what counts is what the broker holds afterwards.
+of every kind, headers by which a message makes the broker do something. None of the answers
+matters: what counts is what the broker holds afterwards.
 """
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import msgspec
@@ -44,6 +46,43 @@ class Shot(NamedTuple):
     subject: str
     data: bytes
     reply: str
+    headers: dict[str, str] | None = None
+
+
+# The broker replaces this header of a request that an account imports: whose request it is.
+FORGED = {"Nats-Request-Info": '{"acc":"JOULIE","svc":"JOULIE","user":"admin"}'}
+
+
+def traces(grant: Grant, target: str) -> tuple[dict[str, str], ...]:
+    """None to a subject on which the user may publish: a trace goes there as a message does."""
+    if may_publish(grant, target):
+        return ()
+    return (
+        {"Nats-Trace-Dest": target},
+        {"Nats-Trace-Dest": target, "Nats-Trace-Only": "true"},
+    )
+
+
+def may_publish(grant: Grant, subject: str) -> bool:
+    def is_one_of(patterns: Sequence[str]) -> bool:
+        return any(fnmatchcase(subject, pattern) for pattern in patterns)
+
+    return is_one_of(grant.publish) and not is_one_of(grant.deny)
+
+
+def headers(target: str) -> tuple[dict[str, str] | None, ...]:
+    """Schedules to another subject, and what changes or removes other messages."""
+    return (
+        None,
+        FORGED,
+        {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": target},
+        {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": target},
+        {"Nats-Rollup": "all"},
+        {"Nats-Rollup": "sub"},
+        {"Nats-TTL": "1s"},
+        {"Nats-Incr": "+1"},
+        {"Nats-Stream-Source": f"{Stream.HEADS} 1 > > {target}"},
+    )
 
 
 def targets() -> list[str]:
@@ -52,7 +91,8 @@ def targets() -> list[str]:
         pattern.format(cluster=CLUSTER.cluster).replace("*", "evil")
         for pattern in PATTERNS.values()
     ]
-    return [*stored, CLUSTER.plan_meta, CLUSTER.beat, CLUSTER.delta]
+    outcomes = CLUSTER.decisions("projector")
+    return [*stored, outcomes, CLUSTER.plan_meta, CLUSTER.beat, CLUSTER.delta]
 
 
 def calls(reply: str, turn: int) -> Iterator[Shot]:
@@ -60,7 +100,7 @@ def calls(reply: str, turn: int) -> Iterator[Shot]:
     verbs = [*CALLS, *(each.format(stream) for stream in Stream for each in CALLS_OF_A_STREAM)]
     for number, verb in enumerate(verbs):
         body = BODIES[(number + turn) % len(BODIES)]
-        yield Shot(f"$JS.API.{verb}", msgspec.json.encode(body), reply)
+        yield Shot(f"$JS.API.{verb}", msgspec.json.encode(body), reply, (None, FORGED)[turn % 2])
 
 
 def consumers(reply: str) -> Iterator[Shot]:
@@ -82,11 +122,13 @@ def consumers(reply: str) -> Iterator[Shot]:
 
 
 def own_messages(grant: Grant, reply: str) -> Iterator[Shot]:
-    """What the user may publish, with the target as the reply subject."""
+    """What the user may publish, with the target as the reply subject and in headers."""
     for pattern in grant.publish:
         if pattern.startswith("joulie."):
             parts = [CLUSTER.cluster if n == 2 else t for n, t in enumerate(pattern.split("."))]
-            yield Shot(".".join(parts).replace("*", "own"), b"", reply)
+            subject = ".".join(parts).replace("*", "own")
+            for each in (*headers(reply), *traces(grant, reply)):
+                yield Shot(subject, b"", reply, each)
 
 
 def round_of_shots(grant: Grant, first: int) -> list[Shot]:
@@ -102,7 +144,7 @@ async def attack(connection: Connection, grant: Grant, seconds: float) -> int:
     ends_at, sent = clock() + seconds, 0
     for number in itertools.count():
         for shot in round_of_shots(grant, number):
-            await connection.send(shot.subject, shot.data, shot.reply)
+            await connection.send(shot.subject, shot.data, shot.reply, shot.headers)
             sent += 1
         await connection.flush()
         if clock() >= ends_at:
