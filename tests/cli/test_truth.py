@@ -71,7 +71,8 @@ async def test_every_age_name_and_kilowatt_is_true_beside_two_busy_loops(tmp_pat
         running.end()
 
     print(
-        f"{judge.checked} statements in {judge.looks} answers, the oldest "
+        f"{judge.checked} statements in {judge.looks} answers ({judge.unanswered} "
+        "more did not come in two minutes), the oldest "
         f"view {judge.worst_ms / 1000:.1f} s behind"
     )
     print(f"a list of decisions took {statistics.median(judge.list_ms):.0f} ms (median)")

@@ -278,7 +278,7 @@ class Judge:
         self._began = time.monotonic()
         self.false: list[FalseStatement] = []
         self.checked = 0
-        self.looks = 0
+        self.looks = self.unanswered = 0
         self.worst_ms = 0.0
         self.ages = self.unknown = 0
         self.list_ms: list[float] = []  # how long the lists of decisions took
@@ -291,7 +291,7 @@ class Judge:
         self._witness.waits.pids = {part["name"]: part["pid"] for part in status["parts"]}
         while True:
             await asyncio.sleep(10)
-            with contextlib.suppress(urllib.error.HTTPError):
+            with contextlib.suppress(urllib.error.HTTPError, TimeoutError):
                 await self._get("/v1/cluster")
                 return
 
@@ -303,8 +303,11 @@ class Judge:
 
     async def _repeat(self, look: Callable[[], Awaitable[None]], until: float) -> None:
         while (began := time.monotonic()) < until:
-            await look()
-            self.looks += 1
+            try:
+                await look()
+                self.looks += 1
+            except TimeoutError:  # a console without CPU states nothing
+                self.unanswered += 1
             await asyncio.sleep(max(0.0, EVERY_S - (time.monotonic() - began)))
 
     async def _look_at_cluster(self) -> None:

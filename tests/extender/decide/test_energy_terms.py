@@ -100,9 +100,11 @@ def test_a_pod_with_cards_starts_no_empty_node_while_another_has_free_cards() ->
 
 def test_the_watts_of_the_pod_are_those_of_the_other_scoring() -> None:
     nodes = [node(gpus=8), node(cores=3)]
-    by_energy, by_headroom = (scored(CARDS, each, *nodes)["marginal_w"] for each in (ENERGY, AVOID))
+    for pod in (CARDS, replace(CARDS, memory_bytes=20 * 2**30)):
+        by_energy, by_headroom = (scored(pod, each, *nodes) for each in (ENERGY, AVOID))
 
-    assert by_energy.tolist() == pytest.approx(by_headroom.tolist())
+        found, usual = by_energy["marginal_w"].tolist(), by_headroom["marginal_w"].tolist()
+        assert found == pytest.approx(usual)
 
 
 def test_a_draining_node_loses_points_for_a_standard_pod() -> None:

@@ -119,3 +119,9 @@ def test_a_card_whose_group_has_no_other_fitting_card_breaks_up_no_links() -> No
     linked, alone = a_card(group="0", model="A100"), a_card(model="H100")
 
     assert picked(wanting(vram_mb=1), a=alone, b=linked) == ["b"]
+
+
+def test_a_card_without_links_is_given_before_the_last_free_one_of_a_group() -> None:
+    cards = {"a": a_card(group="0"), "b": a_card(), "c": a_card(group="0", used_mb=MB)}
+
+    assert picked(wanting(vram_mb=1), **cards) == ["b"]

@@ -220,6 +220,17 @@ def test_columns_that_follow_claims_score_as_columns_built_anew() -> None:
         assert decided(pod, followed) == decided(pod, columns_of(cards))
 
 
+def test_scores_follow_cores_that_pods_without_cards_take() -> None:
+    cards = {f"{name}{at}": a_card(name) for name in NAMES for at in range(4)}
+    before, pod = columns_of(cards), wanting(cards=0, share_milli=300)
+    scores(pod, before)  # fills what is kept while the cards are the same
+    nodes = {name: a_node(at, taken=95 if name == "n0" else 0) for at, name in enumerate(NAMES)}
+    followed = before.updated([("n0", nodes["n0"])], 0)
+
+    assert decided(pod, followed) == decided(pod, columns_of(cards, nodes=nodes))
+    assert decided(pod, followed) != decided(pod, before)
+
+
 def test_scores_follow_a_renewed_demand() -> None:
     cards = {"a": in_use("n0", MB * 6 // 10), "b": in_use("n1", MB * 7 // 10)}
     twin_columns, pod = columns_of(cards), wanting(cards=0, share_milli=300)
@@ -260,3 +271,14 @@ def test_an_explanation_says_what_later_pods_lose() -> None:
     worse = explained(replace(found, top=others)).text
     assert "; there GPU pods that arrive later lose 0." in worse
     assert worse.endswith("GPUs more than on another node")
+
+
+def test_a_card_of_unknown_memory_is_no_place_for_a_pod() -> None:
+    cards = {"a": a_card("n0", mb=0), "b": a_card("n1")}
+
+    columns = columns_of(cards)
+    rows = np.array([columns.rows[name] for name in NAMES])
+
+    found = expected_loss(wanting(), columns, rows, ())
+
+    assert found.tolist() == [1000.0, 0.0, 1000.0], "the loss that entries of the log have"

@@ -21,7 +21,7 @@ from gpu_kit import (
     wanting,
 )
 from joulie_bus.events import Decision, GpuAsk, PodAsk
-from joulie_bus.testing import NOON, ask
+from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide import decide
 from joulie_extender.decide.decide import (
@@ -124,6 +124,17 @@ def test_cores_and_cards_that_run_out_together_balance(
     found = points(pod, twin_columns, row, GpuWeights(packing="fit", balance=1.0))
 
     assert found.tolist() == pytest.approx([of_ten])
+
+
+def test_a_node_of_one_core_is_a_known_one() -> None:
+    one = replace(node(0), hardware=hardware("n0", cores=1, watts=100), load=Load())
+    twin_columns = twin_columns_of({"a": a_card()}).updated([("n0", one)], 0)
+    row = np.array([twin_columns.rows["n0"]])
+    pod = replace(wanting(model="A100"), cpu_milli=1000)
+
+    found = points(pod, twin_columns, row, GpuWeights(packing="fit", balance=1.0))
+
+    assert found.tolist() == [10.0], "cores and cards run out together"
 
 
 @pytest.mark.slow

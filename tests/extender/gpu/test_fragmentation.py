@@ -179,7 +179,8 @@ def test_a_cost_is_what_later_pods_lose_by_the_placement() -> None:
     pool = Pool([EIGHT, TWO, EIGHT])
     pool.take(part, 0, [2])
     pool.take(Shape(60_000, 0, 1, 1000), 2, [0])
-    kinds, demand = kinds_of(pool), arrived(part, pair, WHOLE)
+    bound = WHOLE._replace(models=("T4",))
+    kinds, demand = kinds_of(pool), arrived(part, pair, WHOLE, bound)
     terms = terms_of(demand, kinds, worth_of(demand.priced, kinds))
     for shape in (part, pair, WHOLE, Shape(20_000, 1024, 0, 0)):
         costs = Measure(terms).costs(pool, shape, np.arange(3))
@@ -188,7 +189,17 @@ def test_a_cost_is_what_later_pods_lose_by_the_placement() -> None:
             later = usable_and_stranded(terms, after, row)
             price = terms.price[pool.model[row]] * shape.gpu_milli
             wanted = before[0] - later[0] + later[1] - before[1] + price
-            assert costs.cost[row] == pytest.approx(wanted, abs=0.05), (shape, row)
+            assert costs.cost[row] == pytest.approx(wanted, rel=1e-3, abs=0.05), (shape, row)
+    assert terms.price.max() > 0
+
+
+def test_a_model_costs_the_demand_bound_to_it_by_its_share_of_the_cards() -> None:
+    """Half of the demand is bound to a fifth of the cards."""
+    kinds, asked = kinds_of(Pool([EIGHT, TWO])), GpuShape(8000, 1, 1000)
+    arrivals = with_pod(with_pod(GpuArrivals(), asked, "T4"), asked, "")
+    terms = terms_of(GpuDemand(arrivals, arrivals.sizes), kinds, worth_of(PRIOR.sizes, kinds))
+
+    assert terms.price.tolist() == [0.0, pytest.approx(0.5 / 0.2)]
 
 
 def taken(pool: Pool, shape: Shape, row: int, costs: Costs) -> Pool:
