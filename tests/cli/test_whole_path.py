@@ -324,6 +324,18 @@ def test_an_archive_run_waits_for_a_command_that_reads_and_reports_it(
     assert "read back and compared: facts up to position" in out
 
 
+def test_an_archive_writes_its_keys_through_no_link(past: Past, tmp_path: Path) -> None:
+    others, kept = tmp_path / "others", tmp_path / "kept"
+    others.write_text("of others")
+    kept.mkdir()
+    (kept / "head.pub").symlink_to(others)
+    done = joulie("archive", "--to", kept, "--now", "--data", past[0])
+
+    assert done.returncode == 0, done.stderr
+    assert others.read_text() == "of others"
+    assert (kept / "head.pub").read_bytes() == (past[0] / "head.pub").read_bytes()
+
+
 @pytest.mark.parametrize("command", ["status", "verify", "replay"])
 def test_a_directory_without_data_is_reported(command: str, tmp_path: Path) -> None:
     done = joulie(command, "--data", tmp_path / "none")

@@ -12,6 +12,7 @@ from pathlib import Path
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.runtime.own_files import open_regular
 
+LARGEST_KEYS = 1 << 20
 LARGEST_FILE = 4 << 30  # a reader holds a part in memory; a sparse file of a terabyte takes no disk
 
 
@@ -20,19 +21,24 @@ def checksum(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def content_of(file: Path) -> bytes:
+def keys_of(file: Path) -> bytes | None:
+    """The public keys beside the parts; None without the file."""
+    return content_of(file, LARGEST_KEYS) if os.path.lexists(file) else None
+
+
+def content_of(file: Path, largest: int = LARGEST_FILE) -> bytes:
     """Of a regular file: a link to a device would never end."""
     try:
         with open_regular(file) as opened:
-            is_too_large = os.fstat(opened.fileno()).st_size > LARGEST_FILE
-            content = b"" if is_too_large else opened.read(LARGEST_FILE)
+            is_too_large = os.fstat(opened.fileno()).st_size > largest
+            content = b"" if is_too_large else opened.read(largest)
     except FileNotFoundError as error:
         raise ArchiveBroken(str(file), "it is missing") from error
     except OSError as error:
         why = "it is a link" if error.errno == errno.ELOOP else error.strerror or str(error)
         raise ArchiveBroken(str(file), why) from error
     if is_too_large:
-        raise ArchiveBroken(str(file), f"it is larger than {LARGEST_FILE >> 30} GiB")
+        raise ArchiveBroken(str(file), f"it is larger than {largest >> 20} MiB")
     return content
 
 

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import secrets
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,9 @@ from joulie_audit.archive.archiver import Archiver, ArchiveResult
 from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import NEVER, Restored, restore
+from joulie_audit.archive.untrusted_files import keys_of
 from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
+from joulie_bus.runtime.secret_files import write_private
 from joulie_bus.runtime.settings import setting, some_time_or_never
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_cli.display.output import show
@@ -94,7 +95,7 @@ async def write(to: Path, wires: Wiring, *, now: bool, plain: bool = False) -> A
         keys = public_key(wires.data.public_key).statements if has_keys else ()
         kept = await Archiver(to, form, before, keys).run(history, facts)
     if has_keys:
-        shutil.copyfile(wires.data.public_key, to / KEY)
+        write_private(to / KEY, wires.data.public_key.read_text())
     return kept
 
 
@@ -107,7 +108,7 @@ def restore_from(path: Path, args: argparse.Namespace, wires: Wiring, until: int
 
 def _restore(path: Path, wires: Wiring, until: int, tell: Tell | None) -> Restored:
     data = wires.data
-    archive = Archive.of(path)
+    archive, keys = Archive.of(path), keys_of(path / KEY)
     _require_committed_by(archive, until)
     data.create()
     with_schema = database.migrator(data.database)
@@ -131,8 +132,8 @@ def _restore(path: Path, wires: Wiring, until: int, tell: Tell | None) -> Restor
         store.release(held.epoch)
     finally:
         engine.dispose()
-    if (path / KEY).exists() and not data.public_key.exists():
-        shutil.copyfile(path / KEY, data.public_key)
+    if keys is not None and not data.public_key.exists():
+        data.public_key.write_bytes(keys)
     return done
 
 

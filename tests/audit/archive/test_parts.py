@@ -329,7 +329,7 @@ async def test_a_file_of_a_terabyte_is_reported(small_log: RecordedLog, tmp_path
     file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
     os.truncate(file, 1 << 40)
 
-    assert f"{file} is not what was archived: it is larger than 4 GiB" in (
+    assert f"{file} is not what was archived: it is larger than 4096 MiB" in (
         (await verified(small_log, tmp_path / "a")).flaw or ""
     )
 

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -416,6 +417,27 @@ def test_without_the_streams_no_part_is_archived(
 
     assert (result.code, result.out) == (2, "")
     assert not list((tmp_path / "a").glob("facts/*/*/*"))
+
+
+@pytest.mark.parametrize("of", ["/dev/zero", "other keys", "a terabyte"])
+def test_keys_of_an_archive_that_are_no_file_of_keys_are_not_restored(
+    joulie: Run, tmp_path: Path, of: str
+) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "a")
+    keys = tmp_path / "a/head.pub"
+    if of == "a terabyte":
+        os.truncate(keys, 1 << 40)
+    else:
+        (tmp_path / "other keys").write_bytes(keys.read_bytes())
+        keys.unlink()
+        keys.symlink_to(tmp_path / of)
+
+    result = joulie("archive", "restore", "--to", str(tmp_path / "a"), data=tmp_path / "new")
+
+    why = "it is larger than 1 MiB" if of == "a terabyte" else "it is a link"
+    assert (result.code, result.out) == (2, "")
+    assert f"{keys} is not what was archived: {why}" in result.err
+    assert not (tmp_path / "new").exists()
 
 
 # --- wrong names, empty logs, other times -----------------------------------------------------
