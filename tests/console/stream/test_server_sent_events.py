@@ -217,7 +217,7 @@ async def test_a_slow_client_is_cut_with_a_reason_and_may_return(
             first = await read_events(reader, 1)
             # More than all buffers on the way can hold, before a byte is read.
             for _ in range(20):
-                await harness.publish_decisions(*settings_entries(2_400, size=256))
+                await harness.publish_decisions(*settings_entries(900, size=256))
             await asyncio.sleep(3 * SLOW_S)  # makes the client slow
             found, last = await _to_the_cut(reader)
         async with open_stream(harness.url, last.id, topics="decisions") as again:
