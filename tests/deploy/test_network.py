@@ -152,3 +152,19 @@ def test_the_projector_alone_reaches_the_place_of_its_heads(home: Path) -> None:
     assert reach(rendered(home, "--set", s3), 9000) == {"projector"}
     with_map = reach(rendered(home, "--set", "headsTo.configMap=true"), API)
     assert with_map - reach(rendered(home), API) == {"projector"}
+
+
+def test_an_ingress_of_the_console_is_always_encrypted(home: Path) -> None:
+    at = {"enabled": "true", "host": "joulie.example.com", "ingressClassName": "nginx"}
+    options = [f"--set=console.ingress.{name}={value}" for name, value in at.items()]
+
+    assert of_kind(rendered(home), "Ingress") == {}
+    for secret, expected in (("", {}), ("page-tls", {"secretName": "page-tls"})):
+        trees = rendered(home, *options, f"--set=console.ingress.tlsSecret={secret}")
+        spec = of_kind(trees, "Ingress")["joulie-console"]["spec"]
+        [path] = spec["rules"][0]["http"]["paths"]
+
+        assert spec["ingressClassName"] == "nginx"
+        assert spec["tls"] == [{"hosts": ["joulie.example.com"], **expected}]
+        assert spec["rules"][0]["host"] == "joulie.example.com"
+        assert path["backend"]["service"]["name"] in of_kind(trees, "Service")

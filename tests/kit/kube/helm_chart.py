@@ -32,6 +32,7 @@ def helm(words: Sequence[str], home: Path, kubeconfig: Path | None = None) -> tu
 def template(home: Path, *options: str, version: str = VERSION) -> str:
     """The rendered chart, without a cluster."""
     words = ["template", "joulie", str(CHART), "-n", NAMESPACE, "--kube-version", version]
+    words += ["--set", "generateSecrets=always"]
     code, text = helm([*words, *options], home)
     assert code == 0, text
     return text
