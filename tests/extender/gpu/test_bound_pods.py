@@ -142,3 +142,16 @@ def test_no_claim_is_made_for_a_pod_of_an_unknown_node_by_its_units() -> None:
 
     assert [each.card for each in claims_of_bound(cluster_state, "p", ["g0", "gone"])] == ["g0"]
     assert list(claims_of_bound(cluster_state, "other", ["g0"])) == []
+
+
+def test_a_pod_of_two_cards_that_one_card_names_already_claims_no_other() -> None:
+    """Which ones it uses is told by what told of the first."""
+    pod = replace(BOUND, pod=wanting("p", cards=2))
+
+    assert claimed(pod, g0=a_card(owner="p"), g1=a_card()) == []
+
+
+def test_a_unit_of_two_cards_that_are_shared_by_time_is_a_share_of_one() -> None:
+    shared = replace(NODE, gpus=2, gpu_units=8)
+
+    assert claimed(BOUND, shared, g0=a_card(), g1=a_card()) == [("g0", MB // 4)]

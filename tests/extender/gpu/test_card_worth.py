@@ -45,3 +45,7 @@ def test_a_rest_is_worth_nothing_once_all_pods_have_a_place() -> None:
     assert not any(prices_of({60: 0.5}).worth)
     assert prices_of({60: 5.0}).worth[59:61] == (0.0, 60.0)
     assert prices_of({50: 3.0}).worth[50] == pytest.approx(50.0)
+
+
+def test_the_smallest_rest_is_of_use_to_pods_that_ask_for_as_little() -> None:
+    assert prices_of({1: 200.0}).worth[1] > 0

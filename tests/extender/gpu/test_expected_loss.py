@@ -25,10 +25,11 @@ from joulie_extender.decide.explained import explained
 from joulie_extender.gpu.card_choice import choose_cards
 from joulie_extender.gpu.expected_loss import UNUSABLE, expected_loss, points_of
 from joulie_extender.gpu.fit import GpuWeights
+from joulie_extender.gpu.unusable import free_gpus
 from joulie_extender.protocol.candidates import candidates_of
 from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import CardState
-from joulie_projections.state.gpu_arrivals import PRIOR, GpuDemand, GpuShape, with_pod
+from joulie_projections.state.gpu_arrivals import PRIOR, GpuArrivals, GpuDemand, GpuShape, with_pod
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
@@ -282,3 +283,12 @@ def test_a_card_of_unknown_memory_is_no_place_for_a_pod() -> None:
     found = expected_loss(wanting(), columns, rows, ())
 
     assert found.tolist() == [1000.0, 0.0, 1000.0], "the loss that entries of the log have"
+
+
+def test_whole_cards_are_of_use_where_a_pod_of_several_fits() -> None:
+    arrivals = with_pod(GpuArrivals(), GpuShape(4000, 2, 1000), "")
+    cards = {"a": a_card("n0"), "b": a_card("n0"), "c": a_card("n1")}
+
+    found = free_gpus(columns_of(cards, GpuDemand(arrivals, arrivals.sizes)), ())
+
+    assert list(found.values()) == [(3.0, 1.0)], "the one on n1 is alone"

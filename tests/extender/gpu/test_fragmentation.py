@@ -179,10 +179,11 @@ def test_a_cost_is_what_later_pods_lose_by_the_placement() -> None:
     pool = Pool([EIGHT, TWO, EIGHT])
     pool.take(part, 0, [2])
     pool.take(Shape(60_000, 0, 1, 1000), 2, [0])
+    pool.take(Shape(88_000, 0, 0, 0), 1, [])  # leaves the cores of one pair
     bound = WHOLE._replace(models=("T4",))
     kinds, demand = kinds_of(pool), arrived(part, pair, WHOLE, bound)
     terms = terms_of(demand, kinds, worth_of(demand.priced, kinds))
-    for shape in (part, pair, WHOLE, Shape(20_000, 1024, 0, 0)):
+    for shape in (part, pair, WHOLE, Shape(12_000, 1024, 0, 0)):
         costs = Measure(terms).costs(pool, shape, np.arange(3))
         for row in range(3):
             before, after = usable_and_stranded(terms, pool, row), taken(pool, shape, row, costs)
