@@ -580,8 +580,10 @@ def well() -> str:
 
 
 def shown_by(*parts: str) -> CollectorRegistry:
+    """The position is read last: a later one than that of the ages makes no age too small."""
     registry = _group()
-    for group in dict.fromkeys(group for part in parts for group in SHOWN_BY[part]):
+    groups = dict.fromkeys(group for part in parts for group in SHOWN_BY[part])
+    for group in sorted(groups, key=lambda group: group is LOG):
         registry.register(group)
     return registry
 

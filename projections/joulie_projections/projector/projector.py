@@ -409,8 +409,8 @@ class Projector:
         oldest = min(record.at for record in records)
         self._storage_to_commit_s = max(0.0, (self._now() - oldest) / 1e9)
         self._in_flight -= len(records)
+        _count(batch)  # sets the position, before the age of it
         self._lag.committed(batch.cursor.inputs, newest_times(records))
-        _count(batch)
         # A reader that misses the delta reads the database.
         await self._bus.send_live(self._subjects.delta, self._delta_of(batch))
 

@@ -151,3 +151,14 @@ def shown_values(name: str) -> list[tuple[dict[str, str], float]]:
         if family.name == name
         for sample in family.samples
     ]
+
+
+@pytest.mark.parametrize(
+    ("part", "age"),
+    [("projector", "joulie_lag_seconds"), ("extender", "joulie_view_behind_seconds")],
+)
+def test_the_position_is_read_after_the_age_that_stands_beside_it(part: str, age: str) -> None:
+    """A component without CPU may move on between the two; the age must not be of a later one."""
+    names = [family.name for family in metrics.shown_by(part).collect()]
+
+    assert names.index(age) < names.index("joulie_position")
