@@ -19,8 +19,8 @@ BOUNDED = {
     *("order", "result", "task", "covers", "state", "of"),
     "server",  # of the broker, whose few names its own configuration has
     # The ledger names 50 namespaces at most, and the currencies of the operator's own prices; a
-    # witness is named by a setting.
-    *("namespace", "currency", "witness"),
+    # witness and a place of heads are named by settings.
+    *("namespace", "currency", "witness", "place"),
     "model",  # of cards: the extender shows 50 at most
     *("card", "by"),  # the cards of the node of an agent, and what limited one
 }
