@@ -13,6 +13,8 @@ class CpuWaits:
         self._waited: list[dict[str, float]] = []  # seconds since the start of the process
 
     def sample(self) -> None:
+        if not self.pids:
+            return  # the time before the processes are known counts from the first sample
         self._moments.append(time.monotonic())
         self._waited.append({name: _waited_s(pid) for name, pid in self.pids.items()})
 
