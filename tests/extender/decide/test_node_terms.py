@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference_scoring
-from joulie_bus.testing import NOON, SECOND, ask
+from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
+from joulie_extender.terms.freshness import ScoreBasis
 from joulie_extender.terms.term import NodeTerms
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
@@ -100,3 +101,23 @@ def test_terms_without_a_fresh_reading_are_kept_for_ever() -> None:
     old = node_terms_of(columns, NOON + 900 * SECOND, 0, weights)
 
     assert node_terms_of(columns, NOON + 10**9 * SECOND, 0, weights) is old
+
+
+@pytest.mark.parametrize(
+    ("sampled_at", "now", "basis"),
+    [
+        (NOON, NOON + 60 * SECOND, ScoreBasis.MEASURED),
+        (NOON, NOON + 60 * SECOND + 1, ScoreBasis.PREDICTED),
+        (None, 30 * SECOND, ScoreBasis.PREDICTED),
+    ],
+    ids=["as old as it may be", "older", "none, at the beginning of time"],
+)
+def test_a_reading_counts_as_long_as_it_is_not_stale(
+    sampled_at: int | None, now: int, basis: ScoreBasis
+) -> None:
+    samples = () if sampled_at is None else (Sample(sampled_at, 250_000),)
+    state = NodeState(ordinal=0, at=now, hardware=hardware("n0"), samples=samples)
+
+    terms = node_terms_of(TwinColumns.of({"n0": state}, 0), now, 0, Weights(staleness_s=60.0))
+
+    assert terms.basis[-1] == basis

@@ -23,8 +23,10 @@ from joulie_extender.decide.decide import (
 )
 from joulie_extender.decide.explained import explained
 from joulie_extender.gpu.card_choice import choose_cards
+from joulie_extender.gpu.demand import PoolKinds
 from joulie_extender.gpu.expected_loss import UNUSABLE, expected_loss, points_of
-from joulie_extender.gpu.fit import GpuWeights
+from joulie_extender.gpu.fit import DRIVER_MB, GpuWeights
+from joulie_extender.gpu.free_cards import rests_of
 from joulie_extender.gpu.unusable import free_gpus
 from joulie_extender.protocol.candidates import candidates_of
 from joulie_projections.pods.load import Load
@@ -292,3 +294,17 @@ def test_whole_cards_are_of_use_where_a_pod_of_several_fits() -> None:
     found = free_gpus(columns_of(cards, GpuDemand(arrivals, arrivals.sizes)), ())
 
     assert list(found.values()) == [(3.0, 1.0)], "the one on n1 is alone"
+
+
+def test_a_cluster_without_cards_has_none_that_are_free() -> None:
+    assert free_gpus(columns_of({}), ()) == {}
+    assert PoolKinds((), (), (), ()).common_mb == 0
+
+
+@pytest.mark.parametrize(("used_mb", "milli"), [(DRIVER_MB, 1000), (DRIVER_MB + 1, 974)])
+def test_an_unused_card_is_whole_if_it_lacks_no_more_than_a_driver_takes(
+    used_mb: int, milli: int
+) -> None:
+    cards = columns_of({"a": a_card("n0", mb=40 * 1024, used_mb=used_mb)}).cards
+
+    assert rests_of(cards).tolist() == [[milli]]

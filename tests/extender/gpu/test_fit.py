@@ -126,6 +126,16 @@ def test_cores_and_cards_that_run_out_together_balance(
     assert found.tolist() == pytest.approx([of_ten])
 
 
+def test_a_node_without_known_cores_balances_with_no_pod() -> None:
+    unknown = replace(node(0), hardware=hardware("n0", cores=0, watts=100), load=Load())
+    twin_columns = twin_columns_of({"a": a_card()}).updated([("n0", unknown)], 0)
+    row = np.array([twin_columns.rows["n0"]])
+
+    found = points(wanting(model="A100"), twin_columns, row, GpuWeights(packing="fit", balance=1.0))
+
+    assert found.tolist() == [0.0]
+
+
 def test_a_node_of_one_core_is_a_known_one() -> None:
     one = replace(node(0), hardware=hardware("n0", cores=1, watts=100), load=Load())
     twin_columns = twin_columns_of({"a": a_card()}).updated([("n0", one)], 0)

@@ -164,11 +164,11 @@ async def test_a_clean_shutdown_releases_the_lease(
 async def test_a_second_projector_of_one_process_waits_for_the_lease(
     projecting: Projecting, viewing: Viewing, publish: Publish
 ) -> None:
-    async with viewing() as view, projecting(lease_s=1.0) as first:
+    async with viewing() as view, projecting(lease_s=4.0) as first:
         await publish(node_seen("a"))
         await view.wait_for(1, 60)
-        async with projecting(lease_s=1.0) as second:
-            await asyncio.sleep(1.5)
+        async with projecting(lease_s=4.0) as second:
+            await asyncio.sleep(4.5)
 
             assert (first.done(), second.done()) == (False, False)
         await publish(node_seen("b"))
