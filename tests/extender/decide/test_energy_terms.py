@@ -311,6 +311,12 @@ def test_watts_of_measured_cards_follow_the_curve() -> None:
     assert found["process_w"][1] == 0.0
 
 
+def test_no_process_is_counted_where_no_card_was_measured() -> None:
+    found = scored(CARDS, ENERGY, node(gpus=8, cores=8), node(gpus=8, cards=1))
+
+    assert not {"process_w", "first_card_w"} & found.more.keys()
+
+
 def test_decisions_of_the_formula_without_curves_are_computed_as_they_were() -> None:
     twin_columns, names = columns_of(with_curve(cores=8), with_curve(cores=8, cards=1))
     context = DecisionContext(twin_columns, 1, 0, NOON)
@@ -320,5 +326,7 @@ def test_decisions_of_the_formula_without_curves_are_computed_as_they_were() -> 
     declared = weights_of(declaration(before))
     assert declared is not None
     assert again(decided, twin_columns, declared) == decided
+    by_a_line, by_the_curve = (scored(CARDS, before, each) for each in (node(gpus=8), with_curve()))
+    assert by_the_curve["marginal_w"] == by_a_line["marginal_w"]
     assert not {"process_w", "first_card_w"} & decided.top[0].later.more.keys()
     assert decide_prioritize(CARDS, names, context, ENERGY).top != decided.top

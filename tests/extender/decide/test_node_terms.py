@@ -121,3 +121,14 @@ def test_a_reading_counts_as_long_as_it_is_not_stale(
     terms = node_terms_of(TwinColumns.of({"n0": state}, 0), now, 0, Weights(staleness_s=60.0))
 
     assert terms.basis[-1] == basis
+
+
+def test_what_a_score_rests_on_has_the_numbers_of_the_log() -> None:
+    assert {each.name: each.value for each in ScoreBasis} == {
+        "UNDISCOVERED": -1,
+        "NEUTRAL": 0,
+        "PREDICTED": 1,
+        "MEASURED": 2,
+        "CARDS": 3,
+        "ENERGY": 4,
+    }

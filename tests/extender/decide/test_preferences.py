@@ -104,6 +104,8 @@ def test_points_that_make_no_sense_are_refused(text: str) -> None:
     [
         ("[[team]]", "name"),
         ("[[team]]\nname = 'a'\ncolour = 1", "colour"),
+        ("colour = 1", "colour"),
+        ("[[team]]\nname = 'a'\nprefer = [{label='l', value='v', points=1, colour=1}]", "colour"),
         ("[[team]]\nname = 'a'\n[[team]]\nname = 'a'", "two teams have one name"),
         ("[[team]]\nname = 'a'\nprefer = [{label='l', value='v', points=1000}]", "points"),
         ("team", "TOML|Expected"),
