@@ -168,13 +168,14 @@ class Meters:
         columns["last_mw"][rows] = new.mw
         columns["modelled"][rows] = new.modelled
         if new.counts is None:
-            columns["counted_from"][rows] = 0
+            columns["counted_from"][rows] = columns["last_uj"][rows] = 0
             return
         explains = known & ((risen >= 0) | (new.counts.late_ms > 0))
         counted_to = np.minimum(columns["unknown_to_ms"][rows], new.at_ms)
         columns["unknown_ms"][rows] -= np.where(explains, np.maximum(counted_to - last, 0), 0)
-        columns["counted_from"][rows] = new.counts.counted_from
-        columns["last_uj"][rows] = new.counts.uj
+        began = new.counts.counted_from
+        columns["counted_from"][rows] = began
+        columns["last_uj"][rows] = np.where(began != 0, new.counts.uj, 0)
 
     def _without_former(self, new: Readings) -> Readings:
         """Leaves out readings that were made before one that was folded already. A counter shows

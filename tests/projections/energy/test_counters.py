@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from energy_histories import J, Timed, folded
+from energy_histories import J, Timed, folded, ledger_of
 from joulie_bus.events import PodFinished, TelemetrySampled
-from joulie_bus.testing import bound, card, node_seen, power
+from joulie_bus.testing import bound, card, node_seen, power, records
 from joulie_projections.energy.report import EnergyReport, report_of
 
 
@@ -89,6 +90,19 @@ def test_a_ledger_that_began_before_counters_does_not_use_them() -> None:
 
 Counted = tuple[float, TelemetrySampled]
 STEPS = st.lists(st.tuples(st.integers(1, 500), st.integers(0, 2000)), min_size=2, max_size=30)
+
+
+@pytest.mark.parametrize(
+    "former", [counted(1, began=0), counted(1)], ids=["that never began", "that ends"]
+)
+def test_a_counter_that_a_reading_lacks_is_forgotten_wherever_a_fold_is_cut(
+    former: TelemetrySampled,
+) -> None:
+    history = records(former, power("n1", 100), counted(5, began=0), power("n1", 100))
+
+    states = [ledger_of(history, cuts) for cuts in ([], [1], [1, 2], [1, 2, 3], [2], [3])]
+
+    assert states == [states[0]] * len(states)
 
 
 @st.composite
