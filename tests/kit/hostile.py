@@ -104,7 +104,7 @@ class HostileAgent:
             await self._connection.send(subject, data)
 
     def _random_bytes(self) -> tuple[str, bytes]:
-        return self._own, self._random.randbytes(self._random.choice((0, 1, 40, 4000, 200_000)))
+        return self._own, self._random.randbytes(self._random.choice((0, 1, 40, 4000, 100_000)))
 
     def _random_fact(self) -> tuple[str, bytes]:
         return self._own, self._sealed(self._fact())
