@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import reference_scoring
 from joulie_bus.events import PodAsk, PrioritizeDecided, codec
-from joulie_bus.testing import NOON, ask, hardware, producer
+from joulie_bus.testing import NOON, SECOND, ask, hardware, producer
 from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights
@@ -197,6 +197,15 @@ def test_free_cards_never_raise_the_score_of_a_pod_without_cards(
     found = scored(POD, weights, node(cores, used, gpus=8), node(cores, 8, gpus=8), node(cores))
 
     assert found.score[0] <= found.score[1]
+
+
+def test_the_cheapest_known_node_has_all_points_beside_a_cheaper_unknown_one() -> None:
+    unknown = replace(node(cores=80, samples=()), at=NOON - 3_600 * SECOND)
+
+    found = scored(POD, ENERGY, unknown, node())
+
+    assert found["activation_w"][0] < found["activation_w"][1]
+    assert found.score[1] == 100.0
 
 
 def test_a_declaration_of_newer_code_has_no_weights() -> None:

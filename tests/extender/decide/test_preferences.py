@@ -5,8 +5,16 @@ from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk, Terms
 from joulie_bus.testing import NOON, ask
+from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide.decide import DecisionContext, again, decide_prioritize
+from joulie_extender.decide.decide import (
+    DecisionContext,
+    again,
+    decide_prioritize,
+    prioritize_decision,
+    rows_by_name,
+)
+from joulie_extender.protocol.candidates import candidates_of
 from joulie_extender.settings import team_file
 from joulie_extender.terms.preferences import Preference, Preferences, Team, label_scores, teams_in
 from joulie_projections.state.state import NodeState
@@ -66,6 +74,17 @@ def test_a_pod_gets_the_points_of_all_teams_and_of_its_own(
     team: str, namespace: str, expected: list[float]
 ) -> None:
     assert points(replace(ask(), team=team, namespace=namespace)) == expected
+
+
+def test_points_of_a_score_up_to_ten_are_a_tenth() -> None:
+    names, context = list(BOARD.rows), DecisionContext(BOARD, 1, 0, NOON)
+    candidates = candidates_of(names, rows_by_name(BOARD, names))
+    pod = replace(ask(), team="payments")
+
+    decided = prioritize_decision(pod, candidates, names, context, WEIGHTS, "gpu")
+    found = {each.node: points_of(each, WEIGHTS) for each in decided.top}
+
+    assert found["fixed"]["wishes"] == 3.0
 
 
 def test_without_rules_there_is_no_such_term() -> None:

@@ -26,6 +26,7 @@ from joulie_extender.gpu.card_choice import choose_cards
 from joulie_extender.gpu.demand import PoolKinds
 from joulie_extender.gpu.expected_loss import UNUSABLE, expected_loss, points_of
 from joulie_extender.gpu.fit import DRIVER_MB, GpuWeights
+from joulie_extender.gpu.fragmentation import MOST_CORES
 from joulie_extender.gpu.free_cards import rests_of
 from joulie_extender.gpu.unusable import free_gpus
 from joulie_extender.protocol.candidates import candidates_of
@@ -308,3 +309,33 @@ def test_an_unused_card_is_whole_if_it_lacks_no_more_than_a_driver_takes(
     cards = columns_of({"a": a_card("n0", mb=40 * 1024, used_mb=used_mb)}).cards
 
     assert rests_of(cards).tolist() == [[milli]]
+
+
+def test_whole_cards_are_of_use_for_pods_of_several_however_few_ask_for_them() -> None:
+    arrivals = with_pod(GpuArrivals(), GpuShape(4000, 2, 1000), "")
+    for _ in range(300):  # which need more cores than the node has
+        arrivals = with_pod(arrivals, GpuShape(127_000, 1, 1000), "")
+    cards = {"a": a_card("n0"), "b": a_card("n0")}
+
+    found = free_gpus(columns_of(cards, GpuDemand(arrivals, arrivals.sizes)), ())
+
+    assert list(found.values()) == [(2.0, 0.0)]
+
+
+def test_cores_beyond_the_most_that_count_make_no_difference() -> None:
+    there = {"n0": a_node(0), "n1": a_node(1), "n2": a_node(2)}
+    large = replace(a_node(1), hardware=hardware("n1", cores=2 * MOST_CORES, gpus=8))
+    cards = {f"{name}-{at}": a_card(name) for name in NAMES for at in range(8)}
+    columns = columns_of(cards, nodes={**there, "n1": large})
+
+    found = expected_loss(wanting(), columns, np.array([columns.rows[each] for each in NAMES]), ())
+
+    assert np.isfinite(found).all()
+    assert (found < UNUSABLE).all()
+
+
+def test_cards_of_a_node_that_is_gone_are_not_free() -> None:
+    there = {"n0": a_node(0), "n1": replace(a_node(1), present=False), "n2": a_node(2)}
+    columns = columns_of({"a": a_card("n0"), "b": a_card("n1")}, nodes=there)
+
+    assert list(free_gpus(columns, ()).values()) == [(1.0, 0.0)]

@@ -126,6 +126,19 @@ def test_cores_and_cards_that_run_out_together_balance(
     assert found.tolist() == pytest.approx([of_ten])
 
 
+def test_a_pod_that_asks_for_no_card_is_packed_as_one_that_asks_for_any() -> None:
+    cards = {"a": a_card(used_mb=MB, claims={"q": a_claim(MB)}), "b": a_card(), "c": a_card()}
+    known = replace(node(0), hardware=hardware("n0"), load=Load())
+    twin_columns = twin_columns_of(cards).updated([("n0", known)], 0)
+    row = np.array([twin_columns.rows["n0"]])
+    weights = GpuWeights(packing="fit", balance=1.0)
+    any_card = replace(wanting(), cpu_milli=ask("p").cpu_milli)
+
+    found = [points(pod, twin_columns, row, weights).tolist() for pod in (ask("p"), any_card)]
+
+    assert found[0] == found[1] != [0.0]
+
+
 def test_a_node_without_known_cores_balances_with_no_pod() -> None:
     unknown = replace(node(0), hardware=hardware("n0", cores=0, watts=100), load=Load())
     twin_columns = twin_columns_of({"a": a_card()}).updated([("n0", unknown)], 0)
