@@ -1,4 +1,4 @@
-"""A test that ran out of time beside others is decided alone."""
+"""A test that failed beside others, perhaps because of them, is decided alone."""
 
 import os
 import subprocess
@@ -25,13 +25,17 @@ def test_b():
 """
 LATE_EACH_TIME = LATE_AMONG_OTHERS.replace('if "PYTEST_XDIST_WORKER" in os.environ:', "if True:")
 ANOTHER_FAILS = LATE_AMONG_OTHERS.replace("pass", "assert 1 == 2")
-PASSED_ALONE = "ran out of time beside others, and passed alone"
+SLOW = LATE_AMONG_OTHERS.replace("raise TimeoutError", "assert 1 == 2").replace(
+    "def test_a", "import pytest\n@pytest.mark.slow\ndef test_a"
+)
+QUICK = SLOW.replace("@pytest.mark.slow", "")
+PASSED_ALONE = "failed beside others, and passed alone"
 
 
 def run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_some.py").write_text(tests)
-    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {KIT}\n")
+    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {KIT}\nmarkers = slow\n")
     words = [sys.executable, "-m", "pytest", "-n", "1"]
     environ = {name: value for name, value in os.environ.items() if "XDIST" not in name}
     return subprocess.run(
@@ -40,8 +44,9 @@ def run(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_what_is_late_only_beside_others_passes_and_is_named(tmp_path: Path) -> None:
-    done = run(tmp_path, LATE_AMONG_OTHERS)
+@pytest.mark.parametrize("tests", [LATE_AMONG_OTHERS, SLOW], ids=["late", "of processes"])
+def test_what_fails_only_beside_others_passes_and_is_named(tests: str, tmp_path: Path) -> None:
+    done = run(tmp_path, tests)
 
     assert done.returncode == 0, done.stdout
     lines = done.stdout.splitlines()
@@ -50,8 +55,10 @@ def test_what_is_late_only_beside_others_passes_and_is_named(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tests", [LATE_EACH_TIME, ANOTHER_FAILS], ids=["late", "another"])
-def test_what_is_late_alone_too_or_fails_otherwise_fails(tests: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "tests", [LATE_EACH_TIME, ANOTHER_FAILS, QUICK], ids=["late", "another", "waits for nothing"]
+)
+def test_what_fails_alone_too_or_without_a_process_fails(tests: str, tmp_path: Path) -> None:
     done = run(tmp_path, tests)
 
     assert done.returncode == 1, done.stdout
