@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import Engine
 
 import joulie_migrations
-from alone import DecidedAlone
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -33,11 +32,6 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("untimed")
 QUICK, QUICK_EXAMPLES = "quick", 10  # a profile of hypothesis, for `make quick`
 hypothesis.settings.register_profile(QUICK, max_examples=QUICK_EXAMPLES)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("numprocesses", None):
-        config.pluginmanager.register(DecidedAlone())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
