@@ -19,6 +19,7 @@ from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import told_by
 from joulie_process import joulie
 from joulie_projections.history.history import EntryQuery, History
+from joulie_projections.store.energy_table import EnergyTable
 from kube_api import ApiServer
 from kube_builders import granted, pod, server_of_four
 
@@ -58,6 +59,20 @@ def decided(data: Path, kind: str) -> dict[str, str]:
     return {}
 
 
+def committed(data: Path) -> int:
+    with History.of(DataDirectory(data).database) as history:
+        held = history.checkpoint()
+    assert held is not None
+    return held.position
+
+
+def in_the_ledger(data: Path) -> int:
+    """The position up to which a report is computed."""
+    with EnergyTable.readable(DataDirectory(data).database) as table:
+        held = table.load()
+    return held.position if held is not None else 0
+
+
 async def so(condition: Any) -> None:
     await until(condition, PATIENCE_S)
 
@@ -86,6 +101,8 @@ async def test_every_pod_that_another_scheduler_places_is_answered_and_nothing_i
         for number in range(6):  # while both are away
             place(server, f"late{number}", "n3")
         await so(lambda: len(decided(data, PrioritizeDecided.TYPE)) == 12)
+        answered = committed(data)
+        await so(lambda: in_the_ledger(data) >= answered)
     assert process.returncode == 0
     assert server.writes() == []
     assert server.used == granted("rbac-shadow.yaml")
