@@ -104,7 +104,7 @@ def _lag(inputs: HealthInputs) -> Warning | None:
 
 
 def most(ms: int) -> str:
-    """An age is an upper bound: a component without CPU knows what it has only later."""
+    """An age is an upper bound: a component without CPU reads late what arrived."""
     return seconds(ms) if ms >= NEVER_MS else f"up to {seconds(ms)}"
 
 

@@ -145,7 +145,7 @@ def test_no_claim_is_made_for_a_pod_of_an_unknown_node_by_its_units() -> None:
 
 
 def test_a_pod_of_two_cards_that_one_card_names_already_claims_no_other() -> None:
-    """Which ones it uses is told by what told of the first."""
+    """The source that named the first card names the others, too."""
     pod = replace(BOUND, pod=wanting("p", cards=2))
 
     assert claimed(pod, g0=a_card(owner="p"), g1=a_card()) == []

@@ -1,4 +1,4 @@
-"""What the ledger knows about the measured curve of a node's cards."""
+"""The measured curve of a node's cards in the ledger."""
 
 from dataclasses import dataclass
 

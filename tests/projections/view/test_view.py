@@ -452,7 +452,7 @@ async def test_a_change_without_a_heartbeat_is_as_far_behind_as_the_projector_se
         assert 7200 <= view.ages.behind_ms < 57_000
 
 
-async def test_a_change_of_another_database_tells_nothing_about_this_one(
+async def test_a_change_of_another_database_does_not_change_the_age_of_this_one(
     hand: ManualProjector, viewing: Viewing
 ) -> None:
     first = hand.commit(power("a", 1))
