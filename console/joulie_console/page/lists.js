@@ -3,6 +3,7 @@
 
 import { clock } from "./format.js";
 import { Link, Name, opening, Skeleton } from "./parts.js";
+import { planKey } from "./store.js";
 import { html } from "./view.js";
 
 /** Words for verbs, where they differ. @type {Record<string, string>} */
@@ -64,9 +65,6 @@ export function PlanLine({ entry, isHere }) {
       : html`<${Link} to=${opening("node", node)} class="row">${parts}</${Link}>`
   }</li>`;
 }
-
-/** @param {any} entry */
-const planKey = (entry) => `${entry.position} ${entry.transition?.kind || ""}`;
 
 /**
  * @param {{ id: string, label: string, items: any[] | null, what: string, children: any }} props

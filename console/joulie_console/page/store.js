@@ -128,7 +128,27 @@ const meanwhile = { decisions: [], plans: [] };
 function add(list, item) {
   meanwhile[list] = [...meanwhile[list], item].slice(-SHOWN);
   const before = model[list];
-  if (before) update({ [list]: [item, ...before].slice(0, SHOWN) });
+  if (before && isMissing(list, before, item)) {
+    update({ [list]: [item, ...before].slice(0, SHOWN) });
+  }
+}
+
+/** What makes an entry of the list of plans one of its kind. @param {any} entry */
+export const planKey = (entry) => `${entry.position} ${entry.transition?.kind || ""}`;
+
+/**
+ * Whether a list lacks an item. After a reconnection, the stream sends events again that the
+ * answer to a query may contain already.
+ * @param {"decisions" | "plans"} list
+ * @param {any[]} items newest first
+ * @param {any} item
+ */
+function isMissing(list, items, item) {
+  if (!items.length) return true;
+  if (list === "decisions") return item.entry > items[0].entry;
+  const { position } = items[0];
+  if (item.position !== position) return item.position > position;
+  return !items.some((known) => planKey(known) === planKey(item));
 }
 
 /** @type {Record<string, (data: any) => void>} */
@@ -259,19 +279,17 @@ async function loadLists(found) {
     ask("decisions", { limit: SHOWN, verb: now.verb, ...until }),
     ask("plans", { limit: SHOWN, ...before }),
   ]);
-  const decisions = merged(decided.items, meanwhile.decisions, "entry");
-  update({ decisions, plans: merged(planned.items, meanwhile.plans, "position") });
+  const decisions = merged("decisions", decided.items);
+  update({ decisions, plans: merged("plans", planned.items) });
 }
 
 /**
- * The list, with what arrived since it was asked for.
+ * The answer to the query for a list, with what arrived since it was asked for.
+ * @param {"decisions" | "plans"} list
  * @param {any[]} items
- * @param {any[]} later
- * @param {string} number
  */
-function merged(items, later, number) {
-  const newest = items.length ? items[0][number] : UNKNOWN;
-  const fresh = later.filter((item) => item[number] > newest).reverse();
+function merged(list, items) {
+  const fresh = meanwhile[list].filter((item) => isMissing(list, items, item)).reverse();
   return [...fresh, ...items].slice(0, SHOWN);
 }
 

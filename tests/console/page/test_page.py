@@ -52,6 +52,18 @@ DRAWN = """() => {
   return copy.getImageData(0, 0, map.width, map.height).data.some(value => value > 0);
 }"""  # of a copy: reading a canvas changes how Chromium draws it, and logs a warning
 
+LISTED = """async () => {
+  const { model } = await import('/store.js');
+  return { decisions: model.decisions, plans: model.plans };
+}"""
+REPEATED_EVENTS = """async () => {
+  const { model, stream } = await import('/store.js');
+  const { decisions, plans } = model;
+  for (const brief of decisions.toReversed()) stream.on.event('decision', brief);
+  for (const entry of plans.toReversed())
+    stream.on.event(entry.plan ? 'plan' : 'transition', entry);
+}"""  # what the console sends after a reconnection with Last-Event-ID
+
 
 async def opened(page: Page, harness: ConsoleHarness, query: str = "") -> None:
     await page.goto(f"{harness.url}/{query}")
@@ -232,6 +244,21 @@ async def test_the_page_reconnects_to_a_restarted_console_without_a_gap(
             )
 
     assert entries == list(range(30, 0, -1))
+
+
+async def test_events_that_a_list_contains_already_are_not_added_again(
+    page: Page, scenario: ConsoleHarness
+) -> None:
+    await opened(page, scenario)
+    await expect(page.locator(ENTRY).first).to_be_visible()
+    await expect(page.locator("#plans li").first).to_be_visible()
+    before = await page.evaluate(LISTED)
+
+    await page.evaluate(REPEATED_EVENTS)
+
+    assert before["decisions"]
+    assert before["plans"]
+    assert await page.evaluate(LISTED) == before
 
 
 async def test_details_that_failed_to_load_are_retried_after_a_reconnection(
