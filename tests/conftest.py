@@ -1,5 +1,6 @@
 """What many tests share: a real broker, a migrated database, both gone afterwards."""
 
+import gc
 import shutil
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -17,6 +18,8 @@ from joulie_bus.testing import connected, running_broker
 from joulie_projections.store import database
 from joulie_projections.testing import Postgres, PostgresMissing
 
+gc.disable()  # until the tests are collected: half of that time was the search for garbage
+
 # A test is slow if it has one of these fixtures, or if its module uses one of these kits: it starts
 # a process. A test that computes for seconds has the mark in its file.
 SLOW_FIXTURES = {"broker", "server", "spare_broker", "postgres", "chromium"}
@@ -32,6 +35,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("untimed")
 QUICK, QUICK_EXAMPLES = "quick", 10  # a profile of hypothesis, for `make quick`
 hypothesis.settings.register_profile(QUICK, max_examples=QUICK_EXAMPLES)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

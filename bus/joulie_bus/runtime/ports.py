@@ -6,12 +6,20 @@ import secrets
 import socket
 import sys
 from collections import deque
+from collections.abc import Iterator
 from itertools import cycle, islice
 
 _PORTS = range(20_000, 30_000)
 _KEPT = 256  # claims of one process, so that its descriptors are bounded; a command needs ten
-_numbers = cycle(secrets.SystemRandom().sample(_PORTS, len(_PORTS)))
 _claims: deque[socket.socket] = deque()
+
+
+def _shuffled() -> Iterator[int]:
+    """Shuffles when the first port is chosen: most processes choose none."""
+    yield from cycle(secrets.SystemRandom().sample(_PORTS, len(_PORTS)))
+
+
+_numbers = _shuffled()
 
 
 def free_port() -> int:

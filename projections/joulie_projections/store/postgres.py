@@ -6,8 +6,6 @@ a standby has the past, and a reader that moves between the two would load every
 
 from typing import Any
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import URL, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
@@ -48,6 +46,10 @@ def parsed(text: str) -> URL:
 
 
 def _parsed_by_libpq(text: str) -> URL:
+    # Imported here: a process that uses SQLite does without.
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
     scheme, _, rest = text.partition("://")
     try:
         found = conninfo_to_dict(f"{scheme.partition('+')[0]}://{rest}")
