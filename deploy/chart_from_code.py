@@ -40,6 +40,7 @@ USERS = {**PARTS, "test": Role.AUDITOR}  # of the broker; the test is `joulie do
 # What the chart sets itself, from values of its own.
 BY_THE_CHART = frozenset(
     {
+        "ARCHIVE_BUCKET",
         "ARCHIVE_DIR",
         "CONSOLE_ADDR",
         "CONSOLE_TOKEN_FILE",

@@ -19,6 +19,7 @@ import joulie_demo
 import joulie_forked
 from joulie_bus.runtime.ports import free_port
 from joulie_cli.main import main
+from s3_server import serving_s3
 
 PATIENCE_S = 60.0
 COMMAND = [sys.executable, "-m", "joulie_cli.main"]
@@ -196,3 +197,42 @@ def test_an_archiver_that_keeps_everything_trims_nothing(
     assert main(words) == 0
     assert main([*words, "--trim"]) == 2
     assert "ARCHIVE_KEEP is never" in capsys.readouterr().err
+
+
+def test_nothing_is_trimmed_before_its_copy_is_in_the_bucket(
+    asked: Asked,
+    place: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = ("--data", str(place / "data"))
+    words = ["archive", "--now", "--trim", "--keep", "1ms", "--to", str(place / "a"), *data]
+    monkeypatch.setenv("ARCHIVE_BUCKET", f"http://127.0.0.1:{free_port()}/archive/none")
+
+    assert main(words) == 2
+    assert "cannot be used: [Errno 111]" in capsys.readouterr().err
+    with closing(sqlite3.connect(place / "data" / "joulie.db")) as db:
+        assert db.execute("SELECT count(*) FROM cut").fetchone() == (0,)
+
+    with serving_s3(tmp_path) as server:
+        for name, value in server.environ(tmp_path).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("ARCHIVE_BUCKET", f"{server.url}/cluster-a")
+        assert main(words) == 0
+        assert main(["archive", "fetch", "--to", str(tmp_path / "fetched"), *data]) == 0
+
+    with closing(sqlite3.connect(place / "data" / "joulie.db")) as db:
+        assert db.execute("SELECT count(*) FROM cut").fetchone() == (1,)
+    shutil.rmtree(place / "a")
+    (tmp_path / "fetched").rename(place / "a")
+    is_whole(asked, place)
+
+
+def test_a_fetch_without_a_bucket_names_the_setting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["archive", "fetch", "--to", str(tmp_path / "a"), "--data", str(tmp_path / "data")]
+
+    assert main(words) == 2
+    assert "Set ARCHIVE_BUCKET" in capsys.readouterr().err

@@ -70,6 +70,7 @@ def test_helm_finds_no_fault_in_the_chart(name: str, home: Path) -> None:
         ("headsTo.configMap=true,headsTo.existingClaim=vault", "headsTo"),
         ("headsTo.s3.url=https://s3.example.com/heads", "headsTo.s3.existingSecret"),
         ("headsTo.s3.url=http://s3.example.com/heads", "headsTo"),
+        ("archive.bucket.url=https://s3.example.com/archive", "archive.bucket.existingSecret"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name(wrong: str, named: str, home: Path) -> None:
@@ -123,12 +124,19 @@ def test_only_pods_with_rights_get_a_token_of_the_api_server(trees: list[dict[st
 
 
 S3 = "https://s3.example.com:9000/heads/cluster-a"
-IN_BUCKET = ("--set", f"headsTo.s3.url={S3},headsTo.s3.existingSecret=keys,headsTo.s3.caSecret=ca")
+PROJECTOR, ARCHIVER = "StatefulSet/joulie-projector", "Deployment/joulie-archive"
 
 
-def projector_of(trees: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, str], set[str]]:
+def with_bucket(value: str) -> tuple[str, str]:
+    secrets = f"{value}.existingSecret=bucket-keys,{value}.caSecret=ca"
+    return "--set", f"{value}.url={S3},{secrets}"
+
+
+def with_files(
+    trees: list[dict[str, Any]], component: str
+) -> tuple[dict[str, Any], dict[str, str], set[str]]:
     """Its pod, its settings, and the files of its volume s3."""
-    spec = pod_specs(trees)["StatefulSet/joulie-projector"]
+    spec = pod_specs(trees)[component]
     [container] = spec["containers"]
     env = {each["name"]: each.get("value", "") for each in container["env"]}
     [place] = [each["mountPath"] for each in container["volumeMounts"] if each["name"] == "s3"] or [
@@ -144,17 +152,29 @@ def projector_of(trees: list[dict[str, Any]]) -> tuple[dict[str, Any], dict[str,
     return spec, env, {f"{place}/{path}" for path in sources}
 
 
-def test_the_projector_keeps_heads_in_a_bucket_with_credentials_in_files(home: Path) -> None:
-    _, env, files = projector_of(rendered(home, *IN_BUCKET))
+@pytest.mark.parametrize(
+    ("value", "component", "setting", "place"),
+    [
+        ("headsTo.s3", PROJECTOR, "HEADS_TO", f"s3:{S3}"),
+        ("archive.bucket", ARCHIVER, "ARCHIVE_BUCKET", S3),
+    ],
+)
+def test_a_component_uses_a_bucket_with_credentials_in_files(
+    home: Path, value: str, component: str, setting: str, place: str
+) -> None:
+    trees = rendered(home, *with_bucket(value))
+    _, env, files = with_files(trees, component)
 
-    assert env["HEADS_TO"] == f"s3:{S3}"
+    assert env[setting] == place
+    holders = {name for name, spec in pod_specs(trees).items() if "bucket-keys" in json.dumps(spec)}
+    assert holders == {component}
     assert {value for name, value in env.items() if re.fullmatch("S3_.*_FILE", name)} == files
     assert not {"S3_ACCESS_KEY", "S3_SECRET_KEY"} & env.keys()
 
 
 def test_with_a_config_map_the_projector_may_replace_that_one_object(home: Path) -> None:
     trees = rendered(home, "--set", "headsTo.configMap=true")
-    spec, env, _ = projector_of(trees)
+    spec, env, _ = with_files(trees, PROJECTOR)
     [rule] = of_kind(trees, "Role")["joulie-heads"]["rules"]
     [subject] = of_kind(trees, "RoleBinding")["joulie-heads"]["subjects"]
 
@@ -222,7 +242,8 @@ def test_files_of_the_values_are_in_every_container_of_a_component(home: Path) -
 
 def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> None:
     kept = ("--set", f"witnesses={{{WITNESS}}}", "--set", "headsTo.existingClaim=vault")
-    other = (*values("values-external"), "--set", "scheduler.configuration=gpu", *IN_BUCKET)
+    buckets = (*with_bucket("headsTo.s3"), *with_bucket("archive.bucket"))
+    other = (*values("values-external"), "--set", "scheduler.configuration=gpu", *buckets)
     text = template(home, *values("values-patch"), *kept) + template(home, *other)
     named = set(re.findall(r"(?:name: |^  )([A-Z][A-Z0-9_]*)\b", text, re.MULTILINE))
 
@@ -568,7 +589,8 @@ EVERYTHING = {
     "scheduler of the cluster": values("values-patch"),
     "admission by a webhook": ("--set", "scheduler.admission=webhook"),
     "limits of nodes": ("--set", "agent.caps=true"),
-    "heads in a bucket": IN_BUCKET,
+    "heads in a bucket": with_bucket("headsTo.s3"),
+    "an archive in a bucket": with_bucket("archive.bucket"),
 }
 
 

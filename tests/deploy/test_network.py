@@ -146,10 +146,12 @@ def test_the_projector_alone_reaches_the_ports_of_the_witnesses(home: Path) -> N
     assert not reached["extender"]
 
 
-def test_the_projector_alone_reaches_the_place_of_its_heads(home: Path) -> None:
+def test_only_the_component_that_keeps_something_in_a_place_reaches_it(home: Path) -> None:
     s3 = "headsTo.s3.url=https://s3.example.com:9000/heads,headsTo.s3.existingSecret=keys"
 
     assert reach(rendered(home, "--set", s3), 9000) == {"projector"}
+    bucket = s3.replace("headsTo.s3", "archive.bucket")
+    assert reach(rendered(home, "--set", bucket), 9000) == {"archive"}
     with_map = reach(rendered(home, "--set", "headsTo.configMap=true"), API)
     assert with_map - reach(rendered(home), API) == {"projector"}
 

@@ -96,7 +96,7 @@ class Archiver:
     def __init__(
         self, path: Path, file_format: Format, before: int, keys: Sequence[KeyStatement] = ()
     ) -> None:
-        with _writing(path):
+        with writing(path):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             (path / FACTS).mkdir(exist_ok=True)
             (path / LOG).mkdir(exist_ok=True)
@@ -153,8 +153,7 @@ class Archiver:
 
     def _last(self, kind: str) -> Part:
         parts = self._archive.parts(kind)
-        empty = Part(kind=kind, first=0, last=0, files=[], root="", prev="")
-        return parts[-1][1] if parts else empty
+        return parts[-1][1] if parts else Part.before_the_first(kind)
 
     def _write(
         self,
@@ -176,7 +175,7 @@ class Archiver:
             created=dict(created),
         )
         place = self._archive.path / kind / f"{day:%Y-%m-%d}" / f"{day:%H}" / part.name
-        with _writing(self._archive.path):
+        with writing(self._archive.path):
             part = self._written(place, part, found)
         self._parts += 1
         return part
@@ -188,13 +187,9 @@ class Archiver:
         columns = columns_of_facts(found) if isinstance(found, FactPart) else columns_of_log(found)
         files = [self._write_file(draft, name, table) for name, table in columns.items()]
         part = sealed(msgspec.structs.replace(part, files=files))
-        _write_durably(draft / MANIFEST, msgspec.json.encode(part))
+        write_durably(draft / MANIFEST, msgspec.json.encode(part))
         self._read_back(draft, part, found)
-        sync(draft)
-        draft.rename(place)
-        # A power failure must not take the folders of a part after which a trim has deleted.
-        for folder in (place.parent, place.parent.parent, place.parent.parent.parent):
-            sync(folder)
+        place_durably(draft, place)
         return part
 
     def _write_file(self, place: Path, name: str, columns: Columns) -> File:
@@ -256,7 +251,7 @@ def _log_by_hour(entries: Iterable[StoredEntry]) -> Iterator[tuple[int, list[Sto
 
 
 @contextlib.contextmanager
-def _writing(archive: Path) -> Generator[None, None, None]:
+def writing(archive: Path) -> Generator[None, None, None]:
     """Raises NotArchived for a full disk, a missing right and the like."""
     try:
         yield
@@ -264,7 +259,15 @@ def _writing(archive: Path) -> Generator[None, None, None]:
         raise NotArchived(str(archive), error.strerror or str(error)) from error
 
 
-def _write_durably(file: Path, content: bytes) -> None:
+def place_durably(draft: Path, place: Path) -> None:
+    """A power failure must not take the folders of a part after which a trim has deleted."""
+    sync(draft)
+    draft.rename(place)
+    for folder in (place.parent, place.parent.parent, place.parent.parent.parent):
+        sync(folder)
+
+
+def write_durably(file: Path, content: bytes) -> None:
     make_private(file)
     file.write_bytes(content)
     sync(file)

@@ -73,6 +73,13 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         return f"{self.first:012d}-{self.last:012d}"
 
+    @classmethod
+    def before_the_first(cls, kind: str) -> "Part":
+        return cls(kind=kind, first=0, last=0, files=[], root="", prev="")
+
+    def follows(self, before: "Part") -> bool:
+        return (self.prev, self.first) == (before.seal, before.last + 1)
+
 
 class FactPart(NamedTuple):
     manifests: list[Manifest]
@@ -255,14 +262,14 @@ class Archive:
     def parts(self, kind: str) -> list[tuple[Path, Part]]:
         """In order; raises at the first part that does not follow the one before it."""
         found: list[tuple[Path, Part]] = []
-        prev, last = "", 0
+        last = Part.before_the_first(kind)
         for file in self._manifests(kind):
-            part = _read_manifest(file, kind)
-            if (part.prev, part.first) != (prev, last + 1):
+            part = part_of(file, kind, content_of(file))
+            if not part.follows(last):
                 raise ArchiveBroken(
-                    str(file), f"it does not follow {kind} {last}; a part is missing"
+                    str(file), f"it does not follow {kind} {last.last}; a part is missing"
                 )
-            prev, last = part.seal, part.last
+            last = part
             found.append((file.parent, part))
         return found
 
@@ -294,8 +301,8 @@ class Archive:
         return _read_tables(place, part, name).get(name, {})
 
 
-def _read_manifest(file: Path, kind: str) -> Part:
-    content = content_of(file)
+def part_of(file: Path, kind: str, content: bytes) -> Part:
+    """Of the content of a manifest; `file` is its place in the archive."""
     try:
         part = msgspec.json.decode(content, type=Part)
     except msgspec.DecodeError as error:

@@ -84,9 +84,9 @@ class Bucket:
         self._require(status, answer)
         return True
 
-    def get(self, name: str) -> bytes | None:
-        """None if there is no object of the name."""
-        status, answer = self._asked("GET", name)
+    def get(self, name: str, largest: int = LARGEST) -> bytes | None:
+        """None if there is no object of the name. Raises BucketFailed for one that is larger."""
+        status, answer = self._asked("GET", name, largest=largest)
         if status == 404 and _first(_CODE, answer) == "NoSuchKey":
             return None
         self._require(status, answer)
@@ -117,6 +117,7 @@ class Bucket:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
+        largest: int = LARGEST,
     ) -> tuple[int, bytes]:
         place = self.place
         path = f"/{place.bucket}" + ("" if name is None else f"/{place.prefix}{name}")
@@ -126,13 +127,13 @@ class Bucket:
         try:
             connection.request(method, request.target, body or None, sent)
             reply = connection.getresponse()
-            answer = reply.read(LARGEST + 1)
+            answer = reply.read(largest + 1)
         except (OSError, http.client.HTTPException) as error:
             raise BucketFailed(str(place), str(error) or type(error).__name__) from error
         finally:
             connection.close()
-        if len(answer) > LARGEST:
-            raise BucketFailed(str(place), f"an answer of more than {LARGEST} bytes")
+        if len(answer) > largest:
+            raise BucketFailed(str(place), f"an answer of more than {largest} bytes")
         return reply.status, answer
 
     def _connection(self) -> http.client.HTTPConnection:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import joulie_migrations
 from joulie_audit.archive.archiver import Archiver, ArchiveResult
+from joulie_audit.archive.bucket_copy import PUBLIC_KEYS, BucketCopy
 from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import NEVER, Restored, restore
@@ -17,6 +18,7 @@ from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
 from joulie_bus.runtime.secret_files import write_private
 from joulie_bus.runtime.settings import setting, some_time_or_never
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
+from joulie_bus.s3.bucket import Bucket, BucketPlace, BucketSettings, bucket_place
 from joulie_cli.display.output import show
 from joulie_cli.display.progress import Tell, progress
 from joulie_cli.display.time_arguments import shown
@@ -30,6 +32,11 @@ from joulie_projections.store import database
 from joulie_projections.store.store import Store
 
 
+def bucket_or_none(text: str) -> BucketPlace | None:
+    """https://HOST/BUCKET/PREFIX, or empty"""
+    return bucket_place(text) if text else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSettings(ArchivePlace):
     keep_s: float | None = setting(
@@ -38,10 +45,15 @@ class ArchiveSettings(ArchivePlace):
         "168h",
         "Time that archived facts and entries stay in the streams and the database",
     )
+    bucket: BucketPlace | None = setting(
+        bucket_or_none,
+        "ARCHIVE_BUCKET",
+        "",
+        "A bucket with the API of S3 to which `joulie archive` copies each part; empty for none",
+    )
 
 
-SETTINGS = (ArchiveSettings,)
-KEY = "head.pub"
+SETTINGS = (ArchiveSettings, BucketSettings)
 EVERY_S = 3600.0  # far less than the 24 h after which a stream drops readings
 LEASE_S = 60.0
 
@@ -51,15 +63,20 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.action == "restore":
         return restore_from(args.to, args, wires)
     settings = wires.source.load(ArchiveSettings)
+    copy = _copy(settings, args.to, wires)
+    if args.action == "fetch":
+        return _fetch(args, copy)
     keep_s = settings.keep_s if args.keep is None else args.keep
+
+    async def one_pass(now: bool) -> ArchiveResult:
+        return await _copied(args, wires, copy, now=now)
+
     if args.every is not None:
         args.every = args.every or EVERY_S
-        keeper = PeriodicArchiver(
-            args, wires, lambda now: write(args.to, wires, now=now, plain=args.plain), keep_s
-        )
+        keeper = PeriodicArchiver(args, wires, one_pass, keep_s)
         return serve_part(wires, "archive", vital(VitalTask.ARCHIVE, keeper.run))
     with progress("archive", args.output != "table"):
-        kept = asyncio.run(write(args.to, wires, now=args.now, plain=args.plain))
+        kept = asyncio.run(one_pass(args.now))
     result = kept._asdict()
     text = [_archived(kept, args.to, args.now)]
     if args.trim:
@@ -86,6 +103,34 @@ def _directory(wires: Wiring) -> Path:
     return Path(named)
 
 
+def _copy(settings: ArchiveSettings, to: Path, wires: Wiring) -> BucketCopy | None:
+    if settings.bucket is None:
+        return None
+    return BucketCopy(Bucket(settings.bucket, wires.source.load(BucketSettings)), to)
+
+
+def _fetch(args: argparse.Namespace, copy: BucketCopy | None) -> int:
+    if copy is None:
+        raise NotInTheLog("No bucket is named. Set ARCHIVE_BUCKET.")
+    with progress("fetch", args.output != "table"):
+        count = copy.fetch()
+    show(args, {"parts": count}, f"{count} part{'' if count == 1 else 's'} fetched into {args.to}.")
+    return 0
+
+
+async def _copied(
+    args: argparse.Namespace, wires: Wiring, copy: BucketCopy | None, *, now: bool
+) -> ArchiveResult:
+    """One pass. What a lost directory held is fetched first, and nothing is trimmed before a copy
+    of it is in the bucket."""
+    if copy is None:
+        return await write(args.to, wires, now=now, plain=args.plain)
+    await asyncio.to_thread(copy.fetch)
+    kept = await write(args.to, wires, now=now, plain=args.plain)
+    await asyncio.to_thread(copy.put)
+    return kept
+
+
 async def write(to: Path, wires: Wiring, *, now: bool, plain: bool = False) -> ArchiveResult:
     wires.data.require()
     form = Parquet() if has_parquet() and not plain else Segment()
@@ -95,7 +140,7 @@ async def write(to: Path, wires: Wiring, *, now: bool, plain: bool = False) -> A
         keys = public_key(wires.data.public_key).statements if has_keys else ()
         kept = await Archiver(to, form, before, keys).run(history, facts)
     if has_keys:
-        write_private(to / KEY, wires.data.public_key.read_text())
+        write_private(to / PUBLIC_KEYS, wires.data.public_key.read_text())
     return kept
 
 
@@ -108,7 +153,7 @@ def restore_from(path: Path, args: argparse.Namespace, wires: Wiring, until: int
 
 def _restore(path: Path, wires: Wiring, until: int, tell: Tell | None) -> Restored:
     data = wires.data
-    archive, keys = Archive.of(path), keys_of(path / KEY)
+    archive, keys = Archive.of(path), keys_of(path / PUBLIC_KEYS)
     _require_committed_by(archive, until)
     data.create()
     with_schema = database.migrator(data.database)

@@ -33,9 +33,12 @@ names: those of the API server, of witnesses, of a bucket, and of a database and
 {{- range . }}{{ $ports = append $ports (dict "port" (include "joulie.portOf" (regexReplaceAll "^[^@]*@" . "") | int)) }}{{ end }}
 {{- include "joulie.egressOf" (dict "root" $ "to" "witnesses" "of" (list "projector") "egress" (list (dict "ports" (uniq $ports)))) }}
 {{- end }}
-{{- with .Values.headsTo.s3.url }}
-{{- $port := dict "port" (include "joulie.portOf" . | int) }}
-{{- include "joulie.egressOf" (dict "root" $ "to" "bucket" "of" (list "projector") "egress" (list (dict "ports" (list $port)))) }}
+{{- $archive := ternary .Values.archive.bucket.url "" .Values.archive.enabled }}
+{{- range $of, $url := dict "projector" .Values.headsTo.s3.url "archive" $archive }}
+{{- if $url }}
+{{- $port := dict "port" (include "joulie.portOf" $url | int) }}
+{{- include "joulie.egressOf" (dict "root" $ "to" (printf "bucket-of-%s" $of) "of" (list $of) "egress" (list (dict "ports" (list $port)))) }}
+{{- end }}
 {{- end }}
 {{- $meters := .Values.networkPolicy.metersTo }}
 {{- if and (not $meters) (include "joulie.hasMeters" .) }}{{ $meters = list dict }}{{ end }}

@@ -9,7 +9,7 @@ from joulie_cli.command_line.commands import Program
 
 def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
-    parser.add_argument("action", nargs="?", choices=("write", "restore"), default="write")
+    parser.add_argument("action", nargs="?", choices=("write", "restore", "fetch"), default="write")
     parser.add_argument("--to", type=Path, metavar="DIR", help="the archive (ARCHIVE_DIR)")
     parser.add_argument(
         "--every",
