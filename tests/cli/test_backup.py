@@ -1,7 +1,6 @@
 """The steps of docs/backup.md: the log continues with its streams, and without them."""
 
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +9,20 @@ import pytest
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import demo, joulie, told_by
 from joulie_projections.history.history import History
+from recorded_demo import RecordedDemo
 
 SMALL = ("--nodes", "20", "--seed", "3")
 
 
 @pytest.fixture(scope="module")
-def backup(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def backup(recorded_demo: RecordedDemo, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the archive, the streams, the credentials and the keys of a stopped log; and
     its data, which only tests of a lost broker use."""
     folder = tmp_path_factory.mktemp("backup")
     data, backup = folder / "data", folder / "backup"
     backup.mkdir()
-    with demo(data, *SMALL) as started:
-        started.await_decisions(20)
-        started.wait_until(lambda: started.counts().signed_to > 0)
-        moment = datetime.now(UTC).isoformat()
-        started.await_decisions(started.counts().answers + 20)
-        started.end()
-    (backup / "moment").write_text(moment)
+    shutil.copytree(recorded_demo.data, data)
+    (backup / "moment").write_text(recorded_demo.moment)
     assert joulie("backup", "--to", backup / "archive", "--data", data).returncode == 0
     for copied in ("nats", "credentials"):
         shutil.copytree(data / copied, backup / copied)

@@ -3,22 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from joulie_demo import demo, joulie, told_by
 from joulie_projections.testing import Postgres
 
 SMALL = ("--nodes", "20", "--seed", "3")
-
-
-@pytest.fixture
-def sqlite_log(tmp_path: Path) -> Path:
-    """A data directory with decisions, in which nothing runs."""
-    data = tmp_path / "data"
-    with demo(data, *SMALL) as started:
-        started.await_decisions(20)
-        started.end()
-    return data
 
 
 def continued(data: Path, **settings: str) -> None:
@@ -46,51 +34,51 @@ def move(source: str, target: str) -> None:
 
 
 def test_a_trimmed_log_continues_in_postgresql(
-    sqlite_log: Path, tmp_path: Path, postgres: Postgres
+    demo_data: Path, tmp_path: Path, postgres: Postgres
 ) -> None:
     url, archive, old = postgres.empty(), tmp_path / "archive", tmp_path / "joulie.db"
-    trimmed(sqlite_log, archive)
-    _, before = told_by("verify", "--data", sqlite_log)
-    (sqlite_log / "joulie.db").rename(old)
+    trimmed(demo_data, archive)
+    _, before = told_by("verify", "--data", demo_data)
+    (demo_data / "joulie.db").rename(old)
 
     move(f"sqlite:///{old}", url)
 
-    continued(sqlite_log, DATABASE_URL=url)
-    require_whole(sqlite_log, archive, before, DATABASE_URL=url)
+    continued(demo_data, DATABASE_URL=url)
+    require_whole(demo_data, archive, before, DATABASE_URL=url)
 
 
 def test_a_trimmed_log_continues_in_sqlite_after_it_was_in_postgresql(
-    sqlite_log: Path, tmp_path: Path, postgres: Postgres
+    demo_data: Path, tmp_path: Path, postgres: Postgres
 ) -> None:
     url, archive, old = postgres.empty(), tmp_path / "archive", tmp_path / "joulie.db"
-    trimmed(sqlite_log, archive)
-    _, before = told_by("verify", "--data", sqlite_log)
-    (sqlite_log / "joulie.db").rename(old)
+    trimmed(demo_data, archive)
+    _, before = told_by("verify", "--data", demo_data)
+    (demo_data / "joulie.db").rename(old)
 
     move(f"sqlite:///{old}", url)
-    move(url, f"sqlite:///{sqlite_log / 'joulie.db'}")
+    move(url, f"sqlite:///{demo_data / 'joulie.db'}")
 
-    continued(sqlite_log)
-    require_whole(sqlite_log, archive, before)
+    continued(demo_data)
+    require_whole(demo_data, archive, before)
 
 
 def test_a_trimmed_log_is_restored_from_its_archive_with_the_position_in_its_stream(
-    sqlite_log: Path, tmp_path: Path
+    demo_data: Path, tmp_path: Path
 ) -> None:
     archive = tmp_path / "archive"
-    trimmed(sqlite_log, archive)
-    _, before = told_by("verify", "--data", sqlite_log)
-    (sqlite_log / "joulie.db").rename(tmp_path / "joulie.db")
+    trimmed(demo_data, archive)
+    _, before = told_by("verify", "--data", demo_data)
+    (demo_data / "joulie.db").rename(tmp_path / "joulie.db")
 
-    restored = joulie("archive", "restore", "--to", archive, "--data", sqlite_log)
+    restored = joulie("archive", "restore", "--to", archive, "--data", demo_data)
     assert restored.returncode == 0, restored.stderr
 
-    continued(sqlite_log)
-    require_whole(sqlite_log, archive, before)
+    continued(demo_data)
+    require_whole(demo_data, archive, before)
 
 
-def test_a_log_moves_into_an_empty_database_only(sqlite_log: Path) -> None:
-    url = f"sqlite:///{sqlite_log / 'joulie.db'}"
+def test_a_log_moves_into_an_empty_database_only(demo_data: Path) -> None:
+    url = f"sqlite:///{demo_data / 'joulie.db'}"
 
     refused = joulie("migrate", "--from", url, "--to", url)
 
