@@ -108,8 +108,8 @@ class OperatorSettings:
         boolean,
         "ECO_WITHOUT_CAPS",
         "true",
-        "Let nodes become eco although nothing is known to apply caps to them: such a node saves "
-        "no power, and refuses pods of class performance",
+        "Let nodes become eco although no writer reports that it can set their caps: such a node "
+        "saves no power, and refuses pods of class performance",
     )
     static_hp_frac: float = setting(
         _share, "STATIC_HP_FRAC", "0.5", "static_partition: share of performance nodes"

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.testing import CLUSTER, producer
+from joulie_bus.testing import CLUSTER, Senders
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
@@ -90,9 +90,9 @@ def viewing(bus: JetStreamLog, place: Place) -> Viewing:
 @pytest.fixture
 def publish(bus: JetStreamLog) -> Publish:
     """Publishes events; returns when they are stored."""
-    events_of = producer()
+    senders = Senders()
 
     async def stored(*events: AnyEvent) -> None:
-        await bus.publish([events_of.stamp(event) for event in events])
+        await bus.publish([senders.stamp(event) for event in events])
 
     return stored

@@ -1,5 +1,6 @@
 """Limits of the hardware that can be set: RAPL's power limit, NVML's power limit, locked clocks."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -24,6 +25,7 @@ class Actuator(Protocol):
     @property
     def kind(self) -> str: ...
     def read(self) -> Limit: ...  # raises Unreadable
+    def problem(self) -> str: ...  # why it cannot be set, as far as that shows without setting it
     def set(self, value: int) -> None: ...  # raises NotSet
 
 
@@ -45,6 +47,14 @@ class RaplLimit(NamedTuple):
             self.file.with_name(self.file.name.replace("power_limit", "max_power"))
         )
         return Limit(self.host.integer(self.file), high=high or None, grain=GRAIN_UW)
+
+    def problem(self) -> str:
+        """The kernel sets nothing before something is written."""
+        try:
+            os.close(os.open(self.file, os.O_WRONLY))
+        except OSError as error:
+            return f"{self.host.shown(self.file)}: {error.strerror}"
+        return ""
 
     def set(self, value: int) -> None:
         try:
@@ -73,6 +83,10 @@ class NvmlLimit(NamedTuple):
         default = ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
         low, high = span if span is not None else (None, None)
         return Limit(now, low, high, default)
+
+    def problem(self) -> str:
+        """The driver lets root alone set it, and has no question that asks for the permission."""
+        return "" if os.geteuid() == 0 else f"card {self.device.uuid}: only root may set its limit"
 
     def set(self, value: int) -> None:
         api = self.library.api

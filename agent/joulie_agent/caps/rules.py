@@ -85,6 +85,12 @@ def next_step(limit: Limit, wanted: int | None, remembered: Remembered | None) -
     return Apply(value, Remembered(remembered.before, tuple(sorted(possible))))
 
 
+def obstacle(limit: Limit, remembered: Remembered | None) -> str:
+    """Why an order would be refused as the limit is now; empty if it would be carried out."""
+    step = next_step(limit, limit.now, remembered)
+    return step.why if isinstance(step, Refuse | Forget) else ""
+
+
 def confirmed(step: Apply) -> Remembered:
     """What is remembered once the value was read back."""
     return Remembered(step.remembered.before, (step.value,))

@@ -1,15 +1,17 @@
 """`joulie agent --caps`: carries out the caps that the operator orders for this node."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from joulie_agent.caps.actuators import Actuator
+from joulie_agent.caps.settable import NO_LIMIT, RecentRefusals, settable
 from joulie_agent.caps.writer import NOTHING, Order, Outcome, Writer
 from joulie_bus.errors import BusError
-from joulie_bus.events import CapOrder, CapsApplied, CapsRefused
+from joulie_bus.events import CapOrder, CapsApplied, CapsRefused, CapsSettable, Fact
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
@@ -20,6 +22,8 @@ from joulie_bus.streams.subjects import Subjects, cap_writer_name
 LEASE_S = 60.0  # without an order for so long, the limits are given back
 CHECK_S = 5.0  # a driver may be reloaded, and another program may set a limit
 AGAIN_S = 600.0
+REPEAT_S = 60.0  # of what can be set; the operator counts it for three minutes
+ENDING_S = 5.0  # for the last report
 Facts = tuple[CapsApplied, CapsRefused | None]
 log = get_logger("caps")
 _read = msgspec.msgpack.Decoder(CapOrder).decode
@@ -52,6 +56,9 @@ class CapService:
         self._until_s = clock() + LEASE_S  # limits of an earlier life wait so long for an order
         self._received = asyncio.Event()
         self._published: tuple[Facts, float] | None = None
+        self._recently_refused = RecentRefusals(clock)
+        self._reported: tuple[CapsSettable, float] | None = None
+        self._has_ended = False
 
     async def run(self) -> None:
         """Runs until cancelled, and then gives the limits back."""
@@ -59,15 +66,50 @@ class CapService:
             while True:
                 await self.carry_out()
                 await wait_and_clear(self._received, CHECK_S)
+        except Exception as error:
+            self._failed(f"the writer failed: {type(error).__name__}: {error}")
+            raise
         finally:
             self._order, self._until_s = None, self._clock()
             await self.carry_out()
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                await self._take_back()
 
     async def follow(self, bus: Log) -> None:
-        """Takes orders from this bus, and publishes what became of them, until cancelled."""
+        """Takes orders from this bus, and publishes what became of them and what can be set, until
+        cancelled. It ends after `run`, which has the last reports."""
         self._bus = bus
         async with bus.listening(self._subject, self.receive):
-            await asyncio.Event().wait()
+            while True:
+                await self._report(self.settable())
+                await asyncio.sleep(CHECK_S)
+
+    def settable(self) -> CapsSettable:
+        """What can be set now. It is reported beside `run`, which must give limits back even while
+        a broker does not answer."""
+        if self._has_ended:
+            return CapsSettable(node=self._node, because="the writer has ended")
+        actuators = self._find()
+        obstacles = self._writer.obstacles(actuators)
+        return settable(self._node, actuators, obstacles, self._recently_refused)
+
+    def _failed(self, why: str) -> None:
+        found = self._find()
+        self._recently_refused.saw([Outcome(each.name, each.kind, None, why) for each in found])
+
+    async def _take_back(self) -> None:
+        self._has_ended = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_S):
+                await self._report(self.settable())
+
+    async def _report(self, found: CapsSettable) -> None:
+        """When it changed, and again as a sign of life."""
+        now = self._clock()
+        if self._reported and self._reported[0] == found and now < self._reported[1] + REPEAT_S:
+            return
+        if await self._is_published([found]):
+            self._reported = (found, now)
 
     def receive(self, data: bytes) -> None:
         """An order of an older state than the one that is held is left out."""
@@ -89,6 +131,7 @@ class CapService:
         actuators = self._find()
         wanted = NOTHING if order is None else wanted_of(order)
         outcomes = self._writer.carry_out(wanted, actuators)
+        self._recently_refused.saw(outcomes)
         await self._publish(facts_of(self._node, order, wanted, outcomes))
 
     def _is_over(self) -> bool:
@@ -99,15 +142,19 @@ class CapService:
         now = self._clock()
         if self._published and self._published[0] == facts and now < self._published[1] + AGAIN_S:
             return
+        if await self._is_published([fact for fact in facts if fact]):
+            self._published = (facts, now)
+
+    async def _is_published(self, facts: Sequence[Fact]) -> bool:
         if self._bus is None:
-            return
+            return False
         try:
-            await self._bus.publish([self._producer.stamp(fact) for fact in facts if fact])
+            await self._bus.publish([self._producer.stamp(fact) for fact in facts])
         except BusError as error:
             self._refused.saw(error)
-            return
+            return False
         self._refused.ended()
-        self._published = (facts, now)
+        return True
 
 
 def wanted_of(order: CapOrder) -> Order:
@@ -143,9 +190,6 @@ def _applied(kind: str, wanted: Order, outcomes: Sequence[Outcome]) -> int | Non
 
 def _without_actuators(wanted: Order, outcomes: Sequence[Outcome]) -> list[str]:
     found = {each.kind for each in outcomes}
-    names = {"cpu": "the processors", "gpu": "the cards"}
     return [
-        f"{what} of this node have no limit that can be set"
-        for kind, what in names.items()
-        if wanted.of(kind) is not None and kind not in found
+        why for kind, why in NO_LIMIT.items() if wanted.of(kind) is not None and kind not in found
     ]

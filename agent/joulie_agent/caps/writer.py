@@ -14,6 +14,7 @@ from joulie_agent.caps.rules import (
     Restore,
     confirmed,
     next_step,
+    obstacle,
 )
 from joulie_agent.sources.host import Unreadable
 
@@ -56,6 +57,19 @@ class Writer:
     def release(self, actuators: Iterable[Actuator]) -> list[Outcome]:
         """Gives back all limits that are the writer's."""
         return self.carry_out(NOTHING, actuators)
+
+    def obstacles(self, actuators: Iterable[Actuator]) -> dict[str, str]:
+        """By each limit: why an order would not be carried out, or empty. Nothing is touched."""
+        return {actuator.name: self._obstacle(actuator) for actuator in actuators}
+
+    def _obstacle(self, actuator: Actuator) -> str:
+        if self._dry_run:
+            return "a dry run sets no limit"
+        try:
+            now = actuator.read()
+        except Unreadable as error:
+            return str(error)
+        return actuator.problem() or obstacle(now, self._memory.get(actuator.name))
 
     def _carry_out(self, actuator: Actuator, wanted: int | None) -> Outcome | None:
         known = self._memory.get(actuator.name)

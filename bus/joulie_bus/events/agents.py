@@ -77,6 +77,21 @@ class CapsApplied(Event, frozen=True, kw_only=True):
         return self.node
 
 
+class CapsSettable(Event, frozen=True, kw_only=True):
+    """Which limits of a node its writer can set, with or without an order. The writer repeats it,
+    and takes it back when it ends: it counts for a few minutes only."""
+
+    TYPE: ClassVar[str] = "caps.settable"
+    node: Name
+    cpu: bool = False  # the limits of all processors
+    gpu: bool = False  # the limits of all cards
+    because: Text = ""  # why limits cannot be set, one reason a line
+
+    @property
+    def key(self) -> str:
+        return self.node
+
+
 class CapsRefused(Event, frozen=True, kw_only=True):
     """Limits that are not as ordered, and why; one reason for each limit that is named."""
 

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from joulie_bus.events.agents import CapsApplied, CapsRefused, InventoryRead
+from joulie_bus.events.agents import CapsApplied, CapsRefused, CapsSettable, InventoryRead
 from joulie_bus.events.cards import GpuGone, GpuSeen
 from joulie_bus.events.claims import CardClaimed, ClaimConfirmed, ClaimReleased
 from joulie_bus.events.decisions import (
@@ -35,7 +35,9 @@ from joulie_bus.events.telemetry import CapsMeasured, FacilityPolled, TargetSet,
 
 # What is measured and found on a node, by its agent or by a program for many nodes.
 NodeReading: TypeAlias = TelemetrySampled | InventoryRead | CapsApplied | CapsRefused
-NodeFact: TypeAlias = NodeReading | NodeSeen | NodeGone | HardwareDiscovered
+# What agents alone report of their nodes.
+AgentReport: TypeAlias = NodeReading | CapsSettable
+NodeFact: TypeAlias = AgentReport | NodeSeen | NodeGone | HardwareDiscovered
 CardFact: TypeAlias = GpuSeen | GpuGone
 GridFact: TypeAlias = GridPriced | GridIntensity
 PodFact: TypeAlias = PodPending | PodBound | PodFinished | PodGone
@@ -86,6 +88,7 @@ FACT_TYPES: tuple[type[Fact], ...] = (
     TelemetrySampled,
     InventoryRead,
     CapsApplied,
+    CapsSettable,
     CapsRefused,
     NodeSeen,
     NodeGone,

@@ -14,7 +14,9 @@ from typing import get_args
 
 from joulie_bus.errors import REFUSED, Undecodable
 from joulie_bus.events import (
+    AgentReport,
     AnyEvent,
+    CapsSettable,
     ClaimEvent,
     DecisionEntry,
     NodeReading,
@@ -32,6 +34,7 @@ from joulie_bus.streams.subjects import (
     REMEMBERED_NAMES,
     Family,
     Stream,
+    cap_writer_name,
     escape,
     place_of,
     unescape,
@@ -40,7 +43,7 @@ from joulie_bus.streams.subjects import (
 # The events that a family of subjects may carry.
 EVENTS: dict[Family, frozenset[type[AnyEvent]]] = {
     Family.TEL: frozenset(get_args(NodeReading)),
-    Family.AGENT: frozenset(get_args(NodeReading)),
+    Family.AGENT: frozenset(get_args(AgentReport)),
     Family.OBS: frozenset(get_args(Observed)),
     Family.PLAN: frozenset(get_args(PlanEvent)),
     Family.CLAIM: frozenset(get_args(ClaimEvent)),
@@ -82,6 +85,8 @@ def refusal(record: Record, envelope: Envelope, producer: str, event: AnyEvent) 
     family = family_of(record.stream, producer)
     if type(event) not in EVENTS[family]:
         return f"{event.TYPE} does not belong into {record.stream}"
+    if isinstance(event, CapsSettable) and producer != cap_writer_name(event.node):
+        return "which limits of a node can be set is reported by the writer on this node alone"
     return _misplaced(record.subject, producer, event) if record.subject else ""
 
 

@@ -29,12 +29,14 @@ from functools import lru_cache
 from typing import get_args
 
 from joulie_bus.events import (
+    AgentReport,
     AnyEvent,
     BindDecided,
     CapsApplied,
     CapsMeasured,
     CapsRefused,
     CapsSet,
+    CapsSettable,
     CardClaimed,
     ClaimConfirmed,
     ClaimEvent,
@@ -54,7 +56,6 @@ from joulie_bus.events import (
     InventoryRead,
     NamespaceSeen,
     NodeGone,
-    NodeReading,
     NodeSeen,
     Observed,
     OutcomeSeen,
@@ -201,6 +202,8 @@ def place_of(event: AnyEvent, producer: str) -> tuple[Family, str]:
         case TelemetrySampled() | InventoryRead() | CapsApplied() | CapsRefused():
             of_the_node = (agent_name(event.node), cap_writer_name(event.node))
             return (Family.AGENT if producer in of_the_node else Family.TEL), escape(event.node)
+        case CapsSettable():
+            return Family.AGENT, escape(event.node)
         case OutcomeSeen() | StateSetBack():
             return Family.DEC, PROJECTOR
         case (
@@ -262,7 +265,7 @@ def stream_of(event: AnyEvent) -> Stream:
 
 # A test checks that each event type is listed and that its stream accepts its subject.
 _STREAMS: dict[type[AnyEvent], Stream] = {
-    **dict.fromkeys(get_args(NodeReading), Stream.TEL),
+    **dict.fromkeys(get_args(AgentReport), Stream.TEL),
     **dict.fromkeys(get_args(Observed), Stream.OBS),
     **dict.fromkeys(get_args(PlanEvent), Stream.PLAN),
     **dict.fromkeys(get_args(ClaimEvent), Stream.CLAIM),

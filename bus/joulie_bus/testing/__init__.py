@@ -32,7 +32,7 @@ from joulie_bus.testing.plans import (
     waking,
 )
 from joulie_bus.testing.pods import ask, bound, decided, pending
-from joulie_bus.testing.stamping import CLUSTER, Voices, producer, records
+from joulie_bus.testing.stamping import CLUSTER, Senders, Voices, producer, records, sender_of
 from joulie_bus.testing.waiting import refusals, stored, until
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "NOON",
     "SECOND",
     "Backup",
+    "Senders",
     "VirtualClock",
     "Voices",
     "any_fact",
@@ -76,6 +77,7 @@ __all__ = [
     "released",
     "running_broker",
     "running_cluster",
+    "sender_of",
     "stored",
     "until",
     "waking",

@@ -6,6 +6,7 @@ from joulie_bus.events import (
     CapsApplied,
     CapsMeasured,
     CapsRefused,
+    CapsSettable,
     Fact,
     GpuGone,
     NamespaceSeen,
@@ -39,6 +40,9 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda node, _, number: inventory(node, *(f"g{each}" for each in range(number % 3))),
     lambda node, _, number: CapsApplied(node=node, gpu_mw=number * 1000 if number % 2 else None),
     lambda node, _pod, number: CapsRefused(node=node, because=str(number)),
+    lambda node, _pod, number: CapsSettable(
+        node=node, cpu=bool(number % 2), gpu=bool(number % 3), because=str(number)
+    ),
     lambda node, _, number: node_seen(node, cores=number, gpus=number % 3, zone=str(number)),
     lambda node, _pod, _number: NodeGone(node=node),
     lambda node, _, number: hardware(node, cores=number, gpus=number % 9),

@@ -8,6 +8,7 @@ from joulie_bus.events import (
     CapsApplied,
     CapsMeasured,
     CapsRefused,
+    CapsSettable,
     DecisionsDropped,
     EvictionOrdered,
     FacilityPolled,
@@ -77,6 +78,7 @@ def _of_agents(node: str) -> list[AnyEvent]:
         ),
         inventory(node),
         CapsApplied(node=node, plan="p1", cpu_mw_per_socket=210_000, gpu_mw=420_000),
+        CapsSettable(node=node, cpu=True, because="the cards of this node have no such limit"),
         CapsRefused(node=node, plan="p1", because="nvml/GPU-5ab1: another program has set it"),
     ]
 

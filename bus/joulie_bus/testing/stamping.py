@@ -3,10 +3,10 @@
 import itertools
 from collections.abc import Callable
 
-from joulie_bus.events import AnyEvent
+from joulie_bus.events import AnyEvent, CapsSettable
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Message, Record
-from joulie_bus.streams.subjects import Stream, Subjects, stream_of
+from joulie_bus.streams.subjects import Stream, Subjects, cap_writer_name, stream_of
 from joulie_bus.testing.clock import NOON, noon
 
 CLUSTER = Subjects("test")
@@ -15,6 +15,23 @@ CLUSTER = Subjects("test")
 def producer(name: str = "tester", boot: str = "b1") -> Producer:
     """A producer whose clock always shows noon."""
     return Producer(name, CLUSTER, lambda: NOON, boot)
+
+
+def sender_of(event: AnyEvent, name: str = "tester") -> str:
+    """The name of a producer that may write the event: `name`, where it may have any name."""
+    return cap_writer_name(event.node) if isinstance(event, CapsSettable) else name
+
+
+class Senders:
+    """A producer of the test, and one beside it for each event that it may not write."""
+
+    def __init__(self, name: str = "tester") -> None:
+        self._name = name
+        self._producers: dict[str, Producer] = {}
+
+    def stamp(self, event: AnyEvent) -> Message:
+        sender = sender_of(event, self._name)
+        return self._producers.setdefault(sender, producer(sender)).stamp(event)
 
 
 class Voices:
@@ -43,15 +60,17 @@ def records(
 ) -> list[Record]:
     """The events as their streams store them, `step_s` apart.
 
-    Each stream has its own producer and its own sequence.
+    Each stream has its own producer and its own sequence. An event that only one program may write
+    has that producer.
     """
-    producers = {stream: producer(name, boot) for stream in Stream}
+    producers: dict[tuple[Stream, str], Producer] = {}
     numbers: dict[Stream, Callable[[], int]] = {}
     made = []
     for number, event in enumerate(events):
         stream = stream_of(event)
         count = numbers.setdefault(stream, itertools.count(1).__next__)
         at = noon(start_s + number * step_s)
-        message = producers[stream].stamp(event)
+        sender = sender_of(event, name)
+        message = producers.setdefault((stream, sender), producer(sender, boot)).stamp(event)
         made.append(Record(stream, count(), at, message.data, message.subject))
     return made

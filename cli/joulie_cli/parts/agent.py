@@ -18,7 +18,7 @@ from joulie_agent.sources.host import Host
 from joulie_agent.sources.nvml import opened
 from joulie_bus.errors import SettingsError
 from joulie_bus.log.producer import Producer
-from joulie_bus.runtime.vital_tasks import VitalTask, vital
+from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import agent_name
 from joulie_cli.display.output import show
@@ -55,9 +55,8 @@ async def _enforce(wires: Wiring, node: str, host: Host, memory: Memory, *, dry_
         async with connected(wires, Role.AGENT) as bus:
             await service.follow(bus)
 
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(vital(VitalTask.LIMITS, service.run))
-        tasks.create_task(vital(VitalTask.ORDERS, follow))
+    async with living(VitalTask.ORDERS, follow):  # the bus outlives the last reports
+        await vital(VitalTask.LIMITS, service.run)
 
 
 def _root(root: Path) -> Path:

@@ -20,8 +20,10 @@ from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import position_at, shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
+from joulie_operator.planning.cap_orders import SIGN_OF_LIFE_S
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import cluster_state_of
+from joulie_projections.state.state import SettableCaps
 
 SETTINGS = (ArchivePlace,)
 
@@ -82,6 +84,7 @@ def as_text(found: TwinAt, steps: list[NodeChange]) -> str:
         f"  measured   {measured}, trend {twin.trend_w_per_min:+.1f} W/min",
         f"  may draw   {twin.capped_w:.0f} W of {twin.tdp_w:.0f} W "
         f"(caps: CPU {_percent(state.cpu_cap_pct)}, GPU {_percent(state.gpu_cap_pct)})",
+        f"  can cap    {_settable(state.settable, found.committed_at)}",
         f"  cooling    {twin.cooling:.1f}",
         f"  headroom   {twin.headroom:.1f}, from caps and cooling alone",
         f"  hardware   {twin.cores:g} cores, {twin.gpus:g} GPUs ({twin.hardware.name.lower()})",
@@ -90,6 +93,20 @@ def as_text(found: TwinAt, steps: list[NodeChange]) -> str:
     for step in steps:
         lines.append(f"  {step.position:>9}  {shown(step.at)}  {step.what}  ({step.because})")
     return "\n".join(lines)
+
+
+def _settable(settable: SettableCaps, now: int) -> str:
+    """What the writer on the node reported last. The reasons are one a line."""
+    if not settable.at:
+        return "nothing: no writer has reported (joulie agent --caps)"
+    kinds = " and ".join(kind.upper() for kind in settable.kinds) or "nothing"
+    age_s = (now - settable.at) / 1e9
+    silent = f", too long ago to count (over {SIGN_OF_LIFE_S:g} s)"
+    why = "; ".join(settable.because.splitlines())
+    return (
+        f"{kinds}, reported {age_s:.0f} s before{silent if age_s > SIGN_OF_LIFE_S else ''}"
+        f"{f' ({why})' if why else ''}"
+    )
 
 
 def _percent(cap: int | None) -> str:

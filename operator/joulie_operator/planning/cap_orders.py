@@ -1,39 +1,85 @@
-"""The caps that the writers on the nodes get: those of the plan, for nodes that opted in."""
+"""The caps that the writers on the nodes get: those of the plan, for nodes that opted in.
 
-from collections.abc import Iterator
+And the nodes on which the caps of class eco would be set, by the reports of the writers.
+"""
+
+from collections.abc import Iterable, Iterator
 
 from joulie_bus.events import CapOrder
+from joulie_operator.planning.caps import Caps, caps_for, current_caps
+from joulie_operator.planning.measured_caps import cap_choice
+from joulie_operator.planning.policies import Candidate
+from joulie_operator.planning.rules import Rules
 from joulie_projections.state.state import ClusterState, NodeState
 
 OPT_IN = "joulie.io/caps"  # the label of nodes on which caps may be set: "enforce"
+SIGN_OF_LIFE_S = 180.0  # three reports of a writer
+_SECOND = 1_000_000_000
 
 
 def cap_orders(state: ClusterState, position: int) -> Iterator[CapOrder]:
     """One order for each node that opted in, also without a cap. Other nodes get none."""
     plan = next((row.plan.plan for row in state.cluster.values() if row.plan is not None), "")
     for name, node in state.nodes.items():
-        if node.present and node.labels.get(OPT_IN) == "enforce":
+        if node.present and _is_opted_in(node):
+            caps = current_caps(node)
             yield CapOrder(
                 node=name,
                 plan=plan,
                 view=position,
-                cpu_mw_per_socket=_cpu_mw(node),
-                gpu_mw=_gpu_mw(node),
+                cpu_mw_per_socket=_cpu_mw(node, caps),
+                gpu_mw=_gpu_mw(node, caps),
             )
 
 
-def _cpu_mw(node: NodeState) -> int | None:
+def capped_nodes(
+    cluster_state: ClusterState, candidates: Iterable[Candidate], rules: Rules, now: int
+) -> set[str]:
+    """The candidates on which the caps of class eco would be ordered and set."""
+    choice, nodes = cap_choice(cluster_state, rules, now), cluster_state.nodes
+    return {
+        each.name
+        for each in candidates
+        if _is_writable(nodes[each.name], now)
+        and choice.caps(each.name)
+        and _all_are_set(nodes[each.name], rules)
+    }
+
+
+def _is_writable(node: NodeState, now: int) -> bool:
+    """Whether the node opted in, and its writer reported a short while ago that it can set some
+    limit."""
+    is_fresh = now - node.settable.at <= SIGN_OF_LIFE_S * _SECOND
+    return bool(node.settable.kinds) and is_fresh and _is_opted_in(node)
+
+
+def _all_are_set(node: NodeState, rules: Rules) -> bool:
+    """One kind that the writer cannot set may draw up to its own limit."""
+    ordered = _ordered_kinds(node, caps_for("eco", node, rules))
+    return bool(ordered) and ordered <= set(node.settable.kinds)
+
+
+def _is_opted_in(node: NodeState) -> bool:
+    return node.labels.get(OPT_IN) == "enforce"
+
+
+def _ordered_kinds(node: NodeState, caps: Caps) -> set[str]:
+    """The kinds of limits that an order with these caps would set: "cpu", "gpu"."""
+    ordered = {"cpu": _cpu_mw(node, caps), "gpu": _gpu_mw(node, caps)}
+    return {kind for kind, milliwatts in ordered.items() if milliwatts is not None}
+
+
+def _cpu_mw(node: NodeState, caps: Caps) -> int | None:
     """A cap in per cent needs the maximum of the hardware; without it, no cap is ordered."""
-    if node.cpu_cap_mw_per_socket is not None:
-        return node.cpu_cap_mw_per_socket
-    most_mw = node.hardware.cpu_max_mw_per_socket if node.hardware else 0
-    return _share(node.cpu_cap_pct, most_mw)
+    if caps.cpu_mw_per_socket is not None:
+        return caps.cpu_mw_per_socket
+    return _share(caps.cpu_pct, node.hardware.cpu_max_mw_per_socket if node.hardware else 0)
 
 
-def _gpu_mw(node: NodeState) -> int | None:
-    if node.gpu_cap_mw is not None:
-        return node.gpu_cap_mw
-    return _share(node.gpu_cap_pct, node.hardware.gpu_max_mw if node.hardware else 0)
+def _gpu_mw(node: NodeState, caps: Caps) -> int | None:
+    if caps.gpu_mw is not None:
+        return caps.gpu_mw
+    return _share(caps.gpu_pct, node.hardware.gpu_max_mw if node.hardware else 0)
 
 
 def _share(pct: int | None, most_mw: int) -> int | None:

@@ -6,7 +6,7 @@ as an entry point of the group `joulie.policies`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ BY_NAME = "the policy names it"
 BY_FAMILY = "it is the densest of its hardware family"
 BY_DENSITY = "it is among the densest"
 NO_SLOT = "denser nodes have all the slots"
+NO_CAPS = "no writer can set the caps of class eco on it"
+FOR_ECO_ONLY = "pods wait that run on eco nodes only"
 
 
 class Candidate(NamedTuple):
@@ -134,19 +136,26 @@ BUILT_IN: Mapping[str, Policy] = {
 }
 
 
-def all_uncapped(share: Share, nodes: Sequence[Candidate]) -> Share:
-    """No eco node: no fact states that caps are applied to a node. Without caps an eco node saves
-    nothing, and refuses pods. Pods that run on eco nodes only get one all the same."""
-    return Share(len(nodes), {**share.inputs, "nodes_that_apply_caps": 0})
+def counted(share: Share, nodes: Sequence[Candidate], capped: Collection[str]) -> Share:
+    """The share, with the number of nodes on which caps would be applied. Where there are none, no
+    node is eco; pods that run on eco nodes only get one all the same."""
+    inputs = {**share.inputs, "nodes_that_apply_caps": len(capped)}
+    return share._replace(inputs=inputs) if capped else Share(len(nodes), inputs)
 
 
 # --- from a number to nodes -------------------------------------------------------------------
 
 
 def desired_profiles(
-    name: str, share: Share, situation: Situation, *, floor_always: bool
+    name: str,
+    share: Share,
+    situation: Situation,
+    *,
+    floor_always: bool,
+    capped: Collection[str] | None = None,
 ) -> DesiredProfiles:
-    """`floor_always` gives every family a performance node, even beyond the policy's number."""
+    """`floor_always` gives every family a performance node, even beyond the policy's number. With
+    `capped`, no other node is eco."""
     nodes = situation.nodes
     families = len({node.family for node in nodes})
     asked = clamp(share.performance, 0, len(nodes))
@@ -154,6 +163,9 @@ def desired_profiles(
     if situation.demand.eco_only_pending:
         count = min(count, max(0, len(nodes) - 1))  # for pending pods that run on eco nodes only
     assignments = assign(nodes, count, share.pinned)
+    if capped:
+        eco_only = bool(situation.demand.eco_only_pending)
+        assignments = _eco_where_capped(assignments, capped, eco_only=eco_only)
     performance = sum(assignment.profile == "performance" for assignment in assignments.values())
     return DesiredProfiles(
         assignments=assignments,
@@ -197,6 +209,23 @@ def _assignment(name: str, chosen: Mapping[str, str], pinned: Mapping[str, Profi
     if name in chosen:
         return Assignment("performance", chosen[name])
     return Assignment("eco", BY_NAME if pinned.get(name) == "eco" else NO_SLOT)
+
+
+def _eco_where_capped(
+    assignments: Mapping[str, Assignment], capped: Collection[str], *, eco_only: bool
+) -> dict[str, Assignment]:
+    """Eco nodes without caps supply performance: they would save nothing, and refuse pods. For pods
+    that run on eco nodes only, one node with caps is eco: the least dense."""
+    found = {
+        name: Assignment("performance", NO_CAPS)
+        if each.profile == "eco" and name not in capped
+        else each
+        for name, each in assignments.items()
+    }
+    if eco_only and all(each.profile == "performance" for each in found.values()):
+        *_, last = (name for name in found if name in capped)
+        found[last] = Assignment("eco", FOR_ECO_ONLY)
+    return found
 
 
 def by_density(nodes: Iterable[Candidate]) -> list[Candidate]:

@@ -25,6 +25,7 @@ from joulie_bus.events import (
     WakeOrdered,
 )
 from joulie_bus.events.bounds import clipped
+from joulie_operator.planning.cap_orders import capped_nodes
 from joulie_operator.planning.caps import Caps, caps_for, current_caps
 from joulie_operator.planning.eligible import candidates, demand_of
 from joulie_operator.planning.guard import (
@@ -46,7 +47,7 @@ from joulie_operator.planning.policies import (
     Policy,
     Share,
     Situation,
-    all_uncapped,
+    counted,
     desired_profiles,
 )
 from joulie_operator.planning.power_target import NO_LIMITS, power_limits
@@ -94,13 +95,16 @@ def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis:
     needs = needed_nodes(cluster_state, rules) if rules.policy == SLEEPING_POLICY else None
     if needs is not None and rules.sleep_rules > 2:
         share = serving_pods(share, cluster_state.nodes, nodes, rules, needs)
+    capped: set[str] | None = None  # any node may be eco
     if not rules.eco_without_caps:
-        share = all_uncapped(share, nodes)
+        capped = capped_nodes(cluster_state, nodes, rules, basis.now)
+        share = counted(share, nodes, capped)
     desired = desired_profiles(
         rules.policy,
         share,
         situation,
         floor_always=rules.family_floor == "always",
+        capped=capped,
     )
     steps = _Transitions(cluster_state.nodes, rules, basis)
     steps.limit_power(cluster_state, desired.assignments)

@@ -44,7 +44,7 @@ class Rules(NamedTuple):
     target_rules: int = 2  # of power targets; 1 in older plans, which close no node
     # Of nodes without readings; in older plans 2, without curves, or 1, without idle power.
     power_model: int = 3
-    eco_without_caps: bool = True  # whether nodes become eco where nothing is known to apply caps
+    eco_without_caps: bool = True  # whether nodes become eco where no writer can set caps
     preset: str = HEADROOM  # where the defaults came from; plans do not depend on it
 
     def numbers(self) -> dict[str, float]:

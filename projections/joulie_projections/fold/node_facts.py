@@ -4,8 +4,22 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from joulie_bus.events import HardwareDiscovered, NodeGone, NodeSeen, TelemetrySampled
-from joulie_projections.state.state import CLUSTER, Arrival, ClusterRow, NodeState, Sample
+from joulie_bus.events import (
+    CapsSettable,
+    HardwareDiscovered,
+    NodeGone,
+    NodeSeen,
+    TelemetrySampled,
+)
+from joulie_projections.state.state import (
+    CLUSTER,
+    NOT_SETTABLE,
+    Arrival,
+    ClusterRow,
+    NodeState,
+    Sample,
+    SettableCaps,
+)
 from joulie_projections.state.state_changes import Draft
 
 TREND_WINDOW_NS = 300_000_000_000
@@ -91,6 +105,8 @@ def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
         gpu_units=seen.gpu_units,
         gpu_vendor=seen.gpu_vendor,
         power_state="" if is_awake else node.power_state,
+        # Another machine of this name: what a writer reported was about the former one.
+        settable=node.settable if node.uid == seen.uid else NOT_SETTABLE,
     )
     draft.nodes.put(seen.node, after)
 
@@ -130,6 +146,17 @@ def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
         arrivals=node.arrivals and unsettled(node.arrivals, made_at),
     )
     draft.nodes.put(name, after)
+
+
+def settable_caps(draft: Draft, found: CapsSettable, at: int) -> None:
+    """Of a node that exists: a report that arrives after its node is gone is no report about the
+    next machine of this name. The writer repeats it, so that it counts once the node is known."""
+    node = draft.nodes.get(found.node)
+    if node is None or not node.present:
+        return
+    kinds = {"cpu": found.cpu, "gpu": found.gpu}
+    settable = SettableCaps(at, tuple(kind for kind in kinds if kinds[kind]), found.because)
+    draft.nodes.put(found.node, replace(node, at=at, settable=settable))
 
 
 def unsettled(arrivals: tuple[Arrival, ...], at: int) -> tuple[Arrival, ...]:

@@ -13,6 +13,7 @@ from joulie_bus.events import (
     CapsMeasured,
     CapsRefused,
     CapsSet,
+    CapsSettable,
     CardClaimed,
     CardFact,
     ClaimConfirmed,
@@ -54,6 +55,7 @@ from joulie_projections.fold.node_facts import (
     cluster_of,
     evolve_node,
     sampled_power,
+    settable_caps,
     wake_node,
 )
 from joulie_projections.fold.pod_facts import evolve_pod
@@ -85,7 +87,7 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             _evolve_cluster(draft, fact, at)
         case GpuSeen() | GpuGone() | CardClaimed() | ClaimConfirmed() | ClaimReleased():
             _evolve_card(draft, fact, at)
-        case InventoryRead() | CapsApplied() | CapsRefused():
+        case InventoryRead() | CapsApplied() | CapsRefused() | CapsSettable():
             _evolve_by_agent(draft, fact, at)
         case _:
             _evolve_plan(draft, fact, at)
@@ -98,7 +100,7 @@ def _evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, a
 
 
 def _evolve_by_agent(
-    draft: Draft, fact: InventoryRead | CapsApplied | CapsRefused, at: int
+    draft: Draft, fact: InventoryRead | CapsApplied | CapsRefused | CapsSettable, at: int
 ) -> None:
     match fact:
         case InventoryRead():
@@ -115,6 +117,8 @@ def _evolve_by_agent(
             )
         case CapsRefused():
             change_node(draft, fact.node, at, refused_caps=fact.because)
+        case CapsSettable():
+            settable_caps(draft, fact, at)
         case _:
             assert_never(fact)
 

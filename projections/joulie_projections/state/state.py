@@ -34,6 +34,17 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
     load: Load
 
 
+class SettableCaps(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The writer's newest report of which limits it can set: of the "cpu", of the "gpu"."""
+
+    at: int = 0  # 0: there was none
+    kinds: tuple[str, ...] = ()
+    because: str = ""  # why others cannot be set
+
+
+NOT_SETTABLE = SettableCaps()
+
+
 class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The state of one node; `twin` derives the twin from it."""
 
@@ -78,6 +89,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     applied_gpu_mw: int | None = None  # per card
     refused_caps: str = ""
     agent_cards: tuple[str, ...] = ()  # the cards that its agent reported
+    settable: SettableCaps = NOT_SETTABLE
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

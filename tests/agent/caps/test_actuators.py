@@ -51,6 +51,20 @@ def test_a_cap_above_the_highest_limit_is_the_highest_limit(tmp_path: Path) -> N
     assert first.value == 350_000_000
 
 
+def test_a_limit_that_cannot_be_written_is_named_without_a_try(tmp_path: Path) -> None:
+    host = Host(host_trees.xeon(tmp_path))
+    writer = Writer(Memory(tmp_path / "limits.json"))
+    file = tmp_path / "sys/class/powercap/intel-rapl:1/constraint_0_power_limit_uw"
+    before, obstacles = file.read_text(), writer.obstacles(list(actuators(host, None)))
+    assert file.read_text() == before
+    file.unlink()
+    file.mkdir()  # as little to be written as a file on a read-only mount, also for root
+    assert obstacles == {"rapl/package-0": "", "rapl/package-1": ""}
+    after = writer.obstacles(list(actuators(host, None)))
+    assert after["rapl/package-0"] == ""
+    assert "constraint_0_power_limit_uw" in after["rapl/package-1"]
+
+
 @pytest.mark.slow
 def test_a_recorded_card_takes_a_limit_and_gives_it_back(
     tmp_path: Path, nvml_library: Path

@@ -10,9 +10,10 @@ import pytest
 
 from fake_card import HIGH, FakeCard
 from joulie_agent.caps.memory import Memory
-from joulie_agent.caps.service import LEASE_S, CapService
+from joulie_agent.caps.service import LEASE_S, REPEAT_S, CapService
+from joulie_agent.caps.settable import NO_LIMIT, REFUSED_S
 from joulie_agent.caps.writer import Writer
-from joulie_bus.events import CapOrder, CapsApplied, CapsRefused, codec
+from joulie_bus.events import AnyEvent, CapOrder, CapsApplied, CapsRefused, CapsSettable, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
@@ -25,17 +26,23 @@ pytestmark = pytest.mark.anyio
 class Rig:
     """A writer of one card, with a clock that the test moves."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, dry_run: bool = False) -> None:
         self.now_s = 0.0
         self.card = FakeCard()
         self.memory = Memory(folder / "limits.json")
-        writer = Writer(self.memory)
+        writer = Writer(self.memory, dry_run=dry_run)
         self.service = CapService(CLUSTER, "n1", writer, lambda: [self.card], lambda: self.now_s)
 
+    def settable(self) -> CapsSettable:
+        return self.service.settable()
+
     async def order(self, gpu_mw: int | None, view: int = 1, node: str = "n1") -> None:
+        self.receive(gpu_mw, view, node)
+        await self.service.carry_out()
+
+    def receive(self, gpu_mw: int | None, view: int = 1, node: str = "n1") -> None:
         order = CapOrder(node=node, plan="p1", view=view, gpu_mw=gpu_mw)
         self.service.receive(msgspec.msgpack.encode(order))
-        await self.service.carry_out()
 
     async def after(self, seconds: float) -> None:
         self.now_s += seconds
@@ -105,6 +112,66 @@ async def test_a_service_that_is_cancelled_gives_the_limits_back(tmp_path: Path)
     assert (held, rig.card.now) == (400_000, HIGH)
 
 
+async def test_what_can_be_set_is_known_before_any_order_and_nothing_is_touched(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    assert rig.settable() == CapsSettable(node="n1", gpu=True, because=NO_LIMIT["cpu"])
+    assert (rig.card.writes, rig.memory.names()) == (0, [])
+
+
+async def test_a_limit_that_another_program_has_set_cannot_be_set(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.card.now = HIGH - 50_000
+    found = rig.settable()
+    assert not found.gpu
+    assert "another program or a person has set it" in found.because
+
+
+async def test_a_limit_that_the_hardware_refused_counts_again_after_ten_minutes(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    rig.card.refuses = True
+    await rig.order(400_000)
+    refused = rig.settable()
+    rig.card.refuses = False
+    await rig.order(None, view=2)
+    await rig.after(REFUSED_S - 1)
+    still = rig.settable()
+    await rig.after(2)
+    assert (refused.gpu, still.gpu, rig.settable().gpu) == (False, False, True)
+    assert "nvml/GPU-1: no" in refused.because
+
+
+async def test_a_cap_that_holds_is_one_that_can_be_set(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.order(400_000)
+    assert rig.settable().gpu
+
+
+async def test_a_writer_that_fails_can_set_nothing(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.card.effect = broken
+    rig.receive(400_000)
+    with pytest.raises(OSError, match="disk"):
+        await rig.service.run()
+    found = rig.settable()
+    assert not found.gpu
+    assert "the writer failed: OSError: the disk is full" in found.because
+
+
+def broken() -> None:
+    raise OSError("the disk is full")
+
+
+async def test_a_dry_run_can_set_nothing(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, dry_run=True)
+    found = rig.settable()
+    assert not found.gpu
+    assert "dry run" in found.because
+
+
 @contextlib.asynccontextmanager
 async def buses(folder: Path) -> AsyncGenerator[list[JetStreamLog], None]:
     """The bus as an operator, an agent and the core have it."""
@@ -116,11 +183,19 @@ async def buses(folder: Path) -> AsyncGenerator[list[JetStreamLog], None]:
         yield made
 
 
-async def reports_in(bus: JetStreamLog) -> list[CapsApplied | CapsRefused]:
+async def events_in(bus: JetStreamLog) -> list[AnyEvent]:
     newest = (await bus.state(Stream.TEL)).last
     records = [await bus.message(Stream.TEL, number + 1) for number in range(newest)]
-    events = [codec.decoded(record.data, "the test") for record in records if record]
+    return [codec.decoded(record.data, "the test") for record in records if record]
+
+
+async def reports_in(bus: JetStreamLog) -> list[CapsApplied | CapsRefused]:
+    events = await events_in(bus)
     return [event for event in events if isinstance(event, CapsApplied | CapsRefused)]
+
+
+async def settable_in(bus: JetStreamLog) -> list[CapsSettable]:
+    return [event for event in await events_in(bus) if isinstance(event, CapsSettable)]
 
 
 @pytest.mark.slow
@@ -152,3 +227,32 @@ async def test_an_order_reaches_the_node_and_its_outcome_the_log(tmp_path: Path)
     assert isinstance(refused, CapsRefused)
     assert "left as it is" in refused.because
     assert rig.card.now == 333_000
+
+
+@pytest.mark.slow
+async def test_what_can_be_set_is_repeated_and_taken_back_at_the_end(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    can = CapsSettable(node="n1", gpu=True, because=NO_LIMIT["cpu"])
+    ended = CapsSettable(node="n1", because="the writer has ended")
+
+    async def until_reported(core: JetStreamLog, times: int) -> None:
+        async with asyncio.timeout(60):
+            while len(await settable_in(core)) < times:
+                await asyncio.sleep(0.05)
+
+    async with buses(tmp_path / "broker") as (_, agent, core):
+        async with (
+            background(rig.service.follow(agent), "orders"),
+            background(rig.service.run(), "limits"),
+        ):
+            await until_reported(core, 1)
+            await rig.order(400_000)
+            rig.now_s += REPEAT_S
+            await until_reported(core, 2)
+            assert rig.settable() == can
+        assert rig.settable() == ended  # not even in the moment before the bus is closed
+        reports = await settable_in(core)
+        newest = (await reports_in(core))[-1]
+
+    assert reports == [can, can, ended]
+    assert newest == CapsApplied(node="n1")  # the limit is given back, and that is reported

@@ -14,6 +14,7 @@ from joulie_bus.events import (
     AnyEvent,
     CapsApplied,
     CapsRefused,
+    CapsSettable,
     InventoryRead,
     TelemetrySampled,
 )
@@ -176,7 +177,8 @@ def test_the_events_of_an_agent_are_its_readings_alone() -> None:
     }
 
     agents = [kind for kind, subject in subjects.items() if subject.startswith("joulie.agent.")]
-    assert agents == [TelemetrySampled, InventoryRead, CapsApplied, CapsRefused]
+    reports = [TelemetrySampled, InventoryRead, CapsApplied, CapsSettable, CapsRefused]
+    assert agents == reports
 
 
 @pytest.mark.parametrize(

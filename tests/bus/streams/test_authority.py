@@ -6,12 +6,28 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from joulie_bus.errors import Undecodable
-from joulie_bus.events import EVENT_TYPES, AnyEvent, codec
+from joulie_bus.events import EVENT_TYPES, AnyEvent, CapsSettable, codec
 from joulie_bus.events.bounds import is_name
 from joulie_bus.streams.authority import EVENTS, is_refusal, measured_on, require_authority
 from joulie_bus.streams.records import Message, Record
-from joulie_bus.streams.subjects import FAMILIES, Family, Stream, agent_name, stream_of
-from joulie_bus.testing import CLUSTER, NOON, eco, node_seen, one_of_each, power, producer
+from joulie_bus.streams.subjects import (
+    FAMILIES,
+    Family,
+    Stream,
+    agent_name,
+    cap_writer_name,
+    stream_of,
+)
+from joulie_bus.testing import (
+    CLUSTER,
+    NOON,
+    eco,
+    node_seen,
+    one_of_each,
+    power,
+    producer,
+    sender_of,
+)
 
 EACH = [pytest.param(event, id=event.TYPE) for event in one_of_each(node="gpu-07.lab")]
 
@@ -42,13 +58,13 @@ def test_every_event_belongs_to_the_families_of_one_stream() -> None:
 
 @pytest.mark.parametrize("event", EACH)
 def test_what_a_producer_stamps_it_may_write(event: AnyEvent) -> None:
-    require(producer().stamp(event), event)
+    require(producer(sender_of(event)).stamp(event), event)
 
 
 @pytest.mark.parametrize("event", EACH)
 def test_an_event_of_unknown_subject_may_be_written_in_its_stream_alone(event: AnyEvent) -> None:
     """As in archives that were written before they kept subjects."""
-    message = producer().stamp(event)._replace(subject="")
+    message = producer(sender_of(event)).stamp(event)._replace(subject="")
 
     require(message, event)
     for stream in set(Stream) - {stream_of(event)}:
@@ -58,8 +74,9 @@ def test_an_event_of_unknown_subject_may_be_written_in_its_stream_alone(event: A
 @pytest.mark.parametrize("event", EACH)
 @pytest.mark.parametrize("other", EACH)
 def test_an_event_has_no_subject_of_another_one(event: AnyEvent, other: AnyEvent) -> None:
-    own, subject = CLUSTER.of(event, "tester"), CLUSTER.of(other, "tester")
-    message = producer().stamp(event)._replace(subject=subject)
+    sender = sender_of(event)
+    own, subject = CLUSTER.of(event, sender), CLUSTER.of(other, sender)
+    message = producer(sender).stamp(event)._replace(subject=subject)
 
     if subject == own:
         require(message, event)
@@ -119,3 +136,21 @@ def test_an_agent_writes_no_other_facts() -> None:
     for event in (node_seen("n1"), eco("n1")):
         message = producer(agent_name("n1")).stamp(event)
         assert "does not belong into" in refused(message, event, Stream.TEL)
+
+
+@pytest.mark.parametrize("name", ["tester", agent_name("n1"), cap_writer_name("n2")])
+@pytest.mark.parametrize("subject", ["", "joulie.tel.test.n1", "joulie.agent.test.n1"])
+def test_only_the_writer_of_a_node_reports_which_limits_can_be_set(name: str, subject: str) -> None:
+    event = CapsSettable(node="n1", cpu=True)
+    message = producer(name).stamp(event)._replace(subject=subject)
+
+    assert refused(message, event, Stream.TEL)
+
+
+def test_a_writer_reports_on_the_subject_of_its_node_alone() -> None:
+    event = CapsSettable(node="n1", cpu=True)
+    message = producer(cap_writer_name("n1")).stamp(event)
+
+    require(message, event)
+    for subject in ("joulie.tel.test.n1", "joulie.agent.test.n2"):
+        assert "its own node" in refused(message._replace(subject=subject), event)

@@ -24,6 +24,7 @@ SUBJECTS = {
     "telemetry.sampled": "joulie.tel.test.gpu-07=2Elab",
     "inventory.read": "joulie.tel.test.gpu-07=2Elab",
     "caps.applied": "joulie.tel.test.gpu-07=2Elab",
+    "caps.settable": "joulie.agent.test.gpu-07=2Elab",
     "caps.refused": "joulie.tel.test.gpu-07=2Elab",
     "node.seen": "joulie.obs.test.node.gpu-07=2Elab",
     "node.gone": "joulie.obs.test.node.gpu-07=2Elab",

@@ -22,6 +22,9 @@ class FakeCard:
     def read(self) -> Limit:
         return Limit(self.now, LOW, HIGH, HIGH)
 
+    def problem(self) -> str:
+        return ""
+
     def set(self, value: int) -> None:
         self.effect()
         if self.refuses:

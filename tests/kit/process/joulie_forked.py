@@ -60,6 +60,10 @@ class Command:
             self._process.kill()
             raise subprocess.TimeoutExpired(self._words, STOP_PATIENCE_S)
 
+    def kill(self) -> None:
+        """SIGKILL: it can do nothing more."""
+        self._process.kill()
+
     def interrupt(self) -> None:
         """Ctrl-C."""
         assert self._process.pid is not None

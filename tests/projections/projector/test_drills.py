@@ -31,6 +31,7 @@ from joulie_bus.testing import (
     ANY_FACTS,
     CLUSTER,
     Backup,
+    Senders,
     any_fact,
     claim,
     node_seen,
@@ -94,7 +95,7 @@ class Workload:
     def __init__(self, bus: JetStreamLog, seed: int) -> None:
         self._bus = bus
         self._rng = random.Random(seed)
-        self._sender = producer()
+        self._sender = Senders()
 
     async def publish(self, count: int) -> None:
         messages = [self._sender.stamp(self._event()) for _ in range(count)]
