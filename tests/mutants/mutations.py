@@ -9,7 +9,7 @@ from typing import NamedTuple
 from packages import ROOT
 
 # Sizes of caches and the level of a compression: they change no result.
-FREE = {"CACHED_SHAPES", "SHAPES_SEEN_ONCE", "CACHED_REQUESTS", "LEVEL"}
+FREE = {"CACHED_SHAPES", "SHAPES_SEEN_ONCE", "CACHED_REQUESTS", "MOST_KEPT", "LEVEL"}
 
 
 # What these arguments change is no behaviour that a correct program shows: they make objects

@@ -37,7 +37,7 @@ PACKAGES = {
     "rules": Package("extender/joulie_extender/rules/*.py", SCORING),
     "terms": Package("extender/joulie_extender/terms/*.py", SCORING),
     "catalogue": Package("extender/joulie_extender/catalogue/*.py", SCORING),
-    "gpu": Package("extender/joulie_extender/gpu/*.py", ["tests/extender/gpu"]),
+    "gpu": Package("extender/joulie_extender/gpu/*.py", ["tests/extender/gpu", REFERENCE]),
     "planning": Package(
         "operator/joulie_operator/planning/*.py",
         [

@@ -7,7 +7,7 @@ ties.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -71,8 +71,7 @@ def choose_cards(
     if request is None or pod.gpu.unreadable or not twin_columns.columns["present"][row]:
         return None
     losses = card_losses(pod, twin_columns, row, aliases) if packing == FRAGMENTATION else {}
-    fit = _fitting_on(row, request, twin_columns, aliases, pod.uid)
-    fit = [card._replace(loss=losses.get(card.uuid, 0.0)) for card in fit] if losses else fit
+    fit = _fitting_on(row, request, twin_columns, aliases, pod.uid, losses)
     options = list(_options(fit, request))
     if not options:
         return None
@@ -82,7 +81,12 @@ def choose_cards(
 
 
 def _fitting_on(
-    row: int, request: GpuRequest, twin_columns: TwinColumns, aliases: Aliases, uid: str
+    row: int,
+    request: GpuRequest,
+    twin_columns: TwinColumns,
+    aliases: Aliases,
+    uid: str,
+    losses: Mapping[str, float],
 ) -> list[_Card]:
     own = {twin_columns.cards.uuids[at] for at in twin_columns.cards.held_by([uid])}
     cards = twin_columns.cards.on(np.array([row]), [uid])
@@ -96,7 +100,7 @@ def _fitting_on(
             link=int(cards.ints("link")[at]),
             free_mb=int(cards.ints("free_mb")[at]),
             total_mb=state.total_mb,
-            loss=0.0,
+            loss=losses.get(cards.uuids[at], 0.0),
             is_own=cards.uuids[at] in own,
             is_in_untouched_group=bool(in_untouched_group[at]),
         )

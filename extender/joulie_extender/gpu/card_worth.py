@@ -59,7 +59,7 @@ class _Basis:
         pivot, share = self.inverse[leaving], self.amounts[leaving] / moved[leaving]
         pivot = [value / moved[leaving] for value in pivot]
         for at, by in enumerate(moved):
-            if at != leaving and by:
+            if by:  # the row of the leaving column is replaced below
                 self.inverse[at] = [
                     value - by * other for value, other in zip(self.inverse[at], pivot, strict=True)
                 ]

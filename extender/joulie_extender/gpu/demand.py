@@ -68,7 +68,7 @@ def _worth(priced: Sequence[tuple[str, int]], common_mb: int) -> Floats:
     """The program takes some 20 ms; it is the same when nodes come and go."""
     parts: dict[int, int] = {}
     for share, cards in _sizes(priced, common_mb):
-        if 0 < share <= CARD:
+        if share:
             parts[hundredths(share)] = parts.get(hundredths(share), 0) + cards
     total = sum(size * cards for size, cards in parts.items())
     wanted = {size: 100 * cards / total for size, cards in sorted(parts.items())}

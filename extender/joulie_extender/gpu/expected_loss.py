@@ -58,7 +58,7 @@ def points_of(loss: Floats) -> Floats:
     """
     part, power = np.frexp(1.0 + loss * CARD)
     points: Floats = MOST_POINTS - ((power - 1) + (2 * part - 1))
-    return np.where(loss < UNUSABLE, np.maximum(points, 0.0), 0.0)
+    return np.maximum(points, 0.0)
 
 
 def card_losses(

@@ -192,7 +192,7 @@ def _balance(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, after: Floats) 
     0 where the cores are unknown: a node without data never scores best.
     """
     cores, watts = twin_columns.floats("cores")[rows], twin_columns.floats("cpu_max_w")[rows]
-    known = (cores > 0) & (watts > 0)
+    known = cores > 0  # then the watts are known or guessed
     asked = np.divide(cores_of(pod), cores, out=np.zeros(len(rows)), where=known)
     taken = np.divide(twin_columns.floats("pods_cpu_w")[rows], watts, out=asked.copy(), where=known)
     apart = np.abs(np.minimum(1.0, asked + taken) * 100 - after[rows])
@@ -288,7 +288,7 @@ def matching(cards: Cards, model: str, aliases: Aliases) -> Bools:
         return np.ones(len(cards.states), np.bool_)
     known = cards.numbers.models
     names = np.fromiter((is_model(model, name, aliases) for name in known), np.bool_, len(known))
-    found: Bools = names[cards.ints("model")] if len(names) else np.zeros(0, np.bool_)
+    found: Bools = names[cards.ints("model")]
     return found
 
 
@@ -296,8 +296,8 @@ def fitting(cards: Cards, request: GpuRequest) -> Bools:
     total, free = cards.ints("total_mb"), cards.ints("free_mb")
     usable = cards.bools("healthy") & (total > 0)
     if request.is_alone:
-        least = request.mb if request.mb else np.maximum(total - DRIVER_MB, 0)
-        return usable & cards.bools("idle") & (free >= least) & (total >= request.mb)
+        least = request.mb if request.mb else total - DRIVER_MB
+        return usable & cards.bools("idle") & (free >= least)
     least = np.maximum(request.mb, -(-request.share_milli * total // _CARD_MILLI))
     return usable & (free >= least)
 

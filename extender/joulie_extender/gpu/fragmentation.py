@@ -56,7 +56,7 @@ def usable_by(
 ) -> tuple[Floats, Floats]:
     """The tables `one` and `many` for shapes with their popularity on each model."""
     one = np.zeros((models, MOST_CORES + 1, PARTS + 1))
-    many = np.zeros((models, MOST_CORES + 1, max(1, most_cards) + 1))
+    many = np.zeros((models, MOST_CORES + 1, most_cards + 1))
     for shape, popularity in wanted:
         cores = -(-shape.milli // 1000)
         if not shape.cards or cores > MOST_CORES or shape.cards >= many.shape[2]:

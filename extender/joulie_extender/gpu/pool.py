@@ -26,7 +26,7 @@ class Pool:
         self.model = np.array([self.models.index(node.model) for node in nodes], np.int64)
         self.capacity = int(self.cards.sum()) * CARD
         self.free_milli, self.free_memory = self.milli.copy(), self.memory.copy()
-        places = np.arange(max(1, int(self.cards.max(initial=0))))
+        places = np.arange(self.cards.max(initial=1))
         self.rest: Ints = np.where(places < self.cards[:, None], CARD, 0)  # 0: also of no card
 
     def fits(self, shape: Shape, rows: Ints) -> Bools:

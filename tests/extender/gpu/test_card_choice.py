@@ -122,6 +122,27 @@ def test_a_card_whose_group_has_no_other_fitting_card_breaks_up_no_links() -> No
 
 
 def test_a_card_without_links_is_given_before_the_last_free_one_of_a_group() -> None:
-    cards = {"a": a_card(group="0"), "b": a_card(), "c": a_card(group="0", used_mb=MB)}
+    taken = a_card(group="0", claims={"x": a_claim()})
+    cards = {"a": a_card(group="0"), "b": a_card(), "c": taken}
 
     assert picked(wanting(vram_mb=1), **cards) == ["b"]
+
+
+def test_of_groups_in_use_the_one_with_the_fewest_free_cards_is_taken() -> None:
+    claims = {"x": a_claim()}
+    three = {name: a_card(group="0") for name in "abc"} | {"d": a_card(group="0", claims=claims)}
+    two = {name: a_card(group="1") for name in "ef"} | {"g": a_card(group="1", claims=claims)}
+
+    assert picked(wanting(cards=2, model="A100"), **three, **two) == ["e", "f"]
+
+
+def test_what_a_share_leaves_over_is_the_rest_of_its_card() -> None:
+    cards = twin_columns_of({"a": a_card()})
+    found = choose_cards(wanting(cards=0, share_milli=250), "n0", cards, ())
+
+    assert found is not None
+    assert found.because == "1 of 1 fitting cards, 30720 MB left over"
+
+
+def test_an_unknown_node_has_no_cards_to_choose() -> None:
+    assert choose_cards(wanting(vram_mb=1), "n7", twin_columns_of({"a": a_card()}), ()) is None

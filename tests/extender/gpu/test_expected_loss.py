@@ -23,11 +23,18 @@ from joulie_extender.decide.decide import (
 )
 from joulie_extender.decide.explained import explained
 from joulie_extender.gpu.card_choice import choose_cards
-from joulie_extender.gpu.demand import PoolKinds
-from joulie_extender.gpu.expected_loss import UNUSABLE, expected_loss, points_of
+from joulie_extender.gpu.demand import NodeKind, PoolKinds
+from joulie_extender.gpu.expected_loss import (
+    UNUSABLE,
+    card_losses,
+    expected_loss,
+    points_of,
+    prepare,
+)
 from joulie_extender.gpu.fit import DRIVER_MB, GpuWeights
 from joulie_extender.gpu.fragmentation import MOST_CORES
-from joulie_extender.gpu.free_cards import rests_of
+from joulie_extender.gpu.free_cards import kinds_of, rests_of
+from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.unusable import free_gpus
 from joulie_extender.protocol.candidates import candidates_of
 from joulie_projections.pods.load import Load
@@ -339,3 +346,197 @@ def test_cards_of_a_node_that_is_gone_are_not_free() -> None:
     columns = columns_of({"a": a_card("n0"), "b": a_card("n1")}, nodes=there)
 
     assert list(free_gpus(columns, ()).values()) == [(1.0, 0.0)]
+
+
+def losses_on(twin_columns: TwinColumns, pod: PodAsk, *, aliases: Aliases = ()) -> list[float]:
+    """The losses on all nodes."""
+    rows = np.array([twin_columns.rows[name] for name in NAMES])
+    found: list[float] = expected_loss(pod, twin_columns, rows, aliases).tolist()
+    return found
+
+
+def learned(counts: Mapping[GpuShape, int]) -> GpuDemand:
+    """A demand of these shapes, and of nothing else."""
+    sizes = {f"{shape.share}/{shape.mb}": count for shape, count in counts.items()}
+    cards = sum(shape.cards * shape.share * count for shape, count in counts.items())
+    shapes = {shape.key: count for shape, count in counts.items()}
+    return GpuDemand(GpuArrivals(1, shapes, {"": cards}, sizes, 0), sizes)
+
+
+ONE_WHOLE = GpuShape(1000, 1, 1000)
+
+
+# --- what it counts -----------------------------------------------------------------------------
+
+
+def test_a_node_of_one_core_is_a_place_for_a_pod() -> None:
+    one = replace(a_node(1), hardware=hardware("n1", cores=1, gpus=8))
+    columns = columns_of({"a": a_card("n1")}, nodes={"n0": a_node(0), "n1": one, "n2": a_node(2)})
+
+    assert losses_on(columns, replace(wanting(), cpu_milli=1000))[1] == 0.0
+
+
+def test_a_pod_that_asks_for_more_cores_than_are_free_has_no_place_there() -> None:
+    nodes = {"n0": a_node(0), "n1": a_node(1, taken=93), "n2": a_node(2)}
+    columns = columns_of({"a": a_card("n0"), "b": a_card("n1")}, nodes=nodes)
+
+    assert losses_on(columns, replace(wanting(), cpu_milli=4000))[1] == UNUSABLE
+    assert losses_on(columns, replace(wanting(), cpu_milli=3000))[1] < UNUSABLE
+
+
+def test_a_pod_without_cards_costs_no_card_while_its_cores_are_to_spare() -> None:
+    """Neither of two whole cards, nor of one and a part."""
+    nodes = {name: a_node(at, taken=10) for at, name in enumerate(NAMES)}
+    cards = {"a": a_card("n0"), "b": a_card("n0"), "c": a_card("n1"), "d": in_use("n1", MB // 2)}
+    columns = columns_of(cards, learned({GpuShape(1000, 2, 1000): 1}), nodes)
+
+    assert losses_on(columns, ask(cores=1))[:2] == [0.0, 0.0]
+
+
+def test_a_card_is_chosen_by_what_later_pods_lose_before_the_memory_that_is_left() -> None:
+    """Pods of 60 of 100 parts could still use what is left of the emptier card."""
+    cards = {"a": in_use("n0", MB // 10), "b": in_use("n0", MB * 3 // 10)}
+    columns = columns_of(cards, learned({GpuShape(1000, 1, 600): 1}))
+    share = wanting(cards=0, share_milli=200)
+
+    by_loss, by_rest = (
+        choose_cards(share, "n0", columns, (), packing) for packing in ("fragmentation", "fit")
+    )
+
+    assert by_loss is not None
+    assert by_rest is not None
+    assert [by_loss.cards[0].card, by_rest.cards[0].card] == ["a", "b"]
+
+
+def test_a_card_of_a_second_model_of_a_node_costs_nothing() -> None:
+    """As the first one, of which no pod that was seen could use what is left."""
+    cards = {"a": in_use("n0", MB // 2), "b": replace(in_use("n0", MB * 6 // 10), model="T4")}
+    found = choose_cards(
+        wanting(cards=0, share_milli=200),
+        "n0",
+        columns_of(cards, learned({ONE_WHOLE: 1})),
+        (),
+        "fragmentation",
+    )
+
+    assert found is not None
+    assert [taken.card for taken in found.cards] == ["b"]
+
+
+def test_a_node_without_cards_has_no_losses_by_card() -> None:
+    columns = columns_of({})
+
+    assert card_losses(wanting(), columns, columns.rows["n0"], ()) == {}
+    assert choose_cards(wanting(), "n0", columns, (), "fragmentation") is None
+
+
+def test_tables_of_a_cluster_without_cards_count_a_request_for_memory_as_no_part() -> None:
+    arrivals = with_pod(GpuArrivals(), GpuShape(1000, 1, 0, 8000), "")
+    columns = columns_of({}, GpuDemand(arrivals, arrivals.sizes))
+
+    prepare(columns, ())
+
+    assert losses_on(columns, wanting()) == [UNUSABLE] * 3
+
+
+# --- what is kept -------------------------------------------------------------------------------
+
+
+def test_what_a_pod_has_claimed_itself_stays_taken_for_other_pods() -> None:
+    cards = {"a": a_card("n0", claims={"p": a_claim(MB)}), "b": a_card("n1")}
+    columns, other = columns_of(cards), wanting("q", vram_mb=1)
+    before = losses_on(columns, other)
+
+    losses_on(columns, wanting("p", vram_mb=1))
+
+    assert losses_on(columns, other) == before
+    assert before[0] == UNUSABLE
+
+
+def test_losses_follow_the_only_card_of_a_node() -> None:
+    cards = {"a": a_card("n0"), "b": a_card("n1")}
+    followed, pod = columns_of(cards), wanting(vram_mb=1)
+    losses_on(followed, pod)  # fills what is kept while only the use of cards changes
+    taken = {"a": in_use("n0", MB)}
+    followed = followed.with_cards(followed.cards.following(taken, followed.rows))
+
+    assert losses_on(followed, pod) == [UNUSABLE, 0.0, UNUSABLE]
+
+
+def test_losses_follow_the_cores_that_a_node_gains() -> None:
+    cards = {f"{name}{at}": a_card(name) for name in NAMES for at in range(2)}
+    demand = learned({GpuShape(48_000, 2, 1000): 1, GpuShape(1000, 1, 500): 1})
+    small = {
+        name: replace(a_node(at), hardware=hardware(name, cores=32, gpus=2))
+        for at, name in enumerate(NAMES)
+    }
+    grown = {**small, "n1": replace(a_node(1), hardware=hardware("n1", cores=64, gpus=2))}
+    followed, pod = columns_of(cards, demand, small), wanting(cards=0, share_milli=500)
+    losses_on(followed, pod)
+    followed = followed.updated([("n1", grown["n1"])], 0)
+
+    assert losses_on(followed, pod) == losses_on(columns_of(cards, demand, grown), pod)
+
+
+def test_losses_follow_the_other_names_of_a_model() -> None:
+    columns, pod = columns_of({"a": a_card("n0", model="NVIDIA X1")}), wanting(model="Fast")
+
+    assert losses_on(columns, pod)[0] == UNUSABLE
+    assert losses_on(columns, pod, aliases=(("Fast", "NVIDIA X1"),))[0] == 0.0
+
+
+def test_the_kinds_of_nodes_are_kept_while_cards_and_cores_stay() -> None:
+    columns = columns_of({"a": a_card("n0"), "b": a_card("n0"), "c": a_card("n1")})
+
+    found = kinds_of(columns, ())
+
+    assert found.nodes == (NodeKind(0, 96_000, 1), NodeKind(0, 96_000, 2))
+    assert kinds_of(columns, ()) is found
+
+
+# --- free cards ---------------------------------------------------------------------------------
+
+
+def test_the_rests_of_cards_have_a_place_for_each_card_of_the_largest_node() -> None:
+    cards = {"a": a_card("n0"), "b": a_card("n0"), "c": a_card("n1"), "d": in_use("n1", MB // 2)}
+
+    assert rests_of(columns_of(cards).cards).tolist() == [[1000, 1000], [1000, 500]]
+
+
+@pytest.mark.parametrize("mb", [1, MB])
+def test_a_card_in_use_is_no_whole_one_even_if_all_of_its_memory_is_free(mb: int) -> None:
+    card = a_card("n0", mb=mb, claims={"z": a_claim(0, "n0", confirmed=True)})
+
+    assert rests_of(columns_of({"a": card}).cards).tolist() == [[999]]
+
+
+def unusable(demand: GpuDemand, node: NodeState, **cards: CardState) -> list[tuple[float, float]]:
+    there = {"n0": node, "n1": a_node(1), "n2": a_node(2)}
+    return [
+        (found.free, found.unusable)
+        for found in free_gpus(columns_of(cards, demand, there), ()).values()
+    ]
+
+
+@pytest.mark.parametrize(("taken", "lost"), [(92, 0.0), (92.5, 1.0), (96, 1.0), (97, 1.0)], ids=str)
+def test_a_card_is_unusable_beside_fewer_cores_than_any_pod_asks_for(
+    taken: float, lost: float
+) -> None:
+    """Of 96 cores, also if pods request more than there are."""
+    demand = learned({GpuShape(4000, 1, 1000): 1})
+
+    assert unusable(demand, a_node(0, taken=taken), a=a_card()) == [(1.0, lost)]
+
+
+@pytest.mark.parametrize(("taken", "lost"), [(95, 0.0), (95.5, 1.0)], ids=str)
+def test_a_card_beside_less_than_a_core_is_unusable(taken: float, lost: float) -> None:
+    assert unusable(learned({ONE_WHOLE: 1}), a_node(0, taken=taken), a=a_card()) == [(1.0, lost)]
+
+
+@pytest.mark.parametrize("cards", [1, 2])
+def test_one_pod_in_many_thousands_is_a_use_of_whole_cards(cards: int) -> None:
+    never = GpuShape(127_000, 1, 1000)  # needs more cores than the node has
+    demand = learned({GpuShape(4000, cards, 1000): 1, never: 10_000})
+    there = {f"g{at}": a_card() for at in range(cards)}
+
+    assert unusable(demand, a_node(0), **there) == [(float(cards), 0.0)]

@@ -33,7 +33,19 @@ from joulie_extender.decide.decide import (
     prioritize_decision,
     rows_of,
 )
-from joulie_extender.gpu.fit import GpuVerdict, GpuWeights, gpu_request_of, gpu_verdicts, points
+from joulie_extender.gpu.fit import (
+    CACHED_REQUESTS,
+    WANTS_CARDS,
+    WANTS_LINKED,
+    GpuVerdict,
+    GpuWeights,
+    breaks_group,
+    gpu_request_of,
+    gpu_verdicts,
+    held_request_of,
+    points,
+    reason_of,
+)
 from joulie_extender.gpu.models import aliases_of, is_model
 from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.pods.load import Load
@@ -424,3 +436,145 @@ def test_the_codes_of_verdicts_stay_those_of_the_entries_that_exist() -> None:
         "NOT_LINKED": 17,
         "UNREADABLE": 18,
     }
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pod", "number", "share_milli"),
+    [
+        pytest.param(wanting(cards=2, share_milli=250), 2, 250, id="a share of each of two"),
+        pytest.param(wanting(cards=0, share_milli=250), 1, 250, id="a share of one"),
+        pytest.param(wanting(cards=2), 2, 0, id="two whole ones"),
+        pytest.param(replace(wanting(cards=0), gpu_milli=500), 1, 500, id="half of a resource"),
+        pytest.param(replace(wanting(cards=0), gpu_milli=1500), 2, 750, id="one and a half"),
+    ],
+)
+def test_a_pod_holds_shares_or_whole_cards(pod: PodAsk, number: int, share_milli: int) -> None:
+    request = held_request_of(pod)
+
+    assert request is not None
+    assert (request.number, request.share_milli) == (number, share_milli)
+    assert request.is_alone == (not share_milli)
+
+
+def test_the_reason_for_refused_nodes_names_what_the_pod_asks_for() -> None:
+    assert reason_of(wanting(cards=2, topology="nvlink")) == WANTS_LINKED
+    assert reason_of(wanting(cards=1, topology="nvlink")) == WANTS_CARDS
+    assert reason_of(ask(gpus=1)) == WANTS_CARDS
+
+
+def test_whole_cards_with_as_much_memory_free_as_is_asked_for_fit() -> None:
+    used = a_card(used_mb=MB - 20_000)
+
+    assert fitting(wanting(model="A100", vram_mb=20_000), a=used)
+    assert not fitting(wanting(model="A100", vram_mb=20_001), a=used)
+    assert not fitting(wanting(vram_mb=MB + 1), a=a_card())
+
+
+def test_no_more_requests_are_cached_than_the_most() -> None:
+    twin_columns, rows = twin_columns_of({"a": a_card()}), np.array([1])
+    asked = [wanting(cards=0, vram_mb=mb) for mb in range(1, 70)]
+
+    kept = []
+    for pod in asked:
+        points(pod, twin_columns, rows, GpuWeights())
+        kept.append(len(twin_columns.cards.memo))
+
+    assert max(kept) == CACHED_REQUESTS
+    assert kept[1] > kept[0]
+
+
+# --- points, by hand ----------------------------------------------------------------------------
+
+
+def points_on(cards: Mapping[str, CardState], pod: PodAsk, weights: GpuWeights) -> float:
+    """On the first node: 8 cores, and a request of 2."""
+    known = replace(node(0), hardware=hardware("n0", cores=8, watts=80), load=Load())
+    twin_columns = twin_columns_of(cards).updated([("n0", known)], 0)
+    (found,) = points(replace(pod, cpu_milli=2000), twin_columns, np.array([1]), weights)
+    return float(found)
+
+
+BALANCE, FULLEST = (GpuWeights(packing="fit", balance=part) for part in (1.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(wanting(cards=1, share_milli=500), id="half of one of two cards"),
+        pytest.param(wanting(cards=0, vram_mb=MB // 2), id="half of its memory"),
+        pytest.param(wanting(cards=2, share_milli=250), id="a quarter of each"),
+    ],
+)
+def test_a_quarter_of_the_cards_balances_with_a_quarter_of_the_cores(pod: PodAsk) -> None:
+    assert points_on({"a": a_card(), "b": a_card()}, pod, BALANCE) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("pod", [wanting(model="A100"), wanting(cards=0, share_milli=500)])
+def test_cards_count_as_no_more_than_full(pod: PodAsk) -> None:
+    """100 percent of the cards, and 25 of the cores."""
+    assert points_on({"a": a_card(used_mb=MB)}, pod, BALANCE) == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize(
+    ("pod", "of_ten"),
+    [
+        pytest.param(wanting(cards=0, share_milli=250), 7.5, id="a quarter beside a half"),
+        pytest.param(wanting(cards=0, vram_mb=MB // 4), 7.5, id="of memory"),
+        pytest.param(wanting(cards=0, share_milli=100, vram_mb=MB // 4), 7.5, id="the larger one"),
+        pytest.param(wanting(cards=0, share_milli=750), 7.5, id="on the empty card"),
+    ],
+)
+def test_a_share_scores_by_the_card_that_it_would_fill_most(pod: PodAsk, of_ten: float) -> None:
+    cards = {"a": a_card(used_mb=MB // 2), "b": a_card()}
+
+    assert points_on(cards, pod, FULLEST) == pytest.approx(of_ten)
+
+
+def test_a_card_of_one_megabyte_is_a_card() -> None:
+    tiny = {"a": a_card(mb=1, used_mb=1), "b": a_card("n1", mb=1)}
+
+    assert scored(wanting(), **tiny)[:2] == [10, 0]
+    assert verdicts(wanting(model="A100"), tiny)[1] == GpuVerdict.PASSED
+    free = {"a": a_card(mb=1)}
+    assert points_on(free, wanting(cards=0, vram_mb=1), BALANCE) == pytest.approx(2.5)
+
+
+PAIR = {"a": a_card(group="0"), "b": a_card(group="0")}
+
+
+@pytest.mark.parametrize(
+    ("other", "of_ten"),
+    [
+        pytest.param(a_card(used_mb=MB), 10 / 3 - 1, id="full"),
+        pytest.param(a_card(used_mb=MB // 2), 5 / 3 - 1, id="half in use"),
+    ],
+)
+def test_a_pod_without_a_rule_loses_a_point_where_it_breaks_up_links(
+    other: CardState, of_ten: float
+) -> None:
+    assert points_on({**PAIR, "c": other}, wanting(), GpuWeights()) == pytest.approx(of_ten)
+
+
+def test_a_pod_without_a_rule_breaks_up_no_links_where_an_unlinked_card_is_free() -> None:
+    cards = {**PAIR, "c": a_card(), "d": a_card(claims={"q": a_claim()})}
+
+    assert points_on(cards, wanting(), GpuWeights()) == pytest.approx(2.5)
+    assert points_on(cards, wanting(cards=2), GpuWeights()) == pytest.approx(2.5)
+
+
+def test_a_group_is_broken_up_by_a_pod_that_takes_a_part_of_it() -> None:
+    cards = {**PAIR, "c": a_card("n1")}
+    rows = np.array([1, 2, 3])
+
+    def broken(pod: PodAsk, there: Mapping[str, CardState]) -> list[bool]:
+        found = breaks_group(pod, twin_columns_of(there), rows, ())
+        answer: list[bool] = np.broadcast_to(found, 3).tolist()
+        return answer
+
+    assert broken(ask(gpus=1), cards) == [True, False, False]
+    assert broken(ask(gpus=2), cards) == [False, False, False]
+    assert broken(ask(), cards) == [False, False, False]
+    assert broken(ask(gpus=1), {"c": a_card()}) == [False, False, False]

@@ -8,8 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_extender.gpu.card_worth import prices_of
-from joulie_extender.gpu.demand import NodeKind, PoolKinds, need_of, terms_of, worth_of
-from joulie_extender.gpu.fragmentation import MOST_KEPT, NEVER, CostCache, Costs, Measure, Terms
+from joulie_extender.gpu.demand import (
+    NodeKind,
+    PoolKinds,
+    need_of,
+    share_of,
+    terms_of,
+    worth_of,
+)
+from joulie_extender.gpu.fragmentation import (
+    MOST_KEPT,
+    NEVER,
+    CostCache,
+    Costs,
+    Measure,
+    Terms,
+    TermWeights,
+    usable_by,
+)
 from joulie_extender.gpu.pool import Pool, PoolNode
 from joulie_extender.gpu.shapes import Shape
 from joulie_projections.state.gpu_arrivals import (
@@ -130,6 +146,56 @@ def test_a_request_for_memory_counts_as_the_part_of_a_card_that_it_takes_of_each
     assert np.flatnonzero(one[0, 4])[0] == 20  # 8,000 of 40,000 MB
     assert np.flatnonzero(one[1, 4])[0] == 80
     assert not one[:, 3].any()  # with fewer cores the pod does not fit
+    assert one[0, 4, 20] == 200.0, "this pod, always, on a fifth of a card"
+
+
+def test_a_request_for_all_memory_of_a_card_counts_as_the_card() -> None:
+    pool = Pool([EIGHT, EIGHT._replace(model="T4")])
+    kinds = kinds_of(pool, 40_000, 10_000)
+    arrivals = with_pod(GpuArrivals(), GpuShape(4000, 1, 0, 10_000), "")
+    one = terms_of(GpuDemand(arrivals, arrivals.sizes), kinds, worth_of(PRIOR.sizes, kinds)).one
+
+    assert one[1, 4, 99:].tolist() == [0.0, 1000.0]
+
+
+def test_memory_counts_as_no_part_where_no_card_is_known() -> None:
+    assert share_of(300, 8000, 0) == 300
+    assert share_of(0, 8000, 40_000) == 200
+    assert share_of(300, 8000, 40_000) == 300, "the larger part"
+
+
+def test_one_pod_of_200_is_assumed_to_take_a_whole_node_of_each_kind() -> None:
+    """With as many cores as count, if the node has more."""
+    pool = Pool([EIGHT._replace(milli=256_000), TWO])
+    kinds = kinds_of(pool)
+    many = terms_of(GpuDemand(GpuArrivals(), {}), kinds, worth_of({}, kinds)).many
+
+    assert many[0, 127:, 8].tolist() == [0.0, 8000 / 200]
+    assert many[1, 103:105, 2].tolist() == [0.0, 2000 / 200]
+    assert many[0, 104, 2] == 0.0, "of one kind on another"
+
+
+def test_the_rest_of_a_card_is_worth_what_the_scarcest_pods_could_use_of_it() -> None:
+    """All of the pods of 60 find a place, beside one of 40, and some of the 40 do not."""
+    kinds = kinds_of(Pool([EIGHT]))
+    worth = worth_of({"600/0": 1, "400/0": 2}, kinds)
+
+    assert worth[[39, 40, 60, 79, 80, 100]] == pytest.approx([0, 400, 400, 400, 800, 800])
+
+
+def test_each_part_is_of_use_where_pods_fill_all_cards() -> None:
+    """One of 60 with two of 20: with two and three of them, some of the 60 would have no place."""
+    worth = worth_of({"600/0": 1, "200/0": 2}, kinds_of(Pool([EIGHT])))
+
+    assert worth[[20, 60, 100]] == pytest.approx([200, 600, 1000])
+
+
+def test_sizes_that_take_the_same_hundredths_of_a_card_count_together() -> None:
+    kinds = kinds_of(Pool([EIGHT]))
+
+    apart, together = {"600/0": 1, "391/0": 1, "400/0": 1}, {"600/0": 1, "400/0": 2}
+
+    assert worth_of(apart, kinds).tolist() == worth_of(together, kinds).tolist()
 
 
 def test_the_need_of_cores_is_the_mean_of_all_pods_that_ask_for_gpus() -> None:
@@ -200,7 +266,17 @@ def test_a_model_costs_the_demand_bound_to_it_by_its_share_of_the_cards() -> Non
     arrivals = with_pod(with_pod(GpuArrivals(), asked, "T4"), asked, "")
     terms = terms_of(GpuDemand(arrivals, arrivals.sizes), kinds, worth_of(PRIOR.sizes, kinds))
 
-    assert terms.price.tolist() == [0.0, pytest.approx(0.5 / 0.2)]
+    assert terms.price.tolist() == [0.0, 2.5]
+
+
+def test_the_only_card_of_a_model_costs_the_demand_bound_to_it_too() -> None:
+    """Half of the demand is bound to one of ten cards."""
+    pool = Pool([EIGHT, PoolNode(8000, 1024, 1, "L4"), PoolNode(8000, 1024, 1, "T4")])
+    kinds, asked = kinds_of(pool), GpuShape(8000, 1, 1000)
+    arrivals = with_pod(with_pod(GpuArrivals(), asked, "T4"), asked, "")
+    terms = terms_of(GpuDemand(arrivals, arrivals.sizes), kinds, worth_of(PRIOR.sizes, kinds))
+
+    assert terms.price.tolist() == [0.0, 0.0, 5.0]
 
 
 def taken(pool: Pool, shape: Shape, row: int, costs: Costs) -> Pool:
@@ -216,6 +292,71 @@ def test_a_pod_fits_into_exactly_what_is_free() -> None:
     measure = measure_of(arrived(), pool)
 
     assert measure.costs(pool, all_of_it, np.arange(1)).cost[0] < NEVER
+
+
+def tables(*wanted: Shape, need: float = 0.0) -> Terms:
+    """Of pods that are equally frequent, on models of which only the second is theirs."""
+    one, many = usable_by([(shape, np.array([0.0, 1.0])) for shape in wanted], 2, 8)
+    return Terms(one, many, np.zeros(101), np.zeros(2), need)
+
+
+SECOND = PoolNode(16_000, 1024, 1, "T4")
+
+
+def test_a_card_beside_less_than_one_core_is_of_no_use() -> None:
+    """A fifth of the card is the weight; so few cores are needed that none are stranded."""
+    pool = Pool([EIGHT, SECOND._replace(milli=1500)])
+    measure = Measure(tables(Shape(1000, 0, 1, 1000)))
+
+    found = measure.costs(pool, Shape(1000, 0, 0, 0), np.array([1]))
+
+    assert found.cost.tolist() == [200.0]
+
+
+def test_cards_are_stranded_as_far_as_their_cores_are_gone() -> None:
+    """The cores of half a card are left for one card."""
+    pool = Pool([EIGHT, SECOND])
+    measure = Measure(tables(need=16.0), TermWeights(need=1.0))
+
+    found = measure.costs(pool, Shape(8000, 0, 0, 0), np.array([1]))
+
+    assert found.cost.tolist() == [500.0]
+
+
+def test_a_cost_is_a_multiple_of_a_fixed_grain() -> None:
+    """Then a sum has the same bits in any order."""
+    pool = Pool([EIGHT, SECOND])
+    measure = Measure(tables(need=15.0), TermWeights(need=1.0))
+
+    found = measure.costs(pool, Shape(8003, 0, 0, 0), np.array([1])).cost * 1024
+
+    assert found.tolist() == np.rint(found).tolist()
+
+
+def test_a_card_costs_what_the_cores_that_are_left_could_use_of_it() -> None:
+    pool = Pool([EIGHT, SECOND._replace(milli=12_000)])
+    measure = Measure(tables(Shape(8000, 0, 1, 1000)))
+
+    with_cores = measure.by_card(pool, Shape(4000, 0, 1, 1000), 1)
+    without = measure.by_card(pool, Shape(8000, 0, 1, 1000), 1)
+
+    assert [with_cores[0], without[0]] == [200.0, 0.0]
+
+
+def test_a_share_keeps_whole_cards_together_for_pods_of_several() -> None:
+    """The two whole cards stay of use, with a fifth as the weight, if it takes the third."""
+    pool = Pool([EIGHT, SECOND._replace(cards=3)])
+    share = Shape(1000, 0, 1, 500)
+    pool.take(share, 1, [2])
+
+    found = Measure(tables(Shape(1000, 0, 2, 1000))).by_card(pool, share, 1)
+
+    assert found[:3].tolist() == [0.0, 0.0, -400.0]
+
+
+def test_a_pool_has_a_place_for_each_card_of_its_largest_node() -> None:
+    assert Pool([SECOND, SECOND._replace(cards=2)]).rest.tolist() == [[1000, 0], [1000, 1000]]
+    assert Pool([SECOND._replace(cards=0)]).rest.tolist() == [[0]]
 
 
 # --- the cache ----------------------------------------------------------------------------------
@@ -244,6 +385,19 @@ def test_a_cache_computes_only_the_rows_that_changed() -> None:
     cache.of(1)
 
     assert evaluate.rows == 40 + 40 + 1 + 1
+
+
+@pytest.mark.parametrize(("changes", "rows"), [(10, 1), (11, 10)])
+def test_a_cache_computes_all_rows_after_more_changes_than_rows(changes: int, rows: int) -> None:
+    evaluate = Counted()
+    cache = CostCache[int](evaluate, 10)
+    cache.of(1)
+    for _ in range(changes):
+        cache.change(3)
+    evaluate.rows = 0
+    cache.of(1)
+
+    assert evaluate.rows == rows
 
 
 def test_a_cache_begins_anew_when_it_holds_the_most_shapes() -> None:
