@@ -22,6 +22,7 @@ from joulie_bus.runtime.pacing import rest_s
 from joulie_bus.streams.batch_limits import MAX_BATCH
 from joulie_bus.streams.records import Stored
 from joulie_bus.streams.subjects import Stream, Subjects
+from joulie_operator import plan_metrics
 from joulie_operator.observe.cluster_visibility import ClusterVisibility, full_visibility
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan
 from joulie_operator.plugins import load_policy
@@ -85,6 +86,7 @@ class Operator:
                 await asyncio.sleep(pause_s(spent_s, self._settings.interval_s))
         finally:
             _clear_stops()  # another operator may plan from now on
+            plan_metrics.clear()
 
     async def _attempt(self) -> PlanningStopped | None:
         try:
@@ -101,7 +103,7 @@ class Operator:
         basis = PlanBasis(self._view.position, self._clock(), self._visibility().pods_known)
         made = plan(self._view.cluster_state, self._policy, self._rules, basis)
         metrics.PLAN_CPU_SECONDS.observe(time.process_time() - began)
-        metrics.NODES_HELD.set(len(made.held))
+        plan_metrics.show(made, self._view.cluster_state)
         return made
 
     async def reconcile_once(self) -> PlanningStopped | None:

@@ -489,6 +489,23 @@ NODES_HELD = Gauge(
     "Nodes whose planned transition is delayed",
     registry=OPERATOR,
 )
+NODES_REFUSING_CAPS = Gauge(
+    "joulie_nodes_refusing_caps",
+    "Nodes that refused their last caps",
+    registry=OPERATOR,
+)
+POWER_TARGET = Gauge(
+    "joulie_power_target_watts",
+    "Power target in force, by feed; that of the cluster has no name",
+    ["feed"],
+    registry=OPERATOR,
+)
+POWER_DRAWN = Gauge(
+    "joulie_power_drawn_watts",
+    "Power of the nodes that a target in force is about, by feed",
+    ["feed"],
+    registry=OPERATOR,
+)
 NODES_LOST = Gauge(
     "joulie_nodes_lost",
     "Nodes that did not wake up in time and are left alone",

@@ -78,6 +78,7 @@ def as_text(found: TwinAt, steps: list[NodeChange]) -> str:
     twin, state = found.twin, found.state
     age = (found.committed_at - twin.sampled_at) / 1e9
     measured = f"{twin.measured_w:.1f} W, {age:.1f} s old" if twin.sampled_at else "never"
+    refused = f"  refused    its last caps: {state.refused_caps}"
     lines = [
         f"{found.node} at position {found.position} ({shown(found.committed_at)})",
         f"  class      {twin.node_class.name.lower()}",
@@ -85,6 +86,7 @@ def as_text(found: TwinAt, steps: list[NodeChange]) -> str:
         f"  may draw   {twin.capped_w:.0f} W of {twin.tdp_w:.0f} W "
         f"(caps: CPU {_percent(state.cpu_cap_pct)}, GPU {_percent(state.gpu_cap_pct)})",
         f"  can cap    {_settable(state.settable, found.committed_at)}",
+        *([refused] if state.refused_caps else []),
         f"  cooling    {twin.cooling:.1f}",
         f"  headroom   {twin.headroom:.1f}, from caps and cooling alone",
         f"  hardware   {twin.cores:g} cores, {twin.gpus:g} GPUs ({twin.hardware.name.lower()})",

@@ -177,6 +177,12 @@ class _Feed(NamedTuple):
         return {f"{name}{suffix}": value for name, value in inputs.items()}
 
 
+def by_feed(inputs: Mapping[str, float], name: str) -> dict[str, float]:
+    """One input of a plan, for each feed in it; the cluster's has no name."""
+    found = {key.removeprefix(name): value for key, value in inputs.items() if key.startswith(name)}
+    return {suffix.removeprefix("_"): value for suffix, value in found.items()}
+
+
 def _feed_of(
     target: TargetInForce,
     nodes: Mapping[str, NodeState],

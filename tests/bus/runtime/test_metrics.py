@@ -22,6 +22,7 @@ BOUNDED = {
     # witness and a place of heads are named by settings.
     *("namespace", "currency", "witness", "place"),
     "model",  # of cards: the extender shows 50 at most
+    "feed",  # of power targets: the operator shows 50 at most
     *("card", "by"),  # the cards of the node of an agent, and what limited one
 }
 WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission", "agent"}

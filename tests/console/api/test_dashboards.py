@@ -57,6 +57,16 @@ def test_every_label_in_a_query_exists(path: Path) -> None:
         assert asked - labels - {"instance"} == set(), text
 
 
+@pytest.mark.parametrize("path", ["deploy/alerts/alertmanager.yaml", "docs/monitoring.md"])
+def test_every_alert_that_is_named_elsewhere_exists(path: str) -> None:
+    rules = (DEPLOY / "alerts" / "joulie.yaml").read_text()
+    alerts = set(re.findall(r"- alert: (\w+)", rules))
+
+    named = set(re.findall(r"\bJoulie(?!\b)\w+", (DEPLOY.parent / path).read_text()))
+    assert named
+    assert named - alerts == set()
+
+
 def test_permanent_faults_have_an_alert() -> None:
     text = (DEPLOY / "alerts" / "joulie.yaml").read_text()
 
@@ -67,5 +77,6 @@ def test_permanent_faults_have_an_alert() -> None:
             *("joulie_events_total", "joulie_broker_errors_total", "joulie_view_reloads_total"),
             *("joulie_stream_bytes", "joulie_stream_days_left", "joulie_data_free_bytes"),
             *("joulie_publish_refused_total", "joulie_heads_kept", "joulie_witness_cosigned"),
+            *("joulie_plans_stopped", "joulie_nodes_lost", "joulie_nodes_refusing_caps"),
         )
     )
