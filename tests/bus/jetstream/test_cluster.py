@@ -133,10 +133,7 @@ async def test_of_several_addresses_one_that_lives_is_enough(tmp_path: Path) -> 
         await gone.wait()
         one = gone.address_of(Role.ADMIN)
         urls = ",".join(server.url for server in (gone, *others))
-        started = time.monotonic()
         connection = await Connection.open(
             Address(url=urls, user=one.user, password=one.password, inbox=one.inbox), "test"
         )
         await connection.close()
-
-    assert time.monotonic() - started < 10

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import sys
-import time
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -442,16 +441,13 @@ async def test_clients_that_never_finish_a_handshake_count_and_are_cut(tmp_path:
 async def test_a_client_without_a_certificate_may_not_stay(tmp_path: Path) -> None:
     authority = Authority.made(tmp_path, "authority")
     certificates = Certificates(*authority.issue(tmp_path, "server"), authority.file)
-    limits = QUICK._replace(head_s=0.1, keep_alive_s=60.0)
+    limits = QUICK._replace(head_s=0.1, keep_alive_s=3600.0)
     tls = authority.trusted()
     async with opened(echo, limits, certificates) as http_server:
         reader, writer = await asyncio.open_connection("127.0.0.1", http_server.port, ssl=tls)
-        began = time.monotonic()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(ConnectionError):  # within an hour less
             await asyncio.wait_for(reader.read(), PATIENCE_S)
         writer.close()
-
-    assert time.monotonic() - began < 10
 
 
 # --- where it listens -------------------------------------------------------------------------
