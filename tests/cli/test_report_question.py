@@ -9,11 +9,13 @@ from joulie_bus.testing import ask, hardware, node_seen, power
 from joulie_bus.testing.pods import bound
 from joulie_cli.reporting.gather import Gathered, Period
 from joulie_cli.reporting.question import Asked, Measured, asked_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_operator.planning.rules import Rules, values_of
 from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.hardware.card_power import CardPower
 from joulie_simulator.energy.counterfactual import LoggedSleep
+from joulie_simulator.energy.product import Product
 
 SECOND_MS = 1000
 
@@ -40,7 +42,7 @@ def sleep_of(*plans: tuple[PlanMade, int], to_s: int = 100) -> LoggedSleep:
     state.ledger.row_of("n1")
     state.ledger.meters.columns["last_ms"][0] = to_s * SECOND_MS
     period = Period(0, to_s * SECOND_MS)
-    got = Gathered(period, 0, Reading([]), state, lives, {}, "energy")
+    got = Gathered(period, 0, Reading([]), state, lives, {}, Weights(scoring="energy"))
     return asked_of(got, *period, Measured(0)).question.sleep
 
 
@@ -50,19 +52,50 @@ USUAL = LoggedSleep(0.02, 0.8, 600.0)
 @pytest.mark.parametrize(
     ("plans", "expected"),
     [
-        ([], LoggedSleep()),
         ([plan(1, "", "static_partition")], LoggedSleep()),
         ([plan(1, "")], USUAL),
         ([plan(1, "reserve=0.2,max_share=0.5,sleep_after_s=60")], LoggedSleep(0.2, 0.5, 60.0)),
         ([plan(1, "reserve=0.2"), plan(2, "reserve=0.4")], USUAL._replace(reserve=0.4)),
         ([plan(1, "reserve=0.2"), plan(200, "reserve=0.4")], USUAL._replace(reserve=0.2)),
     ],
-    ids=["no plan", "none sleeps", "its defaults", "its numbers", "the newest", "not a later one"],
+    ids=["none sleeps", "its defaults", "its numbers", "the newest", "not a later one"],
 )
 def test_nodes_sleep_by_the_newest_plan_of_the_period(
     plans: list[tuple[PlanMade, int]], expected: LoggedSleep
 ) -> None:
     assert sleep_of(*plans) == expected
+
+
+@pytest.mark.parametrize(
+    ("preset", "scoring", "sleep"),
+    [("savings", "energy", USUAL), ("headroom", "headroom", LoggedSleep())],
+)
+def test_a_log_without_plans_is_asked_what_its_preset_would_plan(
+    preset: str, scoring: str, sleep: LoggedSleep
+) -> None:
+    weights = Weights(preset=preset, scoring=scoring)
+    asked = without_plans(weights)
+
+    assert asked.question.product == Product.of(weights)
+    assert (asked.question.happened, asked.question.sleep) == (None, sleep)
+    assert asked.question.sleeps is (preset == "savings")
+
+
+def test_a_log_with_plans_is_asked_what_happened() -> None:
+    lives = Lives()
+    lives.fold(*plan(1, ""))
+    question = without_plans(Weights(preset="savings"), lives).question
+
+    assert question.product is None
+    assert question.happened is not None
+
+
+def without_plans(weights: Weights, lives: Lives | None = None) -> Asked:
+    state = LedgerState()
+    state.ledger.row_of("n1")
+    period = Period(0, 100 * SECOND_MS)
+    got = Gathered(period, 0, Reading([]), state, lives or Lives(), {}, weights)
+    return asked_of(got, *period, Measured(0))
 
 
 def test_the_use_of_pods_does_not_shrink_with_gaps_in_the_readings() -> None:
@@ -91,7 +124,7 @@ def asked_by(rule: int, pods: list[PodBound], measured: Measured) -> Asked:
     for fact, at in timed:
         lives.fold(fact, at)
     period = Period(0, HOUR_S * 1000)
-    got = Gathered(period, 0, Reading([]), state, lives, {}, "energy")
+    got = Gathered(period, 0, Reading([]), state, lives, {}, Weights(scoring="energy"))
     return asked_of(got, *period, measured)
 
 

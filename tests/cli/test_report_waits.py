@@ -18,6 +18,7 @@ from joulie_bus.events import (
 from joulie_bus.testing import ask, power
 from joulie_cli.reporting.gather import Gathered, Period
 from joulie_cli.reporting.question import Measured, asked_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState
 from joulie_simulator.energy.counterfactual import Happened
@@ -53,7 +54,9 @@ def happened(*facts: Timed, again: Sequence[str] = ()) -> Happened:
     for at, fact in ordered:
         lives.fold(fact, 1 + round(at * 1000))
     period = Period(0, HOUR_S * 1000)
-    got = Gathered(period, 0, Reading([]), state, lives, {}, "energy", frozenset(again))
+    got = Gathered(
+        period, 0, Reading([]), state, lives, {}, Weights(scoring="energy"), frozenset(again)
+    )
     found = asked_of(got, *period, Measured(0)).question.happened
     assert found is not None
     return found

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import html
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from aiohttp import web
 from http_server import serving
 from joulie_bus.events import FilterDecided, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import until
+from joulie_cli.reporting.page import page_of
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import told_by
 from joulie_process import joulie
@@ -90,7 +92,7 @@ async def test_every_pod_that_another_scheduler_places_is_answered_and_nothing_i
     kubeconfig = server.kubeconfig(tmp_path, "shadow")
     server.initial_events = "refused"  # lists, too, have to be allowed
     options = ("--shadow", "--report", str(report))
-    settings = {"NODE_POWER_ADDRESS": meter, "NODE_POWER_INTERVAL": "500ms"}
+    settings = {"NODE_POWER_ADDRESS": meter, "NODE_POWER_INTERVAL": "500ms", "PRESET": "savings"}
     async with joulie("up", kubeconfig, data, PATIENCE_S, *options, **settings) as process:
         for number in range(6):
             place(server, f"early{number}", f"n{number % 2}")
@@ -116,7 +118,14 @@ async def check_log(data: Path, report: Path) -> None:
     told = json.loads(report.read_text())
     assert (told["placements"]["bound"], told["placements"]["answered"]) == (12, 12)
     assert told["energy"]["node"]["meter_kwh"] > 0
-    assert told["counterfactual"]["saved"]["kwh"]["mid"] is not None
+    found = told["counterfactual"]
+    assert found["saved"]["kwh"]["mid"] is not None
+    assert (found["policy"], found["as_it_ran"], found["sleep"]) == ("joulie-energy", False, True)
+    assert "PRESET=savings (POLICY_TYPE=consolidate_and_sleep)" in found["assumed"][0]
+    assert told["saved"] is None  # of what the meters measured, which was another scheduler's
+    page = page_of(told)
+    assert "without any plan of Joulie" in page
+    assert all(html.escape(line) in page for line in found["assumed"])
     code, verdict = await asyncio.to_thread(told_by, "verify", "--report", report, "--data", data)
     assert (code, verdict["flaw"]) == (0, None)
     replayed, _ = await asyncio.to_thread(told_by, "replay", "--data", data)

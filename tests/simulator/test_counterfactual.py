@@ -2,20 +2,20 @@
 
 import pytest
 
+from joulie_extender.catalogue.weights import Weights
 from joulie_projections.hardware.card_power import CardPower
 from joulie_simulator.energy.counterfactual import (
     BASELINE,
+    VARIANTS,
     Happened,
-    LoggedEnergy,
-    LoggedFleet,
-    LoggedNode,
     LoggedPod,
-    LoggedSleep,
     Question,
     compared,
     step_s,
 )
 from joulie_simulator.energy.jobs import Job
+from joulie_simulator.energy.logged_fleet import LoggedFleet, LoggedNode
+from joulie_simulator.energy.product import AWAKE, WEIGHTS, Product
 
 HOUR_S = 3600.0
 NODES = [LoggedNode(f"n{n}", 32, 0, 100.0, 5.0, 0.0) for n in range(8)]
@@ -49,6 +49,61 @@ def test_packing_and_sleeping_save_energy_at_equal_work() -> None:
         assert before.work_kwh == pytest.approx(after.work_kwh, rel=0.02)
 
 
+def test_plans_and_decisions_of_the_product_save_energy_at_equal_work() -> None:
+    asked = of_product(pods(60, every_s=60), WEIGHTS)
+    found = compared(asked, "joulie-energy")
+
+    assert found.saved_per_work.low > 0.1
+    for before, after in zip(found.runs[BASELINE], found.runs["joulie-energy"], strict=True):
+        assert before.work_kwh == pytest.approx(after.work_kwh, rel=0.02)
+
+
+def test_the_product_answers_the_same_question_in_the_same_way() -> None:
+    asked = of_product(pods(60, every_s=5), WEIGHTS, 400)
+
+    assert compared(asked, "joulie-energy") == compared(asked, "joulie-energy")
+
+
+def test_a_product_whose_plans_let_no_node_sleep_saves_nothing_on_equal_nodes() -> None:
+    found = compared(of_product(pods(60, every_s=60), Weights()), "joulie")
+
+    assert found.saved_kwh.high == pytest.approx(0, abs=1e-6)
+    assert [run.wakes for run in found.runs["joulie"]] == [0] * len(VARIANTS)
+
+
+def test_nodes_sleep_after_the_times_of_the_plans_in_a_short_period_too() -> None:
+    """Ten minutes without pods; in less time no node sleeps, however short the steps are."""
+    early, late = (
+        compared(of_product(pods(1, every_s=1, lasting_s=60), WEIGHTS, seconds), "joulie-energy")
+        for seconds in (590.0, 2 * HOUR_S)
+    )
+
+    assert early.saved_kwh.high == pytest.approx(0, abs=1e-6)
+    assert late.saved_per_work.low > 0.3
+
+
+def test_the_extender_of_the_product_knows_the_cards_of_each_node() -> None:
+    """One node has cards whose first process adds watts; the pods go to the other one."""
+    curve = CardPower.of((73, 125, 199, 307, 483, 629, 692))
+    nodes = [
+        LoggedNode("curved", 64, 8, 900.0, 5.0, 700.0, curve),
+        LoggedNode("linear", 64, 8, 900.0, 5.0, 90.0),
+    ]
+    wanted = [LoggedPod(n * 600.0, 2, 1, False, 300) for n in range(6)]
+    asked = Question(nodes, wanted, HOUR_S, 0.5, False, product=Product(AWAKE, WEIGHTS))
+    found = compared(asked, "joulie-energy")
+
+    added = 2 * 5 * 0.5 + 90 * 0.65 * 0.5
+    assert found.runs["joulie-energy"][0].kwh == pytest.approx(
+        (2 * 900 + added * 6 * 300 / HOUR_S) / 1000, rel=0.02
+    )
+
+
+def of_product(wanted: list[LoggedPod], weights: Weights, seconds: float = 2 * HOUR_S) -> Question:
+    product = Product.of(weights)
+    return Question(NODES, wanted, seconds, 0.5, product.sleeps, product=product)
+
+
 def test_the_energy_of_a_run_is_idle_power_and_what_pods_use() -> None:
     found = compared(question(pods(1, every_s=1, cores=8, lasting_s=HOUR_S)), BASELINE)
 
@@ -79,22 +134,6 @@ def test_the_same_question_has_the_same_answer() -> None:
     asked = question(pods(60, every_s=60), sleeps=True)
 
     assert compared(asked, "joulie") == compared(asked, "joulie")
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [
-        pytest.param(LoggedSleep(reserve=0.9), id="a reserve that stays awake"),
-        pytest.param(LoggedSleep(max_share=0.1), id="a share that may sleep"),
-        pytest.param(LoggedSleep(after_s=HOUR_S), id="a time without pods"),
-    ],
-)
-def test_nodes_sleep_by_the_numbers_of_the_log(numbers: LoggedSleep) -> None:
-    asked = question(pods(60, every_s=60), sleeps=True)
-    usual = compared(asked, "joulie-energy").saved_kwh.mid
-    logged = compared(asked._replace(sleep=numbers), "joulie-energy").saved_kwh.mid
-
-    assert logged < usual
 
 
 def happened(wanted: list[LoggedPod], off_s: float = 0.0) -> Happened:
@@ -192,14 +231,3 @@ def test_a_measured_card_that_is_held_and_not_used_draws_the_power_of_its_proces
 
     assert fleet.dynamic_of(0, job) == 2 * H100.process_w
     assert fleet.dynamic_of(1, job) == 0
-
-
-def test_a_simulated_policy_scores_measured_cards_by_their_curve() -> None:
-    """On the node in use the pod adds least; by a line all cards of both models are equal."""
-    fleet = LoggedFleet([*with_cards(None, "a"), *with_cards(H100, "b")])
-    job = Job(0, 0, 8, 1, True, 0.5, 0.5, 60)
-    by_line = LoggedEnergy().scores(LoggedFleet(with_cards(None, "ab")), job)
-    by_curve = LoggedEnergy().scores(fleet, job)
-
-    assert by_line[0] == by_line[1]
-    assert by_curve[0] != by_curve[1]

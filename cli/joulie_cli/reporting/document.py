@@ -29,6 +29,7 @@ from joulie_simulator.energy.counterfactual import (
     Run,
     compared,
 )
+from joulie_simulator.energy.product import Product
 
 FORMAT = "joulie-energy-report/2"
 # Reports of earlier versions are verified: by rule 1 of the ledger, with whole intervals as the
@@ -107,7 +108,7 @@ def first_document_of(got: Gathered, cluster: str) -> Document:
 
 def _first_counterfactual(found: Document) -> Document:
     left_out = _without(found["left_out"], "pods_on_unknown_nodes")
-    for name in ("sleep_numbers", "as_it_ran", "waited_for_the_scheduler"):
+    for name in ("sleep_numbers", "as_it_ran", "assumed", "waited_for_the_scheduler"):
         found = _without(found, name)
     return {**found, "left_out": left_out}
 
@@ -149,6 +150,7 @@ def _counterfactual(asked: Asked, whole: EnergyReport) -> Document:
         "baseline": BASELINE,
         "policy": asked.policy,
         "as_it_ran": question.happened is not None,
+        "assumed": _assumed(question.product),
         "nodes": len(question.nodes),
         "pods": len(question.pods),
         "waited_for_the_scheduler": question.happened.of_scheduler if question.happened else 0,
@@ -167,6 +169,23 @@ def _counterfactual(asked: Asked, whole: EnergyReport) -> Document:
     if not question.nodes or not question.pods:
         return said | {"saved": None, "why": "the log has no nodes or no pods of this time"}
     return said | _saved(compared(question, asked.policy), whole)
+
+
+def _assumed(product: Product | None) -> list[str]:
+    """What the plans and decisions of a log without plans rest on, beside the log."""
+    if product is None:
+        return []
+    rules = product.rules
+    sleeps = ", and each node that they order to sleep is switched off" if product.sleeps else ""
+    return [
+        f"The log has no plans: they are made with the defaults of PRESET={rules.preset} "
+        f"(POLICY_TYPE={rules.policy}){sleeps}.",
+        "Plans cover all nodes. Those with cards are one hardware family and the others another "
+        "one, because the ledger has no labels and models.",
+        "No node is capped.",
+        "Decisions know the power of a node by the model of its pods, without readings.",
+        "A node is off and on again as in the simulation: it takes five minutes to wake up.",
+    ]
 
 
 def _saved(found: Comparison, whole: EnergyReport) -> Document:

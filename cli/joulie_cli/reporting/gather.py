@@ -11,6 +11,7 @@ from joulie_audit.replay.recorded import declared_in
 from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import PrioritizeDecided, codec
 from joulie_extender.catalogue.declaration import weights_of
+from joulie_extender.catalogue.weights import Weights
 from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.history.history import EntryQuery, History
@@ -44,7 +45,7 @@ class Gathered(NamedTuple):
     state: LedgerState
     lives: Lives
     answers: Mapping[str, Answer]  # by the uid of the pod
-    scoring: str
+    weights: Weights  # of the newest declaration
     asked_again: frozenset[str] = frozenset()  # uids of pods that were not placed at once
 
 
@@ -66,8 +67,8 @@ async def gathered(
     ledger = Reading(intervals, state.position, state.ledger.newest_ms)
     lives = await lives_of(history, facts, state.position)
     answers = answers_in(history, entries)
-    scoring, again = _scoring(history, entries), frozenset(history.asked_again(entries))
-    return Gathered(period, entries, ledger, state, lives, answers, scoring, again)
+    weights, again = _weights(history, entries), frozenset(history.asked_again(entries))
+    return Gathered(period, entries, ledger, state, lives, answers, weights, again)
 
 
 def answers_in(history: History, entries: int) -> dict[str, Answer]:
@@ -85,8 +86,8 @@ def answers_in(history: History, entries: int) -> dict[str, Answer]:
     return found
 
 
-def _scoring(history: History, entries: int) -> str:
-    """That of the newest settings which a replica declared up to this entry."""
+def _weights(history: History, entries: int) -> Weights:
+    """Those of the newest settings which a replica declared up to this entry."""
     found = declared_in(history, entries)
     declared = [weights for each in found if (weights := weights_of(each))]
-    return declared[-1].scoring if declared else "headroom"
+    return declared[-1] if declared else Weights()

@@ -76,9 +76,12 @@ def _first_page(document: Document) -> str:
     power = intervals_since(found["from"], document.get("power", []))
     lengths = {each["to"] - each["from"] for each in document.get("power", [])}
     grain = "hour or day" if len(lengths) > 1 else "interval"
-    parts = [
-        f'<p class="lead">{html.escape(_in_words(whole, found["saved"], document["saved"]))}</p>'
-    ]
+    words = (
+        _in_words(whole, found["saved"], document["saved"])
+        if found["as_it_ran"]
+        else _of_shadow(whole, found)
+    )
+    parts = [f'<p class="lead">{html.escape(words)}</p>']
     if power:
         parts.append(f"<h2>Average power of each {grain}, by namespace</h2>")
         ends = _end(power[0]["from"]), _end(power[-1]["to"])
@@ -111,6 +114,22 @@ def _in_words(whole: Document, simulated: Document | None, saved: Document | Non
         f"{used}. Against the same pods under kube-scheduler's default score, simulated, that is "
         f"{less} ({ends}): "
         f"{_less(share['mid'])} per work ({low} to {high})."
+    )
+
+
+def _of_shadow(whole: Document, found: Document) -> str:
+    """The metered energy is that of another scheduler: no part of it was saved."""
+    used = (
+        f"The meters measured {_worth(whole['meter_kwh'], whole['cost'], whole['kgco2e'], whole)}"
+    )
+    if not found["saved"]:
+        return f"{used}. What would have been saved is not known."
+    share = found["saved"]["share_per_work"]
+    low, high = (_less(share[end]) for end in ("low", "high"))
+    return (
+        f"{used}, without any plan of Joulie. The same pods under {found['policy']} with its plans "
+        f"use {_less(share['mid'])} per work ({low} to {high}) than under kube-scheduler's default "
+        "score, both simulated."
     )
 
 
@@ -183,9 +202,15 @@ def _saved(found: Document, whole: Document, caption: str) -> str:
         return f"<h2>Saved</h2><p>{named} Not computed: {html.escape(found['why'])}.</p>"
     return (
         f"<h2>Saved</h2><p>{named} The meters measured {whole['meter_kwh']:.3f} kWh.</p>"
+        + _list_of("Assumed, because the log does not hold it:", found.get("assumed", []))
         + _table(caption, ("", "low", "mid", "high"), _saved_rows(saved))
         + _runs(found["runs"])
     )
+
+
+def _list_of(title: str, lines: Sequence[str]) -> str:
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    return f"<p>{title}</p><ul>{items}</ul>" if lines else ""
 
 
 def _saved_rows(saved: Document) -> list[Sequence[object]]:

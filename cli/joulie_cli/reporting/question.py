@@ -7,20 +7,21 @@ from joulie_audit.ledger.pods_in_log import Off, PodLife
 from joulie_cli.reporting.gather import Gathered
 from joulie_cli.reporting.room import without_room
 from joulie_cli.reporting.use import Requested, use_of
-from joulie_operator.planning.rules import rules_of
+from joulie_operator.planning.rules import Rules, rules_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_projections.energy.meters import NONE
 from joulie_projections.energy.pods import CPU_PERMILLE, NodeEntry, PodEntry
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 from joulie_simulator.energy.counterfactual import (
     Happened,
-    LoggedNode,
     LoggedPod,
     LoggedSleep,
     Question,
     step_s,
     whole_cards,
 )
+from joulie_simulator.energy.logged_fleet import LoggedNode
+from joulie_simulator.energy.product import Product
 
 GUESSED_IDLE = 0.4  # of the rated power of the CPUs, where no idle power was seen
 LEAST_KNOWN = 0.1  # share of the time with readings: fewer give no better estimate
@@ -58,8 +59,8 @@ def asked_of(
 ) -> Asked:
     """Intervals begin before the log and end after its newest reading: both are cut off.
 
-    With plans in the log, what happened is the policy's side. `simulates`, and in a log of a
-    shadow, the policy is simulated.
+    With plans in the log, what happened is the policy's side. In a log of a shadow the product is
+    simulated. `simulates` the policies of the first format.
     """
     columns = got.state.ledger.meters.columns
     from_ms = max(from_ms, got.lives.first_ms)
@@ -71,6 +72,7 @@ def asked_of(
     numbers = {entry.name: at for at, entry in enumerate(known)}
     happens = bool(got.lives.settings) and not simulates
     lives = _sorted_out(got, span, numbers if happens else None)
+    product = None if happens or simulates else Product.of(got.weights)
     question = Question(
         [_node(entry, low) for entry, low in zip(known, lows, strict=True)],
         [_pod(life, from_ms, to_ms) for life in lives.counted],
@@ -79,14 +81,15 @@ def asked_of(
             Requested.of(lives.bound, span, got.state.ledger.nodes),
             measured.of_all_time_uj(len(known) * (to_ms - from_ms)),
         ),
-        got.lives.sleeps > 0,
-        _sleep(got, to_ms),
+        product.sleeps if product else got.lives.sleeps > 0,
+        _logged(product.rules) if product else _sleep(got, to_ms),
         _happened(got, lives, span, numbers) if happens else None,
+        product,
     )
     return Asked(
         *span,
         question,
-        POLICIES.get(got.scoring, "joulie"),
+        POLICIES.get(got.weights.scoring, "joulie"),
         *(len(lives.never_bound), lives.fixed, lives.elsewhere, len(entries) - len(known)),
         sum(low is None for low in lows),
     )
@@ -175,9 +178,13 @@ def _sleep(got: Gathered, to_ms: int) -> LoggedSleep:
     """The numbers of the newest plan of the period that put nodes to sleep by them."""
     rules = [rules_of(each.values) for each in got.lives.settings if each.since_ms < to_ms]
     asleep = [each for each in rules if each.policy == SLEEPING_POLICY]
-    if not asleep:
+    return _logged(asleep[-1]) if asleep else LoggedSleep()
+
+
+def _logged(rules: Rules) -> LoggedSleep:
+    if rules.policy != SLEEPING_POLICY:
         return LoggedSleep()
-    numbers = sleep_numbers(asleep[-1])
+    numbers = sleep_numbers(rules)
     return LoggedSleep(numbers.reserve, numbers.max_share, numbers.sleep_after_s)
 
 

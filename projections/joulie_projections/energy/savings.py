@@ -8,6 +8,8 @@ import msgspec
 
 from joulie_projections.energy.intervals import DAY_MS
 
+NO_PLANS = "the log of this time has no plans, so nothing was saved; the report simulates some"
+
 
 class SavedRange(msgspec.Struct, frozen=True):
     """Over all variants of the simulation."""
@@ -66,7 +68,10 @@ def savings_of(document: Mapping[str, Any], computed_ms: int, cpu_s: float) -> S
     """From a report."""
     counterfactual = document["counterfactual"]
     named = {name: counterfactual[name] for name in ("baseline", "policy", "pods", "nodes")}
-    found = counterfactual["saved"]
+    # Without plans nothing was saved: both sides of the comparison are simulated.
+    is_of_log = counterfactual.get("as_it_ran", True)
+    found = counterfactual["saved"] if is_of_log else None
+    why = counterfactual.get("why", "" if is_of_log else NO_PLANS)
     return Savings(
         computed_ms=computed_ms,
         position=document["position"],
@@ -74,7 +79,7 @@ def savings_of(document: Mapping[str, Any], computed_ms: int, cpu_s: float) -> S
         to_ms=counterfactual["to"],
         **named,
         saved=msgspec.convert(found, Saved) if found else None,
-        why=counterfactual.get("why", ""),
+        why=why,
         asked_from_ms=document["asked"]["from"],
         asked_to_ms=document["asked"]["to"],
         complete_to_ms=document["complete_to"],

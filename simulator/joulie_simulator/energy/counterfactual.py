@@ -1,5 +1,9 @@
 """The pods of a log as they ran, and under other placement policies, with an interval.
 
+The other side of a log that was made without plans is the product: the operator's plans and the
+extender's decisions (`product`). Reports of the first format have a sleep controller and scores of
+the simulation instead, and are verified with them.
+
 Under another policy the same pods arrive at the same times, request the same and run as long. A pod
 that fits on no node waits. What happened, and the other policy, are in the same physics, so that
 errors of the physics are in both; the runs differ by the order of equal nodes and by the power of
@@ -13,11 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_projections.hardware.card_power import CURVES, CardPower
-from joulie_projections.twin.energy_score import EnergyNodes, energy_scores
-from joulie_simulator.energy.fleet import CARD_COEFFICIENT, MEASURED, Fleet, work_w
+from joulie_projections.twin.energy_score import energy_scores
+from joulie_simulator.energy.fleet import CARD_COEFFICIENT, Fleet, work_w
 from joulie_simulator.energy.jobs import MINUTE_S, Floats, Job
+from joulie_simulator.energy.logged_fleet import ASLEEP, LoggedFleet, LoggedNode
 from joulie_simulator.energy.policies import POLICIES, JoulieEnergy, Make, energy_nodes
+from joulie_simulator.energy.product import USUALLY, Product, run_product
 from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
 from joulie_simulator.energy.simulation import W_SECONDS_PER_KWH
 from joulie_simulator.energy.switching.sleep import SleepController, SleepRules
@@ -26,17 +31,6 @@ from joulie_simulator.energy.trend import Trends
 BASELINE = "kube-default"
 STEPS = 2000  # of a short period; a step is at most a minute
 SHORTEST_STEP_S = 1.0
-ASLEEP = 0.1  # of the idle power: assumed
-
-
-class LoggedNode(NamedTuple):
-    name: str
-    cores: float
-    cards: int
-    idle_w: float  # without pods
-    w_per_core: float  # at full use
-    w_per_card: float
-    curve: CardPower | None = None  # of a card that was measured; the others draw by a line
 
 
 class LoggedPod(NamedTuple):
@@ -53,7 +47,7 @@ def whole_cards(gpu_milli: int) -> int:
 
 
 class LoggedSleep(NamedTuple):
-    """The numbers of the policy that puts nodes to sleep; None: those of the simulation."""
+    """The numbers of the plans that put nodes to sleep, for the report; None: none do."""
 
     reserve: float | None = None  # share of a pool that stays empty and awake
     max_share: float = 1.0  # of a pool that may sleep
@@ -79,6 +73,7 @@ class Question(NamedTuple):
     sleeps: bool  # whether the policy of the log puts nodes to sleep
     sleep: LoggedSleep = LoggedSleep()
     happened: Happened | None = None  # None: the policy of the log is simulated, too
+    product: Product | None = None  # by which it is; None: as in the first format
 
 
 class Variant(NamedTuple):
@@ -144,6 +139,8 @@ def _per_work(run: Run) -> float:
 
 
 def _ours(asked: Question, variant: Variant, policy: str) -> Run:
+    if asked.product is not None:
+        return _run_product(asked, variant, asked.product)
     if asked.happened is None:
         return _run(asked, variant, policy, sleeps=asked.sleeps)
     return as_it_ran(asked, asked.happened, min(1.0, asked.use * variant.factor))
@@ -172,32 +169,49 @@ def as_it_ran(asked: Question, happened: Happened, use: float) -> Run:
     )
 
 
-def _run(asked: Question, variant: Variant, policy: str, *, sleeps: bool) -> Run:
-    """Steps shorter than a minute are minutes of a time that runs faster."""
+class _Setting(NamedTuple):
+    """What both sides of a variant have. Steps shorter than a minute are minutes of a time that
+    runs faster."""
+
+    fleet: LoggedFleet
+    jobs: Sequence[Job]
+    minutes: int
+    speed: float
+
+
+def _setting(asked: Question, variant: Variant) -> _Setting:
     speed = MINUTE_S / step_s(asked.seconds)
     order = np.random.default_rng(variant.seed).permutation(len(asked.nodes))
     fleet = LoggedFleet([asked.nodes[place] for place in order])
     use = min(1.0, asked.use * variant.factor)
     jobs = list(_jobs(asked.pods, use, speed))
+    return _Setting(fleet, jobs, math.ceil(asked.seconds * speed / MINUTE_S), speed)
+
+
+def _run(asked: Question, variant: Variant, policy: str, *, sleeps: bool) -> Run:
+    fleet, jobs, minutes, speed = _setting(asked, variant)
     trends = Trends(fleet.size)
-    minutes = math.ceil(asked.seconds * speed / MINUTE_S)
     made = _POLICIES[policy](trends)
-    control = SleepController(fleet, _rules(speed, asked.sleep)) if sleeps else None
+    control = SleepController(fleet, _rules(speed)) if sleeps else None
     outcome = run_queueing(fleet, jobs, made, minutes, Beside(trends, control))
     return _slowed(outcome, speed)
+
+
+def _run_product(asked: Question, variant: Variant, product: Product) -> Run:
+    fleet, jobs, minutes, speed = _setting(asked, variant)
+    faster = product.at_speed(speed)
+    wakes = USUALLY._replace(wake_minutes=math.ceil(USUALLY.wake_minutes * speed))
+    return _slowed(run_product(fleet, jobs, minutes, faster, wakes), speed)
 
 
 def step_s(seconds: float) -> float:
     return min(MINUTE_S, max(SHORTEST_STEP_S, seconds / STEPS))
 
 
-def _rules(speed: float, logged: LoggedSleep) -> SleepRules:
-    usual = SleepRules(max_share=logged.max_share)
-    if logged.reserve is not None:
-        usual = usual._replace(spare_cpu_nodes=logged.reserve, spare_gpu_nodes=logged.reserve)
-    after = usual.idle_minutes if logged.after_s is None else logged.after_s / MINUTE_S
+def _rules(speed: float) -> SleepRules:
+    usual = SleepRules()
     return usual._replace(
-        idle_minutes=math.ceil(after * speed),
+        idle_minutes=math.ceil(usual.idle_minutes * speed),
         wake_minutes=math.ceil(usual.wake_minutes * speed),
     )
 
@@ -228,66 +242,14 @@ def _slowed(outcome: Outcome, speed: float) -> Run:
     )
 
 
-class LoggedFleet(Fleet):
-    """Nodes as the log knows them. Idle power is that of the node; pods add what they use."""
-
-    def __init__(self, nodes: Sequence[LoggedNode]) -> None:
-        super().__init__(len(nodes), 0, MEASURED)
-        self.cores = np.array([node.cores for node in nodes])
-        self.cards = np.array([node.cards for node in nodes], np.int64)
-        self.free_cores = self.cores.copy()
-        self.free_cards = self.cards.copy()
-        self.core_w = np.array([node.w_per_core for node in nodes])
-        self.card_w: Floats = np.array([node.w_per_card for node in nodes])
-        self.idle_w = np.array([node.idle_w for node in nodes])
-        self.cpu_peak_w = self.core_w * self.cores
-        self.peak_w = np.maximum(1.0, self.idle_w + self.cpu_peak_w + self.card_w * self.cards)
-        numbers = [CURVES.number(node.curve.milliwatts) if node.curve else 0 for node in nodes]
-        self.curves = np.array(numbers, np.int64)  # of the cards, by their numbers in `CURVES`
-        self._asleep_w = self.idle_w * ASLEEP
-        self.power_w = self.idle_w.copy()
-
-    def dynamic_of(self, node: int, job: Job) -> float:
-        cores, curve = self.core_w[node] * job.cores * job.cpu_use, self.curves[node]
-        rate = CARD_COEFFICIENT[job.performance]
-        if curve and job.gpus:
-            added_w = CURVES.curve(int(curve)).added_w(rate * job.gpu_use)
-            return float(cores + job.gpus * added_w)
-        cards = self.card_w[node] * rate * job.gpus
-        return float(cores + cards * job.gpu_use)
-
-    def update_power(self, node: int) -> None:
-        self.power_w[node] = self.idle_w[node] + self.dynamic_w[node]
-
-    def idle_cards_w(self) -> float:
-        return 0.0  # part of the idle power of the nodes
-
-    def marginal_w(self, job: Job) -> Floats:
-        cards: Floats = self.card_w * CARD_COEFFICIENT[job.performance] * job.gpus
-        return self.core_w * job.cores + cards
-
-
-class LoggedEnergy(JoulieEnergy):
-    """`SCORING=energy` with the cards of the log."""
+class _FirstEnergy(JoulieEnergy):
+    """`SCORING=energy` as reports of the first format have it: ledgers had no curves of cards."""
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
         nodes = energy_nodes(fleet, job)
         if isinstance(fleet, LoggedFleet):
-            nodes = _with_cards(nodes, fleet, CARD_COEFFICIENT[job.performance])
+            nodes = nodes._replace(w_per_card=fleet.card_w * CARD_COEFFICIENT[job.performance])
         return energy_scores(nodes, job.cores, job.gpus).score
 
 
-def _with_cards(nodes: EnergyNodes, fleet: LoggedFleet, rate: float) -> EnergyNodes:
-    """As the extender knows them: by the curve of a measured model, else by a line."""
-    linear_w = fleet.card_w * rate
-    if not fleet.curves.any():
-        return nodes._replace(w_per_card=linear_w)
-    curve = CURVES.watts(fleet.curves, rate)
-    return nodes._replace(
-        w_per_card=np.where(curve.is_measured, curve.work_w, linear_w),
-        process_w=curve.process_w,
-        idle_card_w=curve.idle_w,
-    )
-
-
-_POLICIES: Mapping[str, Make] = {**POLICIES, "joulie-energy": lambda _: LoggedEnergy()}
+_POLICIES: Mapping[str, Make] = {**POLICIES, "joulie-energy": lambda _: _FirstEnergy()}

@@ -119,6 +119,16 @@ class Fleet:
         powered = self.power_w > self._asleep_w
         return float(self.free_cards[powered].sum() * self.idle.idle_card_w)
 
+    def rated_cpu_w(self, node: int) -> float:
+        """Of all sockets, as the agent of the node would report it; and so the next two."""
+        return float(self.cpu_peak_w[node])
+
+    def rated_card_w(self, _node: int) -> float:
+        return CARD_PEAK_W
+
+    def card_curve(self, _node: int) -> CardPower | None:
+        return self.idle.curve
+
     def marginal_w(self, job: Job) -> Floats:
         """The formula's estimate for each node, without knowledge of the job's utilisation."""
         return self.cpu_peak_w * CPU_COEFFICIENT * job.cores / self.cores + cards_w(job)

@@ -22,7 +22,7 @@ from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import NodeWatts
 from joulie_projections.twin.twin import hardware_of, load_on
-from joulie_simulator.energy.fleet import CARD_PEAK_W, Fleet
+from joulie_simulator.energy.fleet import Fleet
 from joulie_simulator.energy.jobs import MINUTE_S, Job
 
 MINUTE_NS = int(MINUTE_S * 1e9)
@@ -79,7 +79,7 @@ class FoldedCluster:
                 labels=self._gpu_labels if fleet.cards[number] else MANAGED,
                 ready=usable,
                 schedulable=usable,
-                cpu_milli=int(fleet.cores[number] * 1000),
+                cpu_milli=round(fleet.cores[number] * 1000),
                 gpus=int(fleet.cards[number]),
             )
         )
@@ -110,16 +110,16 @@ class FoldedCluster:
             node=self.names[number],
             cpu_model="simulated CPU",
             cpu_sockets=SOCKETS,
-            cpu_cores=int(fleet.cores[number]),
-            cpu_max_mw_per_socket=int(fleet.cpu_peak_w[number] * 1000 / SOCKETS),
+            cpu_cores=round(fleet.cores[number]),
+            cpu_max_mw_per_socket=int(fleet.rated_cpu_w(number) * 1000 / SOCKETS),
             gpu_model="simulated card" if cards else "",
             gpu_count=cards,
-            gpu_max_mw=int(CARD_PEAK_W * 1000) if cards else 0,
-            figures=ModelFigures(gpu_curve_mw=self._curve_mw() if cards else ()),
+            gpu_max_mw=int(fleet.rated_card_w(number) * 1000) if cards else 0,
+            figures=ModelFigures(gpu_curve_mw=self._curve_mw(number) if cards else ()),
         )
 
-    def _curve_mw(self) -> tuple[int, ...]:
-        curve = self._fleet.idle.curve
+    def _curve_mw(self, number: int) -> tuple[int, ...]:
+        curve = self._fleet.card_curve(number)
         return () if curve is None else curve.milliwatts
 
 
@@ -129,7 +129,7 @@ def pod_of(job: Job, uid: int = 0) -> PodAsk:
         namespace="default",
         name=f"{uid}",
         workload="performance" if job.performance else "standard",
-        cpu_milli=int(job.cores * 1000),
+        cpu_milli=round(job.cores * 1000),
         gpu_milli=job.gpus * 1000,
         gpu_cards=job.gpus,
     )

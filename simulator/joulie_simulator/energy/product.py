@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,13 +18,15 @@ from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.rules.rule import PASSED
 from joulie_operator.planning.policies import BUILT_IN
 from joulie_operator.planning.reconcile import LoadedPolicy, PlanBasis, plan
-from joulie_operator.planning.rules import Rules
+from joulie_operator.planning.rules import Rules, numbers
+from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_simulator.energy.fleet import Fleet
 from joulie_simulator.energy.folded import FoldedCluster, pod_of
 from joulie_simulator.energy.jobs import Floats, Job
 from joulie_simulator.energy.policies import KubeDefault
-from joulie_simulator.energy.queueing import Switched
+from joulie_simulator.energy.queueing import Beside, Outcome, Switched, run_queueing
 from joulie_simulator.energy.switching.conditions import CONDITIONS, USUAL, Conditions
+from joulie_simulator.energy.trend import Trends
 
 PER_POINT = 10  # of an extender with weight 1, as kube-scheduler adds it to its own scores
 # PRESET=savings.
@@ -34,6 +37,41 @@ WEIGHTS = Weights(
 )
 USUALLY = CONDITIONS[USUAL]
 PRODUCT_POLICIES: Mapping[str, Weights] = {"joulie-energy": WEIGHTS}
+
+
+class Product(NamedTuple):
+    """What an installation runs: the settings of its plans, and of its extender."""
+
+    rules: Rules
+    weights: Weights
+
+    @classmethod
+    def of(cls, weights: Weights) -> "Product":
+        """With the plans of the preset that these weights name."""
+        return cls(SAVING if weights.preset == SAVINGS else Rules(preset=weights.preset), weights)
+
+    @property
+    def sleeps(self) -> bool:
+        return self.rules.policy == SLEEPING_POLICY
+
+    def at_speed(self, speed: float) -> "Product":
+        """The same in a time that runs faster: a plan each minute of it, and longer times."""
+        found = sleep_numbers(self.rules)
+        times = {name: getattr(found, name) * speed for name in ("sleep_after_s", "wake_timeout_s")}
+        given = {**numbers(self.rules.policy_numbers), **times}
+        text = ",".join(f"{name}={value!r}" for name, value in given.items())
+        rules = self.rules._replace(interval_s=self.rules.interval_s * speed)
+        return self._replace(rules=rules._replace(policy_numbers=text))
+
+
+def run_product(
+    fleet: Fleet, jobs: Sequence[Job], minutes: int, product: Product, conditions: Conditions
+) -> Outcome:
+    folded = FoldedCluster(fleet, gpu_nodes_sleep=conditions.gpu_nodes_sleep)
+    scores = ExtenderScores(folded, product.weights, conditions.weight)
+    operator = PlannedNodes(fleet, folded, product.rules, conditions)
+    beside = Beside(Trends(fleet.size), operator, folded)
+    return run_queueing(fleet, jobs, scores, minutes, beside)
 
 
 class PlannedNodes:

@@ -13,8 +13,9 @@ from joulie_simulator.energy.product import (
     AWAKE,
     PRODUCT_POLICIES,
     SAVING,
-    ExtenderScores,
     PlannedNodes,
+    Product,
+    run_product,
 )
 from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
 from joulie_simulator.energy.simulation import Result, run_dropping
@@ -184,12 +185,12 @@ def run_case(fleet: Fleet, jobs: Sequence[Job], case: Case, minutes: int) -> Out
         return run_queueing(fleet, jobs, POLICIES[KUBE_DEFAULT](trends), minutes, beside)
     if not (case.sleep or case.policy in PRODUCT_POLICIES):
         return run_queueing(fleet, jobs, POLICIES[case.policy](trends), minutes, Beside(trends))
+    planned = SAVING if case.sleep else AWAKE
+    if (weights := PRODUCT_POLICIES.get(case.policy)) is not None:
+        return run_product(fleet, jobs, minutes, Product(planned, weights), conditions)
     folded = FoldedCluster(fleet, gpu_nodes_sleep=conditions.gpu_nodes_sleep)
-    weights = PRODUCT_POLICIES.get(case.policy)
+    operator = PlannedNodes(fleet, folded, planned, conditions)
     policy = POLICIES[case.policy](trends)
-    if weights is not None:
-        policy = ExtenderScores(folded, weights, conditions.weight)
-    operator = PlannedNodes(fleet, folded, SAVING if case.sleep else AWAKE, conditions)
     return run_queueing(fleet, jobs, policy, minutes, Beside(trends, operator, folded))
 
 

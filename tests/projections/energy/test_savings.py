@@ -1,9 +1,20 @@
 """What was saved in a period, by the newest report."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from joulie_projections.energy.savings import Period, Saved, SavedRange, Savings, saved_in, saved_on
+from joulie_projections.energy.savings import (
+    NO_PLANS,
+    Period,
+    Saved,
+    SavedRange,
+    Savings,
+    saved_in,
+    saved_on,
+    savings_of,
+)
 
 HOUR = 3_600_000
 TODAY = Period(HOUR, 3 * HOUR, kwh=8.0, cost=2.0, kgco2e=None)
@@ -99,3 +110,24 @@ def test_a_report_of_one_day_is_that_of_the_day() -> None:
     assert day_of(DAY + 1, 2 * DAY, DAY + HOUR) is None
     assert day_of(DAY, 3 * DAY, 3 * DAY) is None
     assert day_of(0, 2 * DAY, DAY) is None  # the whole log
+
+
+def test_a_report_that_simulates_plans_saved_nothing() -> None:
+    saved = {name: {"low": 0.1, "mid": 0.2, "high": 0.3} for name in RANGES}
+    of_log: dict[str, Any] = {
+        "position": 7,
+        "asked": {"from": 0, "to": 2},
+        "complete_to": 2,
+        "counterfactual": {
+            **{"baseline": "kube-default", "policy": "joulie", "pods": 1, "nodes": 1},
+            **{"from": 0, "to": 2, "saved": saved, "as_it_ran": True},
+        },
+    }
+    of_shadow = {**of_log, "counterfactual": {**of_log["counterfactual"], "as_it_ran": False}}
+
+    assert savings_of(of_log, 0, 0.0).saved is not None
+    assert savings_of(of_shadow, 0, 0.0).saved is None
+    assert saved_in(Period(0, 1, 10.0, None, None), savings_of(of_shadow, 0, 0.0)).why == NO_PLANS
+
+
+RANGES = ("kwh", "share", "share_per_work")

@@ -1,6 +1,7 @@
-"""The sleep controller, the same for every policy: spare nodes stay awake, other empty ones sleep.
+"""The sleep controller of reports of the first format, which are verified with it.
 
-CPU nodes and GPU nodes are two pools.
+Spare nodes stay awake, other empty ones sleep. CPU nodes and GPU nodes are two pools. Everywhere
+else the operator plans (`product`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +28,6 @@ class SleepRules(NamedTuple):
     spare_gpu_nodes: float = 0.03
     idle_minutes: int = 10  # a node is empty for so long before it sleeps
     wake_minutes: int = 5  # a waking node draws its idle power
-    max_share: float = 1.0  # of a pool that may sleep
 
 
 class SleepController:
@@ -73,8 +73,7 @@ class SleepController:
         if surplus < 0:
             found = self._wake(minute, np.flatnonzero(pool & self._asleep)[:-surplus])
             return max(0, needed - int(empty.sum() + waking.sum()) - found)
-        allowed = int(self._rules.max_share * pool.sum()) - int((pool & self._asleep).sum())
-        self._put_to_sleep(minute, empty, min(surplus, max(0, allowed)))
+        self._put_to_sleep(minute, empty, surplus)
         return 0
 
     @property
