@@ -56,12 +56,11 @@ def _draining(nodes: Nodes, settings: ClassPointsSettings) -> Floats:
 
 
 def cluster_pressure(nodes: Nodes) -> float:
-    """The mean use of the performance nodes in percent, rounded once: their order does not count.
-
-    `+ 0.0` keeps the sign of a zero as in earlier versions; replay compares bits.
+    """The mean use of the performance nodes in percent, rounded once, so that their order does not
+    count.
     """
     is_measured = int(nodes.basis.min(initial=MEASURED)) == MEASURED
-    more = nodes.column("assumed_w") + 0.0
+    more = nodes.column("assumed_w")
     taken = 100 - headroom_of(nodes.column, nodes.basis, more, is_measured)
     pressing = taken[(nodes.column("pressure") > 0) & (nodes.basis > NEUTRAL)]
     pressure = math.fsum(pressing.tolist()) / len(pressing) if len(pressing) else 0.0

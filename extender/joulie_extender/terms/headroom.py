@@ -61,8 +61,9 @@ class Headroom(Term[HeadroomSettings]):
 def headroom_of(
     column: Callable[[str], Floats], basis: Ints, more: Floats, is_measured: bool
 ) -> Floats:
-    """The percentage of the cap that is left. Without a reading all pods count with their modeled
-    power, and cooling stress reduces the result: an estimate never exceeds what the caps allow.
+    """The percentage of the cap that is left: 100 if the node and its pods draw nothing. Without a
+    reading all pods count with their modeled power, and cooling stress reduces the result: an
+    estimate never exceeds what the caps allow.
     """
     capped = column("capped_w")
     room = column("measured_w") + more
@@ -70,9 +71,9 @@ def headroom_of(
     room /= column("whole_w")
     room *= 100
     if is_measured:
-        return np.minimum(room, 100.0, out=room)
+        return room
     rated = column("rated_w")
     predicted = column("predicted") - more / np.where(rated > 0, rated, 1.0) * 100
     lesser = np.where(capped > 0, np.minimum(predicted, room), predicted)
     room = np.where(basis == ScoreBasis.PREDICTED, lesser, room)
-    return np.where(basis <= NEUTRAL, 0.0, np.minimum(room, 100.0))
+    return np.where(basis <= NEUTRAL, 0.0, room)

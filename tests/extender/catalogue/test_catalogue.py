@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 from joulie_bus.core.setting_fields import NoSettings
+from joulie_bus.runtime.settings import Source
 from joulie_extender import rules, terms
 from joulie_extender.catalogue.rules import RULES
 from joulie_extender.catalogue.terms import FIRST, FORMULAS, TERMS, Formula
@@ -101,6 +102,10 @@ def test_every_setting_of_a_rule_or_term_is_set_by_the_environment() -> None:
 
     composed = {"coefficients", "gpu", "preferences"}  # of several settings each
     assert fields - known == composed | {"energy_formula"}  # a version
+
+
+def test_the_weights_by_default_are_those_of_an_empty_environment() -> None:
+    assert Source.of().load(ScoringSettings).weights() == Weights()
 
 
 # --- lists by hand ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import reference_scoring
-from joulie_bus.events import PodAsk, PrioritizeDecided, codec
+from joulie_bus.events import GpuAsk, PodAsk, PrioritizeDecided, codec
 from joulie_bus.testing import NOON, SECOND, ask, hardware, producer
 from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.terms import points_of
@@ -18,10 +18,12 @@ from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import again, decide_prioritize
 from joulie_extender.decide.scoring import Scores, score, terms_of
+from joulie_extender.terms.preferences import Preference, Preferences
 from joulie_projections.pods.load import Load
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.energy_score import FORMULA
+from joulie_projections.twin.facility import Hall, Halls
 from reference_scoring import Question
 
 AVOID, ALLOW = Weights(), Weights(cpu_pods_on_gpu_nodes="allow")
@@ -83,8 +85,38 @@ def test_no_card_is_kept_where_all_nodes_have_free_cards() -> None:
 
 def test_no_card_is_kept_from_a_pod_that_asks_for_cards() -> None:
     assert "cards_kept" not in scored(CARDS, AVOID, node(gpus=8), node()).more
-    found = scored(CARDS, ENERGY, node(gpus=8), node())
-    assert found["reserve_w"].tolist() == [0.0, 0.0]
+    memory = replace(POD, gpu=GpuAsk(vram_mb=1000))
+    for pod in (CARDS, memory):
+        found = scored(pod, ENERGY, node(gpus=8), node())
+        assert found["reserve_w"].tolist() == [0.0, 0.0]
+
+
+def test_no_watts_are_reserved_for_cards_if_the_setting_allows_other_pods() -> None:
+    allowed = dataclasses.replace(ENERGY, cpu_pods_on_gpu_nodes="allow")
+
+    assert scored(POD, allowed, node(gpus=8), node())["reserve_w"].tolist() == [0.0, 0.0]
+
+
+def test_the_only_card_of_a_node_draws_watts() -> None:
+    """65 percent of 700 W, and 4 of 96 cores at 70 percent of 700 W."""
+    found = scored(CARDS, ENERGY, node(gpus=1))
+
+    assert found["marginal_w"] == pytest.approx([0.65 * 700 + 4 / 96 * 0.7 * 700])
+
+
+def test_the_only_core_of_a_node_draws_all_its_watts() -> None:
+    single = node(hardware=hardware("n", cores=1, watts=100))
+
+    assert scored(ask("p", cores=1), ENERGY, single)["marginal_w"] == pytest.approx([70.0])
+
+
+def test_watts_count_with_the_cooling_of_a_polled_room() -> None:
+    hall = Hall(pue=1.5, is_polled=True)
+    columns = TwinColumns.of({"n0": node()}, 0, Halls(("hall",), (hall, hall)))
+
+    found = score(ask("p", cores=96), columns, np.array([1]), NOON, 0, ENERGY)
+
+    assert found["marginal_w"] == pytest.approx([1.5 * 0.7 * 700])
 
 
 def test_an_empty_node_costs_its_idle_watts() -> None:
@@ -260,10 +292,22 @@ def test_a_node_without_data_is_not_a_node_with_room() -> None:
     assert "over_cap" not in found.more
 
 
+def test_a_node_past_its_cap_stays_behind_the_most_that_a_score_can_be() -> None:
+    """Labels give both nodes more points than a score has."""
+    prefers = Preferences(all_pods=(Preference("zone", "a", 50.0),))
+    weights = dataclasses.replace(ENERGY, preferences=prefers)
+    here: dict[str, Any] = {"labels": {"zone": "a"}}
+
+    found = scored(POD, weights, node(cores=60, **AT_ITS_CAP, **here), node(cores=60, **here))
+
+    assert found.score == pytest.approx([80.0, 100.0])
+
+
 def test_decisions_under_the_second_energy_formula_know_no_caps() -> None:
     nodes = [node(cores=60, **AT_ITS_CAP), node()]
-    second = dataclasses.replace(ENERGY, energy_formula=2.0)
+    second, third = (dataclasses.replace(ENERGY, energy_formula=each) for each in (2.0, 3.0))
 
+    assert "over_cap" in scored(POD, third, *nodes).more
     assert "over_cap" not in scored(POD, second, *nodes).more
     assert best(scored(POD, second, *nodes)) == 0
 

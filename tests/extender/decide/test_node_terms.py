@@ -123,6 +123,18 @@ def test_a_reading_counts_as_long_as_it_is_not_stale(
     assert terms.basis[-1] == basis
 
 
+def test_a_column_of_the_terms_has_the_values_of_the_nodes() -> None:
+    nodes = {
+        f"n{at}": NodeState(
+            ordinal=at, at=NOON, hardware=hardware("n"), samples=(Sample(NOON, watts * 1000),)
+        )
+        for at, watts in enumerate((250, 100))
+    }
+    terms = node_terms_of(TwinColumns.of(nodes, 0), NOON, 0, Weights())
+
+    assert terms.of("measured_w", np.array([2, 1])).tolist() == [100.0, 250.0]
+
+
 def test_what_a_score_rests_on_has_the_numbers_of_the_log() -> None:
     assert {each.name: each.value for each in ScoreBasis} == {
         "UNDISCOVERED": -1,

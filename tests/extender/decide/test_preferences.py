@@ -105,6 +105,10 @@ def test_points_are_read_as_they_are_written() -> None:
         Preference("a/b", "c", 5.0),
         Preference("d", "e:f", -2.5),
     )
+    assert label_scores("a=b:100,c=d:-100") == (
+        Preference("a", "b", 100.0),
+        Preference("c", "d", -100.0),
+    )
     assert teams_in(FILE)[0] == Team(
         "research", ("lab",), (Preference("karpenter.sh/capacity-type", "spot", 20.0),)
     )

@@ -196,6 +196,23 @@ def test_a_node_that_cannot_be_judged_is_neutral(state: NodeState, now: int, age
     assert answers(twin_columns_of(state), now=now, age_ms=age_ms) == [50]
 
 
+def test_a_node_that_was_never_updated_is_neutral_however_old_a_twin_may_be() -> None:
+    weights = Weights(staleness_s=2 * NOON / SECOND)
+
+    never, once = answers(
+        twin_columns_of(replace(node("eco", 0), at=0), replace(node("eco", 0), at=1)),
+        weights=weights,
+    )
+
+    assert never == 50 < once
+
+
+def test_a_stale_node_has_no_headroom_beside_a_fresh_one() -> None:
+    stale = replace(node("eco", 100), at=NOON - 301 * SECOND)
+
+    assert scored(twin_columns_of(stale, node("eco", 0)))["headroom"][0] == 0.0
+
+
 def test_an_unknown_node_is_neutral() -> None:
     twin_columns = twin_columns_of(node("eco", 0))
 
@@ -292,6 +309,27 @@ def test_a_cap_of_nothing_leaves_only_the_prediction() -> None:
     scores = scored(twin_columns, STANDARD, Weights(coefficients=FREE))
 
     assert (scores.basis.tolist(), scores["headroom"].tolist()) == ([ScoreBasis.PREDICTED], [0])
+
+
+def test_under_a_cap_of_nothing_a_pod_counts_by_the_rated_power() -> None:
+    """24 of 96 cores."""
+    twin_columns = twin_columns_of(replace(node("eco", 100), cpu_cap_pct=0, gpu_cap_pct=0))
+    scores = scored(twin_columns, ask(cores=24), Weights(coefficients=EXACT))
+
+    assert scores["headroom"].tolist() == [-25.0]
+
+
+def test_a_cap_of_half_a_watt_is_a_cap() -> None:
+    """1 of 400 cores is an eighth of a watt: the pod takes 4, and pods that are there 8."""
+    half = replace(node("eco"), hardware=hardware("n", cores=400, watts=50), cpu_cap_pct=1)
+    read = replace(half, samples=readings(0.125))
+    loaded = replace(half, load=load_of(ask(cores=8)))
+
+    by_reading = scored(twin_columns_of(read), ask(cores=4), Weights(coefficients=FREE))
+    by_model = scored(twin_columns_of(loaded), ask(cores=4), Weights(coefficients=EXACT))
+
+    assert (by_reading.basis[0], by_reading["headroom"][0]) == (ScoreBasis.MEASURED, 75.0)
+    assert (by_model.basis[0], by_model["headroom"][0]) == (ScoreBasis.PREDICTED, -200.0)
 
 
 # --- terms ------------------------------------------------------------------------------------
@@ -506,3 +544,11 @@ def test_a_cap_is_exceeded_from_the_first_watt_on() -> None:
         found = scored(twin_columns_of(capped, other), pod, energy)
 
         assert ("over_cap" in found.more) is (left_w < 0)
+
+
+def test_a_cap_that_is_used_up_is_not_exceeded() -> None:
+    """350 W of 350 W, and the pod draws nothing."""
+    capped = replace(node("eco", 350, rated=700), cpu_cap_pct=50)
+    weights = Weights(scoring="energy", coefficients=FREE)
+
+    assert "over_cap" not in scored(twin_columns_of(capped, node("eco", 200)), weights=weights).more

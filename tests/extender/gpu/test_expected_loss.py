@@ -184,6 +184,12 @@ def test_the_answer_under_gpu_has_a_hundred_steps_and_a_pod_without_cards_gets_o
     assert max(scores(ask(), columns_of(cards))) == 100
 
 
+def test_an_answer_under_gpu_has_no_figures_of_the_cluster() -> None:
+    found = decided(ask(), columns_of({"a": a_card("n0")}))
+
+    assert (found.cluster_trend_w_per_min, found.perf_pressure) == (0.0, 0.0)
+
+
 def test_a_pod_without_cards_is_scored_as_before_where_energy_counts() -> None:
     twin_columns = columns_of({"a": a_card("n0")})
     plain = prioritize_decision(
@@ -263,7 +269,8 @@ def test_what_a_pod_has_claimed_itself_counts_as_free() -> None:
 
 
 def test_the_settings_of_other_packings_keep_their_ids() -> None:
-    assert "gpu_packing" not in declaration(Weights()).values
+    later = {"gpu_packing", "gpu_balance", "gpu_resources"}
+    assert not later & declaration(Weights()).values.keys()
     assert settings_id(LEARNED) != settings_id(Weights())
 
 
