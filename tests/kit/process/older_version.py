@@ -1,6 +1,6 @@
 """An older version of this repository, out of its history: its code, its chart and its schema.
 
-python tests/kit/kube/older_version.py DIRECTORY
+python tests/kit/process/older_version.py DIRECTORY
 """
 
 import io
