@@ -56,6 +56,10 @@ class WatchSilent(TimeoutError):
     """Neither events nor bookmarks: what happens in the cluster is not known."""
 
 
+class WatchEmpty(ConnectionError):
+    """The server ended the watch at once, before the first event or bookmark."""
+
+
 class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "more": "continue"}):
     resource_version: str = ""
     more: str = ""

@@ -24,12 +24,14 @@ from joulie_operator.kube.api_client import (
     Event,
     InitialListStalled,
     Query,
+    WatchEmpty,
 )
 from joulie_operator.observe.cluster_visibility import WatchStatus
 from joulie_operator.observe.fact_messages import report_left_out
 from joulie_operator.observe.fact_publisher import Sink
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
+SHORT_WATCH_S = 1.0  # one that ends earlier without an event counts as failed
 NOT_INSTALLED_PAUSE_S = 30.0  # the CRD may be installed later
 # Errors that a list in pages would meet, too. Others mean: no support for initial events.
 _REFUSED_AS_PAGES_TOO = frozenset({401, 403, NOT_FOUND, GONE, api_client.TOO_MANY, 503})
@@ -87,7 +89,12 @@ class Watcher(Generic[K]):
                 await self._wait(error)
 
     async def _list_and_watch(self) -> None:
-        """Lists if needed, then watches until the server ends the watch."""
+        """Lists if needed, then watches until the server ends the watch.
+
+        A server ends a watch at its time limit, or earlier if this operator reads too slowly. The
+        next one resumes at once, unless this one was short and brought nothing.
+        """
+        is_empty, began = bool(self._version), time.monotonic()
         if not self._version:
             self.watch_status.close()
             if self._in_pages:
@@ -101,6 +108,9 @@ class Watcher(Generic[K]):
             async for events in watch:
                 self.watch_status.open()
                 await self._follow(events)
+                is_empty = is_empty and not events
+        if is_empty and time.monotonic() - began < SHORT_WATCH_S:
+            raise WatchEmpty("the server ended the watch at once")
 
     async def _list(self) -> None:
         count, version, began = 0, "", time.monotonic()

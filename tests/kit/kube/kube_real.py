@@ -2,8 +2,9 @@
 
     make kube && .venv/bin/python -m pytest tests/cluster
 
-KUBEBUILDER_ASSETS may name another directory, such as `setup-envtest` fetches. The server uses
-loopback, free ports, TLS, tokens and RBAC; the account of the operator has exactly the rights of
+KUBE_BIN may name another directory of all programs, such as that of `make kube VERSION=1.37.2`;
+KUBEBUILDER_ASSETS one of servers alone, such as `setup-envtest` fetches. The server uses loopback,
+free ports, TLS, tokens and RBAC; the account of the operator has exactly the rights of
 deploy/rbac.yaml.
 """
 
@@ -27,17 +28,19 @@ from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.ports import free_port
 from joulie_operator.kube.api_client import CONFLICT, NOT_FOUND, ApiServer, ApiUnreachable
 from joulie_operator.resources.custom_resources import GPUS, NODEHARDWARES, NODETWINS
+from kube_versions import Differences, differences, reported
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
 HELM, KUBECTL = "HELM", "KUBECTL"
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
+BIN = Path(os.environ.get("KUBE_BIN") or ROOT / ".kube/bin").absolute()
 BUILT = {
-    ASSETS: ROOT / ".kube/bin",
-    SCHEDULER: ROOT / ".kube/bin/kube-scheduler",
-    RULES: ROOT / ".kube/bin/kube-rules",
-    HELM: ROOT / ".kube/bin/helm",
-    KUBECTL: ROOT / ".kube/bin/kubectl",
+    ASSETS: BIN,
+    SCHEDULER: BIN / "kube-scheduler",
+    RULES: BIN / "kube-rules",
+    HELM: BIN / "helm",
+    KUBECTL: BIN / "kubectl",
 }
 APISERVERS = "KUBE_APISERVERS"  # a directory of directories, each named for its version
 OLDER = ROOT / ".kube/apiservers"
@@ -66,11 +69,6 @@ WITHOUT_KUBELETS = [
     "--advertise-address=192.0.2.1",  # unused; loopback is refused
     "--endpoint-reconciler-type=none",
     "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-]
-# Beta in 1.34, and off by default. Older versions serve another version of the policies.
-WITH_POLICIES = [
-    "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
-    "--feature-gates=MutatingAdmissionPolicy=true",
 ]
 ASKED = "asked.jsonl"  # requests, one per line
 WATCHED = ("operator", "test")  # the accounts whose requests are written down
@@ -136,6 +134,7 @@ class Running:
     directory: Path
     command: Sequence[str]
     process: Process
+    version: str  # such as v1.34.1
 
     @contextlib.asynccontextmanager
     async def gone(self) -> AsyncGenerator[None, None]:
@@ -145,6 +144,14 @@ class Running:
         yield
         self.process = await _start(self.command, self.directory)
         await _ready(self)
+
+    @property
+    def differences(self) -> Differences:
+        return differences(self.version)
+
+    def place(self, kind: str, namespace: str = "") -> str:
+        """The path of the objects of a kind."""
+        return PLACES[kind].format(namespace=namespace, policies=self.differences.policies)
 
     def kubeconfig(self, user: str) -> Path:
         return self.directory / f"{user}.kubeconfig"
@@ -187,14 +194,15 @@ async def real_server(
     place = (
         WITHOUT_KUBELETS if address == LOOPBACK else _beside_kubelets(authority, directory, address)
     )
-    place = [*place, *([] if apiserver else WITH_POLICIES), *flags]
-    server = str(apiserver or assets / "kube-apiserver")
-    command = [server, *_apiserver(directory, cert, key, ports), *place]
+    server = apiserver or assets / "kube-apiserver"
+    version = await asyncio.to_thread(reported, server)
+    place = [*place, *differences(version).flags, *flags]
+    command = [str(server), *_apiserver(directory, cert, key, ports), *place]
     async with (
         started([str(assets / "etcd"), *_etcd(directory, *ports[1:])], directory),
         ApiServer.of(directory / "admin.kubeconfig") as api,
     ):
-        running = Running(api, directory, command, await _start(command, directory))
+        running = Running(api, directory, command, await _start(command, directory), version)
         try:
             await _ready(running)
             await _made(running, PLACES["Namespace"], {"metadata": {"name": "default"}})
@@ -315,7 +323,7 @@ async def _ready(running: Running) -> None:
 
 # --- what is deployed -------------------------------------------------------------------------
 
-_ADMISSION = "/apis/admissionregistration.k8s.io/v1beta1"
+_POLICIES = "/apis/admissionregistration.k8s.io/{policies}"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 PLACES = {
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -331,8 +339,8 @@ PLACES = {
     "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
-    "MutatingAdmissionPolicy": f"{_ADMISSION}/mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": f"{_ADMISSION}/mutatingadmissionpolicybindings",
+    "MutatingAdmissionPolicy": f"{_POLICIES}/mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": f"{_POLICIES}/mutatingadmissionpolicybindings",
     "MutatingWebhookConfiguration": "/apis/admissionregistration.k8s.io/v1/"
     "mutatingwebhookconfigurations",
     "ValidatingAdmissionPolicy": "/apis/admissionregistration.k8s.io/v1/"

@@ -6,10 +6,9 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from kube_real import ROOT, Running
+from kube_real import BIN, ROOT, Running
 from node_network import ADDRESS, FAKE_PODS, PLUGINS, PODS
 
-BIN = ROOT / ".kube/bin"
 IMAGES = ROOT / ".kube/images"
 NODE = "n1"
 DOMAIN = "cluster.local"

@@ -383,6 +383,31 @@ async def test_an_interrupted_watch_resumes_at_its_version(
     assert len(await published(bus, "node.")) == 5
 
 
+async def test_watches_that_end_at_once_are_not_opened_again_without_a_pause(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resource_watcher, "SHORT_WATCH_S", 60)  # however slow the machine is
+
+    def resumes(asked: Asked) -> bool:
+        return asked.right == ("", "nodes", "watch") and not asked.initial
+
+    failures = metrics.WATCH_FAILURES.labels(kind="nodes")._value.get
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES))
+        before = failures()
+        server.faults.append(Fault(resumes, times=3, body=b"\n"))
+        server.cut_watches()
+        server.put("nodes", node("n4"))
+        await until(knows(view, [*NODES, "n4"]))
+
+    assert failures() - before == 1 + 3, "the cut, and each watch after it"
+    assert sum(shows_all(server, asked) for asked in server.asked) == 1
+
+
 async def test_a_watch_without_events_and_bookmarks_is_opened_again(
     server: ApiServer,
     bus: JetStreamLog,
