@@ -79,14 +79,21 @@ mutants: setup ## changes in the code that decides, which a test has to notice; 
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
 
-kube: .kube/.ready ## etcd, kube-apiserver, kube-scheduler, helm and kubectl for the tests; needs Go
+# VERSION=1.37.2 on the command line is another version of Kubernetes, beside the usual one.
+ifeq ($(origin VERSION),command line)
+KUBE_READY := .kube/bin-$(VERSION)/.ready
+kube: export KUBERNETES := $(VERSION)
+else
+KUBE_READY := .kube/.ready
+endif
+kube: $(KUBE_READY) ## etcd, kube-apiserver, kube-scheduler, helm and kubectl for the tests; needs Go
 
-.kube/.ready: .ci/kube tests/kit/kube/kube_rules.go
-	.ci/kube && touch .kube/.ready
+$(KUBE_READY): .ci/kube .ci/kubernetes tests/kit/kube/kube_rules.go
+	.ci/kube && touch $@
 
 # The oldest and the newest minor versions that the tests know, beside that of `make kube`.
 APISERVERS ?= 1.32.13 1.33.13
-apiservers: .kube/.ready ## kube-apiserver of older Kubernetes versions for tests/deploy; needs Go
+apiservers: kube ## kube-apiserver of older Kubernetes versions for tests/deploy; needs Go
 	for version in $(APISERVERS); do \
 	  .ci/kubernetes $$version .kube/apiservers/$$version kube-apiserver || exit 1; done
 

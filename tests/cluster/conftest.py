@@ -10,6 +10,8 @@ from kube_builders import schedulable
 from kube_conditions import NODES
 from kube_real import ASSETS, Running, program_or_skip, real_server
 
+# The stand-in was compared with this one.
+VERSION = '[ "$1" = --version ] && echo Kubernetes v1.34.1 && exit'
 KIT = Path(__file__).parents[1] / "kit" / "kube"
 
 
@@ -22,7 +24,7 @@ def stand_in(directory: Path) -> Path:
     }
     for name, line in scripts.items():
         path = directory / name
-        path.write_text(f"#!/bin/sh\nexec {line}\n")
+        path.write_text(f"#!/bin/sh\n{VERSION}\nexec {line}\n")
         path.chmod(0o755)
     return directory
 

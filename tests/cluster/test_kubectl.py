@@ -40,6 +40,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 NAMESPACE, TOKEN = "joulie-system", "a-token-of-some-length"
 POD_IP = "10.1.1.7"  # behind the tunnel, it is this machine
 MERGE = "application/merge-patch+json"
+ENDPOINTS = f"/api/v1/namespaces/{NAMESPACE}/endpoints"
+SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
 BINDINGS = PLACES["ClusterRoleBinding"]
 PLACED = re.compile(r"\n(It runs|kube-scheduler put it) on n\d")  # which node, it decides
 
@@ -121,12 +123,23 @@ async def with_a_console(server: Running, port: int) -> None:
     status = {"status": {"podIP": POD_IP, "podIPs": [{"ip": POD_IP}]}}
     await server.api._send("PATCH", f"{pods}/{name['name']}/status", {}, status, MERGE)
     target = {"kind": "Pod", "namespace": NAMESPACE, **name}
-    addresses, ports = [{"ip": POD_IP, "targetRef": target}], [{"name": "http", "port": port}]
-    subsets = [{"addresses": addresses, "ports": ports}]
-    await server.put(
-        f"/api/v1/namespaces/{NAMESPACE}/endpoints",
-        {"metadata": {"name": "joulie-console"}, "subsets": subsets},
-    )
+    for path, tree in addresses(target, {"name": "http", "port": port}):
+        await server.put(path, tree)
+
+
+def addresses(target: Tree, port: Tree) -> list[tuple[str, Tree]]:
+    """Where the Service leads, as the controllers write it: a server of 1.34 reads the Endpoints,
+    one of 1.37 reads the EndpointSlices."""
+    at, of = {"targetRef": target}, {"kubernetes.io/service-name": "joulie-console"}
+    subset = {"addresses": [at | {"ip": POD_IP}], "ports": [port]}
+    endpoints = {"metadata": {"name": "joulie-console"}, "subsets": [subset]}
+    part = {
+        "metadata": {"name": "joulie-console-1", "labels": of},
+        "addressType": "IPv4",
+        "endpoints": [at | {"addresses": [POD_IP]}],
+        "ports": [port],
+    }
+    return [(ENDPOINTS, endpoints), (SLICES, part)]
 
 
 def console_objects(port: int) -> list[tuple[str, Tree]]:

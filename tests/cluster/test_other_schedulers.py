@@ -9,6 +9,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from joulie_bus.runtime.ports import free_port
+from joulie_cli.doctor.judgement.versions import numbers
 from joulie_extender.rules.eco import WANTS_PERFORMANCE
 from joulie_process import joulie
 from kube_builders import pod, schedulable
@@ -23,14 +24,19 @@ from kube_conditions import (
     refused,
     wait_until,
 )
-from kube_real import SCHEDULER, Running, Tree, program_or_skip
+from kube_real import DEPLOY, SCHEDULER, Running, Tree, program_or_skip
 from kube_scheduled import deployed_block, scheduling
+from kube_versions import reported
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
 PAGE = (Path(__file__).parents[2] / "docs/other-schedulers.md").read_text()
-PLUGINS = re.findall(r"^\| (\w+) \| (\d) \| (\d+) \| (\d+) \| (\d+) of 10 \|$", PAGE, re.M)
-SHARES = re.findall(r"^\| (\d) \| (\d+) \| (\d+) \| (\d+) \| (\d+) % \|$", PAGE, re.M)
+# Name, first version, weight, and what follows from it.
+PLUGINS = re.findall(
+    r"^\| (\w+) \| (any|1\.\d+) \| (\d) \| (\d+) \| (\d+) \| (\d+) of 10 \|$", PAGE, re.M
+)
+SHARES = re.findall(r"^\| (\d) \| (\d+) \| (\d+) \| (\d+) % \| (\d+) % \|$", PAGE, re.M)
+OLDER, NEWER = "v1.34.1", "v1.37.2"
 SECOND = "second-scheduler"
 PROFILE = "joulie.io/power-profile"
 KUBECONFIG: Tree = {
@@ -65,28 +71,36 @@ async def default_weights(directory: Path) -> dict[str, int]:
     return {plugin["name"]: plugin["weight"] for plugin in enabled if plugin["weight"]}
 
 
-async def test_the_tables_of_weights_follow_from_the_configuration_of_a_real_scheduler(
-    tmp_path: Path,
-) -> None:
-    weights = await default_weights(tmp_path)
-    total = 100 * sum(weights.values())
-    shares = [
-        (
-            weight,
-            top,
-            10 * weight * top,
-            total,
-            round(1000 * weight * top / (10 * weight * top + total)),
-        )
-        for weight, top in ((int(row[0]), int(row[1])) for row in SHARES)
-    ]
+def documented_weights(version: str) -> dict[str, int]:
+    return {
+        row[0]: int(row[2])
+        for row in PLUGINS
+        if row[1] == "any" or numbers(row[1]) <= numbers(version)
+    }
 
-    assert {row[0]: int(row[1]) for row in PLUGINS} == weights
-    assert [tuple(map(int, row[2:])) for row in PLUGINS] == [
-        (100 * weight, 10 * weight, 10 * weight) for weight in weights.values()
-    ]
+
+async def test_the_table_of_weights_is_that_of_a_real_scheduler(tmp_path: Path) -> None:
+    assert documented_weights(reported(scheduler())) == await default_weights(tmp_path)
+
+
+def test_what_the_page_and_the_configuration_add_up_follows_from_the_table_of_weights() -> None:
+    totals = [100 * sum(documented_weights(version).values()) for version in (OLDER, NEWER)]
+    shares = []
+    for weight, top in ((int(row[0]), int(row[1])) for row in SHARES):
+        most = 10 * weight * top
+        shares.append((weight, top, most, *(round(100 * most / (most + all_)) for all_ in totals)))
+    texts = [path.read_text() for path in DEPLOY.glob("kube-scheduler*.yaml")]
+
+    for _, _, weight, *rest in PLUGINS:
+        once = int(weight)
+        assert [int(each) for each in rest] == [100 * once, 10 * once, 10 * once]
     assert len(SHARES) == 5
     assert [tuple(map(int, row)) for row in SHARES] == shares
+    assert len(texts) == 3
+    for text in texts:
+        found = re.search(r"# (\d+), and from .* on (\d+) to pods with", text)
+        assert found is not None
+        assert [int(each) for each in found.groups()] == totals
 
 
 def asks(

@@ -20,6 +20,7 @@ from joulie_operator.kube.api_client import JSON
 from joulie_projections.pods.classify import CLASS_ANNOTATION, CRITICAL_CLASSES, PROFILE_LABEL
 from kube_conditions import wait_until
 from kube_real import PLACES, Running, real_server, started
+from kube_versions import reported
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 Tree = dict[str, Any]
@@ -49,7 +50,8 @@ async def admitting(
 ) -> AsyncGenerator[Running, None]:
     """A server with labelled namespaces, whose pods the policy or the webhook changes."""
     how, place = request.param, tmp_path_factory.mktemp("admitting")
-    trees = rendered(home, "--set", f"scheduler.admission={how}")
+    version = reported(assets / "kube-apiserver")
+    trees = rendered(home, "--set", f"scheduler.admission={how}", version=version)
     change = by_policy if how == "policy" else by_webhook
     async with (
         real_server(place / "server", assets, bare=True) as server,
@@ -70,7 +72,7 @@ async def labelled(server: Running, name: str, given: str | None) -> None:
 @contextlib.asynccontextmanager
 async def by_policy(server: Running, trees: list[Tree], _: Path) -> AsyncGenerator[None, None]:
     for kind in ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"):
-        await server.put(PLACES[kind], of_kind(trees, kind)["joulie-scheduler"])
+        await server.put(server.place(kind), of_kind(trees, kind)["joulie-scheduler"])
     yield
 
 

@@ -18,7 +18,6 @@ from kube_real import PLACES, Running, Tree
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 MERGE = "application/merge-patch+json"
 PODS = PLACES["Pod"].format(namespace=NAMESPACE)
-BINDING = f"{PLACES['MutatingAdmissionPolicyBinding']}/joulie-scheduler"
 FORBIDDEN = 403
 READY = {"type": "Ready", "status": "True"}
 
@@ -77,7 +76,7 @@ async def test_the_doctor_examines_the_pods_rights_and_admission_of_the_chart(
     labels = {"joulie.io/schedule": "true"}
     await server.put(PLACES["Namespace"], {"metadata": {"name": "team", "labels": labels}})
     with_label = await examined(server, tmp_path)
-    await server.api.delete(BINDING)
+    await server.api.delete(f"{server.place('MutatingAdmissionPolicyBinding')}/joulie-scheduler")
     without_binding = await examined(server, tmp_path)
 
     account = f"system:serviceaccount:{NAMESPACE}:joulie-operator"
@@ -153,7 +152,7 @@ async def test_the_test_of_the_chart_has_the_rights_that_it_needs_and_uses_each(
     await installed(server, home)
     trees = [tree for tree in rendered(home) if is_right_of_the_test(tree)]
     for tree in trees:
-        await server.put(PLACES[tree["kind"]].format(namespace=NAMESPACE), tree)
+        await server.put(server.place(tree["kind"], NAMESPACE), tree)
     await start(server, "joulie-operator", 0, READY)
     Authority.made(tmp_path, "authority").issue(tmp_path, "nats-tls")
     found = await examined(server, tmp_path, "--certificates", str(tmp_path), user="test")

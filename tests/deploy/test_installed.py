@@ -47,8 +47,8 @@ async def left(server: Running) -> list[str]:
     """Every object of the chart, in all kinds that it uses, and every Lease."""
     found = []
     for kind, path in PLACES.items():
-        for namespace in (NAMESPACE, "default", "kube-system") if "{" in path else ("",):
-            for name, tree in (await server.all(path.format(namespace=namespace))).items():
+        for namespace in (NAMESPACE, "default", "kube-system") if "{namespace" in path else ("",):
+            for name, tree in (await server.all(server.place(kind, namespace))).items():
                 if tree["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "joulie":
                     found.append(f"{kind}/{name}")
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -104,7 +104,7 @@ async def run_hook(server: Running, home: Path) -> str:
     """Runs the command of the hook with the account of the hook, as helm and the kubelet would."""
     trees = [tree for tree in rendered(home) if is_before_delete(tree)]
     for tree in trees:
-        path = PLACES[tree["kind"]].format(namespace=NAMESPACE)
+        path = server.place(tree["kind"], NAMESPACE)
         await server.put(path, tree)
     [container] = of_kind(trees, "Job")["joulie-release"]["spec"]["template"]["spec"]["containers"]
     account = str(server.kubeconfig("release"))
@@ -119,7 +119,7 @@ async def run_hook(server: Running, home: Path) -> str:
     )
     assert done.returncode == 0, done.stderr
     for tree in trees:
-        path = PLACES[tree["kind"]].format(namespace=NAMESPACE)
+        path = server.place(tree["kind"], NAMESPACE)
         # As helm does. By default the server would keep the Job, for its pods to be released.
         await server.api.delete(f"{path}/{tree['metadata']['name']}?propagationPolicy=Background")
     return done.stdout
@@ -188,7 +188,7 @@ async def test_an_uninstall_gives_waiting_pods_back_to_the_scheduler_of_the_clus
     assert set(await server.all(path)) == {"alone", "placed", "other"}
     assert "Deleted 1 pods" in said
     assert "default/alone waits for joulie" in said
-    assert await server.all(PLACES["MutatingAdmissionPolicyBinding"]) == {}
+    assert await server.all(server.place("MutatingAdmissionPolicyBinding")) == {}
 
 
 async def test_a_release_changes_nothing_while_an_operator_works(

@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 STRICTLY = {"dryRun": "All", "fieldValidation": "Strict"}
 FOREIGN = {"Certificate", "Issuer", "ServiceMonitor", "PrometheusRule"}  # their CRDs are not ours
 NEWEST = "newest"  # of `make kube`; the others are of `make apiservers`
-WITH_POLICIES = (1, 34)  # of the version that the chart uses, behind a feature gate
 
 
 class Versioned(NamedTuple):
@@ -28,7 +27,7 @@ class Versioned(NamedTuple):
 
     @property
     def admissions(self) -> list[str]:
-        return ["webhook", *(["policy"] if numbers(self.version) >= WITH_POLICIES else [])]
+        return ["webhook", *(["policy"] if self.server.differences.policies else [])]
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ async def test_the_server_accepts_every_object_of_the_chart(
 
         for tree in trees:
             namespace = tree["metadata"].get("namespace", NAMESPACE)
-            path = PLACES[tree["kind"]].format(namespace=namespace)
+            path = versioned.server.place(tree["kind"], namespace)
             await versioned.server.api._send("POST", path, STRICTLY, tree, JSON)
 
         assert len(trees) > 35

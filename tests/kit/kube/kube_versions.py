@@ -38,6 +38,6 @@ def differences(version: str) -> Differences:
 @lru_cache
 def reported(program: Path) -> str:
     """The version that a program of Kubernetes reports, such as v1.34.1."""
-    words = [program, "--version"]
+    words = [str(program), "--version"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
-    return done.stdout.split()[-1]
+    return str(done.stdout.split()[-1])

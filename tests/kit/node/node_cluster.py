@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import node_network
 import node_programs
 from helm_chart import helm
-from kube_real import ASSETS, ROOT, Running, program, real_server, started
-from node_programs import BIN, IMAGES, NODE, socket_of
+from kube_real import ASSETS, BIN, ROOT, Running, program, real_server, started
+from node_programs import IMAGES, NODE, socket_of
 
 PATIENCE_S = 180.0
 Tree = dict[str, Any]
