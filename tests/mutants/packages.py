@@ -17,6 +17,13 @@ class Package(NamedTuple):
 REFERENCE = "tests/test_docs.py::test_the_reference_equals_what_the_program_generates"
 
 
+# Compares the weights in the code with those of the settings.
+DEFAULTS = (
+    "tests/extender/catalogue/test_catalogue.py"
+    "::test_the_weights_by_default_are_those_of_an_empty_environment"
+)
+
+
 SCORING = [
     "tests/extender/decide",
     "tests/extender/catalogue/test_catalogue.py",
@@ -37,7 +44,7 @@ PACKAGES = {
     "rules": Package("extender/joulie_extender/rules/*.py", SCORING),
     "terms": Package("extender/joulie_extender/terms/*.py", SCORING),
     "catalogue": Package("extender/joulie_extender/catalogue/*.py", SCORING),
-    "gpu": Package("extender/joulie_extender/gpu/*.py", ["tests/extender/gpu", REFERENCE]),
+    "gpu": Package("extender/joulie_extender/gpu/*.py", ["tests/extender/gpu", DEFAULTS]),
     "planning": Package(
         "operator/joulie_operator/planning/*.py",
         [
