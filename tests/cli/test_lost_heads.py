@@ -279,6 +279,19 @@ async def test_a_file_of_heads_that_no_key_signed_proves_nothing(
     assert f"no key of this log signed a head in {file}" in capsys.readouterr().out
 
 
+async def test_a_first_head_that_its_projector_did_not_publish_is_noted(
+    both: Both, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both.edit("DELETE FROM head WHERE pos = 7")
+    await both.make_stream()
+
+    code = await asyncio.to_thread(main, ["verify", "--data", str(both.data)])
+
+    out, _ = capsys.readouterr()
+    assert code == 0, out
+    assert "Note: the only signed head of the log is not in its stream" in out
+
+
 @pytest.mark.parametrize(("change", "heads", "what"), CASES.values(), ids=CASES)
 async def test_missing_heads_entries_and_messages_are_named(
     both: Both,

@@ -50,6 +50,10 @@ EMPTIED = (
     "were removed there, or the stream was recreated. For a restored log whose projector has not "
     "signed a head yet, give --heads none"
 )
+NOT_YET = (
+    "the only signed head of the log is not in its stream: the projector ended before it published "
+    "it there, or the stream was recreated"
+)
 ALONE = (
     "every file is intact, and every hash, link and signature is valid. It was compared with no "
     "database: there is none in the data directory"
@@ -158,7 +162,11 @@ async def _by_the_stream(
             anchors = await anchors_of(bus, public)
             report = _report(args, wires, public, anchors)
             if report.flaw is None and report.heads and not anchors.heads:
-                report = report._replace(flaw=Flaw(0, EMPTIED.format(report.heads)))
+                # A head is signed first, and then published. The next projector makes up for it.
+                if report.heads == 1 and report.cut is None:
+                    anchors = anchors._replace(notes=[*anchors.notes, NOT_YET])
+                else:
+                    report = report._replace(flaw=Flaw(0, EMPTIED.format(report.heads)))
             if report.flaw is None and report.gaps:
                 report = report._replace(flaw=unlogged_flaw(report.gaps, await ids_of(bus)))
             return report, anchors
