@@ -1,5 +1,7 @@
 """The judgement of `joulie doctor`: from what was seen to a finding."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +55,19 @@ def stream(share: float, *, drops_old: bool = False) -> StreamSize:
     return StreamSize(Stream.DEC, int(share * 1000), 1000, drops_old, 1, 0, 0)
 
 
+def test_the_tested_versions_of_kubernetes_are_those_that_the_page_has_tests_for() -> None:
+    page = (Path(__file__).parents[3] / "docs/compatibility.md").read_text()
+    rows = re.findall(r"^\| (1\.\d+[\d., ]*) \| (.+) \|$", page, re.M)
+    tried = [
+        versions.numbers(version)
+        for named, what in rows
+        if not what.startswith("nothing")
+        for version in named.split(", ")
+    ]
+
+    assert tuple(tried) == versions.TESTED_KUBERNETES
+
+
 def with_schema(schema: dict[str, Any], **more: Any) -> dict[str, Any]:
     version = definition(TWINS)["spec"]["versions"][0] | {"schema": schema} | more
     return {"spec": {"versions": [version]}}
@@ -62,7 +77,9 @@ CASES = [
     (versions.python((3, 10)), FAIL, "3.10"),
     (versions.python((3, 11)), OK, "3.11"),
     (versions.kubernetes("v1.29.4"), FAIL, "v1.29.4"),
-    (versions.kubernetes("v1.31.0"), WARN, "tested with 1.32 to 1.34"),
+    (versions.kubernetes("v1.31.0"), WARN, "tested with 1.32, 1.33, 1.34, 1.37"),
+    (versions.kubernetes("v1.36.0"), WARN, "tested with"),
+    (versions.kubernetes("v1.37.2"), OK, "v1.37.2"),
     (versions.kubernetes("v1.34.1+k3s1"), OK, "v1.34.1"),
     (versions.kubernetes("v1.40.0"), WARN, "tested with"),
     (versions.kubernetes("unreadable"), FAIL, "unreadable"),

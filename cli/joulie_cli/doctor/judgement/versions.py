@@ -6,7 +6,8 @@ from joulie_cli.doctor.judgement.findings import Finding, Unseen, fail, not_seen
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_KUBERNETES = (1, 30)  # of the chart
-TESTED_KUBERNETES = ((1, 32), (1, 34))
+# Minor versions, and docs/compatibility.md has what was tried with each.
+TESTED_KUBERNETES = ((1, 32), (1, 33), (1, 34), (1, 37))
 BROKER = (2, 15)  # the minor version that the package starts and the tests run
 LOOK = "Run this command on a machine, or with an account, that can see it."
 
@@ -24,11 +25,10 @@ def kubernetes(found: str | Unseen) -> Finding:
     version = numbers(found)
     if version < OLDEST_KUBERNETES:
         return fail("kubernetes", found, "Upgrade the cluster: the chart needs 1.30 or newer.")
-    oldest, newest = TESTED_KUBERNETES
-    if not oldest <= version <= newest:
+    if version not in TESTED_KUBERNETES:
         return warn(
             "kubernetes",
-            f"{found}; tested with {_dotted(oldest)} to {_dotted(newest)}",
+            f"{found}; tested with {', '.join(map(_dotted, TESTED_KUBERNETES))}",
             "Try this version in a test cluster first.",
         )
     return ok("kubernetes", found)
