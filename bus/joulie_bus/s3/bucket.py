@@ -5,6 +5,7 @@ It follows no redirect, so that a signed request goes to the endpoint of the set
 
 import html
 import http.client
+import io
 import re
 import ssl
 import time
@@ -17,7 +18,8 @@ from joulie_bus.errors import BucketFailed
 from joulie_bus.runtime.settings import setting, text
 from joulie_bus.s3.signature import Credentials, Request, signed_headers
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0  # for an answer, and for each block that is sent
+BLOCK_BYTES = 1 << 18
 LARGEST = 16 << 20
 LISTED_AT_ONCE = 1000
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")  # of a bucket
@@ -125,7 +127,8 @@ class Bucket:
         sent = signed_headers(request, self._credentials, time.time())
         connection = self._connection()
         try:
-            connection.request(method, request.target, body or None, sent)
+            # As a file it is sent in blocks: one `sendall` of it all would have one time-out.
+            connection.request(method, request.target, io.BytesIO(body) if body else None, sent)
             reply = connection.getresponse()
             answer = reply.read(largest + 1)
         except (OSError, http.client.HTTPException) as error:
@@ -138,13 +141,17 @@ class Bucket:
 
     def _connection(self) -> http.client.HTTPConnection:
         if self.place.scheme == "http":
-            return http.client.HTTPConnection(self.place.host, timeout=TIMEOUT_S)
+            return http.client.HTTPConnection(
+                self.place.host, timeout=TIMEOUT_S, blocksize=BLOCK_BYTES
+            )
         try:
             context = ssl.create_default_context(cafile=self._ca_file or None)
         except OSError as error:
             why = f"S3_CA_FILE={self._ca_file!r} cannot be used: {error.strerror or error}"
             raise BucketFailed(str(self.place), why) from error
-        return http.client.HTTPSConnection(self.place.host, timeout=TIMEOUT_S, context=context)
+        return http.client.HTTPSConnection(
+            self.place.host, timeout=TIMEOUT_S, context=context, blocksize=BLOCK_BYTES
+        )
 
     def _require(self, status: int, answer: bytes) -> None:
         if status not in _FOUND:

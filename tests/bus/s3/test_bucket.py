@@ -2,6 +2,7 @@
 
 from collections.abc import Generator
 from dataclasses import replace
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,25 @@ def test_an_object_is_read_as_it_was_written(server: S3Server) -> None:
     assert bucket.put_new("1.json", b"\x00 content \xff")
     assert bucket.get("1.json") == b"\x00 content \xff"
     assert bucket.get("2.json") is None
+
+
+def test_a_large_object_is_sent_in_blocks_of_which_each_has_its_time(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    send = HTTPConnection.send
+
+    def recorded(connection: HTTPConnection, data: bytes) -> None:
+        sent.append(len(data))
+        send(connection, data)
+
+    monkeypatch.setattr(HTTPConnection, "send", recorded)
+    body = bytes(range(256)) * 12_000
+
+    assert server.bucket("large").put_new("1", body)
+
+    assert max(sent) <= s3_bucket.BLOCK_BYTES < len(body) <= sum(sent)
+    assert server.bucket("large").get("1") == body
 
 
 def test_an_object_is_never_overwritten(server: S3Server) -> None:
