@@ -111,7 +111,9 @@ def _copy(settings: ArchiveSettings, to: Path, wires: Wiring) -> BucketCopy | No
 
 def _fetch(args: argparse.Namespace, copy: BucketCopy | None) -> int:
     if copy is None:
-        raise NotInTheLog("No bucket is named. Set ARCHIVE_BUCKET.")
+        raise NotInTheLog(
+            "No bucket is named, so nothing was fetched. Set ARCHIVE_BUCKET=https://HOST/BUCKET/PREFIX."
+        )
     with progress("fetch", args.output != "table"):
         count = copy.fetch()
     show(args, {"parts": count}, f"{count} part{'' if count == 1 else 's'} fetched into {args.to}.")

@@ -1,4 +1,4 @@
-"""write the log to an archive outside the broker and the database, or restore it."""
+"""write the log to an archive outside broker and database, restore it, or fetch its copy."""
 
 import argparse
 from pathlib import Path
