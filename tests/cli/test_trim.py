@@ -19,6 +19,7 @@ import joulie_demo
 import joulie_forked
 from joulie_bus.runtime.ports import free_port
 from joulie_cli.main import main
+from joulie_projections.history.history import NEWEST, History
 from s3_server import serving_s3
 
 PATIENCE_S = 60.0
@@ -27,10 +28,27 @@ Asked = Callable[..., Any]
 
 
 def grow(data: Path, decisions: int) -> None:
-    """A demo adds to the log until it has so many decisions."""
+    """A demo adds to the log until it has so many decisions, and can be cut behind them."""
     with joulie_demo.demo(data, "--nodes", "40", PROJECTOR_SNAPSHOT_EVERY="300") as running:
         running.await_decisions(decisions)
+        # The head that a process signs as it ends may not be published, nor its snapshot saved.
+        entries, position = running.counts().entries, position_in(data)
+        running.wait_until(lambda: running.counts().signed_to >= entries)
+        running.wait_until(lambda: snapshot_in(data) >= position)
         running.end()
+
+
+def position_in(data: Path) -> int:
+    with History.of(data / "joulie.db") as history:
+        found = history.checkpoint()
+    return found.position if found else 0
+
+
+def snapshot_in(data: Path) -> int:
+    """The position of the newest snapshot."""
+    with History.of(data / "joulie.db") as history:
+        found = history.snapshot_before(NEWEST)
+    return found.position if found else 0
 
 
 @pytest.fixture(scope="module")

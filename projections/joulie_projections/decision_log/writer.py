@@ -33,6 +33,7 @@ from joulie_projections.store.retrying import TRANSIENT, DatabaseExecutor
 
 HEAD_EVERY_S = 10.0
 HEAD_EVERY_ROWS = 1000
+LAST_HEAD_S = 4.0  # at a clean shutdown; less than a supervisor waits
 POLL_S = 0.25
 GATHER_S = 0.25  # entries are written in batches: no request waits for one
 REFUSED_S = 2.0  # delay before outcomes that the broker refused are published again
@@ -165,7 +166,7 @@ class DecisionWriter:
         finally:
             # A clean shutdown signs the last entries; the broker is stopped last, so it is up.
             with contextlib.suppress(Exception):
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(LAST_HEAD_S):
                     await self._sign_head(leadership)
 
     async def _sign_head(self, leadership: Leadership) -> bool:
