@@ -17,6 +17,7 @@ import pytest
 
 import joulie_demo
 import joulie_forked
+from joulie_audit.archive.parts import Archive
 from joulie_bus.runtime.ports import free_port
 from joulie_cli.main import main
 from joulie_projections.history.history import NEWEST, History
@@ -232,6 +233,12 @@ def test_nothing_is_trimmed_before_its_copy_is_in_the_bucket(
     assert "cannot be used: [Errno 111]" in capsys.readouterr().err
     with closing(sqlite3.connect(place / "data" / "joulie.db")) as db:
         assert db.execute("SELECT count(*) FROM cut").fetchone() == (0,)
+
+    shutil.rmtree(place / "a" / "log")
+    assert main(words) == 2
+    assert Archive(place / "a").log, "parts are written, although the bucket fails"
+    assert main([*words, "--to", str(tmp_path / "lost")]) == 2
+    assert not Archive(tmp_path / "lost").facts, "another archive than in the bucket would begin"
 
     with serving_s3(tmp_path) as server:
         for name, value in server.environ(tmp_path).items():

@@ -14,7 +14,7 @@ from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import NEVER, Restored, restore
 from joulie_audit.archive.untrusted_files import keys_of
-from joulie_bus.errors import DataDirectoryError, NotInTheLog, NotTrimmed
+from joulie_bus.errors import BucketFailed, DataDirectoryError, NotInTheLog, NotTrimmed
 from joulie_bus.runtime.secret_files import write_private
 from joulie_bus.runtime.settings import setting, some_time_or_never
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
@@ -124,13 +124,23 @@ async def _copied(
     args: argparse.Namespace, wires: Wiring, copy: BucketCopy | None, *, now: bool
 ) -> ArchiveResult:
     """One pass. What a lost directory held is fetched first, and nothing is trimmed before a copy
-    of it is in the bucket."""
-    if copy is None:
-        return await write(args.to, wires, now=now, plain=args.plain)
-    await asyncio.to_thread(copy.fetch)
+    of it is in the bucket. While the bucket fails, parts are written all the same: streams drop
+    telemetry, archived or not."""
+    if copy is not None:
+        await _fetched(copy, args.to)
     kept = await write(args.to, wires, now=now, plain=args.plain)
-    await asyncio.to_thread(copy.put)
+    if copy is not None:
+        await asyncio.to_thread(copy.put)
     return kept
+
+
+async def _fetched(copy: BucketCopy, to: Path) -> None:
+    try:
+        await asyncio.to_thread(copy.fetch)
+    except BucketFailed:
+        archive = Archive(to)
+        if not (archive.facts or archive.log):
+            raise  # another archive than that in the bucket would begin here
 
 
 async def write(to: Path, wires: Wiring, *, now: bool, plain: bool = False) -> ArchiveResult:
