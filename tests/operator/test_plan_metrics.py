@@ -1,4 +1,4 @@
-"""The metrics of a plan: what the cluster or a feed draws under a target, and who refuses caps."""
+"""The metrics of a plan: the power under each target, and nodes that refuse their caps."""
 
 from collections.abc import Generator
 

@@ -7,7 +7,6 @@ The manifest of a part is put last, so that a part without one is no part. Nothi
 deleted: a credential that may put, get and list is enough, and a bucket may lock its objects.
 """
 
-import hashlib
 import re
 import shutil
 from collections.abc import Sequence
@@ -15,8 +14,8 @@ from pathlib import Path
 
 from joulie_audit.archive.archiver import place_durably, write_durably, writing
 from joulie_audit.archive.parts import FACTS, LOG, MANIFEST, Archive, Part, part_of
-from joulie_audit.archive.untrusted_files import content_of, keys_of
-from joulie_bus.errors import ArchiveBroken, BucketFailed
+from joulie_audit.archive.untrusted_files import content_of, keys_of, require_checksum
+from joulie_bus.errors import BucketFailed
 from joulie_bus.runtime.secret_files import write_private
 from joulie_bus.s3.bucket import Bucket
 
@@ -61,9 +60,10 @@ class BucketCopy:
         here = Archive(self._path).parts(kind)
         self._require_same([self._name(place / MANIFEST) for place, _ in here], there)
         last = here[-1][1] if here else Part.before_the_first(kind)
-        for manifest in there[len(here) :]:
+        missing = there[len(here) :]
+        for manifest in missing:
             last = self._fetch_part(last, manifest)
-        return len(there[len(here) :])
+        return len(missing)
 
     def put(self) -> int:
         """Puts every part that the bucket lacks, and head.pub. The number of parts."""
@@ -103,8 +103,7 @@ class BucketCopy:
             draft.mkdir(mode=0o700, parents=True)
             for file in part.files:
                 found = self._got(self._name(place / file.name))
-                if hashlib.sha256(found).hexdigest() != file.sha256:
-                    raise ArchiveBroken(str(self._bucket.place), f"the SHA-256 of {file.name}")
+                require_checksum(place / file.name, found, file.sha256)
                 write_durably(draft / file.name, found)
             write_durably(draft / MANIFEST, content)
             place_durably(draft, place)

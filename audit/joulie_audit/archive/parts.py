@@ -29,7 +29,12 @@ from joulie_audit.archive.reading_columns import (
     log_columns,
     tables_of,
 )
-from joulie_audit.archive.untrusted_files import content_of, reading, require_plain_name
+from joulie_audit.archive.untrusted_files import (
+    content_of,
+    reading,
+    require_checksum,
+    require_plain_name,
+)
 from joulie_bus.errors import ArchiveBroken, NeverArchived
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
@@ -325,8 +330,7 @@ def _read_tables(
         if (only and file.stem != only) or file.stem in without:
             continue
         content = content_of(file)
-        if hashlib.sha256(content).hexdigest() != known.sha256:
-            raise ArchiveBroken(str(file), "its SHA-256 does not match")
+        require_checksum(file, content, known.sha256)
         with reading(file):
             tables[file.stem] = format_of(file.suffix).read(content)
     return tables

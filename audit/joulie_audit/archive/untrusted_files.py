@@ -21,6 +21,11 @@ def checksum(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+def require_checksum(file: Path, content: bytes, sha256: str) -> None:
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise ArchiveBroken(str(file), "its SHA-256 does not match")
+
+
 def keys_of(file: Path) -> bytes | None:
     """The public keys beside the parts; None without the file."""
     return content_of(file, LARGEST_KEYS) if os.path.lexists(file) else None

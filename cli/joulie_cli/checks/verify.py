@@ -162,16 +162,20 @@ async def _by_the_stream(
             anchors = await anchors_of(bus, public)
             report = _report(args, wires, public, anchors)
             if report.flaw is None and report.heads and not anchors.heads:
-                # A head is signed first, and then published. The next projector makes up for it.
-                if report.heads == 1 and report.cut is None:
-                    anchors = anchors._replace(notes=[*anchors.notes, NOT_YET])
-                else:
-                    report = report._replace(flaw=Flaw(0, EMPTIED.format(report.heads)))
+                report, anchors = _without_anchors(report, anchors)
             if report.flaw is None and report.gaps:
                 report = report._replace(flaw=unlogged_flaw(report.gaps, await ids_of(bus)))
             return report, anchors
     except Unreachable as error:
         raise NotInTheLog(f"{error} {NO_STREAM}") from error
+
+
+def _without_anchors(report: Report, anchors: Anchors) -> tuple[Report, Anchors]:
+    """A head is signed first, and then published: the first one may be missing in the stream, until
+    the next projector publishes it."""
+    if report.heads == 1 and report.cut is None:
+        return report, anchors._replace(notes=[*anchors.notes, NOT_YET])
+    return report._replace(flaw=Flaw(0, EMPTIED.format(report.heads))), anchors
 
 
 def _report(args: argparse.Namespace, wires: Wiring, public: Ring, anchors: Anchors) -> Report:
