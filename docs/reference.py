@@ -199,7 +199,7 @@ def _api() -> None:
     print("## HTTP API\n\nThe console serves `GET /openapi.json` with all types.\n")
     print("| Path | Query | What it is |\n|---|---|---|")
     for operation in operations(MagicMock()):
-        spec = operation.spec
+        spec = operation.route
         names = ", ".join(
             f"`{field.encode_name}`" for field in msgspec.structs.fields(spec.query_type)
         )

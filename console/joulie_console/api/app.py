@@ -7,13 +7,13 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import msgspec
+from starlette import routing
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from joulie_bus.errors import BusError, NotInTheLog, StoreError, TooFarBack
 from joulie_bus.runtime import metrics
@@ -22,8 +22,9 @@ from joulie_bus.runtime.vital_tasks import why_not_ready
 from joulie_console.api.queries import ApiError, Console
 from joulie_console.api.security import AccessControl, SecurityMiddleware, etag_matches, problem
 from joulie_console.page_files import PageFile, page_files
-from joulie_console.schema import requests, responses
-from joulie_console.schema.openapi import RouteSpec, document
+from joulie_console.schema import requests, responses, routes
+from joulie_console.schema.openapi import document
+from joulie_console.schema.routes import ENTRY_PARAMETER, Route
 from joulie_console.stream.event_tail import cursor_of
 from joulie_console.stream.server_sent_events import EventStream, StreamClient, StreamOptions
 
@@ -32,61 +33,37 @@ GZIP_LEVEL = 4  # nearly as small as level 9, in a third of the time
 log = get_logger("console")
 _json = msgspec.json.Encoder().encode
 
-TEXT_PARAMETER = {"type": "string", "minLength": 1}
-ENTRY_PARAMETER = {"type": "integer", "minimum": 1, "maximum": requests.MAX_INTEGER}
-
 
 class Operation(NamedTuple):
-    path: str  # in Starlette's syntax
-    spec: RouteSpec
+    route: Route[Any, Any]
     answer: Callable[..., Awaitable[responses.Answer]]
 
-
-def _collection(name: str, summary: str, query_type: Any, answer: Any, handler: Any) -> Operation:
-    path = f"/v1/{name}"
-    return Operation(path, RouteSpec(path, name, summary, query_type, answer, None), handler)
-
-
-def _item(
-    name: str, summary: str, types: tuple[Any, Any], handler: Any, parameter: str = "name"
-) -> Operation:
-    """One item of a collection; `types` are those of the query and the response."""
-    schema = ENTRY_PARAMETER if parameter == "entry" else TEXT_PARAMETER
-    spec = RouteSpec(f"/v1/{name}s/{{{parameter}}}", name, summary, *types, (parameter, schema))
-    return Operation(f"/v1/{name}s/{{{parameter}:path}}", spec, handler)
+    @property
+    def path(self) -> str:
+        """In Starlette's syntax: the part that varies may contain slashes."""
+        return self.route.path.replace("}", ":path}")
 
 
 def operations(console: Console) -> list[Operation]:
-    q, a, c = requests, responses, console
-    at = q.SnapshotQuery
+    c = console
     return [
-        _collection("cluster", "The cluster at a glance", at, a.Cluster, c.cluster),
-        _collection("power", "Watts over time", q.Power, a.PowerSeries, c.power),
-        _collection("map", "Every node, in columns", at, a.Map, c.map),
-        _collection("nodes", "Nodes", q.Nodes, a.NodeList, c.nodes),
-        _item("node", "One node: twin, history, transitions", (at, a.NodeDetail), c.node),
-        _collection("pods", "Pods", q.Pods, a.PodList, c.pods),
-        _item("pod", "One pod, explained", (at, a.PodDetail), c.pod, "uid"),
-        _collection("pending", "Pending pods with the reason", q.Pending, a.PendingList, c.pending),
-        _collection("energy", "The energy of a period", q.Energy, a.Energy, c.energy),
-        _collection("saved", "Saved today and this month", q.NoParameters, a.Saved, c.saved),
-        _collection("gpus", "GPU cards", q.Gpus, a.GpuList, c.gpus),
-        _collection(
-            "decisions", "Decisions, newest first", q.Decisions, a.DecisionList, c.decisions
-        ),
-        _item(
-            *("decision", "One decision with its terms", (q.Decision, a.DecisionDetail)),
-            *(c.decision, "entry"),
-        ),
-        _collection("plans", "Plans and transitions, newest first", q.Plans, a.PlanList, c.plans),
-        _collection("heads", "Signed heads of the decision log", q.Heads, a.HeadList, c.heads),
-        _collection(
-            "reach", "How far back in time queries can go", q.NoParameters, a.Reach, c.reach
-        ),
+        Operation(routes.CLUSTER, c.cluster),
+        Operation(routes.POWER, c.power),
+        Operation(routes.MAP, c.map),
+        Operation(routes.NODES, c.nodes),
+        Operation(routes.NODE, c.node),
+        Operation(routes.PODS, c.pods),
+        Operation(routes.POD, c.pod),
+        Operation(routes.PENDING, c.pending),
+        Operation(routes.ENERGY, c.energy),
+        Operation(routes.SAVED, c.saved),
+        Operation(routes.GPUS, c.gpus),
+        Operation(routes.DECISIONS, c.decisions),
+        Operation(routes.DECISION, c.decision),
+        Operation(routes.PLANS, c.plans),
+        Operation(routes.HEADS, c.heads),
+        Operation(routes.REACH, c.reach),
     ]
-
-
-STREAM = RouteSpec("/v1/stream", "stream", "Events as they happen", requests.Stream, None, None)
 
 
 class StreamEndpoint:
@@ -141,21 +118,23 @@ def make_app(
     return app
 
 
-def _api(console: Console, streams: StreamEndpoint) -> list[Route]:
+def _api(console: Console, streams: StreamEndpoint) -> list[routing.Route]:
     known = operations(console)
-    content = _json(document([*(operation.spec for operation in known), STREAM], API_VERSION))
+    content = _json(
+        document([*(operation.route for operation in known), routes.STREAM], API_VERSION)
+    )
 
     async def openapi(_: Request) -> Response:
         return Response(content, media_type="application/json")
 
     return [
-        *(Route(operation.path, _endpoint(console, operation)) for operation in known),
-        Route(STREAM.path, streams.answer),
-        Route("/openapi.json", openapi),
+        *(routing.Route(operation.path, _endpoint(console, operation)) for operation in known),
+        routing.Route(routes.STREAM.path, streams.answer),
+        routing.Route("/openapi.json", openapi),
     ]
 
 
-def _probes(console: Console) -> list[Route]:
+def _probes(console: Console) -> list[routing.Route]:
     async def healthz(_: Request) -> Response:
         return Response("ok\n", media_type="text/plain")
 
@@ -163,20 +142,20 @@ def _probes(console: Console) -> list[Route]:
         why = why_not_ready() if console.is_ready else "the projection is not loaded yet"
         return Response(f"{why or 'ok'}\n", 503 if why else 200, media_type="text/plain")
 
-    return [Route("/healthz", healthz), Route("/readyz", readyz)]
+    return [routing.Route("/healthz", healthz), routing.Route("/readyz", readyz)]
 
 
 def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    spec = operation.spec
+    route = operation.route
 
     async def endpoint(request: Request) -> Response:
         if not console.is_ready:
             return _not_ready()
         started = time.perf_counter()
-        query = read(request, spec.query_type)
+        query = read(request, route.query_type)
         await console.poller.attend()
-        answer = await operation.answer(query, *_path_arguments(request, spec))
-        metrics.CONSOLE_SECONDS.labels(route=spec.name).observe(time.perf_counter() - started)
+        answer = await operation.answer(query, *_path_arguments(request, route))
+        metrics.CONSOLE_SECONDS.labels(route=route.name).observe(time.perf_counter() - started)
         tag = f'W/"{answer.position}-{console.tail.entry}{answer.revision}"'
         headers = {
             "ETag": tag,
@@ -212,10 +191,10 @@ def _require_plain(text: str, field: Any, value: object) -> None:
         raise ApiError(400, f"`{field.encode_name}` must be a time such as 2026-05-04T12:00:00Z.")
 
 
-def _path_arguments(request: Request, spec: RouteSpec) -> tuple[Any, ...]:
-    if spec.path_parameter is None:
+def _path_arguments(request: Request, route: Route[Any, Any]) -> tuple[Any, ...]:
+    if route.path_parameter is None:
         return ()
-    name, schema = spec.path_parameter
+    name, schema = route.path_parameter
     text: str = request.path_params[name]
     if schema is not ENTRY_PARAMETER:
         return (text,)
@@ -253,8 +232,8 @@ async def _internal_error(request: Request, error: Exception) -> Response:
     return problem(500, "The console failed; its log has the details.")
 
 
-def _pages() -> list[Route]:
-    return [Route(path, _page(file)) for path, file in page_files().items()]
+def _pages() -> list[routing.Route]:
+    return [routing.Route(path, _page(file)) for path, file in page_files().items()]
 
 
 def _page(file: PageFile) -> Callable[[Request], Awaitable[Response]]:

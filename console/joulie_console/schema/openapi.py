@@ -1,11 +1,12 @@
 """The OpenAPI 3.1 document, made from the classes that parse the queries."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from joulie_console.schema import requests, responses
+from joulie_console.schema.routes import Route
 
 REFUSALS = {
     "400": "The query is not valid",
@@ -18,18 +19,7 @@ REFUSALS = {
 }
 
 
-class RouteSpec(NamedTuple):
-    """One route of the document."""
-
-    path: str
-    name: str
-    summary: str
-    query_type: type[requests.Query]
-    answer: type[responses.Answer] | None  # None: a stream of events
-    path_parameter: tuple[str, dict[str, Any]] | None  # the part of the path that varies
-
-
-def document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any]:
+def document(routes: Sequence[Route[Any, Any]], version: str) -> dict[str, Any]:
     answers: list[type] = [route.answer for route in routes if route.answer is not None]
     queries = sorted({route.query_type for route in routes}, key=lambda cls: cls.__name__)
     kinds: list[type] = [responses.Problem, *answers, *queries]
@@ -68,7 +58,7 @@ def document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any]:
 
 
 def _operation(
-    route: RouteSpec, known: dict[type, dict[str, Any]], schema: dict[str, Any]
+    route: Route[Any, Any], known: dict[type, dict[str, Any]], schema: dict[str, Any]
 ) -> dict[str, Any]:
     return {
         "operationId": route.name,
@@ -78,7 +68,7 @@ def _operation(
     }
 
 
-def _parameters(route: RouteSpec, schema: dict[str, Any]) -> list[dict[str, Any]]:
+def _parameters(route: Route[Any, Any], schema: dict[str, Any]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     if route.path_parameter is not None:
         name, path_parameter = route.path_parameter
@@ -98,7 +88,7 @@ def _present(schema: dict[str, Any]) -> dict[str, Any]:
     return {**rest, **others[0]} if len(others) == 1 else {**rest, "anyOf": others}
 
 
-def _answer(route: RouteSpec, known: dict[type, dict[str, Any]]) -> dict[str, Any]:
+def _answer(route: Route[Any, Any], known: dict[type, dict[str, Any]]) -> dict[str, Any]:
     if route.answer is None:
         content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
         return {"description": "Events until the client disconnects", "content": content}
@@ -111,7 +101,7 @@ def _answer(route: RouteSpec, known: dict[type, dict[str, Any]]) -> dict[str, An
     return {"description": route.summary, "content": content, "headers": headers}
 
 
-def _not_modified(route: RouteSpec) -> dict[str, Any]:
+def _not_modified(route: Route[Any, Any]) -> dict[str, Any]:
     if route.answer is None:
         return {}
     return {"304": {"description": "Nothing has changed since the ETag in If-None-Match"}}

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, field
 
-from joulie_extender.decide.explained import Verb
+from joulie_extender.decide.entry_verbs import Verb
 from joulie_projections.energy.report import By
 
 TOKEN_HEADER = "Joulie-Token"  # the API server's proxy removes `Authorization`

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from joulie_console.schema.requests import Class, NodeClassName, PodPhase
-from joulie_extender.decide.explained import Verb
+from joulie_extender.decide.entry_verbs import Verb
 
 Percent = Annotated[float, Meta(description="percent")]
 Level = Literal["warning", "serious"]
@@ -515,3 +515,35 @@ class Reach(Answer, frozen=True, kw_only=True):
     last: int
     last_at_ms: int
     entries: int
+
+
+# --- what the stream sends ----------------------------------------------------------------------
+
+
+class Notice(Item, frozen=True, kw_only=True):
+    """Why the events before this one are missing, or why the stream ends."""
+
+    reason: str
+
+
+class MapChanges(Item, frozen=True, kw_only=True):
+    """What changed on the map. Ids are reused: first remove `gone`, then add `added`."""
+
+    reload: bool = False  # changes were missed: get the whole map
+    position: int = 0
+    at_ms: int = 0
+    gone: list[int] = []
+    added: list[tuple[int, str, str]] = []  # id, name, rack
+    rows: list[list[int]] = []  # id, class, headroom, cooling, watts, gpu, power
+
+
+StreamValue = DecisionBrief | PlanEntry | Cluster | MapChanges | Notice
+STREAM_VALUES: dict[str, type[StreamValue]] = {  # by the name of the event
+    "decision": DecisionBrief,
+    "plan": PlanEntry,
+    "transition": PlanEntry,
+    "cluster": Cluster,
+    "map": MapChanges,
+    "gap": Notice,
+    "cut": Notice,
+}

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.errors import ViewBehind
-from joulie_console.schema.responses import Cluster, PowerPoint
+from joulie_console.schema.responses import Cluster, MapChanges, PowerPoint
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.views.cluster_view import (
     MS,
@@ -127,12 +127,15 @@ class ClusterPoller:
         self._overview = Overview(self._take_snapshot(), self._staleness_s)
         before, self._map = self._map, map_state(self._overview)
         snapshot = self._overview.snapshot
-        data = {
-            "position": snapshot.position,
-            "at_ms": snapshot.at // MS,  # readings become stale at the same position
-            **map_changes(before or self._map, self._map),
-        }
-        self.delta = MapDelta(self.delta.number + 1, _json(data))
+        changed = map_changes(before or self._map, self._map)
+        changes = MapChanges(
+            position=snapshot.position,
+            at_ms=snapshot.at // MS,  # readings become stale at the same position
+            gone=changed["gone"],
+            added=changed["added"],
+            rows=changed["rows"],
+        )
+        self.delta = MapDelta(self.delta.number + 1, _json(changes))
 
     def _take_snapshot(self) -> ClusterSnapshot:
         """Must not await. The tables are copied, because the view continues to change."""

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_console.schema.requests import Stream
+from joulie_console.schema.responses import MapChanges, Notice
 from joulie_console.stream.event_tail import Cursor, DecisionLine, EventTail, decision_frame
 from joulie_console.stream.poller import ClusterPoller
 from joulie_console.views.plan_text import PlanLine
@@ -24,6 +25,7 @@ from joulie_console.views.plan_text import PlanLine
 RETRY_MS = 1_000
 SLOW_S = 0.5  # a client that takes longer for one chunk is slow
 STALLED_S = 20.0  # a client that takes longer for one chunk is disconnected
+RELOAD = msgspec.json.encode(MapChanges(reload=True))
 SHUTTING_DOWN = "this console is shutting down: reconnect"
 log = get_logger("console")
 
@@ -137,7 +139,7 @@ class StreamClient:
         if "map" in self._topics and delta.number != self._delta_number:
             missed = delta.number != self._delta_number + 1
             self._delta_number = delta.number
-            data = b'{"reload":true}' if missed else delta.data
+            data = RELOAD if missed else delta.data
             parts.append(b"event: map\ndata: " + data + b"\n\n")
         return b"".join(parts)
 
@@ -156,7 +158,7 @@ class StreamClient:
 
 
 def _frame(event: str, reason: str, at: Cursor) -> str:
-    data = msgspec.json.encode({"reason": reason}).decode()
+    data = msgspec.json.encode(Notice(reason=reason)).decode()
     return f"event: {event}\nid: {at}\ndata: {data}\n\n"
 
 

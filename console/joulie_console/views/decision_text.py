@@ -23,12 +23,11 @@ from joulie_extender.catalogue.rules import sentence_of
 from joulie_extender.catalogue.terms import ENERGY, points_of, watts_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import candidate_names, names_of, rows_of
+from joulie_extender.decide.entry_verbs import VERBS, Verb
 from joulie_extender.decide.explained import (
     PASSED,
-    VERBS,
     WITHOUT_VIEW,
     Explained,
-    Verb,
     behind_ms,
     explained,
     has_view,

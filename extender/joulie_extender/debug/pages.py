@@ -14,7 +14,8 @@ from joulie_extender.catalogue.weights import Weights
 from joulie_extender.debug.recent_answers import VerbDecision
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.decide.explained import VERBS, explained
+from joulie_extender.decide.entry_verbs import VERBS
+from joulie_extender.decide.explained import explained
 from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.decide.scoring import score_with
 from joulie_extender.protocol.candidates import rows_by_name

@@ -4,7 +4,7 @@ The extender's `/explain`, the console and the commands render it; they share it
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from joulie_bus.events import (
     AnyEvent,
@@ -24,26 +24,12 @@ from joulie_bus.events import (
 )
 from joulie_extender.catalogue.rules import few_words_of
 from joulie_extender.decide.decide import all_passed, candidate_names
+from joulie_extender.decide.entry_verbs import Verb
 from joulie_extender.gpu.expected_loss import UNUSABLE
 from joulie_extender.terms.packing import LostGpus
 from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.twin.row_names import RowNames
 
-Verb = Literal[
-    "filter", "prioritize", "preempt", "bind", "outcome", "fallback", "dropped", "settings",
-    "set-back", "unreadable",
-]  # fmt: skip
-VERBS: dict[str, Verb] = {
-    FilterDecided.TYPE: "filter",
-    PrioritizeDecided.TYPE: "prioritize",
-    PreemptDecided.TYPE: "preempt",
-    BindDecided.TYPE: "bind",
-    OutcomeSeen.TYPE: "outcome",
-    FallbackAnswered.TYPE: "fallback",
-    DecisionsDropped.TYPE: "dropped",
-    SettingsDeclared.TYPE: "settings",
-    StateSetBack.TYPE: "set-back",
-}
 PASSED = "passed"
 WITHOUT_VIEW = "without a view of the cluster"
 

@@ -13,8 +13,8 @@ from joulie_bus.events import (
 from joulie_bus.testing import one_of_each
 from joulie_extender.catalogue.rules import RULES, few_words_of, sentence_of
 from joulie_extender.decide.context import DecisionContext
+from joulie_extender.decide.entry_verbs import VERBS
 from joulie_extender.decide.explained import (
-    VERBS,
     Refusal,
     ages_text,
     behind_ms,
