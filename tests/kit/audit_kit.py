@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import joulie_migrations
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
-from joulie_audit.archive.restore import Restored, restore
+from joulie_audit.archive.restore import Restored, restore_at
 from joulie_bus.events import AnyEvent, Fact, PodAsk
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.log.producer import Producer
@@ -217,17 +216,7 @@ async def small_log_in(
 
 def restore_into(archive: Path, file: Path) -> Restored:
     """Restores an archive into a new database file."""
-    made = database.migrator(file)
-    joulie_migrations.upgrade(made)
-    made.dispose()
-    engine = database.writer(file)
-    try:
-        store = Store(engine)
-        lease = store.acquire("restore", 1e9, "restored", lambda _: True)
-        assert lease is not None
-        return restore(Archive.of(archive), store, DecisionLog(engine), lease)
-    finally:
-        engine.dispose()
+    return restore_at(file, Archive.of(archive))
 
 
 class FactsAfter:

@@ -1,8 +1,10 @@
 """Restores an archive into an empty database, with the transactions of the projector."""
 
+import secrets
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import joulie_migrations
 from joulie_audit.archive.parts import LOG, Archive, FactPart, LogRead
 from joulie_bus.errors import ArchiveBroken, NeverArchived
 from joulie_bus.streams.subjects import Stream
@@ -14,10 +16,13 @@ from joulie_projections.fold.quarantine_quota import all_positions
 from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.fold.snapshots import frozen_state_of, pack
 from joulie_projections.state.state import ClusterState
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 
 SNAPSHOT_EVERY = 25_000  # positions
 SNAPSHOTS_KEPT = 400
+LEASE_S = 60.0
 NEVER = 2**63 - 1  # later than any time
 
 
@@ -27,6 +32,27 @@ Tell = Callable[[int, int], None]
 class Restored(NamedTuple):
     facts: int
     entries: int
+
+
+def restore_at(
+    place: Place, archive: Archive, until: int = NEVER, tell: Tell | None = None
+) -> Restored:
+    """Creates the schema in an empty database, and restores into it."""
+    with_schema = database.migrator(place)
+    try:
+        joulie_migrations.upgrade(with_schema)
+    finally:
+        with_schema.dispose()
+    engine = database.writer(place)
+    try:
+        store = Store(engine)
+        held = store.acquire("restore", LEASE_S, secrets.token_hex(8), lambda _: True)
+        assert held is not None  # the database is new, so no other process can hold the lease
+        done = restore(archive, store, DecisionLog(engine), held, until, tell)
+        store.release(held.epoch)
+        return done
+    finally:
+        engine.dispose()
 
 
 def restore(

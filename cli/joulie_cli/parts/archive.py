@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from joulie_audit.archive.archiver import Archiver, ArchiveResult
 from joulie_audit.archive.bucket_copy import PUBLIC_KEYS, BucketCopy
 from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.parts import Archive
-from joulie_audit.archive.restore import NEVER, Restored, restore
+from joulie_audit.archive.restore import NEVER, Restored, restore_at
 from joulie_audit.archive.untrusted_files import keys_of
 from joulie_bus.errors import BucketFailed, DataDirectoryError, NotInTheLog, NotTrimmed
 from joulie_bus.runtime.secret_files import write_private
@@ -27,9 +26,7 @@ from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.log_access.trimming import as_json, as_text, trim
 from joulie_cli.wiring import Wiring, serve_part
 from joulie_projections.decision_log.heads import public_key
-from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store import database
-from joulie_projections.store.store import Store
 
 
 def bucket_or_none(text: str) -> BucketPlace | None:
@@ -55,7 +52,6 @@ class ArchiveSettings(ArchivePlace):
 
 SETTINGS = (ArchiveSettings, BucketSettings)
 EVERY_S = 3600.0  # far less than the 24 h after which a stream drops readings
-LEASE_S = 60.0
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -177,18 +173,9 @@ def _restore(path: Path, wires: Wiring, until: int, tell: Tell | None) -> Restor
                 "restored into an empty database only. Nothing was changed. Choose another one "
                 "with --data."
             )
-        joulie_migrations.upgrade(with_schema)
     finally:
         with_schema.dispose()
-    engine = database.writer(data.database)
-    try:
-        store = Store(engine)
-        held = store.acquire("restore", LEASE_S, secrets.token_hex(8), lambda _: True)
-        assert held is not None  # the database is new, so no other process can hold the lease
-        done = restore(archive, store, DecisionLog(engine), held, until, tell)
-        store.release(held.epoch)
-    finally:
-        engine.dispose()
+    done = restore_at(data.database, archive, until, tell)
     if keys is not None and not data.public_key.exists():
         data.public_key.write_bytes(keys)
     return done
