@@ -5,26 +5,20 @@ python docs/subscribe.py NATS_URL PASSWORD_FILE [CLUSTER]
 
 import asyncio
 import sys
-from pathlib import Path
 
-import nats
-
-from joulie_bus.events import PrioritizeDecided, codec
+from joulie.client import answers, events, events_of_broker
 
 
 async def main(url: str, password_file: str, cluster: str = "local") -> None:
-    password = Path(password_file).read_text()
-    client = await nats.connect(
-        url, user="viewer", password=password, inbox_prefix=b"_INBOX_viewer"
-    )
-    heard = await client.subscribe(f"joulie.dec.{cluster}.*")
-    await client.flush()
-    print("listening", flush=True)
-    async for message in heard.messages:
-        event = codec.decoded(message.data, message.subject)
-        if isinstance(event, PrioritizeDecided) and event.top:
-            best, pod = event.top[0], event.pod
-            print(f"{pod.namespace}/{pod.name} -> {best.node} {best.score:.1f}", flush=True)
+    broker = events_of_broker(url, password_file=password_file, cluster=cluster)
+    async with broker as published:
+        print("listening", flush=True)
+        async for event in published:
+            match event:
+                case events.PrioritizeDecided(top=[best, *_], pod=pod):
+                    print(f"{pod.namespace}/{pod.name} -> {best.node} {best.score:.1f}", flush=True)
+                case answers.Notice(reason=reason):
+                    print(reason, file=sys.stderr)
 
 
 asyncio.run(main(*sys.argv[1:]))

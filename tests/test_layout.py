@@ -13,10 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-FOLDERS = [
-    package.split("/")[0]
-    for package in PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-]
+BUILT = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+PUBLIC = "console/joulie"  # what other programs import; every other package is `joulie_FOLDER`
+FOLDERS = [package.split("/")[0] for package in BUILT if package != PUBLIC]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -41,21 +40,23 @@ def test_the_standard_operator_survives_inside_the_folder_of_the_same_name() -> 
 
 def test_every_room_is_built_checked_and_held_by_the_contracts() -> None:
     tool = PROJECT["tool"]
-    rooms = sorted(f"joulie_{folder}" for folder in FOLDERS)
+    rooms = sorted([*(f"joulie_{folder}" for folder in FOLDERS), "joulie"])
     layers = {
         room.strip()
         for layer in tool["importlinter"]["contracts"][0]["layers"]
         for room in layer.split("|")
     }
 
-    assert sorted(path.parent.name for path in ROOT.glob("[a-z]*/joulie_*/")) == sorted(FOLDERS)
+    found = [str(path.relative_to(ROOT)) for path in ROOT.glob("[a-z]*/joulie*/")]
+    assert sorted(found) == sorted([*(f"{folder}/joulie_{folder}" for folder in FOLDERS), PUBLIC])
+    assert sorted(found) == sorted(BUILT)
     assert sorted(tool["importlinter"]["root_packages"]) == rooms
     assert sorted(layers) == rooms
     assert sorted(set(FOLDERS) - set(tool["mypy"]["mypy_path"])) == []
     assert sorted(set(FOLDERS) - set(tool["basedpyright"]["include"])) == []
 
 
-PACKAGES = sorted(path.parent for path in ROOT.glob("[a-z]*/joulie_*/**/__init__.py"))
+PACKAGES = sorted(path.parent for path in ROOT.glob("[a-z]*/joulie*/**/__init__.py"))
 ONE_FILE_EACH = {"versions"}  # one module per step of the schema
 
 

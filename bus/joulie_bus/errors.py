@@ -49,6 +49,8 @@
     ├── BucketFailed             a bucket with the API of S3 that cannot be used
     ├── HeadsNotKept             a place of HEADS_TO that holds something else than this log's heads
     ├── ConsoleUnavailable       the console cannot be read through the API server
+    ├── ConsoleNotReached        no console answers a client, or something else does
+    ├── ConsoleRefused           the console refused a request of a client
     ├── LeaseHeld                an operator runs beside a command that requires it to be stopped
     ├── SwitchFailed             a node that was not switched off or on
     ├── WrongTarget              arguments that describe no power target
@@ -479,6 +481,18 @@ class ConsoleUnavailable(JoulieError):
             f"The console in the namespace {namespace} cannot be read: {why} Nothing is shown. "
             f"{hint}"
         )
+
+
+class ConsoleNotReached(JoulieError):
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f"No answer of a console at {url}: {why}")
+        self.url = url
+
+
+class ConsoleRefused(JoulieError):
+    def __init__(self, url: str, path: str, status: int, why: str) -> None:
+        super().__init__(f"The console at {url} refused {path} with status {status}: {why}")
+        self.status = status
 
 
 class LeaseHeld(JoulieError):

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 LOCKED, SBOM = ROOT / "deploy/image/locked.py", ROOT / "deploy/image/sbom.py"
-ROOMS = sorted(path.parent for path in ROOT.glob("[a-z]*/joulie_*/__init__.py"))
+ROOMS = sorted(path.parent for path in ROOT.glob("[a-z]*/joulie*/__init__.py"))
 
 pytestmark = pytest.mark.slow
 

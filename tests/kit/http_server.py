@@ -1,6 +1,7 @@
 """An HTTP server on loopback with a handler of the test."""
 
 import contextlib
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from aiohttp import web
@@ -11,14 +12,16 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @contextlib.asynccontextmanager
-async def serving(answer: Handler, port: int = 0) -> AsyncGenerator[str, None]:
-    """Answers every GET by this handler while the block runs, at this port or a free one."""
+async def serving(
+    answer: Handler, port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncGenerator[str, None]:
+    """Answers every request by this handler while the block runs, at this port or a free one."""
     app, port = web.Application(), port or free_port()
-    app.router.add_get("/{path:.*}", answer)
+    app.router.add_route("*", "/{path:.*}", answer)
     runner = web.AppRunner(app, shutdown_timeout=0.2, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        yield f"http://127.0.0.1:{port}"
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
+        yield f"http{'s' if tls else ''}://127.0.0.1:{port}"
     finally:
         await runner.cleanup()

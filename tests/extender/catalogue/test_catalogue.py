@@ -121,7 +121,7 @@ MAY_LIST = {
 
 
 def product_modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in ROOT.glob("[a-z]*/joulie_*/**/*.py"):
+    for path in ROOT.glob("[a-z]*/joulie*/**/*.py"):
         if "testing" not in path.parts and path.name != "testing.py":
             yield "/".join(path.relative_to(ROOT).parts[1:]), ast.parse(path.read_text())
 
