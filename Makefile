@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants
 .PHONY: kube apiservers golden lock clean
-.PHONY: broker cluster cluster-ha upgrade dist krew image sbom wheels chart page
+.PHONY: broker cluster cluster-ha upgrade dist release krew image image-archive sbom wheels chart page
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -137,7 +137,8 @@ krew: dist ## kubectl joulie for krew into dist/: an archive and its manifest
 # ARCH=arm64 or amd64 is the machine of the image. For another one than this, BUILD_BASE=... is a
 # base of this machine, if the name BASE does not stand for both.
 # The fixed time of all files makes two builds of one commit equal.
-IMAGE ?= joulie:$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+VERSION_HERE := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
+IMAGE ?= joulie:$(VERSION_HERE)
 BUILD_ARCH := $(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(shell uname -m)))
 image: ## the image of all components, with buildah or podman
 	@.ci/tag
@@ -147,6 +148,23 @@ image: ## the image of all components, with buildah or podman
 	  --build-arg BUILD_ARCH=$(BUILD_ARCH) $(if $(ARCH),--build-arg ARCH=$(ARCH)) \
 	  $(if $(BASE),--build-arg BASE=$(BASE)) $(if $(BUILD_BASE),--build-arg BUILD_BASE=$(BUILD_BASE)) \
 	  --timestamp 1704067200 $(BUILD) --tag $(IMAGE) .
+
+# A kubelet looks for joulie:VERSION under this longer name.
+NAME_IN_ARCHIVE = $(if $(findstring /,$(IMAGE)),,docker.io/library/)$(IMAGE)
+ARCHIVE_OF_IMAGE = dist/joulie-$(VERSION_HERE)-image-$(or $(ARCH),$(BUILD_ARCH)).tar
+image-archive: image ## the same as a file in dist/, to load into nodes without a registry
+	mkdir -p dist && rm -f $(ARCHIVE_OF_IMAGE)
+	$$(command -v buildah || command -v podman) push --quiet $(IMAGE) \
+	  oci-archive:$(ARCHIVE_OF_IMAGE):$(NAME_IN_ARCHIVE)
+	python3 deploy/release/repack.py $(ARCHIVE_OF_IMAGE)
+
+# IMAGES=none, amd64 or arm64 instead of both; UNTAGGED=yes tries it without a tag; URL and HOMEPAGE
+# add the archive of krew; SOURCE=https://... is the repository and BUILDER=... the builder in the
+# provenance. The options of `make image` hold for its images.
+release: export IMAGES := $(IMAGES)
+release: setup ## all that is published, into dist/, from the tag of this commit
+	URL="$(URL)" HOMEPAGE="$(HOMEPAGE)" SOURCE="$(SOURCE)" BUILDER="$(BUILDER)" \
+	  UNTAGGED="$(UNTAGGED)" HELM="$(HELM)" .ci/release
 
 sbom: ## what the image installs, as CycloneDX, into dist/joulie.cdx.json; asks no index
 	mkdir -p dist && python3 deploy/image/sbom.py >dist/joulie.cdx.json
