@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants
 .PHONY: kube apiservers golden lock clean
-.PHONY: broker cluster cluster-ha upgrade dist release krew image image-archive sbom wheels chart page
+.PHONY: broker cluster cluster-ha upgrade dist release krew image image-archive sbom wheels chart page restarts
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -179,6 +179,9 @@ page: setup ## renew what the console's page takes from the code
 
 chart: setup ## renew what the chart takes from the code: version, settings, users of the broker
 	$(BIN)/python deploy/chart_from_code.py
+
+restarts: setup ## renew docs/restarts.md: what restarts when a value of the chart changes; needs helm
+	PYTHONPATH=tests/kit:tests/kit/chart:tests/kit/kube:tests/kit/process $(BIN)/python tests/kit/chart/chart_restarts.py
 
 clean: ## remove the virtual environment, and what `make kube` built
 	rm -rf .venv .kube

@@ -77,7 +77,7 @@ CASES = [
     (versions.python((3, 10)), FAIL, "3.10"),
     (versions.python((3, 11)), OK, "3.11"),
     (versions.kubernetes("v1.29.4"), FAIL, "v1.29.4"),
-    (versions.kubernetes("v1.31.0"), WARN, "tested with 1.32, 1.33, 1.34, 1.37"),
+    (versions.kubernetes("v1.31.0"), WARN, "tested with 1.32, 1.33, 1.34, 1.35, 1.37"),
     (versions.kubernetes("v1.36.0"), WARN, "tested with"),
     (versions.kubernetes("v1.37.2"), OK, "v1.37.2"),
     (versions.kubernetes("v1.34.1+k3s1"), OK, "v1.34.1"),
