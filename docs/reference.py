@@ -18,7 +18,7 @@ from joulie_bus.events import EVENT_TYPES
 from joulie_bus.jetstream.streams import declaration
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import BusSettings, Declared, declared
-from joulie_bus.streams import subjects as subjects_module
+from joulie_bus.streams.channels import CHANNELS
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import EXIT_CODES, parser_of
@@ -156,9 +156,13 @@ def _events() -> None:
 
 
 def _streams() -> None:
-    print("## Streams and subjects\n\n```")
-    print("\n".join((subjects_module.__doc__ or "").strip().splitlines()[2:]))
-    print("```\n\n| Stream | Subjects | When full | At most | Largest message |")
+    print("## Streams and subjects\n")
+    print("The console serves `GET /asyncapi.json` with the schema of each message.\n")
+    print("| Subject | Content |\n|---|---|")
+    for channel in CHANNELS:
+        print(f"| `{channel.address}` | {channel.what} |")
+    print("\nA name is one token: characters that a NATS token may not contain are escaped.\n")
+    print("| Stream | Subjects | When full | At most | Largest message |")
     print("|---|---|---|---|---|")
     for stream in Stream:
         declared_as = declaration(stream, Subjects("CLUSTER"))

@@ -1,24 +1,4 @@
-"""All subjects and streams of the bus. No other module spells one.
-
-    joulie.tel.<cluster>.<node>                 telemetry, inventory, by a program for many
-    joulie.agent.<cluster>.<node>               telemetry, inventory, by its own agent
-    joulie.obs.<cluster>.node.<node>            a node, as Kubernetes reports it
-    joulie.obs.<cluster>.hardware.<node>        a node's hardware
-    joulie.obs.<cluster>.facility.<facility>    temperature and power of the building
-    joulie.obs.<cluster>.grid.<zone>            price and carbon intensity of the grid in a zone
-    joulie.obs.<cluster>.target.<name>          the most power that the cluster may draw
-    joulie.obs.<cluster>.caps.<class>           what caps were measured to save
-    joulie.obs.<cluster>.gpu.<card>             a card, by its uuid
-    joulie.obs.<cluster>.namespace.<name>       the default class for pods of a namespace
-    joulie.obs.<cluster>.pod.<uid>              a pod
-    joulie.plan.<cluster>.<node>                the planned profile and caps of a node
-    joulie.plan.<cluster>._meta                 the plan that the node events belong to
-    joulie.claim.<cluster>.<card>               reservations of the memory of a card
-    joulie.dec.<cluster>.<replica>              answers of one extender replica
-    joulie.caps.<cluster>.<node>                caps of a node, for its writer (live, not stored)
-    joulie.view.<cluster>.delta                 what a commit changed (live, not stored)
-    joulie.view.<cluster>.beat                  position and digest, four times a second (live)
-    joulie.heads.<cluster>                      signed heads of the decision log
+"""All subjects and streams of the bus: their names. `channels` has what each one carries.
 
 A name is one token: characters that a NATS token may not contain are escaped reversibly.
 """

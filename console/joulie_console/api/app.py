@@ -22,8 +22,7 @@ from joulie_bus.runtime.vital_tasks import why_not_ready
 from joulie_console.api.queries import ApiError, Console
 from joulie_console.api.security import AccessControl, SecurityMiddleware, etag_matches, problem
 from joulie_console.page_files import PageFile, page_files
-from joulie_console.schema import requests, responses, routes
-from joulie_console.schema.openapi import document
+from joulie_console.schema import asyncapi, openapi, requests, responses, routes
 from joulie_console.schema.routes import ENTRY_PARAMETER, Route
 from joulie_console.stream.event_tail import cursor_of
 from joulie_console.stream.server_sent_events import EventStream, StreamClient, StreamOptions
@@ -120,18 +119,22 @@ def make_app(
 
 def _api(console: Console, streams: StreamEndpoint) -> list[routing.Route]:
     known = operations(console)
-    content = _json(
-        document([*(operation.route for operation in known), routes.STREAM], API_VERSION)
-    )
-
-    async def openapi(_: Request) -> Response:
-        return Response(content, media_type="application/json")
-
+    served = [*(operation.route for operation in known), routes.STREAM]
     return [
         *(routing.Route(operation.path, _endpoint(console, operation)) for operation in known),
         routing.Route(routes.STREAM.path, streams.answer),
-        routing.Route("/openapi.json", openapi),
+        _document("/openapi.json", openapi.document(served, API_VERSION)),
+        _document("/asyncapi.json", asyncapi.document(API_VERSION)),
     ]
+
+
+def _document(path: str, tree: dict[str, Any]) -> routing.Route:
+    content = _json(tree)
+
+    async def document(_: Request) -> Response:
+        return Response(content, media_type="application/json")
+
+    return routing.Route(path, document)
 
 
 def _probes(console: Console) -> list[routing.Route]:

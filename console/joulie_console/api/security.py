@@ -25,7 +25,9 @@ from joulie_console.schema.requests import TOKEN_HEADER
 from joulie_console.schema.responses import Problem
 from joulie_console.settings import ConsoleSettings, read_token
 
-PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/openapi.json"})  # besides the page's own files
+PUBLIC_PATHS = frozenset(
+    {"/healthz", "/readyz", "/openapi.json", "/asyncapi.json"}
+)  # besides the page's own files
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",

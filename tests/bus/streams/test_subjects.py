@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_bus.events import EVENT_TYPES, AnyEvent
-from joulie_bus.streams import subjects
+from joulie_bus.streams.channels import CHANNELS
 from joulie_bus.streams.subjects import (
     MERGE_ORDER,
     PATTERNS,
@@ -142,15 +142,30 @@ def test_no_two_streams_want_the_same() -> None:
     assert len(set(patterns)) == len(patterns) == len(PATTERNS)
 
 
-def test_the_drawn_table_holds_every_subject_and_none_besides() -> None:
-    drawn = re.findall(r"^ +(joulie\.\S+)", subjects.__doc__ or "", re.MULTILINE)
+def fits(address: str, subject: str) -> bool:
+    """An escaped name has no underscore."""
+    return re.fullmatch(re.sub(r"\\{\w+\\}", "[^._]+", re.escape(address)), subject) is not None
+
+
+@pytest.mark.parametrize("event", EXAMPLES)
+def test_a_channel_lists_the_events_that_its_subjects_carry(event: AnyEvent) -> None:
+    producers = ("extender-0", agent_name("gpu-07.lab"))
+    carrying = {
+        channel.address
+        for channel in CHANNELS
+        for producer in producers
+        if fits(channel.address, CLUSTER.of(event, producer))
+    }
+
+    assert {each.address for each in CHANNELS if type(event) in each.events} == carrying
+
+
+def test_the_channels_are_every_subject_and_none_besides() -> None:
+    drawn = [channel.address for channel in CHANNELS]
     agents = CLUSTER.of(power("n1", 1), agent_name("n1"))
     real = {*SUBJECTS.values(), agents, CLUSTER.heads, CLUSTER.delta, CLUSTER.beat}
     real.add(CLUSTER.caps("n1"))
-    fitting = {
-        subject: {line for line in drawn if takes(re.sub(r"<\w+>", "*", line), subject)}
-        for subject in real
-    }
+    fitting = {subject: {line for line in drawn if fits(line, subject)} for subject in real}
 
     assert [subject for subject, lines in fitting.items() if not lines] == []
     assert set().union(*fitting.values()) == set(drawn)
