@@ -82,7 +82,8 @@ drills: .venv/.browser ## the long drills: kills, again and again
 # VERSION=1.37.2 on the command line is another version of Kubernetes, beside the usual one.
 ifeq ($(origin VERSION),command line)
 KUBE_READY := .kube/bin-$(VERSION)/.ready
-kube: export KUBERNETES := $(VERSION)
+kube cluster cluster-ha upgrade: export KUBERNETES := $(VERSION)
+cluster cluster-ha upgrade: export KUBE_BIN := .kube/bin-$(VERSION)
 else
 KUBE_READY := .kube/.ready
 endif

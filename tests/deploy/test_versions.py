@@ -9,13 +9,22 @@ from typing import NamedTuple
 import pytest
 
 from helm_chart import CHART, DOCUMENTED, NAMESPACE, helm, rendered
+from joulie_bus.errors import KubernetesRefused
 from joulie_cli.doctor.judgement.versions import numbers
 from joulie_operator.kube.api_client import JSON
 from kube_real import PLACES, ProgramMissing, Running, older_server, real_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 STRICTLY = {"dryRun": "All", "fieldValidation": "Strict"}
-FOREIGN = {"Certificate", "Issuer", "ServiceMonitor", "PrometheusRule"}  # their CRDs are not ours
+_ISSUED, _WATCHED = ("cert-manager.io", "v1"), ("monitoring.coreos.com", "v1")
+FOREIGN_KINDS = [
+    ("Certificate", *_ISSUED, "certificates"),
+    ("Issuer", *_ISSUED, "issuers"),
+    ("ServiceMonitor", *_WATCHED, "servicemonitors"),
+    ("PrometheusRule", *_WATCHED, "prometheusrules"),
+]
+FOREIGN = {kind for kind, *_ in FOREIGN_KINDS}
+DEFINITIONS = PLACES["CustomResourceDefinition"]
 NEWEST = "newest"  # of `make kube`; the others are of `make apiservers`
 
 
@@ -71,12 +80,48 @@ async def test_the_server_accepts_every_object_of_the_chart(
         assert len(trees) > 35
 
 
+@pytest.mark.parametrize("name", DOCUMENTED)
 async def test_helm_installs_and_uninstalls_with_what_the_server_offers(
-    versioned: Versioned, home: Path
+    name: str, offering: Versioned, home: Path
 ) -> None:
     """No controller runs, so hooks are left out."""
-    admin = versioned.server.kubeconfig("admin")
+    admin = offering.server.kubeconfig("admin")
     words = ["joulie", "-n", NAMESPACE, "--no-hooks"]
-    for command in (["install", *words, str(CHART)], ["uninstall", *words]):
+    values = ["-f", str(CHART / f"{name}.yaml")]
+    for command in (["install", *words, *values, str(CHART)], ["uninstall", *words]):
         code, said = await asyncio.to_thread(helm, command, home, admin)
         assert code == 0, said
+
+
+@pytest.fixture(scope="module")
+async def offering(versioned: Versioned) -> Versioned:
+    """With the kinds of other projects that the chart uses, of any content."""
+    server = versioned.server
+    await server.put(DEFINITIONS, *(definition(*each) for each in FOREIGN_KINDS))
+
+    async def is_served(group: str, version: str, plural: str) -> bool:
+        try:
+            await server.api.get(f"/apis/{group}/{version}/{plural}")
+        except KubernetesRefused:
+            return False
+        return True
+
+    async with asyncio.timeout(60):
+        for _, group, version, plural in FOREIGN_KINDS:
+            while not await is_served(group, version, plural):
+                await asyncio.sleep(0.1)
+    return versioned
+
+
+def definition(kind: str, group: str, version: str, plural: str) -> dict[str, object]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served = {"name": version, "served": True, "storage": True}
+    return {
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {"kind": kind, "plural": plural},
+            "scope": "Namespaced",
+            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
