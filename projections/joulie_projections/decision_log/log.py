@@ -124,11 +124,17 @@ class DecisionLog:
             require_epoch(db, epoch)
             db.execute(delete(outcome_due).where(has_one.exists()))
 
-    def sign_head(self, epoch: int, signer: Signer, now: int) -> Head | None:
-        """Signs the end of the log; None if it is signed already or the key may not sign it."""
+    def sign_head(self, epoch: int, signer: Signer, now: int, written: int = 0) -> Head | None:
+        """Signs the end of the log; None if it is signed already or the key may not sign it.
+
+        `written` is the entry that the caller wrote last. Raises DatabaseSetBack if the log ends
+        before it: anchored, such a head would hide the newer ones that the database has lost.
+        """
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             tip = _tip(db)
+            if tip.pos < written:
+                raise DatabaseSetBack("entry of the decision log", tip.pos, written)
             signed = db.scalar(select(func.max(head.c.pos))) or 0
             if tip.pos <= signed or not signer.may_sign(tip.pos):
                 return None

@@ -157,6 +157,8 @@ class DecisionWriter:
         try:
             while True:
                 await asyncio.sleep(POLL_S)
+                with contextlib.suppress(*TRANSIENT):
+                    await self._restore_lost(leadership)
                 waited = time.monotonic() - self._signed_at
                 metrics.HEAD_AGE_SECONDS.set(waited if self.entries > signed else 0)
                 if waited >= HEAD_EVERY_S or self.entries - signed >= HEAD_EVERY_ROWS:
@@ -171,12 +173,10 @@ class DecisionWriter:
 
     async def _sign_head(self, leadership: Leadership) -> bool:
         """Signs a head in the database and anchors it; False if nothing may be signed."""
-        if self._lost:
-            await self._restore_lost(leadership)
         if not await self._change_keys(leadership):
             return False
-        now = time.time_ns()
-        head = await self._calls.once(self._log.sign_head, leadership.epoch, self._signer, now)
+        order = (leadership.epoch, self._signer, time.time_ns(), self.entries)
+        head = await self._calls.once(self._log.sign_head, *order)
         self._signed_at = time.monotonic()
         self._unanchored = head or self._unanchored  # the newest head covers all before it
         if self._unanchored is not None:

@@ -25,6 +25,11 @@ class Liveness:
         self._waits_for = "the broker"
         self._seen = self._moved = self._clock()
 
+    def start_to_lead(self) -> None:
+        """Alive, and not ready: it reads the rows, and may have to record that state was lost."""
+        self._waits_for = "the database and the broker"
+        self._seen = self._moved = self._clock()
+
     def observe(self, position: int, lag: int, broker_problem: str = "") -> None:
         self._waits_for = ""
         self._broker_problem = broker_problem

@@ -237,6 +237,7 @@ class Projector:
                 await self._calls.once(self._store.release, self._leadership.epoch)
 
     async def _boot(self, held: Checkpoint) -> None:
+        self.liveness.start_to_lead()
         _, rows = await self._calls.until_done(self._store.load)
         self._cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
         snapshots.require_intact("The rows", rows, self._cursor)

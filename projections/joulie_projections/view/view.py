@@ -251,6 +251,9 @@ class View:
 
     def _apply(self, delta: Delta) -> None:
         mine = self._held.position
+        if delta.sent is not None and delta.sent.incarnation != self._incarnation:
+            self._request_reload("another database")  # its positions stand for another history
+            return
         if delta.p_to <= mine:
             return
         if delta.p_from > mine + 1 or delta.rows is None:

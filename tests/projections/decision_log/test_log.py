@@ -247,6 +247,18 @@ def test_an_append_whose_reply_was_lost_can_be_repeated(log: DecisionLog, place:
 # --- heads ------------------------------------------------------------------------------------
 
 
+def test_the_end_of_a_database_that_lost_entries_is_not_signed(
+    log: DecisionLog, tmp_path: Path
+) -> None:
+    signer = Signer.of(tmp_path / "key")
+    append(log, decision_records(filtered("a")))
+
+    with pytest.raises(DatabaseSetBack, match=r"at entry of the decision log 1, .* committed 2"):
+        log.sign_head(1, signer, noon(), 2)
+
+    assert log.newest_head() is None
+
+
 def test_a_head_names_the_end_of_the_log_and_is_signed_once(
     log: DecisionLog, tmp_path: Path
 ) -> None:

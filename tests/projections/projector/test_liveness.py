@@ -64,3 +64,13 @@ def test_a_projector_is_not_ready_before_it_leads_or_stands_by() -> None:
     watched.liveness.mark_standby()
 
     assert (before, watched.liveness.ready()) == ("waiting for the database", "")
+
+
+def test_a_projector_that_takes_over_is_not_ready_before_its_first_beat() -> None:
+    watched = Watched()
+    watched.liveness.mark_standby()
+    watched.liveness.start_to_lead()
+    before = watched.liveness.ready()
+    watched.beats(1, position=7, lag=0)
+
+    assert (before, watched.liveness.ready()) == ("waiting for the database and the broker", "")

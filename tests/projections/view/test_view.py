@@ -638,6 +638,22 @@ async def test_a_view_without_bus_and_database_keeps_its_rows(
     engine.dispose()
 
 
+async def test_a_view_keeps_its_rows_when_changes_of_another_history_would_follow_them(
+    hand: ManualProjector, bus: JetStreamLog, place: Place
+) -> None:
+    hand.commit(power("a", 100))
+    engine = database.reader(place)
+    async with View.open(bus, engine, CLUSTER) as view:
+        await view.wait_ready(60)
+        failures = fail_every_read(engine)
+        sent = hand.sent(behind_ms=0, incarnation="restored")
+        await hand.publish(hand.commit(power("a", 200)), sent=sent)
+        await until(lambda: len(failures) >= 2)
+
+        assert (view.position, watts(view)) == (1, {"a": 100})
+    engine.dispose()
+
+
 def fail_every_read(engine: Engine) -> list[str]:
     """Makes reads fail; the returned list has an entry for each attempt."""
     failures: list[str] = []
