@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants
+.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants simulate
 .PHONY: kube apiservers golden lock clean
 .PHONY: broker cluster cluster-ha upgrade dist release krew image image-archive sbom wheels chart page restarts
 
@@ -75,6 +75,11 @@ bench: setup ## measure; prints ratios, asserts nothing
 
 mutants: setup ## changes in the code that decides, which a test has to notice; takes hours
 	$(BIN)/python tests/mutants/mutate.py
+
+KIT := tests/kit tests/kit/broker tests/kit/kube tests/kit/whole
+simulate: setup ## the whole in one process, of SEED=...; SEEDS=1000 for so many from there on
+	@PYTHONPATH="$(shell echo $(KIT) | tr ' ' ':')" $(BIN)/python -m simulate \
+	  --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1)
 
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800

@@ -56,7 +56,7 @@ class MemoryBroker:
 
     def __init__(self, subjects: Subjects, clock: Callable[[], int]) -> None:
         self.listeners: dict[str, list[Listener]] = defaultdict(list)
-        self.bells: set[asyncio.Event] = set()
+        self.bells: dict[asyncio.Event, None] = {}  # in an order that each run repeats
         self._clock = clock
         self._lives = 0
         self._streams = {stream: self._fresh() for stream in Stream}
@@ -106,6 +106,11 @@ class MemoryBroker:
     def fill(self, stream: Stream, room: int = 0) -> None:
         """From now on the stream takes only so many messages."""
         self._streams[stream].limit = len(self._streams[stream].records) + room
+
+    def forget_ids(self) -> None:
+        """As a broker does after a while: a message that is sent again is stored again."""
+        for kept in self._streams.values():
+            kept.ids.clear()
 
     def trim(self, stream: Stream, up_to: int) -> None:
         kept = self._streams[stream]
@@ -238,12 +243,12 @@ class MemoryLog:
     ) -> AsyncGenerator[MemoryReader, None]:
         bell = bell or asyncio.Event()
         reader = MemoryReader(self._broker, stream, after, created, digest)
-        self._broker.bells.add(bell)
+        self._broker.bells[bell] = None
         bell.set()
         try:
             yield reader
         finally:
-            self._broker.bells.discard(bell)
+            self._broker.bells.pop(bell, None)
 
     async def send_live(self, subject: str, data: bytes) -> None:
         for listener in list(self._broker.listeners[subject]):

@@ -1,0 +1,166 @@
+"""Properties of the whole: some are checked all the time, others at the end of a run."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from simulated_components import Component, ProjectorComponent, Surroundings, ViewComponent
+from virtual_time import Process
+
+from joulie_audit.archive.fact_source import StreamFacts
+from joulie_audit.replay.replay import replay
+from joulie_audit.verify.verify import verify
+from joulie_bus.log.memory import MemoryLog
+from joulie_bus.log.whole_stream import everything
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.chain.signed import Head, statement_in
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.history.history import History
+from joulie_projections.state.rows import cluster_state_of
+from joulie_projections.store import database
+from joulie_projections.store.store import Store
+from joulie_projections.view.view import View
+
+EVERY_S = 0.5
+FROZEN_S = 15.0  # the longest time without a fold while one projector reaches everything
+REPORTED_S = 8.0  # the longest time until a projector reports that it does not reach the broker
+FRESH_S = 2.0  # the oldest state at the end
+
+
+class _Since:
+    """Since when something holds without a break, for one life of a component."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[Process, float]] = {}
+
+    def seconds(self, component: Component, *, holds: bool) -> float:
+        process, now = component.process, asyncio.get_running_loop().time()
+        if process is None or process.is_frozen or process.is_dead or not holds:
+            self._since.pop(component.name, None)
+            return 0.0
+        known = self._since.get(component.name)
+        if known is None or known[0] is not process:
+            known = self._since[component.name] = process, now
+        return now - known[1]
+
+
+class Watching:
+    """Compares what components state with what the simulator knows."""
+
+    def __init__(self, around: Surroundings, components: Mapping[str, Component]) -> None:
+        self._around = around
+        self._components = components
+        self._able, self._cut = _Since(), _Since()
+        engine = database.reader(around.database.file)
+        self._store = Store(engine)
+        self._close = engine.dispose
+
+    async def follow(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(EVERY_S)
+                self._check_ages()
+                self._check_progress()
+                self._check_readiness()
+        finally:
+            self._close()
+
+    def _views(self) -> list[tuple[str, Process, View]]:
+        return [
+            (name, each.process, each.view)
+            for name, each in self._components.items()
+            if isinstance(each, ViewComponent) and each.process and each.view and each.view.is_ready
+            if not (each.process.is_frozen or each.process.is_dead)
+        ]
+
+    def _projectors(self) -> list[ProjectorComponent]:
+        return [e for e in self._components.values() if isinstance(e, ProjectorComponent)]
+
+    def _check_ages(self) -> None:
+        for name, process, view in self._views():
+            seen = process.context.run(view.snapshot)
+            self._around.truth.check_age(name, seen.incarnation, seen.position, seen.behind_ms)
+
+    def _unread_s(self) -> float:
+        found = self._around.database.committed()
+        return self._around.truth.oldest_unread_s(found.inputs if found else {})
+
+    def _check_progress(self) -> None:
+        able_s = max(self._able.seconds(e, holds=self._reaches_all(e)) for e in self._projectors())
+        if able_s > FROZEN_S and (waits_s := self._unread_s()) > FROZEN_S:
+            self._around.truth.fail(
+                f"a fact was not folded for {waits_s:.1f} s, although a projector reached the "
+                f"broker and the database for {able_s:.1f} s"
+            )
+
+    def _reaches_all(self, component: Component) -> bool:
+        broker, link, database_link = self._around.broker, component.link, component.database_link
+        links = (
+            link.works and not link.slow_s and database_link.works and not database_link.lost_share
+        )
+        return links and broker.stores and self._around.database.is_up
+
+    def _check_readiness(self) -> None:
+        for component in self._projectors():
+            link, process = component.link, component.process
+            is_cut = not (link.sends and link.receives and self._around.broker.stores)
+            cut_s = self._cut.seconds(component, holds=is_cut)
+            if process is None or component.projector is None or cut_s <= REPORTED_S:
+                continue
+            if not process.context.run(component.projector.liveness.ready):
+                self._around.truth.fail(
+                    f"{component.name} is ready, and reached no majority of the broker for "
+                    f"{cut_s:.1f} s"
+                )
+
+    def require_everything_fresh(self) -> None:
+        if (waits_s := self._unread_s()) > FRESH_S:
+            self._around.truth.fail(f"at the end, a fact was not folded for {waits_s:.1f} s")
+        expected = sum(isinstance(each, ViewComponent) for each in self._components.values())
+        views = self._views()
+        if len(views) < expected:
+            self._around.truth.fail(f"at the end, only {len(views)} views of {expected} are there")
+        for name, process, view in views:
+            if (age_s := process.context.run(getattr, view, "age_s")) > FRESH_S:
+                self._around.truth.fail(f"at the end, the view of {name} is {age_s:.1f} s old")
+            self._require_rows(name, view)
+
+    def _require_rows(self, name: str, view: View) -> None:
+        found, rows = self._store.load()
+        there, here = cluster_state_of(rows), view.cluster_state
+        if found is None or found.position != view.position:
+            return  # a change is on the way
+        if (here.nodes, here.pods, here.gpus) != (there.nodes, there.pods, there.gpus):
+            self._around.truth.fail(f"the view of {name} differs from the rows at {view.position}")
+
+
+async def require_all_equal(around: Surroundings, fail: Callable[[str], None]) -> str:
+    """The log by itself: complete, chained, signed, and computed again with the same results."""
+    bus = MemoryLog(around.broker.broker)
+    with History.of(around.database.file) as history:
+        entries = list(history.entries())
+        _require_each_once(around, [entry.event_id for entry in entries], fail)
+        published = [statement_in(each.data) for each in await everything(bus, Stream.HEADS)]
+        heads = [each for each in published if isinstance(each, Head)]
+        report = verify(history, Signer.of(around.key).public, heads)
+        if report.flaw is not None:
+            fail(f"verify: {report.flaw}")
+        if report.gaps:
+            fail(f"verify: numbers are missing: {report.gaps}")
+        async with StreamFacts.on(bus, history) as facts:
+            done = await replay(history, facts)
+    if done.mismatches:
+        fail(f"replay: {done.mismatches} mismatches: {done.reported[0]}")
+    counts = f"{done.events} facts, {len(entries)} entries, {report.heads} heads"
+    again = f"{done.decisions} decisions and {done.plans} plans recomputed"
+    return f"{counts}; {again}, {done.set_back} of them on lost state"
+
+
+def _require_each_once(around: Surroundings, ids: list[str], fail: Callable[[str], None]) -> None:
+    counted = Counter(ids)
+    twice = [each for each, count in counted.items() if count > 1]
+    lost = [each for each in around.truth.spooled if each not in counted]
+    if twice:
+        fail(f"{len(twice)} entries are in the log twice, the first is {twice[0]}")
+    if lost:
+        fail(f"{len(lost)} answers are not in the log, the first is {lost[0]}")

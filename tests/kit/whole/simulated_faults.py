@@ -1,0 +1,165 @@
+"""Faults: a generated list of values, and what each does to the whole."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from simulated_components import Component, Surroundings
+from simulated_database import Standby
+
+PROJECTORS = ("projector-0", "projector-1")
+EXTENDERS = ("extender-0", "extender-1")
+COMPONENTS = (*PROJECTORS, *EXTENDERS, "operator", "console", "agents")
+# What happens, to what, and how likely it is beside the others.
+KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
+    "kill": (COMPONENTS, 4),
+    "freeze": (COMPONENTS, 3),
+    "cut from the broker": (COMPONENTS, 4),
+    "cannot send to the broker": (COMPONENTS, 1),
+    "cannot receive from the broker": (COMPONENTS, 1),
+    "acknowledgements lost": (COMPONENTS, 2),
+    "slow link": (COMPONENTS, 1),
+    "cut from the database": ((*PROJECTORS, *EXTENDERS, "operator", "console"), 3),
+    "replies of the database lost": (PROJECTORS, 2),
+    "broker down": (("broker",), 1),
+    "quorum lost": (("broker",), 1),
+    "broker forgets message ids": (("broker",), 1),
+    "database down": (("database",), 1),
+    "failover to a standby that lags": (("database",), 2),
+    "requests lost": (("API server",), 1),
+}
+FROM_S, TO_S = 3.0, 12.0  # when faults begin
+SHORTEST_S, LONGEST_S = 0.3, 5.0
+PROMOTION_S = 3.0  # the longest time until a standby serves
+LASTING_SHARE, LASTING_S = 0.2, 18.0  # longer than any freeze may last
+PROJECTORS_SHARE = 0.5  # of the faults of components: there the whole can stop
+
+
+class Fault(NamedTuple):
+    at: float
+    kind: str
+    target: str
+    lasts: float  # seconds; of a process that is killed, until its restart
+    lag: float = 0.0  # of a standby
+
+    def __str__(self) -> str:
+        lag = f", {self.lag:.2f} s behind" if self.lag else ""
+        return f"at {self.at:.2f} s: {self.kind}: {self.target}, for {self.lasts:.2f} s{lag}"
+
+
+def generated(rng: random.Random) -> list[Fault]:
+    """One to six faults, ordered by their times."""
+    kinds, weights = list(KINDS), [weight for _, weight in KINDS.values()]
+    made = []
+    for kind in rng.choices(kinds, weights, k=rng.randint(1, 6)):
+        at, lasts = rng.uniform(FROM_S, TO_S), rng.uniform(SHORTEST_S, LONGEST_S)
+        lasts += LASTING_S * (rng.random() < LASTING_SHARE)
+        lag = rng.uniform(0.2, 4.0) if "standby" in kind else 0.0
+        made.append(Fault(at, kind, _target(kind, rng), lasts, lag))
+    return sorted(made)
+
+
+def _target(kind: str, rng: random.Random) -> str:
+    targets = KINDS[kind][0]
+    among = PROJECTORS if PROJECTORS[0] in targets and rng.random() < PROJECTORS_SHARE else targets
+    return rng.choice(among)
+
+
+def _cut(component: Component, *, sends: bool, receives: bool) -> None:
+    component.link.sends, component.link.receives = sends, receives
+
+
+def _lose_acknowledgements(component: Component) -> None:
+    component.link.lost_share = 0.7
+
+
+def _slow_down(component: Component) -> None:
+    component.link.slow_s = 0.4
+
+
+def _cut_from_the_database(component: Component) -> None:
+    component.database_link.works = False
+
+
+def _lose_replies(component: Component) -> None:
+    component.database_link.lost_share = 0.5
+
+
+OF_LINKS: Mapping[str, Callable[[Component], None]] = {
+    "cut from the broker": partial(_cut, sends=False, receives=False),
+    "cannot send to the broker": partial(_cut, sends=False, receives=True),
+    "cannot receive from the broker": partial(_cut, sends=True, receives=False),
+    "acknowledgements lost": _lose_acknowledgements,
+    "slow link": _slow_down,
+    "cut from the database": _cut_from_the_database,
+    "replies of the database lost": _lose_replies,
+}
+
+
+class Faults:
+    """Carries out faults; each heals what it broke."""
+
+    def __init__(self, around: Surroundings, components: Mapping[str, Component]) -> None:
+        self._around = around
+        self._components = components
+
+    async def carry_out(self, fault: Fault) -> None:
+        await asyncio.sleep(fault.at - fault.lag)
+        standby = self._around.database.standby() if fault.lag else None
+        await asyncio.sleep(fault.lag)
+        self._around.record(str(fault))
+        match fault.target:
+            case "broker":
+                await self._of_the_broker(fault)
+            case "API server":
+                await self._of_the_api_server(fault)
+            case "database":
+                await self._of_the_database(fault, standby)
+            case name:
+                await self._of(self._components[name], fault)
+
+    async def _of_the_broker(self, fault: Fault) -> None:
+        server = self._around.broker
+        if fault.kind == "broker forgets message ids":
+            server.broker.forget_ids()
+            return
+        if fault.kind == "broker down":
+            server.is_up = False
+        else:
+            server.lost_quorum_at = server.clock()
+        await asyncio.sleep(fault.lasts)
+        server.heal()
+        for component in self._components.values():
+            component.link.came_back()
+
+    async def _of_the_api_server(self, fault: Fault) -> None:
+        self._around.api.lost_share = 0.5
+        await asyncio.sleep(fault.lasts)
+        self._around.api.lost_share = 0.0
+
+    async def _of_the_database(self, fault: Fault, standby: Standby | None) -> None:
+        self._around.database.is_up = False
+        await asyncio.sleep(min(fault.lasts, PROMOTION_S))
+        if standby is not None:
+            standby.promote()
+        self._around.database.is_up = True
+
+    async def _of(self, component: Component, fault: Fault) -> None:
+        if fault.kind == "kill":
+            component.kill(fault.lasts)
+        elif fault.kind == "freeze":
+            await self._freeze(component, fault.lasts)
+        else:
+            OF_LINKS[fault.kind](component)
+            await asyncio.sleep(fault.lasts)
+            component.link.heal()
+            component.database_link.heal()
+
+    async def _freeze(self, component: Component, lasts: float) -> None:
+        if (process := component.process) is not None:
+            process.freeze()
+            await asyncio.sleep(lasts)
+            if not process.is_dead:
+                process.thaw()

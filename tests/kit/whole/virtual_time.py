@@ -1,0 +1,174 @@
+"""An event loop whose time is virtual: it jumps to the next timer when nothing is ready.
+
+The loop has no thread and no socket. What would run in a thread runs on the loop after a delay. A
+task belongs to the process in whose context it was created; a frozen process does not run, and a
+killed one reaches nothing outside of itself.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+RUNNING: "ContextVar[Process | None]" = ContextVar("RUNNING", default=None)
+RESOLUTION_S = 1e-9
+THREAD_S = 0.0005  # on average, for a call to get to its thread, and for its result to get back
+
+
+class Stuck(Exception):
+    """Tasks wait, and nothing will ever wake them."""
+
+
+class Process:
+    """One life of a component. Its clocks differ from those of other machines."""
+
+    def __init__(self, name: str, machine: str, uptime_s: float, skew_s: float) -> None:
+        self.name = name
+        self.machine = machine
+        self.uptime_s = uptime_s  # of the machine, when the run begins
+        self.skew_s = skew_s  # of its wall clock
+        self.is_dead = False
+        self.context = copy_context()
+        self.context.run(RUNNING.set, self)
+        self._held: list[asyncio.Handle] | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work, context=self.context)
+        self._tasks = [each for each in self._tasks if not each.done()]
+        self._tasks.append(task)
+        return task
+
+    def kill(self) -> None:
+        """As SIGKILL does. The tasks unwind, and can neither send, write nor read meanwhile."""
+        self.is_dead = True
+        self.thaw()
+        for task in self._tasks:
+            task.cancel()
+
+    def freeze(self) -> None:
+        """As SIGSTOP does."""
+        if not self.is_dead and self._held is None:
+            self._held = []
+
+    def thaw(self) -> None:
+        held, self._held = self._held or [], None
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.run_soon(held)
+
+    @property
+    def is_frozen(self) -> bool:
+        return self._held is not None
+
+    def holds(self, handle: asyncio.Handle) -> bool:
+        if self._held is None:
+            return False
+        self._held.append(handle)
+        return True
+
+
+def require_alive() -> None:
+    """Ends a call of a killed process: nothing that it does may be seen any more."""
+    process = RUNNING.get()
+    if process is not None and process.is_dead:
+        raise asyncio.CancelledError
+
+
+class _Handle(asyncio.Handle):
+    __slots__ = ()
+
+    def _run(self) -> None:
+        process = self._context.get(RUNNING)  # type: ignore[attr-defined]
+        if process is None or not process.holds(self):
+            super()._run()
+
+
+class _TimerHandle(asyncio.TimerHandle):
+    __slots__ = ()
+
+    def _run(self) -> None:
+        process = self._context.get(RUNNING)  # type: ignore[attr-defined]
+        if process is None or not process.holds(self):
+            super()._run()
+
+
+class _Selector:
+    """Instead of waiting for sockets, moves the time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None:
+            raise Stuck
+        self.now += timeout
+        return []
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._selector = _Selector()
+        self._clock_resolution = RESOLUTION_S
+        self._rng = rng
+
+    def time(self) -> float:
+        return self._selector.now
+
+    def run_soon(self, handles: Sequence[asyncio.Handle]) -> None:
+        """Handles that were due while their process was frozen."""
+        vars(self)["_ready"].extend(handles)
+
+    def _process_events(self, _: list[Any]) -> None:
+        """There are none."""
+
+    def _write_to_self(self) -> None:
+        """There is no other thread that would have to wake this loop."""
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = super().call_at(when, callback, *args, context=context)
+        timer.__class__ = _TimerHandle
+        return timer
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = super().call_soon(callback, *args, context=context)
+        handle.__class__ = _Handle
+        return handle
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """The process may be killed before the call, and between the call and its result."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def call() -> None:
+            try:
+                require_alive()
+                outcome: T | BaseException = func(*args)
+            except BaseException as error:
+                outcome = error
+            self.call_later(self._rng.expovariate(1 / THREAD_S), finish, outcome)
+
+        def finish(outcome: T | BaseException) -> None:
+            if future.done():
+                return
+            if isinstance(outcome, asyncio.CancelledError):
+                future.cancel()
+            elif isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        self.call_later(self._rng.expovariate(1 / THREAD_S), call)
+        return future
