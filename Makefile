@@ -77,7 +77,7 @@ mutants: setup ## changes in the code that decides, which a test has to notice; 
 	$(BIN)/python tests/mutants/mutate.py
 
 KIT := tests/kit tests/kit/broker tests/kit/kube tests/kit/whole
-simulate: setup ## the whole in one process, of SEED=...; SEEDS=1000 for so many from there on
+simulate: setup ## the whole in one process, from SEED=...; SEEDS=1000 for a thousand of them
 	@PYTHONPATH="$(shell echo $(KIT) | tr ' ' ':')" $(BIN)/python -m simulate \
 	  --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1)
 

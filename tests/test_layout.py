@@ -73,6 +73,7 @@ def test_a_package_holds_at_most_fifteen_modules(package: Path) -> None:
         "tests/kit/chart",
         "tests/kit/energy",
         "tests/kit/kube",
+        "tests/kit/whole",
         "benchmarks/kit",
     ],
 )
