@@ -2,8 +2,9 @@
 
     .venv/bin/python -m pytest -m drill -s tests/cli/test_retention_drill.py
 
-RETENTION_MINUTES=60 for longer than six minutes. It prints what each component holds on disk and in
-memory, and what the log would hold without a trim.
+RETENTION_MINUTES=26 for longer than six minutes: the retention then passes 52 times, as a week
+does in a year. RETENTION_NODES=1000 for more than 200. It prints what each component holds on disk
+and in memory, at last as a table.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from joulie_bus.runtime.ports import free_port
 from joulie_cli.main import main
 
 MINUTES = float(os.environ.get("RETENTION_MINUTES", "6"))
+NODES = os.environ.get("RETENTION_NODES", "200")
 KEEP_S, EVERY_S = 30, 5
 MIB = 2**20
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(int(MINUTES * 60) + 600)]
@@ -78,6 +80,27 @@ def printed(each: Sample) -> None:
     )
 
 
+def tabulated(samples: list[Sample]) -> None:
+    """The first sample after one retention, and the largest and the last of each half after it."""
+    after = [each for each in samples if each.at_s > 2 * KEEP_S]
+    half = len(after) // 2
+    rows: dict[str, list[float]] = {
+        "broker": [each.broker for each in after],
+        "database": [each.database for each in after],
+        "archive": [each.archive for each in after],
+    }
+    for name in after[-1].memory:
+        rows[f"memory of {name}"] = [each.memory.get(name, 0.0) for each in after]
+    print(
+        f"{after[0].at_s:.0f} to {after[-1].at_s:.0f} s, MiB | first | largest of the first half"
+        " | largest of the second half | last"
+    )
+    for name, values in rows.items():
+        figures = (values[0], max(values[:half]), max(values[half:]), values[-1])
+        print(" | ".join([name, *(f"{each:.1f}" for each in figures)]))
+    print(f"positions: {after[0].position:,} to {after[-1].position:,}", flush=True)
+
+
 def archiver(data: Path, archive: Path) -> "subprocess.Popen[bytes]":
     environ = {**os.environ, "ARCHIVE_KEEP": f"{KEEP_S}s", "LOG_LEVEL": "warning"}
     environ["METRICS_ADDR"] = f"127.0.0.1:{free_port()}"
@@ -89,12 +112,13 @@ def archiver(data: Path, archive: Path) -> "subprocess.Popen[bytes]":
 
 def test_the_disk_is_flat_behind_the_retention_while_the_log_grows(tmp_path: Path) -> None:
     data, archive = tmp_path / "data", tmp_path / "archive"
-    words = ("--nodes", "200", "--speed", "600")
+    words = ("--nodes", NODES, "--speed", "600")
     with joulie_demo.demo(data, *words, PROJECTOR_SNAPSHOT_EVERY="5000") as running:
         running.await_decisions(10)
         samples = watched(running, data, archive)
         running.end()
 
+    tabulated(samples)
     third = len(samples) // 3
     middle = max(each.trimmed for each in samples[third : 2 * third])
     end = max(each.trimmed for each in samples[2 * third :])
