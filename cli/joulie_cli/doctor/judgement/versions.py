@@ -7,7 +7,7 @@ from joulie_cli.doctor.judgement.findings import Finding, Unseen, fail, not_seen
 OLDEST_PYTHON = (3, 11)
 OLDEST_KUBERNETES = (1, 30)  # of the chart
 # Minor versions, and docs/compatibility.md has what was tried with each.
-TESTED_KUBERNETES = ((1, 32), (1, 33), (1, 34), (1, 35), (1, 37))
+TESTED_KUBERNETES = ((1, 32), (1, 33), (1, 34), (1, 35), (1, 36), (1, 37))
 BROKER = (2, 15)  # the minor version that the package starts and the tests run
 LOOK = "Run this command on a machine, or with an account, that can see it."
 
