@@ -154,6 +154,14 @@ def test_the_bill_of_materials_lists_what_the_image_installs() -> None:
     assert output(sys.executable, SBOM) == text
 
 
+def test_the_image_is_built_from_every_package_of_the_wheel() -> None:
+    """What this file leaves out is not copied, and the wheel in the image lacks it."""
+    ignored = (ROOT / "deploy/Containerfile.dockerignore").read_text().splitlines()
+
+    assert ignored[0] == "*"
+    assert {f"!{room.parent.name}" for room in ROOMS} <= set(ignored)
+
+
 def test_every_locked_line_of_the_image_has_a_hash() -> None:
     blocks = output(sys.executable, LOCKED, "run").split("\n# ")
     text = "".join(blocks)

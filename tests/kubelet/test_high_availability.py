@@ -43,7 +43,7 @@ from node_drill import (
     until,
 )
 from node_network import ADDRESS
-from node_objects import fake_node, fake_pod, volume
+from node_objects import fake_node, fake_pod, volumes
 from node_programs import NODE, kwok
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(7200)]
@@ -116,11 +116,7 @@ async def has_nodes(cluster: Cluster) -> None:
 
 
 async def installed(cluster: Cluster) -> None:
-    for number in range(2):
-        await cluster.apply(volume(f"projector-{number}", "20Gi", cluster))
-    for number in range(3):
-        await cluster.apply(volume(f"nats-{number}", "32Gi", cluster))
-    await cluster.apply(volume("archive", "64Gi", cluster))
+    await volumes(cluster, NAMESPACE, projectors=2, brokers=3, extenders=3)
     namespace = {"apiVersion": "v1", "kind": "Namespace"}
     await cluster.apply(namespace | {"metadata": {"name": NAMESPACE}})
     await scheduled_namespace(cluster, MANY)

@@ -28,7 +28,7 @@ from node_drill import (
     until,
     until_running,
 )
-from node_objects import deployment, everything, settled, volume, waiting_pod
+from node_objects import deployment, everything, settled, volumes, waiting_pod
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
 SHOP = "shop"
@@ -60,8 +60,7 @@ async def explained(cluster: Cluster, *names: str) -> None:
 
 async def installed(cluster: Cluster) -> None:
     """The two commands of the README, word for word, and the first decision."""
-    await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
-    await cluster.apply(volume("archive", "64Gi", cluster))
+    await volumes(cluster, NAMESPACE)
     install, label = commands_of_the_readme()[:2]
     began_s = time.monotonic()
     await run(cluster, install)

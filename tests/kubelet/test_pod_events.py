@@ -16,7 +16,7 @@ from joulie_operator.cluster_settings import POD_EVENTS_PCT
 from kube_real import started
 from node_cluster import Cluster, Tree, running_cluster
 from node_drill import NAMESPACE, is_running, pods, ready, run, say, scheduled_namespace, until
-from node_objects import TOLERATION, fake_node, volume, waiting_pod
+from node_objects import TOLERATION, fake_node, volumes, waiting_pod
 from node_programs import NODE, kwok
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
@@ -57,8 +57,7 @@ async def answered(cluster: Cluster) -> Requests:
 
 
 async def installed(cluster: Cluster) -> None:
-    await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
-    await cluster.apply(volume("archive", "64Gi", cluster))
+    await volumes(cluster, NAMESPACE)
     await run(cluster, ["helm", "install", *CHART, "--create-namespace"])
     await cluster.told("label", "node", NODE, "joulie.io/managed=true")
     await scheduled_namespace(cluster, SHOP)

@@ -32,7 +32,7 @@ from node_drill import (
     until_running,
     verified,
 )
-from node_objects import volume
+from node_objects import volumes
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
 OLDER = ROOT / ".kube/older" / older_version.CHART
@@ -45,8 +45,7 @@ AT = ["--namespace", NAMESPACE, "--wait", "--timeout=6m"]
 
 
 async def installed(cluster: Cluster) -> None:
-    await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
-    await cluster.apply(volume("archive", "64Gi", cluster))
+    await volumes(cluster, NAMESPACE)
     words = ["helm", "install", "joulie", str(OLDER), "--namespace", NAMESPACE]
     await run(cluster, [*words, "--create-namespace"])
     await cluster.told("label", "node", "--all", "joulie.io/managed=true")

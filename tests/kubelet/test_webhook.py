@@ -11,7 +11,7 @@ import pytest
 from joulie_operator.desired.pod_patch import NOT_ECO
 from node_cluster import Cluster, Tree, running_cluster
 from node_drill import NAMESPACE, component_of, is_running, killed, pods, ready, run, say, until
-from node_objects import volume, waiting_pod
+from node_objects import volumes, waiting_pod
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
 LAB = "lab"
@@ -23,8 +23,7 @@ NUMBERS = itertools.count()
 
 
 async def installed(cluster: Cluster) -> None:
-    await cluster.apply(volume("projector", "20Gi", cluster), volume("nats", "32Gi", cluster))
-    await cluster.apply(volume("archive", "64Gi", cluster))
+    await volumes(cluster, NAMESPACE)
     await run(cluster, INSTALL.split())
     metadata = {
         "name": LAB,

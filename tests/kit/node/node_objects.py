@@ -36,11 +36,28 @@ def deployment(name: str, namespace: str, replicas: int, cpu: str = "1m") -> Tre
     }
 
 
-def volume(name: str, size: str, cluster: Cluster) -> Tree:
-    """A volume on the disk of the node."""
+def claims(projectors: int = 1, brokers: int = 1, extenders: int = 1) -> dict[str, str]:
+    """The claims of the chart and their sizes; tests/deploy/test_volumes.py compares."""
+    sizes = {"joulie-projector-keys": "16Mi", "joulie-archive": "64Gi"}
+    counted = {"data-joulie-projector": (projectors, "20Gi"), "data-joulie-nats": (brokers, "32Gi")}
+    counted["spool-joulie-extender"] = (extenders, "1Gi")
+    for name, (count, size) in counted.items():
+        sizes |= {f"{name}-{number}": size for number in range(count)}
+    return sizes
+
+
+async def volumes(cluster: Cluster, namespace: str, **replicas: int) -> None:
+    """A volume for each claim of the chart, which no other claim takes."""
+    for name, size in claims(**replicas).items():
+        await cluster.apply(volume(name, size, namespace, cluster))
+
+
+def volume(name: str, size: str, namespace: str, cluster: Cluster) -> Tree:
+    """A volume on the disk of the node, for the claim of this name."""
     path = cluster.place / "volumes" / name
     path.mkdir(parents=True)
     here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -48,6 +65,7 @@ def volume(name: str, size: str, cluster: Cluster) -> Tree:
         "spec": {
             "capacity": {"storage": size},
             "accessModes": ["ReadWriteOnce"],
+            "claimRef": claim | {"namespace": namespace, "name": name},
             "persistentVolumeReclaimPolicy": "Retain",
             "local": {"path": str(path)},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
