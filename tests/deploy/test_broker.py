@@ -15,7 +15,6 @@ import pytest
 
 from chart_broker import ChartBroker, chart_broker, secret
 from helm_chart import pod_specs
-from joulie_bus.broker.healthy import why_unhealthy
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.decision_log.heads import Signer
@@ -92,14 +91,24 @@ async def test_the_migration_and_a_reader_work_with_the_environment_of_the_chart
 async def test_the_probes_of_the_chart_find_a_healthy_server_and_a_missing_one(
     nats: ChartBroker,
 ) -> None:
+    """The commands of the probes, as the kubelet runs them; the port of a test is another one."""
     [container] = pod_specs(nats.trees)["StatefulSet/joulie-nats"]["containers"]
     for probe in ("livenessProbe", "readinessProbe"):
-        *_, module, kind = container[probe]["exec"]["command"]
-        assert module == "joulie_bus.broker.healthy"
+        python, *words = container[probe]["exec"]["command"]
+        assert python == "python"
 
-        assert await asyncio.to_thread(why_unhealthy, kind, ("127.0.0.1", nats.monitoring)) == ""
-        missing = await asyncio.to_thread(why_unhealthy, kind, ("127.0.0.1", free_port()))
-        assert "nats-server does not answer" in missing
+        assert await exited(*words, str(nats.monitoring)) == (0, "")
+        code, said = await exited(*words, str(free_port()))
+        assert code == 1
+        assert "nats-server does not answer" in said
+
+
+async def exited(*words: str) -> tuple[int, str]:
+    command = [sys.executable, *words]
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
 
 
 async def test_a_component_may_not_create_streams(nats: ChartBroker) -> None:

@@ -105,8 +105,7 @@ def _configuration(
 
 async def _ready(server: ChartServer) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        address = ("127.0.0.1", server.monitoring)
-        while await asyncio.to_thread(why_unhealthy, "js-server-only", address):
+        while await asyncio.to_thread(why_unhealthy, "js-server-only", server.monitoring):
             await asyncio.sleep(0.05)
 
 
