@@ -66,6 +66,10 @@ BY_THE_CHART = frozenset(
         "NATS_REPLICAS",
         "NATS_URL",
         "NATS_USER",
+        "NOTIFY_PLAIN",
+        "NOTIFY_TOKEN_FILE",
+        "NOTIFY_URL",
+        "NOTIFY_URL_FILE",
         "POD_NAMESPACE",
         "PRESET",
         "S3_ACCESS_KEY_FILE",
@@ -80,6 +84,7 @@ NOT_IN_PODS = frozenset({"NATS_CERT_FILE", "NATS_CREDS_FILE", "NATS_KEY_FILE", "
 NOT_IN_PODS |= {
     "DATABASE_URL",
     "NATS_PASSWORD",
+    "NOTIFY_TOKEN",
     "S3_ACCESS_KEY",
     "S3_SECRET_KEY",
 }  # secrets are files there

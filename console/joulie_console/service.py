@@ -19,8 +19,10 @@ from joulie_console.api.app import make_app
 from joulie_console.api.http_limits import BoundedProtocol
 from joulie_console.api.queries import Console, HistorySources
 from joulie_console.api.security import AccessControl
+from joulie_console.notify.settings import NotifySettings
 from joulie_console.readers.energy import EnergyReader, OpenEnergy
 from joulie_console.readers.history import HistoryReader, OpenHistory
+from joulie_console.readers.integrity import Integrity
 from joulie_console.readers.time_travel import TimeTravel
 from joulie_console.settings import ConsoleSettings
 from joulie_console.stream.event_tail import EventTail
@@ -49,24 +51,27 @@ class StoredData(NamedTuple):
         return cls(lambda: History.readable(place), lambda: EnergyTable.readable(place))
 
 
+class ServiceSettings(NamedTuple):
+    console: ConsoleSettings
+    notify: NotifySettings
+    staleness_s: float
+
+
 async def serve(
-    bus: Log,
-    subjects: Subjects,
-    view: View,
-    stored: StoredData,
-    settings: ConsoleSettings,
-    staleness_s: float,
+    bus: Log, subjects: Subjects, view: View, stored: StoredData, settings: ServiceSettings
 ) -> None:
     """Runs until it is cancelled."""
+    own = settings.console
     history, energy = HistoryReader(stored.open_history), EnergyReader(stored.open_energy)
     tail = EventTail(bus, history)
-    poller = ClusterPoller(view, tail, subjects.cluster, staleness_s)
+    poller = ClusterPoller(view, tail, subjects.cluster, settings.staleness_s)
     sources = HistorySources(
         history, TimeTravel(bus, history), PlanPages(bus, history, tail), energy
     )
-    console = Console(poller, tail, sources, view.now_ns, staleness_s)
-    options = StreamOptions(heartbeat_s=settings.heartbeat_s, max_behind=settings.max_behind)
-    app = make_app(console, AccessControl(settings), options, settings.max_clients)
+    console = Console(poller, tail, sources, view.now_ns, settings.staleness_s)
+    options = StreamOptions(heartbeat_s=own.heartbeat_s, max_behind=own.max_behind)
+    app = make_app(console, AccessControl(own), options, own.max_clients)
+    integrity = Integrity(bus, history)
 
     def wake(_: bytes) -> None:
         if tail.has_clients:
@@ -75,17 +80,37 @@ async def serve(
     try:
         async with (
             bus.listening(subjects.beat, wake),
-            listening(app, settings.addr, settings.max_clients + OTHER_CONNECTIONS),
+            listening(app, own.addr, own.max_clients + OTHER_CONNECTIONS),
             contextlib.AsyncExitStack() as shutdown,
             asyncio.TaskGroup() as tasks,
         ):
             shutdown.callback(tail.close)  # streams end with a `cut` before the server stops
-            log.info("serving", at=f"http://{settings.addr}")
+            log.info("serving", at=f"http://{own.addr}")
             tasks.create_task(vital(VitalTask.TAIL, tail.follow), name="tail")
             tasks.create_task(vital(VitalTask.POLL, poller.run), name="poll")
+            _start_notifying(tasks, poller, integrity, subjects.cluster, settings.notify)
     finally:
         history.close()
         energy.close()
+
+
+def _start_notifying(
+    tasks: asyncio.TaskGroup,
+    poller: ClusterPoller,
+    integrity: Integrity,
+    cluster: str,
+    settings: NotifySettings,
+) -> None:
+    if not settings.url:
+        return
+    # Imported here: the HTTP client is 15 MB that a console without a webhook does not need.
+    from joulie_console.notify.notifier import Notifier
+    from joulie_console.notify.webhook import Webhook
+
+    webhook = Webhook(settings)
+    notifier = Notifier(poller, integrity, cluster, webhook)
+    tasks.create_task(vital(VitalTask.NOTIFY, notifier.watch), name="notify")
+    tasks.create_task(vital(VitalTask.DELIVER, webhook.deliver), name="deliver")
 
 
 class _Server(uvicorn.Server):

@@ -71,6 +71,8 @@ def test_helm_finds_no_fault_in_the_chart(name: str, home: Path) -> None:
         ("headsTo.s3.url=https://s3.example.com/heads", "headsTo.s3.existingSecret"),
         ("headsTo.s3.url=http://s3.example.com/heads", "headsTo"),
         ("archive.bucket.url=https://s3.example.com/archive", "archive.bucket.existingSecret"),
+        ("console.notify.url=http://hooks.example.com", "console.notify.plain=true"),
+        ("console.notify.url=hooks.example.com", "/console/notify/url"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name(wrong: str, named: str, home: Path) -> None:
@@ -172,6 +174,49 @@ def test_a_component_uses_a_bucket_with_credentials_in_files(
     assert not {"S3_ACCESS_KEY", "S3_SECRET_KEY"} & env.keys()
 
 
+def with_webhook(*values: str) -> tuple[str, str]:
+    return "--set", ",".join(f"console.notify.{value}" for value in values)
+
+
+WEBHOOK = with_webhook(
+    "url=http://hooks.example.com:8443/x", "existingSecret=hook", "caSecret=ca", "plain=true"
+)
+SECRET_WEBHOOK = with_webhook("existingSecret=hook")
+
+
+@pytest.mark.parametrize(
+    ("options", "named", "port"),
+    [
+        (
+            WEBHOOK,
+            {
+                "NOTIFY_URL": "http://hooks.example.com:8443/x",
+                "NOTIFY_TOKEN_FILE": "/etc/joulie/notify/token",
+                "SSL_CERT_FILE": "/etc/joulie/notify-ca/ca.crt",
+                "NOTIFY_PLAIN": "true",
+            },
+            8443,
+        ),
+        (SECRET_WEBHOOK, {"NOTIFY_URL_FILE": "/etc/joulie/notify/url"}, 443),
+        (with_webhook("url=https://hooks.example.com/x"), {}, 443),
+    ],
+    ids=["token", "secret address", "no secret"],
+)
+def test_the_console_alone_may_connect_to_the_webhook(
+    home: Path, options: Sequence[str], named: dict[str, str], port: int
+) -> None:
+    trees = rendered(home, *options)
+    [container] = pod_specs(trees)["Deployment/joulie-console"]["containers"]
+    env = {each["name"]: each.get("value", "") for each in container["env"]}
+    policy = of_kind(trees, "NetworkPolicy")["joulie-to-webhook"]["spec"]
+
+    assert named.items() <= env.items()
+    assert policy["egress"] == [{"ports": [{"port": port}]}]
+    assert policy["podSelector"]["matchExpressions"][0]["values"] == ["console"]
+    mounted = [each["mountPath"] for each in container["volumeMounts"]]
+    assert all(str(Path(value).parent) in mounted for value in named.values() if value[0] == "/")
+
+
 def test_with_a_config_map_the_projector_may_replace_that_one_object(home: Path) -> None:
     trees = rendered(home, "--set", "headsTo.configMap=true")
     spec, env, _ = with_files(trees, PROJECTOR)
@@ -244,7 +289,8 @@ def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> No
     kept = ("--set", f"witnesses={{{WITNESS}}}", "--set", "headsTo.existingClaim=vault")
     buckets = (*with_bucket("headsTo.s3"), *with_bucket("archive.bucket"))
     other = (*values("values-external"), "--set", "scheduler.configuration=gpu", *buckets)
-    text = template(home, *values("values-patch"), *kept) + template(home, *other)
+    text = template(home, *values("values-patch"), *kept, *WEBHOOK) + template(home, *other)
+    text += template(home, *SECRET_WEBHOOK)
     named = set(re.findall(r"(?:name: |^  )([A-Z][A-Z0-9_]*)\b", text, re.MULTILINE))
 
     assert FROM_CODE.BY_THE_CHART - named == set()
@@ -591,6 +637,8 @@ EVERYTHING = {
     "limits of nodes": ("--set", "agent.caps=true"),
     "heads in a bucket": with_bucket("headsTo.s3"),
     "an archive in a bucket": with_bucket("archive.bucket"),
+    "a webhook": WEBHOOK,
+    "a webhook with a secret address": SECRET_WEBHOOK,
 }
 
 

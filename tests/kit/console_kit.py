@@ -23,7 +23,8 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, Voices, connected, until
-from joulie_console.service import StoredData, serve
+from joulie_console.notify.settings import NotifySettings
+from joulie_console.service import ServiceSettings, StoredData, serve
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.catalogue.declaration import declaration
 from joulie_extender.catalogue.weights import Weights
@@ -178,6 +179,7 @@ async def running_console(
     """Yields a console's URL. `settings` are environment variables, `constants` other fields."""
     source = Source.of(**{"CONSOLE_ADDR": f"127.0.0.1:{free_port()}", **settings})
     loaded = replace(source.load(ConsoleSettings), **(constants or {}))
+    notify = source.load(NotifySettings)
     source.finish()
     path = directory / "joulie.db"
     engine = database.reader(path)
@@ -187,7 +189,8 @@ async def running_console(
             JetStreamLog.over(connection) as bus,
             View.open(bus, engine, CLUSTER) as view,
         ):
-            work = serve(bus, CLUSTER, view, StoredData.at(path), loaded, STALENESS_S)
+            every = ServiceSettings(loaded, notify, STALENESS_S)
+            work = serve(bus, CLUSTER, view, StoredData.at(path), every)
             async with background(work, "console"):
                 url = f"http://127.0.0.1:{loaded.addr.port}"
                 await _ready(url)

@@ -580,6 +580,20 @@ CONSOLE_REFUSED = Counter(
     ["reason"],
     registry=CONSOLE,
 )
+NOTIFICATIONS = Counter(
+    "joulie_notifications_total",
+    "Notifications that the webhook took (sent), and that it will not get (dropped)",
+    ["result"],
+    registry=CONSOLE,
+)
+NOTIFICATIONS_WAITING = Gauge(
+    "joulie_notifications_waiting", "Notifications that wait for the webhook", registry=CONSOLE
+)
+NOTIFY_FAILING = Gauge(
+    "joulie_notify_failing",
+    "1 if the webhook did not take the last notification that was posted",
+    registry=CONSOLE,
+)
 CONSOLE_SECONDS = Histogram(
     "joulie_console_seconds",
     "Duration of one answer of the console's API, by route",

@@ -82,6 +82,8 @@ class VitalTask(enum.Enum):
     TAIL = _Row("tail", _ENDS, ("console",))
     POLL = _Row("poll", _ENDS, ("console",))
     HTTP = _Row("http", _ENDS, ("console",))
+    NOTIFY = _Row("notify", _RESTARTS, ("console",))
+    DELIVER = _Row("deliver", _RESTARTS, ("console",))
 
     SAMPLE = _Row("sample", _RESTARTS, ("agent",))
     LIMITS = _Row("limits", _RESTARTS, ("agent-caps",))

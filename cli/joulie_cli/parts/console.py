@@ -5,10 +5,11 @@ import argparse
 from joulie_bus.streams.roles import Role
 from joulie_cli.viewing import viewing
 from joulie_cli.wiring import Wiring, serve_part
+from joulie_console.notify.settings import NotifySettings
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ScoringSettings
 
-SETTINGS = (ConsoleSettings, ScoringSettings)
+SETTINGS = (ConsoleSettings, NotifySettings, ScoringSettings)
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
@@ -17,9 +18,10 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 
 async def _show(wires: Wiring) -> None:
     # Imported here: `joulie up` reads the settings only.
-    from joulie_console.service import StoredData, serve
+    from joulie_console.service import ServiceSettings, StoredData, serve
 
     settings = wires.source.load(ConsoleSettings)
+    notify = wires.source.load(NotifySettings)
     staleness_s = wires.source.load(ScoringSettings).staleness_s
     async with viewing(wires, Role.CONSOLE) as (bus, view):
         await serve(
@@ -27,6 +29,5 @@ async def _show(wires: Wiring) -> None:
             wires.subjects,
             view,
             StoredData.at(wires.data.database),
-            settings,
-            staleness_s,
+            ServiceSettings(settings, notify, staleness_s),
         )

@@ -14,6 +14,10 @@ from joulie_extender.decide.entry_verbs import Verb
 
 Percent = Annotated[float, Meta(description="percent")]
 Level = Literal["warning", "serious"]
+Part = Literal[
+    "projector", "console", "broker", "database", "operator", "telemetry", "extender", "cards",
+    "ledger",
+]  # fmt: skip
 Basis = Literal["measured", "predicted", "unknown"]
 PendingCause = Literal["refused", "resting", "no room", "not bound", "not placed", "not asked"]
 
@@ -47,7 +51,7 @@ class Problem(Item, frozen=True, kw_only=True):
 
 
 class Warning(Item, frozen=True, kw_only=True):
-    part: str
+    part: Part
     level: Level
     text: str
 

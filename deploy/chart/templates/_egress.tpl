@@ -1,6 +1,7 @@
 {{/*
 Which component may connect where. A rule without "to" is for addresses that no selector of a chart
-names: those of the API server, of witnesses, of a bucket, and of a database and of a broker of yours.
+names: those of the API server, of witnesses, of a bucket, of a webhook, and of a database and of a
+broker of yours.
 */}}
 {{- define "joulie.egress" -}}
 {{- $read := list "projector" "operator" "extender" "console" "ledger" "migrate" "rebuild" "test" }}
@@ -38,6 +39,12 @@ names: those of the API server, of witnesses, of a bucket, and of a database and
 {{- if $url }}
 {{- $port := dict "port" (include "joulie.portOf" $url | int) }}
 {{- include "joulie.egressOf" (dict "root" $ "to" (printf "bucket-of-%s" $of) "of" (list $of) "egress" (list (dict "ports" (list $port)))) }}
+{{- end }}
+{{- end }}
+{{- with .Values.console.notify }}
+{{- if and $.Values.console.enabled (or .url .existingSecret) }}
+{{- $port := dict "port" (ternary (include "joulie.portOf" .url) "443" (ne .url "") | int) }}
+{{- include "joulie.egressOf" (dict "root" $ "to" "webhook" "of" (list "console") "egress" (list (dict "ports" (list $port)))) }}
 {{- end }}
 {{- end }}
 {{- $meters := .Values.networkPolicy.metersTo }}
