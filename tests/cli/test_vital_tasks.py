@@ -90,7 +90,10 @@ class Place(NamedTuple):
             case "archive":
                 return ("--every", "1h", "--to", self.path / "archive"), {}
             case "console":
-                return (), {"CONSOLE_ADDR": f"127.0.0.1:{free_port()}"}
+                return (), {
+                    "CONSOLE_ADDR": f"127.0.0.1:{free_port()}",
+                    "NOTIFY_URL": f"http://127.0.0.1:{free_port()}",
+                }
             case "simulator":
                 return ("--nodes", "20"), {}
             case "up":
