@@ -68,7 +68,7 @@ async def delivering(url: str, most: int = 100, **more: str) -> AsyncGenerator[W
 
 
 def counted(result: str) -> float:
-    return metrics.NOTIFICATIONS.labels(result=result)._value.get()
+    return float(metrics.NOTIFICATIONS.labels(result=result)._value.get())
 
 
 async def test_events_arrive_in_order_with_their_type_and_the_token() -> None:

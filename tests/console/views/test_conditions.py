@@ -7,6 +7,7 @@ from typing import Any, get_args
 import pytest
 from msgspec.structs import replace
 
+from joulie_bus.events import AnyEvent
 from joulie_bus.testing import NOON, eco, node_seen, plan_made, records
 from joulie_console.schema.responses import Part, Warning
 from joulie_console.views import conditions, health
@@ -19,7 +20,7 @@ from joulie_projections.state.state_changes import Draft
 def cluster(*names: str) -> ClusterState:
     cluster_state = ClusterState()
     draft = Draft(cluster_state)
-    facts = [*map(node_seen, names), plan_made("p1"), *map(eco, names)]
+    facts: list[AnyEvent] = [*map(node_seen, names), plan_made("p1"), *map(eco, names)]
     fold(draft, records(*facts, step_s=0), 0)
     draft.commit()
     return cluster_state
