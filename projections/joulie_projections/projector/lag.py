@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from joulie_bus.errors import BusError
+from joulie_bus.errors import BusError, StreamGap
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import Record, StreamTip
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
@@ -131,22 +131,37 @@ class Lag:
         is_known = False
         while True:
             if (answer := await self._ends.ask()) is not None:
-                is_known = is_known or await self._read_folded_times()
+                is_known = is_known or await self._read_folded_times(answer[1])
                 self._note(*answer)
             await asyncio.sleep(QUESTION_S)
 
-    async def _read_folded_times(self) -> bool:
-        """The times of the messages folded before this projector started, as far as the streams
-        still hold them."""
-        read = {stream: each.sequence for stream, each in self._inputs.items() if each.sequence}
+    async def _read_folded_times(self, tips: Tips) -> bool:
+        """The times of the messages folded before this projector started, where the stream holds
+        newer ones, as far as it still holds these."""
+        behind = [stream for stream, tip in tips.items() if not self._includes(tip)]
+        places = {
+            stream: self._inputs[stream].sequence for stream in behind if stream in self._inputs
+        }
         try:
             async with asyncio.timeout(PATIENCE_S):
-                found = [await self._bus.message(*place) for place in read.items()]
+                found = [await self._read(*place) for place in places.items() if place[1]]
         except (BusError, OSError):
             return False
         kept = {record.stream: record.at for record in found if record is not None}
         self._folded_at = kept | self._folded_at
         return True
+
+    async def _read(self, stream: Stream, sequence: int) -> Record | None:
+        """As the projector reads streams: its credential has no right to ask for one message."""
+        bell = asyncio.Event()
+        try:
+            async with self._bus.reading(stream, sequence - 1, bell=bell) as reader:
+                while not (found := reader.take(1)):
+                    await bell.wait()
+                    bell.clear()
+        except StreamGap:
+            return None  # it was trimmed
+        return found[0]
 
     def _note(self, moment: float, tips: Tips) -> None:
         self._newest = moment, tips

@@ -2,16 +2,20 @@
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import Unreachable
+from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import Record, StreamTip
+from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_bus.testing import CLUSTER, VirtualClock, node_seen, power, producer
+from joulie_bus.testing import CLUSTER, VirtualClock, connected, node_seen, power, producer
 from joulie_bus.testing.waiting import until
 from joulie_projections.fold.commit import Input, Inputs
 from joulie_projections.projector.lag import PATIENCE_S, Lag, StreamEnds, newest_times
@@ -164,6 +168,33 @@ async def test_a_projector_that_starts_is_as_far_behind_as_what_was_folded_befor
     scene.time.advance(1)
     async with scene.following(await scene.inputs(1)):
         assert scene.lag.behind_s == 101
+
+
+async def test_a_message_that_was_folded_and_trimmed_is_not_waited_for() -> None:
+    scene = Scene()
+    for _ in range(3):
+        await scene.store()
+    inputs = await scene.inputs(1)
+    await scene.bus.purge(Stream.TEL, 3)
+    async with scene.following(inputs):
+        scene.lag.committed(await scene.inputs(3), {})
+
+        assert scene.lag.behind_s == 0
+
+
+async def test_the_credential_of_a_projector_reads_when_folded_messages_were_stored(
+    broker: Embedded,
+) -> None:
+    async with connected(broker, role=Role.PROJECTOR) as connection, connected(broker) as admin:
+        async with JetStreamLog.over(admin) as bus:
+            says = producer()
+            await bus.publish([says.stamp(power("n", number)) for number in (1, 2)])
+        async with JetStreamLog.over(connection) as bus:
+            lag = Lag(bus, StreamEnds(bus))
+            created = (await bus.state(Stream.TEL)).created
+            lag.committed({Stream.TEL: Input(created, 1)}, {})
+            async with background(lag.follow(), "lag"):
+                await until(lambda: lag.behind_s < math.inf)
 
 
 async def test_without_an_answer_of_the_broker_the_state_ages() -> None:
