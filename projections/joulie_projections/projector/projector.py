@@ -238,7 +238,9 @@ class Projector:
 
     async def _boot(self, held: Checkpoint) -> None:
         self.liveness.start_to_lead()
-        _, rows = await self._calls.until_done(self._store.load)
+        loaded, rows = await self._calls.until_done(self._store.load)
+        if loaded is None or loaded.epoch != held.epoch:
+            raise Fenced(held.epoch, held.position)  # these rows are those of the next projector
         self._cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
         snapshots.require_intact("The rows", rows, self._cursor)
         self._folded = self._cursor

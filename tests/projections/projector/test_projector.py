@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -30,8 +31,10 @@ from joulie_bus.testing import (
     until,
 )
 from joulie_projections.decision_log.heads import Head, decode
+from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
+from joulie_projections.state.rows import Row
 from joulie_projections.store.database import Place
 from joulie_projections.store.retrying import DatabaseExecutor
 from joulie_projections.store.store import Store
@@ -147,6 +150,31 @@ async def test_a_projector_that_lost_its_lease_exits(
 
             assert ended.group_contains(Fenced)
             assert not second.done()
+
+
+async def test_a_projector_that_lost_its_lease_before_it_read_the_rows_reports_no_damage(
+    projecting: Projecting, viewing: Viewing, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, goes_on, load = threading.Event(), threading.Event(), Store.load
+
+    def late(store: Store) -> tuple[Checkpoint | None, list[Row]]:
+        if not reads.is_set():
+            reads.set()
+            goes_on.wait(60)
+        return load(store)
+
+    async with viewing() as view:
+        monkeypatch.setattr(Store, "load", late)
+        async with projecting() as first:
+            await until(reads.is_set)
+            async with projecting():
+                await publish(node_seen("a"))
+                await view.wait_for(1, 60)
+                goes_on.set()
+                with pytest.raises(ExceptionGroup) as ended:
+                    await asyncio.wait_for(first, 60)
+
+    assert ended.group_contains(Fenced)
 
 
 async def test_a_clean_shutdown_releases_the_lease(
