@@ -20,7 +20,7 @@ from joulie_cli.wiring import Wiring, serve_part
 from joulie_projections.holder_settings import HolderSettings
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
-from joulie_projections.store.retrying import DatabaseExecutor
+from joulie_projections.store.retrying import DatabaseExecutor, until_usable
 
 SETTINGS = (ArchivePlace, SavingsSettings, HolderSettings)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # after passes that failed
@@ -45,7 +45,7 @@ def fold_once(wires: Wiring) -> None:
 
 async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:
     """The position up to which the ledger is folded then."""
-    with _table(wires) as table, _executor() as executor:
+    async with _table(wires, waits=False) as (table, executor):
         if rebuild:
             table.clear()
         follower = _follower(wires, table, executor)
@@ -59,7 +59,7 @@ async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:
 
 async def _follow(wires: Wiring, archive: Path | None, config: Path | None) -> None:
     """Runs until cancelled."""
-    with _table(wires) as table, _executor() as executor:
+    async with _table(wires, waits=True) as (table, executor):
         follower = _follower(wires, table, executor)
         async with broker_of(wires) as bus, _computing(wires, (archive, config)):
 
@@ -159,13 +159,20 @@ def _executor() -> Generator[DatabaseExecutor, None, None]:
         executor.close()
 
 
-@contextlib.contextmanager
-def _table(wires: Wiring) -> Generator[EnergyTable, None, None]:
+@contextlib.asynccontextmanager
+async def _table(
+    wires: Wiring, *, waits: bool
+) -> AsyncGenerator[tuple[EnergyTable, DatabaseExecutor], None]:
+    """`waits`: for a server that does not answer yet."""
     wires.data.require()
     engine = database.writer(wires.data.database)
     try:
-        database.require_reachable(engine)
-        joulie_migrations.require(engine)
-        yield EnergyTable(engine)
+        if waits:
+            await until_usable(engine)
+        else:
+            database.require_reachable(engine)
+            joulie_migrations.require(engine)
+        with _executor() as executor:
+            yield EnergyTable(engine), executor
     finally:
         engine.dispose()

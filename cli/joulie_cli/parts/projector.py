@@ -2,7 +2,6 @@
 
 import argparse
 
-import joulie_migrations
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.roles import Role
 from joulie_cli.log_access import heads_places
@@ -12,6 +11,7 @@ from joulie_projections.history.free_space import FreeSpaceMonitor
 from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
+from joulie_projections.store.retrying import until_usable
 from joulie_projections.witness.keeping import HeadKeeping
 from joulie_projections.witness.settings import HeadsSettings, WitnessSettings
 from joulie_projections.witness.submitting import Submitter
@@ -29,20 +29,21 @@ class Health:
 
     def __init__(self) -> None:
         self.liveness: Liveness | None = None
+        self.waits_for = "the database"
 
     def alive(self) -> str:
         return self.liveness.alive() if self.liveness else ""
 
     def ready(self) -> str:
-        return self.liveness.ready() if self.liveness else "waiting for the broker"
+        return self.liveness.ready() if self.liveness else f"waiting for {self.waits_for}"
 
 
 async def _project(wires: Wiring, health: Health) -> None:
     wires.data.create()
     engine = database.writer(wires.data.database)
     try:
-        database.require_reachable(engine)
-        joulie_migrations.require(engine)
+        await until_usable(engine)
+        health.waits_for = "the broker"
         settings = wires.source.load(ProjectorSettings)
         signer = Signer.of(wires.data.key, settings.head_signature, wires.data.public_key)
         signer.publish(wires.data.public_key)

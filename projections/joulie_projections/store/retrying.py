@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TypeVar
 
+from sqlalchemy import Engine
 from sqlalchemy.exc import (
     DataError,
     DBAPIError,
@@ -20,9 +21,11 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
+import joulie_migrations
 from joulie_bus.errors import Unwritable
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
+from joulie_projections.store.database import require_reachable
 
 RETRY_S = 0.5
 SLOW_S = 0.01  # after a call that took longer, the next one runs in the thread
@@ -113,3 +116,21 @@ def _first_line(error: Exception) -> str:
     cause = error.orig if isinstance(error, DBAPIError) else error
     message = str(cause).strip() or repr(cause)
     return f"{type(cause).__name__}: {message.splitlines()[0][:300]}"
+
+
+async def until_usable(engine: Engine) -> None:
+    """Returns when the database answers and has the schema of this version.
+
+    A server may start after its clients, or be failing over. A file that cannot be opened stays so.
+    """
+
+    def connect() -> None:
+        joulie_migrations.require(engine)
+
+    executor = DatabaseExecutor()
+    try:
+        if engine.dialect.name == "sqlite":
+            require_reachable(engine)
+        await executor.until_done(connect)
+    finally:
+        executor.close()
