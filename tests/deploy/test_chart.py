@@ -632,6 +632,7 @@ EVERYTHING = {
     "one broker": (),
     "three brokers and PostgreSQL": values("values-ha"),
     "broker and database of others": values("values-external"),
+    "database of CloudNativePG": values("values-cnpg"),
     "scheduler of the cluster": values("values-patch"),
     "admission by a webhook": ("--set", "scheduler.admission=webhook"),
     "limits of nodes": ("--set", "agent.caps=true"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from helm_chart import CHART, NAMESPACE, VERSION, helm, of_kind
+from helm_chart import CHART, NAMESPACE, VERSION, helm, of_kind, pod_specs, rendered
 from joulie_projections.decision_log.heads import Signer
 from kube_real import DEPLOY
 
@@ -91,3 +91,25 @@ def test_the_secrets_of_the_script_are_those_that_the_examples_name(
     assert all(password.isalnum() and password[0].isalpha() for password in users.values())
     assert len(console["token"]) >= 16
     assert Signer.of(key).signature(b"head")
+
+
+def test_the_database_of_cloudnative_pg_has_the_secret_that_its_values_name(home: Path) -> None:
+    """The operator of CloudNativePG names a Secret after the cluster, with the URL in `uri`."""
+    [cluster] = documents((GITOPS / "cloudnative-pg.yaml").read_text())
+    specs = pod_specs(rendered(home, "-f", str(CHART / "values-cnpg.yaml")))
+    projected = [
+        source["secret"]
+        for spec in specs.values()
+        for volume in spec.get("volumes", [])
+        for source in volume.get("projected", {}).get("sources", [])
+        if "secret" in source
+    ]
+    of_database = [
+        each for each in projected if each["name"] == f"{cluster['metadata']['name']}-app"
+    ]
+
+    assert len(of_database) >= 5
+    assert {item["key"] for each in of_database for item in each["items"]} == {"uri"}
+    made = cluster["spec"]["bootstrap"]["initdb"]
+    assert made["postInitSQL"] == [f"ALTER ROLE {made['owner']} CREATEROLE"]
+    assert cluster["spec"]["postgresql"]["synchronous"]["number"] < cluster["spec"]["instances"]

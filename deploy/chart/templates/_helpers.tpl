@@ -84,7 +84,7 @@ annotations:
 {{- end }}
 
 {{- define "joulie.urlKey" -}}
-{{- if .root.Values.database.userPerRight }}url-{{ include "joulie.databaseRight" . }}{{ else }}url{{ end }}
+{{- if .root.Values.database.userPerRight }}url-{{ include "joulie.databaseRight" . }}{{ else }}{{ .root.Values.database.urlKey }}{{ end }}
 {{- end }}
 
 {{- define "joulie.natsUrl" -}}
