@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from joulie_bus.errors import BusError, Unwritable
+from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.metrics import WITNESS_COSIGNED
 from joulie_projections.decision_log.tree import keep_cosigned
@@ -29,18 +29,19 @@ class Submitter:
 
     async def run(self) -> None:
         """Runs until cancelled."""
-        while True:
+        while self._witnesses:
             try:
                 await asyncio.to_thread(self.submit)
-            except (SQLAlchemyError, BusError, OSError, Unwritable) as error:
+            except (SQLAlchemyError, JoulieError, OSError) as error:
                 self._log("database", Finding.SILENT, str(error) or type(error).__name__)
             await asyncio.sleep(POLL_S)
+        await asyncio.Event().wait()
 
     def submit(self) -> Sequence[Answer]:
         """Asks the witnesses about the newest checkpoint, unless all have cosigned it."""
         with History.of(self._place) as history:
             tree = StoredTree.of(history)
-            if tree is None or not self._witnesses or tree.newest.text == self._submitted:
+            if tree is None or tree.newest.text == self._submitted:
                 return ()
             newest = tree.newest
             answers = ask_all(self._witnesses, newest, tree.consistency)
