@@ -31,6 +31,7 @@ from joulie_bus.streams.subjects import Stream
 
 PULL = 2500  # messages per request
 RETRY_S = 0.2
+LATE_TRIES = 50  # ten seconds
 log = get_logger("bus")
 
 
@@ -128,7 +129,7 @@ class OrderedReader(ABC):
                 self.stream, f"one created at {self.created}", f"one created at {state.created}"
             )
         self.created = state.created
-        if state.last < self.position:
+        if state.last < self.position and not await self._is_found_again(state):
             raise StreamReplaced(
                 self.stream,
                 f"sequence {self.position}",
@@ -144,6 +145,17 @@ class OrderedReader(ABC):
         if self.digest and state.first > self.position:
             # The message at the position was trimmed, so there is nothing else to compare.
             log.info("not_compared", stream=self.stream, position=self.position, why="trimmed")
+
+    async def _is_found_again(self, state: StreamState) -> bool:
+        """Whether the end of the stream is behind the position again, in some seconds. A server
+        that was cut from the others may answer from a copy that is late.
+        """
+        tries = LATE_TRIES if state.servers else 0
+        for _ in range(tries):
+            await asyncio.sleep(RETRY_S)
+            if (await state_of(self._connection, self.stream)).last >= self.position:
+                return True
+        return False
 
     def _require_a_copy(self) -> None:
         """Raises StreamGap if every server lacks the next message. To be called after `lack`."""

@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced
+from joulie_bus.jetstream import ordered
 from joulie_bus.jetstream.connection import Connection, MinuteLines
 from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.nats_internals import JoulieClient
@@ -16,7 +17,7 @@ from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import ConsumerReader, parse_ticket
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime.tasks import wait_and_clear
-from joulie_bus.streams.records import Record
+from joulie_bus.streams.records import Record, StreamState
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import bare_broker, connected, power, producer, until
 
@@ -221,6 +222,23 @@ async def test_a_position_beyond_the_end_belongs_to_another_stream(
     with pytest.raises(StreamReplaced, match=r"is at sequence 20 .* belongs to sequence 21"):
         async with kind.on(bare, STREAM, 21):
             pass
+
+
+async def test_a_late_copy_that_answers_for_a_moment_is_not_another_stream(
+    kind: Kind, bare: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a server does that was cut from the two others."""
+    await fill(bare, 20)
+    ends = [7, 7]
+
+    async def late(connection: Connection, stream: Stream) -> StreamState:
+        state = await state_of(connection, stream)
+        return state._replace(servers=("a", "b", "c"), last=ends.pop() if ends else state.last)
+
+    monkeypatch.setattr(ordered, "state_of", late)
+    bell = asyncio.Event()
+    async with kind.on(bare, STREAM, 19, bell=bell) as reader:
+        assert await read_to(reader, bell, 20) == [20]
 
 
 async def test_a_stream_made_anew_is_another_stream(kind: Kind, bare: Connection) -> None:
