@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import random
 import re
 import ssl
 import time
@@ -15,6 +16,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.nats_internals import JoulieClient, Receiver, require_compatible
 from joulie_bus.log.protocol import Listener
@@ -32,6 +34,12 @@ FORBIDDEN = 403
 CLOSE_TIMEOUT_S = 2.0
 CANCEL_AGAIN_S = 0.1
 MINUTE_S = 60.0
+# Temporary refusals: no leader, no peers, no quorum, ingest queue full, disk busy.
+TEMPORARY = frozenset({503, 429, 10005, 10008, 10009, 10023, 10028, 10035, 10167})
+TEMPORARY_S = 10.0  # of repeating a request that is refused so
+ASK_AGAIN_S = 0.5
+IN_VAIN_S = 4.0  # without an answer: another server of the cluster may reach what answers
+LONGEST_STAY_S = 60.0  # at a server without answers, if others had none either
 log = get_logger("bus")
 
 
@@ -61,6 +69,15 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return ",".join(_without_password(url) for url in self.url.split(","))
 
 
+def _refused(subject: str) -> str:
+    return f"{_kind_of(subject)} but that it is unavailable"
+
+
+def _kind_of(subject: str) -> str:
+    """A request of JetStream's API, without the name of a consumer."""
+    return ".".join(subject.split(".")[:5])
+
+
 def _without_password(url: str) -> str:
     scheme, slashes, rest = url.rpartition("://")
     return f"{scheme}{slashes}{rest.rpartition('@')[2]}"
@@ -83,6 +100,11 @@ class Connection:
         self._client = client
         self._state = state
         self._sent = 0
+        self._in_vain: dict[str, float] = {}  # since when requests of a kind have no answer
+        self._stays = Backoff(2 * IN_VAIN_S, LONGEST_STAY_S)
+        self._left_at = -LONGEST_STAY_S
+        self._stay_s = 0.0
+        self._leaving: asyncio.Task[None] | None = None
         self.address = address
         # By server and stream: a message that the server's copy lacks, as readers found.
         self.gaps: dict[tuple[str, Stream], int] = {}
@@ -220,14 +242,45 @@ class Connection:
         timeout_s: float = API_TIMEOUT_S,
     ) -> Msg:
         """Raises BrokerRefused with code 403 if the user may not send this or read the reply."""
+        kind, asked_at = _kind_of(subject), time.monotonic()
         try:
-            return await self._unless_denied(
+            answer = await self._unless_denied(
                 subject, self._client.request(subject, data, timeout_s, headers=headers)
             )
         except NoRespondersError as error:
             raise BrokerRefused(subject, 503, "JetStream is not available there") from error
         except (TimeoutError, NatsError) as error:
+            self._note_in_vain(kind, asked_at)
             raise Unreachable(self.address.shown, f"{subject}: {error or 'no answer'}") from error
+        except asyncio.CancelledError:
+            self._note_in_vain(kind, asked_at)
+            raise
+        self._in_vain.pop(kind, None)
+        return answer
+
+    def _note_in_vain(self, kind: str, asked_at: float) -> None:
+        since = self._in_vain.setdefault(kind, asked_at)
+        if time.monotonic() - since >= IN_VAIN_S:
+            self.leave_server(f"no answer to {kind}")
+
+    def leave_server(self, why: str) -> None:
+        """Reconnects to another server of the cluster, if there is one.
+
+        A server passes messages to each other server directly, never through a third one. If the
+        link between two of them is cut, a client of the first cannot reach what the second leads.
+        If no server answers, as without a majority, each is kept for longer than the last.
+        """
+        now, here = time.monotonic(), self._client.connected_url
+        if not self.is_connected or here is None or now < self._left_at + self._stay_s:
+            return
+        if all(server.uri.netloc == here.netloc for server in self._client.server_pool):
+            return
+        if now > self._left_at + 2 * LONGEST_STAY_S:
+            self._stays.succeeded()
+        self._left_at, self._stay_s = now, self._stays.failed()
+        self._in_vain.clear()
+        log.warning("server_left", server=here.netloc.rpartition("@")[2], why=why)
+        self._leaving = asyncio.ensure_future(self._client.force_reconnect())
 
     async def _unless_denied(self, subject: str, asking: Coroutine[Any, Any, Msg]) -> Msg:
         """The broker does not reply to a denied request; it reports an error beside it."""
@@ -253,15 +306,26 @@ class Connection:
         """A JetStream API call. Raises BrokerRefused with the code of the broker.
 
         A request without a reply is sent a second time: the broker may have restarted, or this
-        process may have been too busy to read the reply. Requests must be safe to repeat.
+        process may have been too busy to read the reply. One that is refused for the moment, as
+        during an election, is repeated for some seconds. Requests must be safe to repeat.
         """
         subject = f"$JS.API.{verb}"
         payload = msgspec.json.encode(body) if body is not None else b""
-        answer = msgspec.json.decode(await self._answered(subject, payload), type=dict[str, Any])
-        if (refusal := answer.get("error")) is not None:
+        begun = time.monotonic()
+        while True:
+            answer = msgspec.json.decode(
+                await self._answered(subject, payload), type=dict[str, Any]
+            )
+            if (refusal := answer.get("error")) is None:
+                self._in_vain.pop(_refused(subject), None)
+                return answer
             code = int(refusal.get("err_code", refusal.get("code", 0)))
-            raise BrokerRefused(subject, code, str(refusal.get("description", "no reason given")))
-        return answer
+            if code not in TEMPORARY or time.monotonic() - begun > TEMPORARY_S:
+                raise BrokerRefused(
+                    subject, code, str(refusal.get("description", "no reason given"))
+                )
+            self._note_in_vain(_refused(subject), time.monotonic())
+            await asyncio.sleep(ASK_AGAIN_S)
 
     async def _answered(self, subject: str, payload: bytes) -> bytes:
         is_second = False
@@ -320,8 +384,12 @@ async def _bounded_close() -> AsyncGenerator[None, None]:
 def _options(address: Address, name: str, state: "_State") -> dict[str, Any]:
     _check_files(address)
     several = address.url.split(",")
+    # Each client has an order of its own and keeps it, so that one that leaves a server does not
+    # return to it at once.
+    random.SystemRandom().shuffle(several)
     return {
         "servers": several if len(several) > 1 else address.url,
+        "dont_randomize": True,
         "name": name,
         "user": address.user or None,
         "password": address.password or None,

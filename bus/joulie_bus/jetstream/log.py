@@ -108,6 +108,9 @@ class JetStreamLog:
         async with on(self._connection, stream, after, created, bell, digest) as reader:
             yield reader
 
+    def leave_server(self, why: str) -> None:
+        self._connection.leave_server(why)
+
     async def send_live(self, subject: str, data: bytes) -> None:
         if self._connection.is_connected:
             with contextlib.suppress(NatsError, OSError):

@@ -23,7 +23,13 @@ from nats.errors import Error as NatsError
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.batch import stored_together
 from joulie_bus.jetstream.batch_cost import Prices
-from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
+from joulie_bus.jetstream.connection import (
+    FORBIDDEN,
+    IN_VAIN_S,
+    TEMPORARY,
+    Connection,
+    Denial,
+)
 from joulie_bus.log.protocol import require_speakable
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
@@ -37,8 +43,6 @@ ACK_DEADLINE_S = 2.0  # an fsync of a slow disk takes 0.1 s, an election up to 5
 TICK_S = 0.25
 MANY = 20  # a batch costs as much as this many single messages with a sync
 HEADERS = 64  # bytes of the header, without the id in it
-# Temporary refusals: no leader, no peers, no quorum, ingest queue full, disk busy.
-TEMPORARY = frozenset({503, 429, 10005, 10008, 10009, 10023, 10028, 10035, 10167})
 STORE_FAILED = 10077  # "maximum bytes exceeded" is permanent, "store is closed" is not
 STREAM_NOT_FOUND = 10059
 TOO_LARGE = 10054
@@ -68,12 +72,13 @@ class _Ack(msgspec.Struct):
 class _Flight:
     """A message that is not acknowledged yet, and the call that waits for it."""
 
-    __slots__ = ("deadline", "message", "unanswered", "waiter")
+    __slots__ = ("deadline", "message", "sent_at", "unanswered", "waiter")
 
-    def __init__(self, message: Message, waiter: "_Waiter", deadline: float) -> None:
+    def __init__(self, message: Message, waiter: "_Waiter", sent_at: float) -> None:
         self.message = message
         self.waiter = waiter
-        self.deadline = deadline
+        self.sent_at = sent_at
+        self.deadline = sent_at + ACK_DEADLINE_S
         self.unanswered = False  # the broker reported no responders
 
 
@@ -173,8 +178,8 @@ class Publisher:
             await self._room.acquire()
             self._next += 1
             token = f"{self._inbox}.{self._next}"
-            deadline = asyncio.get_running_loop().time() + ACK_DEADLINE_S
-            self._flights[token] = _Flight(message, waiter, deadline)
+            now = asyncio.get_running_loop().time()
+            self._flights[token] = _Flight(message, waiter, now)
             await self._send(token, message)
         return waiter
 
@@ -248,6 +253,8 @@ class Publisher:
                 await self._send(token, flight.message)
             if late:
                 log.warning("resent", messages=len(late), why="no acknowledgement in time")
+            if any(now - flight.sent_at >= IN_VAIN_S for _, flight in late):
+                self._connection.leave_server("no acknowledgement")
 
     async def _has_no_stream(self, subject: str) -> bool:
         """A stream without a leader is still listed, and a resend may succeed."""

@@ -250,6 +250,9 @@ class MemoryLog:
         finally:
             self._broker.bells.pop(bell, None)
 
+    def leave_server(self, why: str) -> None:
+        """There is one."""
+
     async def send_live(self, subject: str, data: bytes) -> None:
         for listener in list(self._broker.listeners[subject]):
             listener(data)

@@ -125,6 +125,10 @@ class Log(Protocol):
         """
         ...
 
+    def leave_server(self, why: str) -> None:
+        """Continues at another server of the broker, if there is one."""
+        ...
+
     async def send_live(self, subject: str, data: bytes) -> None:
         """Sends a live message to current listeners; never stored, and lost if the bus is down."""
         ...

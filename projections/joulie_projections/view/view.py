@@ -47,7 +47,9 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.rows_held import HeldRows
 
 SILENCE_S = 1.0  # four heartbeats missed: poll the database
+UNHEARD_S = 4.0  # the broker's server may be cut from that of the projector
 POLL_S = 0.25
+LOG_EVERY = 40  # reads that fail: about ten seconds
 WAITING_BYTES = 16 * 1024 * 1024  # of changes in memory while the database is read
 BACKWARDS = 4  # consecutive heartbeats below the view's position that mean another database
 log = get_logger("view")
@@ -72,6 +74,9 @@ class ViewSnapshot(NamedTuple):
 
 class View:
     """Follows the projector inside `async with View.open(...)`."""
+
+    _bus: Log | None = None
+    _unread_tries = 0  # of the database, in a row
 
     def __init__(self, engine: Engine, subjects: Subjects) -> None:
         self._engine = engine
@@ -105,6 +110,7 @@ class View:
         cls, bus: Log, engine: Engine, subjects: Subjects
     ) -> AsyncGenerator["View", None]:
         view = cls(engine, subjects)
+        view._bus = bus
         try:
             # Subscribe before the first read, so that no commit is missed.
             with (
@@ -340,8 +346,13 @@ class View:
     async def _catch_up(self) -> None:
         try:
             await self._read_database()
+            self._unread_tries = 0
         except (SQLAlchemyError, msgspec.DecodeError) as error:
-            log.warning("view_cannot_read", error=str(error), serves=self.position)
+            if not self._unread_tries % LOG_EVERY:
+                log.warning("view_cannot_read", error=str(error), serves=self.position)
+            self._unread_tries += 1
+            if self._bus is not None and self._silence_s > UNHEARD_S:
+                self._bus.leave_server("no heartbeat, and the database cannot be read")
             await asyncio.sleep(POLL_S)
             self._needs_read.set()
 

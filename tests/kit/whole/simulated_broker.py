@@ -260,6 +260,9 @@ class LinkedLog:
             finally:
                 self._link.heard.remove(reader.sent)
 
+    def leave_server(self, why: str) -> None:
+        """There is one."""
+
     async def send_live(self, subject: str, data: bytes) -> None:
         await self._on_the_way()
         if self._link.sends:

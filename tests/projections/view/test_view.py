@@ -35,6 +35,7 @@ from joulie_projections.store.database import Place
 from joulie_projections.store.monotonic import monotonic_clock
 from joulie_projections.store.store import Store
 from joulie_projections.testing import tamper
+from joulie_projections.view import view as module
 from joulie_projections.view.view import POLL_S, View
 
 pytestmark = pytest.mark.anyio
@@ -605,6 +606,23 @@ async def test_a_view_that_cannot_read_what_it_missed_says_so_and_keeps_its_rows
 
 
 # --- without projector, bus or database -------------------------------------------------------
+
+
+async def test_a_view_without_heartbeats_and_database_tries_another_server_of_the_broker(
+    hand: ManualProjector, bus: JetStreamLog, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNHEARD_S", 0.2)
+    tried: list[str] = []
+    monkeypatch.setattr(bus, "leave_server", tried.append)
+    hand.commit(power("a", 1))
+    engine = database.reader(place)
+    async with View.open(bus, engine, CLUSTER) as view:
+        await view.wait_ready(60)
+        fail_every_read(engine)
+        await until(lambda: bool(tried))
+
+        assert (view.position, watts(view)) == (1, {"a": 1})
+    engine.dispose()
 
 
 async def test_a_view_without_a_projector_keeps_its_rows_and_its_age_grows(
