@@ -81,7 +81,11 @@ class OrderedReader(ABC):
         await reader._check_history()
         reader._inbox = connection.new_inbox()
         async with reader._subscribed():
-            await reader._begin()
+            try:
+                await reader._begin()
+            except Unreachable as error:
+                log.warning("pull_failed", stream=stream, error=str(error))
+                reader._broken = True  # as later: it is repeated
             async with living(VitalTask.PULL, reader._keep_reading, stream):
                 yield reader
 
