@@ -12,6 +12,7 @@
     │   ├── StreamGap            facts are missing between what we read and what comes next
     │   ├── StreamsMissing       the streams do not exist yet
     │   ├── PurgeDenied          a stream of an older version, which denies purges
+    │   ├── StreamsDiffer        restored streams that do not hold what was read
     │   ├── StreamsForeign       a stream stores other subjects than ours
     │   ├── StreamsInUse         streams that hold messages and are to continue other ones
     │   ├── StreamSilent         the broker stopped sending the messages of a stream
@@ -200,6 +201,16 @@ class StreamsInUse(BusError):
             f"changed. Stop all components and agents. If these streams are another log's, name "
             f"another broker; if they were written after the loss, delete them and run the command "
             f"again: those messages are lost, and the components report the present state again."
+        )
+
+
+class StreamsDiffer(BusError):
+    def __init__(self, url: str, found: Mapping[str, str]) -> None:
+        listed = "; ".join(f"{stream}: {what}" for stream, what in found.items())
+        super().__init__(
+            f"The streams at {url} do not hold what the database has read: {listed}. Nothing was "
+            f"changed. Restore a newer snapshot of them; or delete them and run "
+            f"`joulie migrate --new-broker`, and the log continues without their messages."
         )
 
 

@@ -45,6 +45,7 @@ EXAMPLES: list[JoulieError] = [
     errors.Unwritable("commit", "DataError: text fields cannot contain NUL bytes"),
     errors.ProjectorRuns(10.0),
     errors.StreamsInUse("nats://127.0.0.1:4222", {"JOULIE_TEL": "messages 1 to 5"}),
+    errors.StreamsDiffer("nats://127.0.0.1:4222", {"JOULIE_DEC": "it ends at 3, and 7 was read"}),
     errors.Fenced(3, 700),
     errors.TooFarBack(7, "the facts of that time are gone."),
     errors.ViewBehind(5, 7, 2.0),

@@ -11,13 +11,21 @@ import msgspec
 from joulie_bus.errors import (
     BrokerRefused,
     PurgeDenied,
+    StreamsDiffer,
     StreamsForeign,
     StreamsInUse,
     StreamsMissing,
 )
 from joulie_bus.jetstream.connection import MAX_PAYLOAD, Connection
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.records import Record, Stored, StreamSize, StreamState, StreamTip
+from joulie_bus.streams.records import (
+    Record,
+    Stored,
+    StreamSize,
+    StreamState,
+    StreamTip,
+    digest_of,
+)
 from joulie_bus.streams.subjects import Stream, Subjects
 
 log = get_logger("streams")
@@ -275,6 +283,35 @@ async def continue_after(connection: Connection, ends: Mapping[Stream, int]) -> 
         if state.last < ends[state.stream]:
             await purge(connection, state.stream, ends[state.stream] + 1)
     return {state.stream: state.created for state in states}
+
+
+async def identities(
+    connection: Connection, read: Mapping[Stream, tuple[int, bytes]]
+) -> dict[Stream, str]:
+    """The identities of streams that hold what was read: by stream a sequence, and the digest of
+    its message, if that is known. Raises StreamsDiffer for others."""
+    found, differ = dict[Stream, str](), dict[str, str]()
+    for stream, (sequence, digest) in read.items():
+        state = await state_of(connection, stream)
+        found[stream] = state.created
+        if why := await _difference(connection, state, sequence, digest):
+            differ[str(stream)] = why
+    if differ:
+        raise StreamsDiffer(connection.address.shown, differ)
+    return found
+
+
+async def _difference(
+    connection: Connection, state: StreamState, sequence: int, digest: bytes
+) -> str:
+    if state.last < sequence:
+        return f"it ends at {state.last}, and {sequence} was read"
+    if state.first > sequence + 1:
+        return f"it begins at {state.first}, and only {sequence} was read"
+    record = await message_at(connection, state.stream, sequence) if sequence else None
+    if digest and record is not None and digest_of(record) != digest:
+        return f"its message {sequence} is another one"
+    return ""
 
 
 async def purge(connection: Connection, stream: Stream, before: int) -> None:

@@ -8,7 +8,7 @@ from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.streams.roles import Role
 from joulie_cli.upkeep.move import as_text, move
-from joulie_cli.upkeep.new_broker import continue_streams
+from joulie_cli.upkeep.new_broker import adopt_streams, continue_streams
 from joulie_cli.wiring import Wiring, address_of, names_a_broker
 from joulie_projections.store import database
 
@@ -27,6 +27,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         print(f"{database.without_password(wires.data.database)} is at schema {reached}.")
     finally:
         engine.dispose()
+    if args.adopt:
+        return _adopt(wires)
     if args.new_broker:
         return _continue(wires)
     if names_a_broker(wires):  # an embedded broker gets its streams at every start
@@ -41,6 +43,14 @@ def _continue(wires: Wiring) -> int:
     for stream, end in sorted(ends.items()):
         print(f"{stream} continues after {end}.")
     print("Messages that only the lost streams held are lost. Start the components again.")
+    return 0
+
+
+def _adopt(wires: Wiring) -> int:
+    ends = asyncio.run(adopt_streams(wires))
+    for stream, end in sorted(ends.items()):
+        print(f"{stream} holds what was read, up to {end}.")
+    print("Start the components again.")
     return 0
 
 

@@ -52,8 +52,12 @@ class DecisionLog:
 
     def read_to(self) -> int:
         """How far the stream of decisions was read."""
+        return self.input().sequence
+
+    def input(self) -> Input:
+        """The last message of the stream of decisions that was read."""
         with self._engine.connect() as db:
-            return decision_input(db).sequence
+            return decision_input(db)
 
     def unreadable_quota(self) -> bytes:
         """What unreadable messages had used of their quota by the last append."""
@@ -65,7 +69,7 @@ class DecisionLog:
         """Records the identity of a new stream, which continues at the same position."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
-            read = Input(created, decision_input(db).sequence)
+            read = msgspec.structs.replace(decision_input(db), created=created)
             mine = checkpoint.update().where(checkpoint.c.name == NAME)
             db.execute(mine.values(inputs=msgspec.msgpack.encode({Stream.DEC: read})))
 

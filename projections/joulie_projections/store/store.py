@@ -20,7 +20,6 @@ from joulie_projections.fold.commit import (
     Commit,
     Cut,
     FirstBinding,
-    Input,
     Inputs,
     Poison,
 )
@@ -205,7 +204,7 @@ class Store:
             held = read_checkpoint(db)
             assert held is not None, "a lease was taken"
             inputs = {
-                stream: Input(created[stream], read.sequence) if stream in created else read
+                stream: msgspec.structs.replace(read, created=created.get(stream, read.created))
                 for stream, read in held.inputs.items()
             }
             mine = update(checkpoint).where(checkpoint.c.name == NAME)

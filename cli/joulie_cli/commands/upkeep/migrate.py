@@ -17,6 +17,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="the streams are lost: continue the log on an empty broker",
     )
     parser.add_argument(
+        "--adopt",
+        action="store_true",
+        help="the streams were restored from a snapshot: continue the log with them",
+    )
+    parser.add_argument(
         "--from", dest="source", metavar="URL", help="copy this database, of stopped components"
     )
     parser.add_argument("--to", metavar="URL", help="into this one, which is empty")
