@@ -57,9 +57,9 @@ class Postgres:
         primary: "Postgres | None" = None,
     ) -> None:
         self._address = address
-        self._bin = _programs()
+        self._bin = postgres_programs()
         self._directory = directory
-        self._user = _unprivileged_user()
+        self._user = unprivileged_user()
         self._durable = durable
         self._names = count()
         self._process: subprocess.Popen[bytes] | None = None
@@ -215,7 +215,7 @@ class _User(NamedTuple):
     extra: Sequence[int] | None = None
 
 
-def _unprivileged_user() -> _User:
+def unprivileged_user() -> _User:
     """PostgreSQL refuses to run as root, and tests in containers often do."""
     if os.geteuid() != 0:
         return _User()
@@ -226,7 +226,7 @@ def _unprivileged_user() -> _User:
     raise PostgresMissing("there is no unprivileged user: neither postgres nor nobody exists")
 
 
-def _programs() -> Path:
+def postgres_programs() -> Path:
     on_path = shutil.which("initdb")
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if on_path:

@@ -1,0 +1,156 @@
+"""Three brokers, databases and extenders, two projectors and consoles, and faults all the time."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections import Counter
+from collections.abc import AsyncGenerator, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults import Faults, Readers
+from installation import Installation, installed
+from joulie_bus.events import codec
+from joulie_bus.testing import until
+from joulie_projections.history.history import History
+from load import Call, Load
+from machines import COUNT, Machines, NoNetworkOfItsOwn, in_namespaces, on_loopback
+
+pytestmark = pytest.mark.anyio
+SETTLED_S = 90.0
+FENCED = "Another projector took over"
+SEED = int(os.environ.get("FAULTS_SEED", "1"))
+
+
+class Run:
+    """An installation under load and faults, and what it has to show afterwards."""
+
+    def __init__(self, made: Installation, *, links: bool) -> None:
+        self.installation = made
+        self.load = Load(made, SEED, pods_per_s=50)
+        self.readers = Readers(made)
+        self.faults = Faults(made, self.readers, SEED, links=links)
+
+    @contextlib.asynccontextmanager
+    async def under_load(self) -> AsyncGenerator[None, None]:
+        await self.load.declare()
+        await self.readers.know(self.load.facts)
+        async with contextlib.AsyncExitStack() as stack:
+            for work in (self.readers.watch(), self.load.report(), self.load.schedule()):
+                await stack.enter_async_context(running(work))
+            yield
+            self.readers.fault = "none"
+            await self.readers.know(self.load.facts)
+        try:
+            await until(self.all_is_logged, SETTLED_S)
+        except TimeoutError:
+            assert self.load.answered - self.logged() == Counter(), self.table()
+
+    async def go(self, seconds: float, every_s: float) -> None:
+        async with self.under_load():
+            ends = asyncio.get_running_loop().time() + seconds
+            while asyncio.get_running_loop().time() < ends:
+                await asyncio.sleep(every_s)
+                await self.faults.one()
+
+    async def cut_each_link(self, ways: int, for_s: float) -> None:
+        pairs = itertools.combinations if ways == 2 else itertools.permutations
+        async with self.under_load():
+            for one, other in pairs(range(COUNT), 2):
+                self.readers.fault = f"cut from {one} to {other}" + ", and back" * (ways == 2)
+                async with self.faults.cut(set([(one, other), (other, one)][:ways])):
+                    await asyncio.sleep(for_s)
+                self.readers.fault = "none"
+                await self.readers.know(self.load.facts)
+
+    def logged(self) -> Counter[Call]:
+        found: Counter[Call] = Counter()
+        with History.of(self.installation.databases.url) as history:
+            for entry in history.entries():
+                if entry.kind in ("decision.filter", "decision.prioritize"):
+                    replica = codec.origin_of(entry.event_id, "here").producer
+                    verb = entry.kind.removeprefix("decision.")
+                    found[Call(replica, verb, entry.pod_uid)] += 1
+        return found
+
+    def all_is_logged(self) -> bool:
+        return self.load.answered <= self.logged()
+
+    async def require_whole(self) -> None:
+        """No answer is lost or doubled; the log is valid; every decision is recomputed; nothing
+        ended by itself but projectors whose lease another one took."""
+        print(f"\n{self.table()}")
+        found = self.logged()
+        assert self.load.answered <= found <= self.load.asked
+        await self.installation.checked("verify")
+        replayed = await self.installation.checked("replay")
+        assert replayed["mismatches"] == 0
+        assert [each for each in self.installation.ended if FENCED not in each.why] == []
+
+    def table(self) -> str:
+        seconds = sorted(self.load.seconds)
+        stood = [f"  {each}: {most:.1f} s" for each, most in sorted(self.readers.longest.items())]
+        return "\n".join(
+            [
+                f"{len(seconds)} answers, p99 {seconds[len(seconds) * 99 // 100] * 1000:.0f} ms, "
+                f"{self.load.failed} calls failed, {self.load.facts} facts",
+                "readers stood still, at most, after",
+                *stood,
+                *(f"  ended by itself: {each}" for each in self.installation.ended),
+                *(f"  {each}" for each in self.faults.happened),
+            ]
+        )
+
+
+@contextlib.asynccontextmanager
+async def running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.asynccontextmanager
+async def run(machines: Machines, place: Path, *, links: bool) -> AsyncGenerator[Run, None]:
+    async with installed(machines, place) as made:
+        yield Run(made, links=links)
+
+
+@pytest.mark.drill
+async def test_kills_lose_and_double_no_answer(tmp_path: Path) -> None:
+    async with run(on_loopback(), tmp_path, links=False) as made:
+        await made.go(float(os.environ.get("FAULTS_FOR", "120")), every_s=5)
+        await made.require_whole()
+
+
+@pytest.mark.drill
+async def test_kills_and_cut_links_lose_and_double_no_answer(tmp_path: Path) -> None:
+    try:
+        with in_namespaces() as machines:
+            async with run(machines, tmp_path, links=True) as made:
+                await made.go(float(os.environ.get("FAULTS_FOR", "600")), every_s=5)
+                await made.require_whole()
+    except NoNetworkOfItsOwn as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("ways", [1, 2])
+async def test_readers_stand_still_for_15_s_at_most_when_any_one_link_is_cut_for_ever(
+    tmp_path: Path, ways: int
+) -> None:
+    try:
+        with in_namespaces() as machines:
+            async with run(machines, tmp_path, links=True) as made:
+                await made.cut_each_link(ways, for_s=45)
+                await made.require_whole()
+            assert max(made.readers.longest.values()) <= 15.0
+    except NoNetworkOfItsOwn as reason:
+        pytest.skip(str(reason))

@@ -1,0 +1,109 @@
+"""Facts of nodes and calls of kube-schedulers, and what came back."""
+
+import asyncio
+import contextlib
+import json
+import random
+import time
+from collections import Counter
+from typing import NamedTuple
+
+from go_http import CallFailed, Client
+from installation import EXTENDER, Installation
+from joulie_bus.errors import JoulieError
+from joulie_bus.events import AnyEvent
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Subjects
+from joulie_bus.testing import Voices, eco, hardware, performance, power
+from kube_scheduler import a_pod
+from servers import address_of
+
+NODES = [f"n{at}" for at in range(50)]
+CALLERS = 8
+TIMEOUT_S = 1.0  # of kube-scheduler's configuration
+
+
+class Call(NamedTuple):
+    replica: str
+    verb: str
+    pod: str
+
+
+class Load:
+    """A fact of each node a second, and pods at a rate. Extenders are tried in turn."""
+
+    def __init__(self, installation: Installation, seed: int, pods_per_s: float) -> None:
+        self._installation = installation
+        self._draw = random.Random(seed)
+        self._pause_s = CALLERS / pods_per_s
+        self._voices = Voices("test", Subjects("local"), time.time_ns)
+        self.asked: Counter[Call] = Counter()
+        self.answered: Counter[Call] = Counter()
+        self.seconds: list[float] = []  # of each answer
+        self.failed = 0
+        self.facts = 0
+
+    async def declare(self) -> None:
+        for at, name in enumerate(NODES):
+            facts: list[AnyEvent] = [hardware(name), eco(name) if at % 2 else performance(name)]
+            await self._publish([self._voices.stamp(each) for each in facts])
+
+    async def report(self) -> None:
+        """Without end: power of all nodes. What fails is published again, unchanged."""
+        for number in range(1_000_000):
+            watts = [power(name, 200 + (number + at) % 100) for at, name in enumerate(NODES)]
+            await self._publish([self._voices.stamp(each) for each in watts])
+            await asyncio.sleep(1.0)
+
+    async def _publish(self, messages: list[Message]) -> None:
+        while True:
+            with contextlib.suppress(JoulieError, OSError, TimeoutError):
+                address = address_of(self._installation.machines, Role.ADMIN)
+                async with JetStreamLog.open(address, "test") as bus:
+                    await bus.publish(messages)
+                self.facts += len(messages)
+                return
+            await asyncio.sleep(0.2)
+
+    async def schedule(self) -> None:
+        """Without end: pods, each with filter and prioritize."""
+        async with asyncio.TaskGroup() as group:
+            for caller in range(CALLERS):
+                group.create_task(self._schedule(caller))
+
+    async def _schedule(self, caller: int) -> None:
+        machines = self._installation.machines
+        clients = {
+            f"e{machine}": Client(address, EXTENDER)
+            for machine, address in enumerate(machines.addresses)
+        }
+        try:
+            for number in range(1_000_000):
+                uid = f"{caller}-{number}"
+                names = self._draw.sample(NODES, 20)
+                pod = {"Pod": a_pod(uid), "Nodes": None, "NodeNames": names}
+                body = json.dumps(pod).encode()
+                for verb in ("filter", "prioritize"):
+                    await self._ask(clients, verb, uid, body)
+                await asyncio.sleep(self._pause_s)
+        finally:
+            for client in clients.values():
+                await client.close()
+
+    async def _ask(self, clients: dict[str, Client], verb: str, uid: str, body: bytes) -> None:
+        while True:
+            replica = self._draw.choice([*clients])
+            call = Call(replica, verb, uid)
+            self.asked[call] += 1
+            begun = time.monotonic()
+            try:
+                await clients[replica].post(verb, body, TIMEOUT_S)
+            except CallFailed:
+                self.failed += 1
+                await asyncio.sleep(0.05)
+                continue
+            self.answered[call] += 1
+            self.seconds.append(time.monotonic() - begun)
+            return
