@@ -496,13 +496,19 @@ class ConsoleUnavailable(JoulieError):
 
 class ConsoleNotReached(JoulieError):
     def __init__(self, url: str, why: str) -> None:
-        super().__init__(f"No answer of a console at {url}: {why}")
+        super().__init__(
+            f"No console answers at {url}: {why.rstrip('.')}. Nothing was read. Is the URL right, "
+            f"and is the console up?"
+        )
         self.url = url
 
 
 class ConsoleRefused(JoulieError):
     def __init__(self, url: str, path: str, status: int, why: str) -> None:
-        super().__init__(f"The console at {url} refused {path} with status {status}: {why}")
+        super().__init__(
+            f"The console at {url} refused {path} with status {status}: {why.rstrip('.')}. Nothing "
+            f"was read."
+        )
         self.status = status
 
 

@@ -46,6 +46,8 @@ EXAMPLES: list[JoulieError] = [
     errors.ProjectorRuns(10.0),
     errors.StreamsInUse("nats://127.0.0.1:4222", {"JOULIE_TEL": "messages 1 to 5"}),
     errors.StreamsDiffer("nats://127.0.0.1:4222", {"JOULIE_DEC": "it ends at 3, and 7 was read"}),
+    errors.ConsoleNotReached("http://127.0.0.1:9880", "connection refused"),
+    errors.ConsoleRefused("http://127.0.0.1:9880", "/v1/nodes/n9", 404, "No node 'n9'"),
     errors.Fenced(3, 700),
     errors.TooFarBack(7, "the facts of that time are gone."),
     errors.ViewBehind(5, 7, 2.0),

@@ -133,7 +133,7 @@ async def test_events_that_are_gone_are_reported(new_harness: NewHarness) -> Non
 
 async def test_a_stream_without_a_console_ends_after_its_patience() -> None:
     async with ConsoleClient(f"http://127.0.0.1:{free_port()}") as console:
-        with pytest.raises(ConsoleNotReached, match=r"heartbeat for 1 s, at last: No answer"):
+        with pytest.raises(ConsoleNotReached, match=r"heartbeat for 1 s, at last: No console"):
             await anext(console.stream(patience_s=1))
 
 
