@@ -1,0 +1,129 @@
+"""The check of the newest entries: silent about every sound log, trimmed ones included."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+import joulie_migrations
+from audit_kit import RecordedLog, small_log_in
+from joulie_audit.archive.archiver import Archiver
+from joulie_audit.archive.columnar import Segment
+from joulie_audit.archive.combined_history import Sources
+from joulie_audit.archive.parts import Archive
+from joulie_audit.retention.cut_points import CutOptions, heads_of
+from joulie_audit.retention.trim import Trimmer
+from joulie_audit.retention.trim_streams import newest_records
+from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, ask, power
+from joulie_console.readers import integrity
+from joulie_console.readers.history import HistoryReader
+from joulie_console.readers.integrity import Integrity
+from joulie_console.views.conditions import Condition
+from joulie_projections.decision_log import heads
+from joulie_projections.decision_log.heads import Head
+from joulie_projections.history.history import History
+from joulie_projections.history.trimming import TrimStore
+from joulie_projections.store import database
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def recorded(tmp_path: Path) -> AsyncGenerator[RecordedLog, None]:
+    made = database.migrator(tmp_path / "joulie.db")
+    joulie_migrations.upgrade(made)
+    made.dispose()
+    async with small_log_in(tmp_path / "joulie.db", tmp_path) as small:
+        await publish(small, *own_heads(small))
+        yield small
+
+
+def own_heads(log: RecordedLog) -> list[Head]:
+    with History.of(log.database) as history:
+        return history.heads()
+
+
+async def publish(log: RecordedLog, *signed: Head) -> None:
+    for head in signed:
+        message = Message(CLUSTER.heads, f"head:{head.pos}", heads.encode(head))
+        await log.builder.bus.publish([message])
+
+
+async def grow(log: RecordedLog, pods: int) -> None:
+    for number in range(pods):
+        await log.builder.facts(power("n1", 150 + number), after_s=3600)
+        await log.builder.answer(ask(f"later-{number}"))
+    log.builder.sign()
+    await publish(log, own_heads(log)[-1])
+
+
+async def flaws(log: RecordedLog) -> list[Condition]:
+    reader = HistoryReader(lambda: History.readable(log.database))
+    try:
+        return await Integrity(log.builder.bus, reader).flaws()
+    finally:
+        reader.close()
+
+
+async def trim(log: RecordedLog, archive: Path) -> None:
+    async with log.reading() as (history, facts):
+        await Archiver(archive, Segment(), 2**62).run(history, facts)
+    builder, engine = log.builder, database.trimmer(log.database)
+    reading = Sources(log.database).reading
+    trimmer = Trimmer(Archive.of(archive), TrimStore(engine), reading, builder.signer.public)
+    published = heads_of(await newest_records(builder.bus, Stream.HEADS, 1000))
+    try:
+        options = CutOptions(builder.clock(), builder.clock(), "test")
+        done = await trimmer.run(builder.bus, CLUSTER, published, options)
+    finally:
+        engine.dispose()
+    assert done.rows > 0
+
+
+async def test_a_sound_log_has_no_flaws_as_it_grows(
+    recorded: RecordedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "ENTRIES", 5)
+    found = await flaws(recorded)
+    for _ in range(3):
+        await grow(recorded, 4)
+        found += await flaws(recorded)
+
+    assert found == []
+
+
+async def test_a_trimmed_log_has_no_flaws(recorded: RecordedLog, tmp_path: Path) -> None:
+    recorded.builder.snapshot()
+    await grow(recorded, 3)
+    recorded.builder.snapshot()
+    await trim(recorded, tmp_path / "archive")
+    found = await flaws(recorded)
+    await grow(recorded, 3)
+
+    assert [*found, *await flaws(recorded)] == []
+
+
+async def test_a_log_that_was_emptied_lacks_the_entry_of_its_head(
+    tmp_path: Path, recorded: RecordedLog
+) -> None:
+    made = database.migrator(tmp_path / "empty.db")
+    joulie_migrations.upgrade(made)
+    made.dispose()
+    nothing = RecordedLog(recorded.builder, tmp_path / "empty.db")
+
+    [found] = await flaws(nothing)  # but the broker has a head of one
+
+    assert "Was the database set back?" in found.text
+
+
+async def test_a_head_of_another_log_at_the_broker_is_a_flaw(recorded: RecordedLog) -> None:
+    newest = own_heads(recorded)[-1]
+    await publish(recorded, replace(newest, pos=newest.pos - 1))
+
+    [found] = await flaws(recorded)
+
+    assert (found.kind, found.since) == ("log.invalid", str(newest.pos - 1))
+    assert "is not what its signed head says" in found.text
