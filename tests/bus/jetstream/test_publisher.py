@@ -304,6 +304,7 @@ async def test_a_cancelled_publish_cancels_no_other(
     ("code", "number", "description", "passes"),
     [
         (503, 10008, "jetstream system temporarily unavailable", True),
+        (409, 10158, "duplicate message id is in process", True),
         (503, 0, "no responders", True),
         (503, 10077, "store is closed", True),
         (503, 10077, "maximum bytes exceeded", False),
