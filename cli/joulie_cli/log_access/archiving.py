@@ -21,6 +21,7 @@ from joulie_cli.log_access.trimming import trim
 from joulie_cli.wiring import Wiring
 
 CHECK_INTERVAL_S = 60.0  # between two checks for messages about to be dropped
+FIRST_RETRY_S = 5.0  # until one has succeeded: broker and database of an installation start, too
 Pass = Callable[[bool], Awaitable[ArchiveResult]]  # whether the running hour is archived too
 log = get_logger("archive")
 
@@ -38,7 +39,7 @@ class PeriodicArchiver:
 
     async def run(self) -> None:
         """Run until cancelled. A failed pass is logged and retried at the next check."""
-        due = 0.0
+        due, pause = 0.0, FIRST_RETRY_S
         while True:
             is_well = True
             if time.monotonic() >= due:
@@ -47,7 +48,8 @@ class PeriodicArchiver:
                 due = time.monotonic() + self._args.every if is_well else 0.0
             is_well = await self._succeeds(self._check_dangers()) and is_well
             metrics.ARCHIVE_FAILING.set(not is_well)
-            await asyncio.sleep(min(CHECK_INTERVAL_S, self._args.every))
+            pause = CHECK_INTERVAL_S if is_well else pause
+            await asyncio.sleep(min(pause, self._args.every))
 
     async def _succeeds(self, act: Awaitable[None], otherwise: str = "not_archived") -> bool:
         try:

@@ -102,7 +102,7 @@ def controllers(server: Running) -> list[str]:
         "--use-service-account-credentials",
         f"--service-account-private-key-file={names / 'kube-apiserver.key'}",
         f"--root-ca-file={names / 'authority.pem'}",
-        "--controllers=*,-nodeipam,-route",
+        "--controllers=*,-node-ipam-controller",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
         "--node-monitor-grace-period=5m",  # the machine may be slow
