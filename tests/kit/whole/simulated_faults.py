@@ -27,13 +27,15 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "quorum lost": (("broker",), 1),
     "broker forgets message ids": (("broker",), 1),
     "database down": (("database",), 1),
-    "failover to a standby that lags": (("database",), 2),
+    "failover to a standby that lags": (("database",), 4),
     "requests lost": (("API server",), 1),
 }
 FROM_S, TO_S = 3.0, 12.0  # when faults begin
 SHORTEST_S, LONGEST_S = 0.3, 5.0
 PROMOTION_S = 3.0  # the longest time until a standby serves
-LASTING_SHARE, LASTING_S = 0.2, 18.0  # longer than any freeze may last
+# Some faults last longer than the whole may stand still.
+LASTING_SHARE, LASTING_S = 0.4, 16.0
+LASTING = ("cut from the broker", "cannot send to the broker", "cannot receive from the broker")
 PROJECTORS_SHARE = 0.5  # of the faults of components: there the whole can stop
 
 
@@ -55,7 +57,7 @@ def generated(rng: random.Random) -> list[Fault]:
     made = []
     for kind in rng.choices(kinds, weights, k=rng.randint(1, 6)):
         at, lasts = rng.uniform(FROM_S, TO_S), rng.uniform(SHORTEST_S, LONGEST_S)
-        lasts += LASTING_S * (rng.random() < LASTING_SHARE)
+        lasts += LASTING_S * (kind in LASTING and rng.random() < LASTING_SHARE)
         lag = rng.uniform(0.2, 4.0) if "standby" in kind else 0.0
         made.append(Fault(at, kind, _target(kind, rng), lasts, lag))
     return sorted(made)

@@ -1,0 +1,117 @@
+"""Mends that can be taken out of the product, to see that the simulation finds what they mend."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from joulie_bus.streams.records import StreamTip
+from joulie_extender.current_snapshot import CurrentSnapshot
+from joulie_projections.chain.entry import Entry
+from joulie_projections.chain.signed import Head
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.fold.commit import Input
+from joulie_projections.projector.lag import StreamEnds
+from joulie_projections.projector.liveness import Liveness
+from joulie_projections.projector.projector import Projector
+from joulie_projections.state.deltas import Delta
+from joulie_projections.store.retrying import TRANSIENT
+from joulie_projections.view.view import View, ViewSnapshot
+
+Patch = pytest.MonkeyPatch
+
+
+def _append_anywhere(patch: Patch) -> None:
+    """An append does not require the position in the stream that it follows."""
+    append, ends = DecisionLog.append, dict[int, int]()
+
+    def anywhere(
+        self: DecisionLog,
+        epoch: int,
+        entries: Sequence[Entry],
+        after: int,
+        read: Input,
+        quota: bytes | None = None,
+    ) -> int:
+        end = append(self, epoch, entries, min(after, self.read_to()), read, quota)
+        ends[id(self)] = max(end, ends.get(id(self), 0))
+        return ends[id(self)]
+
+    patch.setattr(DecisionLog, "append", anywhere)
+
+
+def _renew_without_the_broker(patch: Patch) -> None:
+    """A lease is renewed although the broker does not answer."""
+
+    async def keep_lease(self: Any) -> None:
+        while True:
+            await asyncio.sleep(self._settings.lease_s / 3)
+            lease = (self._leadership.epoch, self._settings.lease_s, self._cursor.position)
+            try:
+                await self._calls.once(self._store.renew, *lease, lambda: self._lag.behind_s)
+            except TRANSIENT:
+                continue
+
+    patch.setattr(Projector, "_keep_lease", keep_lease)
+
+
+def _trust_any_leader(patch: Patch) -> None:
+    """An answer of the broker counts although no majority confirms it."""
+    answer: Any = vars(StreamEnds)["_answer"]
+
+    async def trusted(self: StreamEnds, until_ran: float) -> Sequence[StreamTip]:
+        return [tip._replace(unconfirmed_ns=0) for tip in await answer(self, until_ran)]
+
+    patch.setattr(StreamEnds, "_answer", trusted)
+
+
+def _freeze_the_age_of_snapshots(patch: Patch) -> None:
+    """An answer has the age that its snapshot had when it was taken."""
+
+    def frozen(self: Any) -> ViewSnapshot:
+        ready: ViewSnapshot = self._ready
+        return ready
+
+    patch.setattr(CurrentSnapshot, "snapshot", frozen)
+
+
+def _sign_an_older_copy(patch: Patch) -> None:
+    """A projector signs the end of a database that lost entries."""
+    sign = DecisionLog.sign_head
+
+    def anywhere(
+        self: DecisionLog, epoch: int, signer: Signer, now: int, written: int = 0
+    ) -> Head | None:
+        return sign(self, epoch, signer, now, min(written, 0))
+
+    patch.setattr(DecisionLog, "sign_head", anywhere)
+
+
+def _apply_any_change(patch: Patch) -> None:
+    """A view applies changes of another history to its rows."""
+    apply: Any = vars(View)["_apply"]
+
+    def any_history(self: View, delta: Delta) -> None:
+        apply(self, replace(delta, sent=None))
+
+    patch.setattr(View, "_apply", any_history)
+
+
+def _start_ready(patch: Patch) -> None:
+    """A projector that takes over stays as ready as a standby."""
+    patch.setattr(Liveness, "start_to_lead", lambda _: None)
+
+
+# The mends, each with a part of what the simulation reports without it.
+MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
+    "an append requires the position that it follows": (_append_anywhere, "answers are not in"),
+    "no lease is renewed without the broker": (_renew_without_the_broker, "was not folded"),
+    "only a majority confirms the broker": (_trust_any_leader, "is ready, and reached no majority"),
+    "a snapshot ages": (_freeze_the_age_of_snapshots, "states an age of"),
+    "no older copy is signed": (_sign_an_older_copy, "the database lost 1 signed head"),
+    "a view applies changes of its own history": (_apply_any_change, "states an age of"),
+    "a projector that takes over is not ready": (_start_ready, "is ready, and reached no majority"),
+}
