@@ -31,6 +31,9 @@ SHORTEST: Mapping[str, list[Fault]] = {
         Fault(5.1, "cut from the database", "console", 10.0),
         lagging(6.0, 1.5, 3.0),
     ],
+    "a copy that lacks messages is named": [
+        Fault(3.0, "copy of a stream incomplete", "broker", 20.0)
+    ],
     "a projector that takes over is not ready": [
         Fault(4.0, "quorum lost", "broker", 14.0),
         lagging(6.5, 3.0, 2.0),

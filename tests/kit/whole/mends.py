@@ -14,6 +14,7 @@ from joulie_projections.chain.signed import Head
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
+from joulie_projections.projector.copies import CopyWatch
 from joulie_projections.projector.lag import StreamEnds
 from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.projector import Projector
@@ -105,6 +106,15 @@ def _start_ready(patch: Patch) -> None:
     patch.setattr(Liveness, "start_to_lead", lambda _: None)
 
 
+def _examine_no_copies(patch: Patch) -> None:
+    """Copies of streams are not examined."""
+
+    async def nothing(_: CopyWatch) -> None:
+        await asyncio.Event().wait()
+
+    patch.setattr(CopyWatch, "follow", nothing)
+
+
 # The mends, each with a part of what the simulation reports without it.
 MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "an append requires the position that it follows": (_append_anywhere, "answers are not in"),
@@ -113,5 +123,6 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a snapshot ages": (_freeze_the_age_of_snapshots, "states an age of"),
     "no older copy is signed": (_sign_an_older_copy, "the database lost 1 signed head"),
     "a view applies changes of its own history": (_apply_any_change, "states an age of"),
+    "a copy that lacks messages is named": (_examine_no_copies, "no heartbeat names"),
     "a projector that takes over is not ready": (_start_ready, "is ready, and reached no majority"),
 }

@@ -67,6 +67,7 @@ class BrokerServer:
         self.broker = broker
         self.is_up = True
         self.lost_quorum_at: float | None = None
+        self.incomplete: Sequence[IncompleteCopy] = ()  # copies of streams that lack messages
         self.clock = clock
         self._listeners: list[tuple[str, LinkedLog, Listener]] = []
 
@@ -86,7 +87,7 @@ class BrokerServer:
                 log.deliver(listener, data)
 
     def heal(self) -> None:
-        self.is_up, self.lost_quorum_at = True, None
+        self.is_up, self.lost_quorum_at, self.incomplete = True, None, ()
 
 
 class LinkedReader:
@@ -237,7 +238,10 @@ class LinkedLog:
         return await self._call(lambda: self._inner.size(stream))
 
     async def incomplete_copies(self) -> Sequence[IncompleteCopy]:
-        return await self._call(self._inner.incomplete_copies)
+        return await self._call(self._incomplete)
+
+    async def _incomplete(self) -> Sequence[IncompleteCopy]:
+        return self.server.incomplete
 
     @contextlib.asynccontextmanager
     async def reading(

@@ -24,6 +24,7 @@ from joulie_projections.view.view import View
 EVERY_S = 0.5
 FROZEN_S = 15.0  # the longest time without a fold while one projector reaches everything
 REPORTED_S = 8.0  # the longest time until a projector reports that it does not reach the broker
+NAMED_S = 12.0  # the longest time until heartbeats name a copy that lacks messages
 FRESH_S = 2.0  # the oldest state at the end
 
 
@@ -50,7 +51,7 @@ class Watching:
     def __init__(self, around: Surroundings, components: Mapping[str, Component]) -> None:
         self._around = around
         self._components = components
-        self._able, self._cut = _Since(), _Since()
+        self._able, self._cut, self._told = _Since(), _Since(), _Since()
         engine = database.reader(around.database.file)
         self._store = Store(engine)
         self._close = engine.dispose
@@ -62,6 +63,7 @@ class Watching:
                 self._check_ages()
                 self._check_progress()
                 self._check_readiness()
+                self._check_copies()
         finally:
             self._close()
 
@@ -112,6 +114,19 @@ class Watching:
                     f"{component.name} is ready, and reached no majority of the broker for "
                     f"{cut_s:.1f} s"
                 )
+
+    def _check_copies(self) -> None:
+        """A reader that follows a projector knows the copies of streams that lack messages."""
+        known, console = self._around.broker.incomplete, self._components["console"]
+        is_followed = any(self._reaches_all(each) for each in self._projectors())
+        follows = bool(known) and is_followed and self._reaches_all(console)
+        if self._told.seconds(console, holds=follows) <= NAMED_S:
+            return
+        for name, process, view in self._views():
+            heard_ms = process.context.run(getattr, view, "ages").heard_ms
+            beat = view.last_beat if name == console.name and heard_ms < 1000 * FRESH_S else None
+            if beat is not None and not beat.incomplete:
+                self._around.truth.fail(f"no heartbeat names {known[0]} after {NAMED_S:g} s")
 
     def require_everything_fresh(self) -> None:
         if (waits_s := self._unread_s()) > FRESH_S:

@@ -9,6 +9,9 @@ from typing import NamedTuple
 from simulated_components import Component, Surroundings
 from simulated_database import Standby
 
+from joulie_bus.streams.records import IncompleteCopy
+from joulie_bus.streams.subjects import Stream
+
 PROJECTORS = ("projector-0", "projector-1")
 EXTENDERS = ("extender-0", "extender-1")
 COMPONENTS = (*PROJECTORS, *EXTENDERS, "operator", "console", "agents")
@@ -26,16 +29,23 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "broker down": (("broker",), 1),
     "quorum lost": (("broker",), 1),
     "broker forgets message ids": (("broker",), 1),
+    "copy of a stream incomplete": (("broker",), 1),
     "database down": (("database",), 1),
     "failover to a standby that lags": (("database",), 4),
     "requests lost": (("API server",), 1),
 }
 FROM_S, TO_S = 3.0, 12.0  # when faults begin
+STARTED_S = 2.0  # a standby has what was committed until then: a projector led before
 SHORTEST_S, LONGEST_S = 0.3, 5.0
 PROMOTION_S = 3.0  # the longest time until a standby serves
 # Some faults last longer than the whole may stand still.
 LASTING_SHARE, LASTING_S = 0.4, 16.0
-LASTING = ("cut from the broker", "cannot send to the broker", "cannot receive from the broker")
+LASTING = (
+    "cut from the broker",
+    "cannot send to the broker",
+    "cannot receive from the broker",
+    "copy of a stream incomplete",
+)
 PROJECTORS_SHARE = 0.5  # of the faults of components: there the whole can stop
 
 
@@ -58,7 +68,7 @@ def generated(rng: random.Random) -> list[Fault]:
     for kind in rng.choices(kinds, weights, k=rng.randint(1, 6)):
         at, lasts = rng.uniform(FROM_S, TO_S), rng.uniform(SHORTEST_S, LONGEST_S)
         lasts += LASTING_S * (kind in LASTING and rng.random() < LASTING_SHARE)
-        lag = rng.uniform(0.2, 4.0) if "standby" in kind else 0.0
+        lag = rng.uniform(0.2, min(4.0, at - STARTED_S)) if "standby" in kind else 0.0
         made.append(Fault(at, kind, _target(kind, rng), lasts, lag))
     return sorted(made)
 
@@ -127,7 +137,9 @@ class Faults:
         if fault.kind == "broker forgets message ids":
             server.broker.forget_ids()
             return
-        if fault.kind == "broker down":
+        if fault.kind == "copy of a stream incomplete":
+            server.incomplete = (IncompleteCopy("nats-1", Stream.OBS, 3),)
+        elif fault.kind == "broker down":
             server.is_up = False
         else:
             server.lost_quorum_at = server.clock()
