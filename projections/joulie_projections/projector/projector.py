@@ -20,7 +20,7 @@ from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import choice, integer, setting
-from joulie_bus.runtime.tasks import wait_and_clear
+from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.runtime.vital_tasks import VitalTask, Work, vital
 from joulie_bus.streams.authority import is_refusal
 from joulie_bus.streams.records import Record
@@ -148,7 +148,9 @@ class Projector:
         """Runs until cancelled; raises if it is fenced or a stream was replaced or trimmed."""
         try:
             await self._decision_writer.require_key()
-            await self._boot(await self._acquire())
+            held = await self._acquire()
+            async with self._renewed(held):
+                await self._boot(held)
             with (
                 metrics.LAG_SECONDS.computed_by(lambda: self._lag.behind_ms / 1000),
                 metrics.BROKER_SILENT_SECONDS.computed_by(lambda: self._lag.broker_ms / 1000),
@@ -228,6 +230,24 @@ class Projector:
             except TRANSIENT as error:
                 log.warning("lease_not_renewed", error=str(error.orig))
 
+    @contextlib.asynccontextmanager
+    async def _renewed(self, held: Checkpoint) -> AsyncGenerator[None, None]:
+        """Keeps the lease while the rows of a large cluster are read. Without that a standby takes
+        it over, reads for as long, and loses it in turn."""
+        lease_s, calls = self._settings.lease_s, DatabaseExecutor()
+
+        async def renew() -> None:
+            while True:
+                await asyncio.sleep(lease_s / 3)
+                with contextlib.suppress(Fenced, *TRANSIENT):  # found when it leads
+                    await calls.once(self._store.renew, held.epoch, lease_s, held.position)
+
+        try:
+            async with background(renew(), "lease"):
+                yield
+        finally:
+            calls.close()
+
     async def _release(self) -> None:
         """Lets a standby take over at once. If this fails, the lease expires."""
         if not self._leadership.epoch:
@@ -242,9 +262,9 @@ class Projector:
         if loaded is None or loaded.epoch != held.epoch:
             raise Fenced(held.epoch, held.position)  # these rows are those of the next projector
         self._cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
-        snapshots.require_intact("The rows", rows, self._cursor)
+        await self._calls.once(snapshots.require_intact, "The rows", rows, self._cursor)
         self._folded = self._cursor
-        self._cluster_state = cluster_state_of(rows)
+        self._cluster_state = await self._calls.once(cluster_state_of, rows)
         self._leadership = Leadership(held.epoch, held.incarnation)
         self._lag.committed(held.inputs, {})
         self._snapshot_position = await self._calls.until_done(self._store.newest_snapshot)

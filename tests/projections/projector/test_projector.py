@@ -153,7 +153,11 @@ async def test_a_projector_that_lost_its_lease_exits(
 
 
 async def test_a_projector_that_lost_its_lease_before_it_read_the_rows_reports_no_damage(
-    projecting: Projecting, viewing: Viewing, publish: Publish, monkeypatch: pytest.MonkeyPatch
+    projecting: Projecting,
+    viewing: Viewing,
+    publish: Publish,
+    writer: Engine,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reads, goes_on, load = threading.Event(), threading.Event(), Store.load
 
@@ -167,6 +171,7 @@ async def test_a_projector_that_lost_its_lease_before_it_read_the_rows_reports_n
         monkeypatch.setattr(Store, "load", late)
         async with projecting() as first:
             await until(reads.is_set)
+            await take_the_lease(writer)
             async with projecting():
                 await publish(node_seen("a"))
                 await view.wait_for(1, 60)
@@ -175,6 +180,32 @@ async def test_a_projector_that_lost_its_lease_before_it_read_the_rows_reports_n
                     await asyncio.wait_for(first, 60)
 
     assert ended.group_contains(Fenced)
+
+
+async def test_a_projector_that_reads_for_longer_than_its_lease_keeps_it(
+    projecting: Projecting, viewing: Viewing, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of them would otherwise take it from each other for ever."""
+    reads, goes_on, load = threading.Event(), threading.Event(), Store.load
+
+    def late(store: Store) -> tuple[Checkpoint | None, list[Row]]:
+        if not reads.is_set():
+            reads.set()
+            goes_on.wait(60)
+        return load(store)
+
+    async with viewing() as view:
+        monkeypatch.setattr(Store, "load", late)
+        async with projecting() as first:
+            await until(reads.is_set)
+            async with projecting() as second:
+                await asyncio.sleep(1.5)  # five leases
+                goes_on.set()
+                await publish(node_seen("a"))
+                await view.wait_for(1, 60)
+
+                assert view.last_beat is None or view.last_beat.epoch == 1
+                assert (first.done(), second.done()) == (False, False)
 
 
 async def test_a_clean_shutdown_releases_the_lease(
