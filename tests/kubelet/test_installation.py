@@ -219,7 +219,7 @@ async def test_an_installation_from_its_first_command_to_its_end(place: Path) ->
         before = await settled(cluster)
         await installed(cluster)
         await ready(cluster)
-        say(await cluster.helm("test", "joulie", "--namespace", NAMESPACE, "--logs"))
+        say(await cluster.helm("test", "joulie", "--namespace", NAMESPACE))
         await each_part_killed(cluster)
         await upgraded(cluster)
         await recomputed(cluster)
