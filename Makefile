@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants simulate
+.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants simulate three
 .PHONY: kube apiservers golden lock clean
 .PHONY: broker cluster cluster-ha upgrade dist release krew image image-archive sbom wheels chart page restarts
 
@@ -80,6 +80,11 @@ KIT := tests/kit tests/kit/broker tests/kit/kube tests/kit/whole
 simulate: setup ## the whole in one process, from SEED=...; SEEDS=1000 for a thousand of them
 	@PYTHONPATH="$(shell echo $(KIT) | tr ' ' ':')" $(BIN)/python -m simulate \
 	  --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1)
+
+# FAULTS_FOR=60 for another time than 600 seconds, FAULTS_SEED=2 for other faults.
+three: setup ## three brokers, databases and extenders, kills and cut links; needs root, PostgreSQL
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s --timeout 1800 \
+	  tests/cli/test_three_of_everything.py
 
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800
