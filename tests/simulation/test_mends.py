@@ -59,8 +59,12 @@ def test_without_a_mend_these_faults_break_a_property(
     assert simulated(found.seed, SHORTEST[mend]).failure == ""
 
 
+# The seeds lose the quorum for 5 s at most, and it takes 8 s to show what these mend.
+BY_FAULTS_ONLY = {"only a majority confirms the broker", "a projector that takes over is not ready"}
+
+
 @pytest.mark.drill
-@pytest.mark.parametrize("mend", MENDS)
+@pytest.mark.parametrize("mend", sorted(MENDS.keys() - BY_FAULTS_ONLY))
 def test_without_a_mend_one_of_fifty_seeds_fails(
     mend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
