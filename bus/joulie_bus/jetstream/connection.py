@@ -101,7 +101,8 @@ class Connection:
         self._client = client
         self._state = state
         self._sent = 0
-        self._in_vain: dict[str, float] = {}  # since when requests of a kind have no answer
+        # By kind of request: when the first and the last that have no answer were sent.
+        self._in_vain: dict[str, tuple[float, float]] = {}
         self._stays = Backoff(2 * IN_VAIN_S, LONGEST_STAY_S)
         self._left_at = -LONGEST_STAY_S
         self._stay_s = 0.0
@@ -125,6 +126,7 @@ class Connection:
                 address.shown, state.last or str(error) or "no answer in time"
             ) from error
         state.opened = True
+        state.order_servers = client.order_servers
         return cls(client, address, state)
 
     @property
@@ -260,7 +262,10 @@ class Connection:
         return answer
 
     def _note_in_vain(self, kind: str, asked_at: float) -> None:
-        since = self._in_vain.setdefault(kind, asked_at)
+        since, last = self._in_vain.get(kind, (asked_at, asked_at))
+        if asked_at - last > LONGEST_STAY_S:
+            since = asked_at  # that one was another failure
+        self._in_vain[kind] = since, asked_at
         if time.monotonic() - since >= IN_VAIN_S:
             self.leave_server(f"no answer to {kind}")
 
@@ -385,12 +390,10 @@ async def _bounded_close() -> AsyncGenerator[None, None]:
 def _options(address: Address, name: str, state: "_State") -> dict[str, Any]:
     _check_files(address)
     several = address.url.split(",")
-    # Each client has an order of its own and keeps it, so that one that leaves a server does not
-    # return to it at once.
-    random.SystemRandom().shuffle(several)
+    random.shuffle(several)
     return {
         "servers": several if len(several) > 1 else address.url,
-        "dont_randomize": True,
+        "dont_randomize": True,  # `order_servers` does, and puts the server that was left last
         "name": name,
         "user": address.user or None,
         "password": address.password or None,
@@ -465,6 +468,7 @@ class _State:
         self.lives = 1
         self.closing = False  # a disconnection while closing is not logged
         self.last = ""
+        self.order_servers: Callable[[], None] = lambda: None
         self._unread = MinuteLines()
 
     async def on_error(self, error: Exception) -> None:
@@ -491,6 +495,7 @@ class _State:
             log.warning("broker_error", kind="message", error=text, unlogged=more)
 
     async def on_lost(self) -> None:
+        self.order_servers()
         if self.opened and not self.closing:
             log.warning("broker_lost", what="facts are kept and sent again once it is back")
 

@@ -1,4 +1,4 @@
-"""The client of nats-py with four changes. The only module that uses private names of nats-py.
+"""The client of nats-py with five changes. The only module that uses private names of nats-py.
 
 Each private name is listed in `PRIVATE_NAMES` with the reason why the public API does not suffice.
 `require_compatible` runs before each connection and names what an installed nats-py lacks. The
@@ -8,6 +8,7 @@ versions in `TESTED_VERSIONS` have all of them; pyproject.toml allows no other v
 import asyncio
 import importlib
 import inspect
+import random
 import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
@@ -68,6 +69,15 @@ PRIVATE_NAMES = (
         "InvalidStateError, which ends the read loop: the connection reads nothing until it is "
         "found stale and made again. The public API has no hook before a pong.",
     ),
+    PrivateName(
+        "Client",
+        "_server_pool",
+        None,
+        "The order in which servers are tried. `set_server_pool` loses the name by which the "
+        "certificate of a discovered server is checked, and nats-py's own order may begin with the "
+        "server that was left.",
+    ),
+    PrivateName("Client", "_current_server", None, "The server to put last in that order."),
     PrivateName("Client", "_pongs", None, "The flushes that wait for the next pongs, in order."),
     PrivateName(
         "Client",
@@ -139,6 +149,12 @@ class JoulieClient(Client):
     def stop_dispatching(self, subscription: Subscription) -> None:
         self._receivers.pop(subscription._id, None)
         self._with_headers.discard(subscription._id)
+
+    def order_servers(self) -> None:
+        """To be called after a lost connection: other servers first, in an order by chance, so that
+        the clients of one that died do not all go to the same one."""
+        random.shuffle(self._server_pool)
+        self._server_pool.sort(key=lambda server: server is self._current_server)
 
     def close_socket(self) -> None:
         """Closes the socket that close() leaves open if the client counts as closed already."""

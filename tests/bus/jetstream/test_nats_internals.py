@@ -10,9 +10,10 @@ from collections.abc import AsyncGenerator, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
@@ -26,6 +27,7 @@ from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.nats_internals import (
     PRIVATE_NAMES,
     TESTED_VERSIONS,
+    JoulieClient,
     PrivateName,
     missing,
     require_compatible,
@@ -214,3 +216,16 @@ async def test_reconnections_that_fail_leave_no_socket_open() -> None:
         await until(lambda: server.accepted >= 4 and server.closed >= server.accepted - 1, 10)
         await connection.close()
         await until(lambda: server.closed == server.accepted, 10)
+
+
+def test_a_client_that_lost_its_server_tries_the_others_first() -> None:
+    firsts = set[str]()
+    for _ in range(50):
+        client = JoulieClient(lambda _: None)
+        client._server_pool = [Srv(urlparse(f"nats://{name}:4222")) for name in "abc"]
+        client._current_server = client._server_pool[1]
+        client.order_servers()
+        assert client._server_pool[-1] is client._current_server
+        firsts.add(str(client._server_pool[0].uri.hostname))
+
+    assert firsts == {"a", "c"}

@@ -52,8 +52,9 @@ async def restore(client: Client, snapshot: Snapshot) -> None:
     await _asked(client, f"DELETE.{snapshot.stream}", {})
     wanted = {name: snapshot.made[name] for name in ("config", "state")}
     made = await _asked(client, f"RESTORE.{snapshot.stream}", wanted)
-    for chunk in [*snapshot.chunks, b""]:
-        answer = await client.request(made["deliver_subject"], chunk, timeout=_PATIENCE_S)
+    for chunk in snapshot.chunks:
+        await client.request(made["deliver_subject"], chunk, timeout=_PATIENCE_S)
+    answer = await client.request(made["deliver_subject"], b"", timeout=_PATIENCE_S)
     assert "error" not in json.loads(answer.data), answer.data
 
 

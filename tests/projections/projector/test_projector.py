@@ -152,6 +152,26 @@ async def test_a_projector_that_lost_its_lease_exits(
             assert not second.done()
 
 
+class LateLoad:
+    """The first reading of the rows waits for the test."""
+
+    def __init__(self) -> None:
+        self.reads, self.goes_on = threading.Event(), threading.Event()
+
+    @classmethod
+    def of(cls, monkeypatch: pytest.MonkeyPatch) -> "LateLoad":
+        late, load = cls(), Store.load
+
+        def wait_and_load(store: Store) -> tuple[Checkpoint | None, list[Row]]:
+            if not late.reads.is_set():
+                late.reads.set()
+                late.goes_on.wait(60)
+            return load(store)
+
+        monkeypatch.setattr(Store, "load", wait_and_load)
+        return late
+
+
 async def test_a_projector_that_lost_its_lease_before_it_read_the_rows_reports_no_damage(
     projecting: Projecting,
     viewing: Viewing,
@@ -159,23 +179,15 @@ async def test_a_projector_that_lost_its_lease_before_it_read_the_rows_reports_n
     writer: Engine,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reads, goes_on, load = threading.Event(), threading.Event(), Store.load
-
-    def late(store: Store) -> tuple[Checkpoint | None, list[Row]]:
-        if not reads.is_set():
-            reads.set()
-            goes_on.wait(60)
-        return load(store)
-
     async with viewing() as view:
-        monkeypatch.setattr(Store, "load", late)
+        late = LateLoad.of(monkeypatch)
         async with projecting() as first:
-            await until(reads.is_set)
+            await until(late.reads.is_set)
             await take_the_lease(writer)
             async with projecting():
                 await publish(node_seen("a"))
                 await view.wait_for(1, 60)
-                goes_on.set()
+                late.goes_on.set()
                 with pytest.raises(ExceptionGroup) as ended:
                     await asyncio.wait_for(first, 60)
 
@@ -186,21 +198,13 @@ async def test_a_projector_that_reads_for_longer_than_its_lease_keeps_it(
     projecting: Projecting, viewing: Viewing, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of them would otherwise take it from each other for ever."""
-    reads, goes_on, load = threading.Event(), threading.Event(), Store.load
-
-    def late(store: Store) -> tuple[Checkpoint | None, list[Row]]:
-        if not reads.is_set():
-            reads.set()
-            goes_on.wait(60)
-        return load(store)
-
     async with viewing() as view:
-        monkeypatch.setattr(Store, "load", late)
+        late = LateLoad.of(monkeypatch)
         async with projecting() as first:
-            await until(reads.is_set)
+            await until(late.reads.is_set)
             async with projecting() as second:
                 await asyncio.sleep(1.5)  # five leases
-                goes_on.set()
+                late.goes_on.set()
                 await publish(node_seen("a"))
                 await view.wait_for(1, 60)
 
