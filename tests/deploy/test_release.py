@@ -59,7 +59,7 @@ def environment_of(place: Path) -> None:
 
 
 def release(place: Path, *words: str, **environ: str) -> tuple[int, str]:
-    told = {**os.environ, "HELM": str(program(HELM)), **environ}
+    told = {**os.environ, "HELM": str(program_or_skip(HELM)), **environ}
     done = subprocess.run(
         ["make", "release", *words],
         cwd=place,
@@ -73,7 +73,6 @@ def release(place: Path, *words: str, **environ: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def made(tagged: Path) -> Path:
-    program_or_skip(HELM)
     code, said = release(
         tagged, "IMAGES=none", "URL=https://example.com/v", "HOMEPAGE=https://example.com"
     )

@@ -86,6 +86,7 @@ CONTEXTS: dict[str, Tree] = {
     "headsTo.s3": {"headsTo": {"s3": _BUCKET}},
     "headsTo.s3.url": {"headsTo": {"s3": {"existingSecret": "bucket"}}},
     "database.userPerRight": {"database": {"existingSecret": "db"}},
+    "database.urlKey": {"database": {"existingSecret": "db"}},
     "networkPolicy.databasePort": {"database": {"existingSecret": "db"}},
     "nats.continueLog": {"nats": {"replicas": 3}},
     "monitoring.labels": {"monitoring": {"serviceMonitor": True, "rules": True, "dashboard": True}},
