@@ -25,8 +25,7 @@ def helm(words: Sequence[str], home: Path, kubeconfig: Path | None = None) -> tu
     done = subprocess.run(
         [program(HELM), *words], cwd=ROOT, env=told, capture_output=True, text=True, check=False
     )
-    lines = [line for line in done.stderr.splitlines() if "found symbolic link" not in line]
-    return done.returncode, done.stdout + "\n".join(lines)
+    return done.returncode, done.stdout + done.stderr
 
 
 def template(home: Path, *options: str, version: str = VERSION) -> str:
