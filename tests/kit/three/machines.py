@@ -5,10 +5,12 @@ import os
 import socket
 import subprocess
 from collections.abc import Generator, Sequence
+from pathlib import Path
 
 COUNT = 3
 _BRIDGE = "br0"
 _NETWORK = "10.87.0"
+_NAMES = Path("/run/netns")
 
 
 class NoNetworkOfItsOwn(Exception):
@@ -60,6 +62,8 @@ def in_namespaces() -> Generator[Machines, None, None]:
     """Machines on a bridge. Takes a network and mounts of the test's own (.ci/in-a-network)."""
     if {name for _, name in socket.if_nameindex()} != {"lo"}:
         raise NoNetworkOfItsOwn("run it with .ci/in-a-network")
+    _NAMES.mkdir(exist_ok=True)  # of namespaces; in memory, so that a killed test leaves none
+    subprocess.run(["mount", "-t", "tmpfs", "names", _NAMES], check=True)
     _ip("link set lo up")
     _ip(f"link add {_BRIDGE} type bridge")
     _ip(f"address add {_NETWORK}.254/24 dev {_BRIDGE}")
@@ -79,6 +83,7 @@ def in_namespaces() -> Generator[Machines, None, None]:
         for machine in range(COUNT):
             _ip(f"netns delete {_name(machine)}")
         _ip(f"link delete {_BRIDGE}")
+        subprocess.run(["umount", _NAMES], check=True)
 
 
 def _name(machine: int) -> str:
