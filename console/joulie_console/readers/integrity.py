@@ -5,12 +5,9 @@ the newest entries, or takes entries away: the head at the broker is out of reac
 users.
 """
 
-import asyncio
-
 from joulie_audit.chain.entries import EntryRange, walk
-from joulie_bus.errors import StreamSilent
 from joulie_bus.log.protocol import Log
-from joulie_bus.runtime.tasks import wait_and_clear
+from joulie_bus.log.whole_stream import messages
 from joulie_bus.streams.subjects import Stream
 from joulie_console.readers.history import HistoryReader
 from joulie_console.views.conditions import Condition, log_invalid
@@ -36,12 +33,8 @@ class Integrity:
         state = await self._bus.state(Stream.HEADS)
         if not state.last:
             return None
-        bell = asyncio.Event()
-        async with self._bus.reading(Stream.HEADS, state.last - 1, bell=bell) as reader:
-            while not (records := reader.take(1)):
-                if not await wait_and_clear(bell, PATIENCE_S):
-                    raise StreamSilent(Stream.HEADS, 0, 1, PATIENCE_S)
-        statement = statement_in(records[0].data)
+        [newest, *_] = await messages(self._bus, Stream.HEADS, state.last - 1, 1, PATIENCE_S)
+        statement = statement_in(newest.data)
         return statement if isinstance(statement, Head) else None
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from joulie_bus.errors import BusError, StreamGap
 from joulie_bus.log.protocol import Log
+from joulie_bus.log.whole_stream import messages
 from joulie_bus.streams.records import Record, StreamTip
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold.commit import Input, Inputs
@@ -138,30 +139,28 @@ class Lag:
     async def _read_folded_times(self, tips: Tips) -> bool:
         """The times of the messages folded before this projector started, where the stream holds
         newer ones, as far as it still holds these."""
-        behind = [stream for stream, tip in tips.items() if not self._includes(tip)]
-        places = {
-            stream: self._inputs[stream].sequence for stream in behind if stream in self._inputs
-        }
         try:
             async with asyncio.timeout(PATIENCE_S):
-                found = [await self._read(*place) for place in places.items() if place[1]]
+                found = [
+                    await self._read(stream, self._inputs[stream].sequence)
+                    for stream, tip in tips.items()
+                    if not self._includes(tip) and self._was_read(stream)
+                ]
         except (BusError, OSError):
             return False
         kept = {record.stream: record.at for record in found if record is not None}
         self._folded_at = kept | self._folded_at
         return True
 
+    def _was_read(self, stream: Stream) -> bool:
+        return stream in self._inputs and self._inputs[stream].sequence > 0
+
     async def _read(self, stream: Stream, sequence: int) -> Record | None:
         """As the projector reads streams: its credential has no right to ask for one message."""
-        bell = asyncio.Event()
         try:
-            async with self._bus.reading(stream, sequence - 1, bell=bell) as reader:
-                while not (found := reader.take(1)):
-                    await bell.wait()
-                    bell.clear()
+            return (await messages(self._bus, stream, sequence - 1, 1, PATIENCE_S))[0]
         except StreamGap:
             return None  # it was trimmed
-        return found[0]
 
     def _note(self, moment: float, tips: Tips) -> None:
         self._newest = moment, tips
