@@ -16,9 +16,9 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.nats_internals import JoulieClient, Receiver, require_compatible
+from joulie_bus.jetstream.unanswered import Unanswered
 from joulie_bus.log.protocol import Listener
 from joulie_bus.runtime import metrics, nats_keys
 from joulie_bus.runtime.logging import get_logger
@@ -39,8 +39,6 @@ MINUTE_S = 60.0
 TEMPORARY = frozenset({503, 429, 10005, 10008, 10009, 10023, 10028, 10035, 10158, 10167})
 TEMPORARY_S = 10.0  # of repeating a request that is refused so
 ASK_AGAIN_S = 0.5
-IN_VAIN_S = 4.0  # without an answer: another server of the cluster may reach what answers
-LONGEST_STAY_S = 60.0  # at a server without answers, if others had none either
 log = get_logger("bus")
 
 
@@ -101,11 +99,7 @@ class Connection:
         self._client = client
         self._state = state
         self._sent = 0
-        # By kind of request: when the first and the last that have no answer were sent.
-        self._in_vain: dict[str, tuple[float, float]] = {}
-        self._stays = Backoff(2 * IN_VAIN_S, LONGEST_STAY_S)
-        self._left_at = -LONGEST_STAY_S
-        self._stay_s = 0.0
+        self._unanswered = Unanswered()
         self._leaving: asyncio.Task[None] | None = None
         self.address = address
         # By server and stream: a message that the server's copy lacks, as readers found.
@@ -258,33 +252,21 @@ class Connection:
         except asyncio.CancelledError:
             self._note_in_vain(kind, asked_at)
             raise
-        self._in_vain.pop(kind, None)
+        self._unanswered.answered(kind)
         return answer
 
     def _note_in_vain(self, kind: str, asked_at: float) -> None:
-        since, last = self._in_vain.get(kind, (asked_at, asked_at))
-        if asked_at - last > LONGEST_STAY_S:
-            since = asked_at  # that one was another failure
-        self._in_vain[kind] = since, asked_at
-        if time.monotonic() - since >= IN_VAIN_S:
+        if self._unanswered.is_long(kind, asked_at, time.monotonic()):
             self.leave_server(f"no answer to {kind}")
 
     def leave_server(self, why: str) -> None:
-        """Reconnects to another server of the cluster, if there is one.
-
-        A server passes messages to each other server directly, never through a third one. If the
-        link between two of them is cut, a client of the first cannot reach what the second leads.
-        If no server answers, as without a majority, each is kept for longer than the last.
-        """
+        """Reconnects to another server of the cluster, if there is one and it is time for it."""
         now, here = time.monotonic(), self._client.connected_url
-        if not self.is_connected or here is None or now < self._left_at + self._stay_s:
+        if not self.is_connected or here is None or self._unanswered.stays(now):
             return
         if all(server.uri.netloc == here.netloc for server in self._client.server_pool):
             return
-        if now > self._left_at + 2 * LONGEST_STAY_S:
-            self._stays.succeeded()
-        self._left_at, self._stay_s = now, self._stays.failed()
-        self._in_vain.clear()
+        self._unanswered.left(now)
         log.warning("server_left", server=here.netloc.rpartition("@")[2], why=why)
         self._leaving = asyncio.ensure_future(self._client.force_reconnect())
 
@@ -323,7 +305,7 @@ class Connection:
                 await self._answered(subject, payload), type=dict[str, Any]
             )
             if (refusal := answer.get("error")) is None:
-                self._in_vain.pop(_refused(subject), None)
+                self._unanswered.answered(_refused(subject))
                 return answer
             code = int(refusal.get("err_code", refusal.get("code", 0)))
             if code not in TEMPORARY or time.monotonic() - begun > TEMPORARY_S:

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import Unreachable
 from joulie_bus.jetstream import connection as module
+from joulie_bus.jetstream import unanswered
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "IN_VAIN_S", 0.2)
+    monkeypatch.setattr(unanswered, "IN_VAIN_S", 0.2)
     monkeypatch.setattr(module, "API_TIMEOUT_S", 0.3)
 
 

@@ -1,0 +1,42 @@
+from joulie_bus.jetstream.unanswered import IN_VAIN_S, LONGEST_STAY_S, Unanswered
+
+
+def test_a_kind_of_request_without_an_answer_for_four_seconds_is_noticed() -> None:
+    noted = Unanswered()
+
+    assert not noted.is_long("info", 0.0, 2.0)
+    assert not noted.is_long("names", 3.0, 4.5)
+    assert noted.is_long("info", 2.0, IN_VAIN_S)
+
+
+def test_an_answer_ends_the_row() -> None:
+    noted = Unanswered()
+    noted.is_long("info", 0.0, 2.0)
+    noted.answered("info")
+
+    assert not noted.is_long("info", 3.0, 5.0)
+
+
+def test_a_failure_of_long_ago_is_another_one() -> None:
+    noted = Unanswered()
+    noted.is_long("info", 0.0, 2.0)
+
+    assert not noted.is_long("info", LONGEST_STAY_S + 1, LONGEST_STAY_S + 3)
+
+
+def test_each_server_in_a_row_is_kept_for_longer_up_to_a_minute() -> None:
+    noted, stays = Unanswered(), list[float]()
+    for begun in (100.0, 200.0, 300.0, 400.0, 500.0):
+        noted.left(begun)
+        stays.append(next(s for s in range(1, 100) if not noted.stays(begun + s)))
+
+    assert stays == [8, 16, 32, 60, 60]
+
+
+def test_after_two_minutes_without_leaving_the_stays_begin_anew() -> None:
+    noted = Unanswered()
+    noted.left(100.0)
+    noted.left(200.0)
+    noted.left(200.0 + 2 * LONGEST_STAY_S + 1)
+
+    assert not noted.stays(200.0 + 2 * LONGEST_STAY_S + 1 + 8)
