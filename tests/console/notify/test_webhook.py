@@ -1,4 +1,4 @@
-"""Events at a real receiver: taken once, in order, and by nobody else."""
+"""Events at a real receiver: taken once, in order, and sent to no other address."""
 
 import asyncio
 import ssl
