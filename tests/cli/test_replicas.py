@@ -11,14 +11,13 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from extender_kit import PATIENCE_S, get
 from go_http import CallFailed, Client
 from go_json import decode, int64, list_of, string, struct
-from joulie_bus.events import AnyEvent, codec
+from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort
@@ -27,8 +26,8 @@ from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, eco, hardware, performance, power
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
-from joulie_projections.history.history import History
 from kube_scheduler import a_pod
+from logged_answers import Answer, logged
 
 pytestmark = pytest.mark.anyio
 COUNT = 50
@@ -91,21 +90,13 @@ class Replica:
         return int(status.partition("VmRSS:")[2].split()[0])
 
 
-class Given(NamedTuple):
-    """An answer that a client received, and the replica that gave it."""
-
-    replica: str
-    verb: str
-    uid: str
-
-
 class Caller:
     """A client that tries another replica when one fails, as two extenders behind one name."""
 
     def __init__(self, replicas: list[Replica], seed: int) -> None:
         self._clients = {each: Client("127.0.0.1", each.port) for each in replicas}
         self._draw = random.Random(seed)
-        self.given: list[Given] = []
+        self.given: list[Answer] = []
         self.failed = 0
 
     async def ask(self, uid: str) -> None:
@@ -128,7 +119,7 @@ class Caller:
                 self.failed += 1
                 await asyncio.sleep(0.05)
                 continue
-            self.given.append(Given(replica.name, verb, uid))
+            self.given.append(Answer(replica.name, verb, uid))
             return reply
         raise AssertionError("no replica answers")
 
@@ -161,17 +152,6 @@ async def site(directory: Path, *names: str) -> AsyncGenerator[list[Replica], No
             await asyncio.gather(*(replica.end(signal.SIGTERM) for replica in replicas))
 
 
-def logged(data: Path) -> Counter[Given]:
-    """The number of log entries for each answer."""
-    found: Counter[Given] = Counter()
-    with History.of(data / "joulie.db") as history:
-        for entry in history.entries():
-            if entry.kind in ("decision.filter", "decision.prioritize"):
-                replica = codec.origin_of(entry.event_id, "here").producer
-                found[Given(replica, entry.kind.removeprefix("decision."), entry.pod_uid)] += 1
-    return found
-
-
 @pytest.mark.slow
 async def test_a_replica_that_is_killed_costs_no_answer_and_no_entry(tmp_path: Path) -> None:
     async with site(tmp_path, "east", "west") as replicas:
@@ -190,7 +170,7 @@ async def test_a_replica_that_is_killed_costs_no_answer_and_no_entry(tmp_path: P
         await asyncio.gather(*(caller.close() for caller in callers))
 
     given = Counter(each for caller in callers for each in caller.given)
-    found = logged(tmp_path / "data")
+    found = logged(tmp_path / "data/joulie.db")
     assert sum(given.values()) == 4 * PODS * 2
     assert set(found.values()) == {1}
     assert set(given) <= set(found)

@@ -13,10 +13,9 @@ import pytest
 
 from faults import Faults, Readers
 from installation import Installation, installed
-from joulie_bus.events import codec
 from joulie_bus.testing import until
-from joulie_projections.history.history import History
-from load import Call, Load
+from load import Load
+from logged_answers import Answer, logged
 from machines import COUNT, Machines, NoNetworkOfItsOwn, in_namespaces, on_loopback
 
 pytestmark = pytest.mark.anyio
@@ -69,15 +68,8 @@ class Run:
                 self.readers.fault = "none"
                 await self.readers.know(self.load.facts)
 
-    def logged(self) -> Counter[Call]:
-        found: Counter[Call] = Counter()
-        with History.of(self.installation.databases.url) as history:
-            for entry in history.entries():
-                if entry.kind in ("decision.filter", "decision.prioritize"):
-                    replica = codec.origin_of(entry.event_id, "here").producer
-                    verb = entry.kind.removeprefix("decision.")
-                    found[Call(replica, verb, entry.pod_uid)] += 1
-        return found
+    def logged(self) -> Counter[Answer]:
+        return logged(self.installation.databases.url)
 
     def all_is_logged(self) -> bool:
         return self.load.answered <= self.logged()

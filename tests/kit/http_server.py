@@ -25,3 +25,11 @@ async def serving(
         yield f"http{'s' if tls else ''}://127.0.0.1:{port}"
     finally:
         await runner.cleanup()
+
+
+async def endless(request: web.Request) -> web.StreamResponse:
+    """Answers with a body that never ends."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"x" * 4096)

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from authority import Authority
 from console_kit import ConsoleHarness
-from http_server import serving
+from http_server import endless, serving
 from joulie.client import (
     ConsoleClient,
     ConsoleNotReached,
@@ -154,13 +154,7 @@ async def test_a_file_without_certificates_is_named(tmp_path: Path, text: str) -
 async def test_an_answer_without_an_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "LARGEST", 1 << 16)
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        while True:
-            await response.write(b"x" * 4096)
-
-    async with serving(answer) as url, ConsoleClient(url) as console:
+    async with serving(endless) as url, ConsoleClient(url) as console:
         with pytest.raises(ConsoleNotReached, match="more than 64 KiB"):
             await console.reach()
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from console_kit import ConsoleHarness, console_harness, running_console
-from http_server import serving
+from http_server import endless, serving
 from joulie.client import (
     ConsoleClient,
     ConsoleNotReached,
@@ -149,12 +149,6 @@ async def test_a_stream_without_a_valid_token_ends_at_once(tmp_path: Path) -> No
 async def test_an_event_without_an_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "LARGEST_FRAME", 1 << 16)
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        while True:
-            await response.write(b"x" * 4096)
-
-    async with serving(answer) as url, ConsoleClient(url) as console:
+    async with serving(endless) as url, ConsoleClient(url) as console:
         with pytest.raises(ConsoleNotReached, match="an event without an end"):
             await anext(console.stream(patience_s=1))

@@ -89,9 +89,7 @@ def _granted() -> str:
 @contextlib.asynccontextmanager
 async def _served(directory: Path, users: str) -> AsyncGenerator[Installation, None]:
     directory.mkdir()
-    for role in Role:
-        users = users.replace(f"$NATS_{role.upper()}", f'"{password(role)}"')
-    limits = "".join(re.findall(r"^# +(limits .*)$", users, re.MULTILINE))
+    users, limits = with_passwords(users)
     store = f'jetstream {{ store_dir: "{directory}/store", max_file_store: 32GB, {limits} }}\n'
     with serving(directory, store + users) as url:
 
@@ -105,6 +103,15 @@ async def _served(directory: Path, users: str) -> AsyncGenerator[Installation, N
             )
 
         yield await _with_streams(Installation(address_of))
+
+
+def with_passwords(printed: str) -> tuple[str, str]:
+    """What `joulie grant all` prints, with a password for each user; and the limits of JetStream
+    that it recommends.
+    """
+    for role in Role:
+        printed = printed.replace(f"$NATS_{role.upper()}", f'"{password(role)}"')
+    return printed, "".join(re.findall(r"^# +(limits .*)$", printed, re.MULTILINE))
 
 
 def password(role: Role) -> str:

@@ -6,7 +6,6 @@ import json
 import random
 import time
 from collections import Counter
-from typing import NamedTuple
 
 from go_http import CallFailed, Client
 from installation import EXTENDER, Installation
@@ -18,17 +17,12 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, eco, hardware, performance, power
 from kube_scheduler import a_pod
+from logged_answers import Answer
 from servers import address_of
 
 NODES = [f"n{at}" for at in range(50)]
 CALLERS = 8
 TIMEOUT_S = 1.0  # of kube-scheduler's configuration
-
-
-class Call(NamedTuple):
-    replica: str
-    verb: str
-    pod: str
 
 
 class Load:
@@ -39,8 +33,8 @@ class Load:
         self._draw = random.Random(seed)
         self._pause_s = CALLERS / pods_per_s
         self._voices = Voices("test", Subjects("local"), time.time_ns)
-        self.asked: Counter[Call] = Counter()
-        self.answered: Counter[Call] = Counter()
+        self.asked: Counter[Answer] = Counter()
+        self.answered: Counter[Answer] = Counter()
         self.seconds: list[float] = []  # of each answer
         self.failed = 0
         self.facts = 0
@@ -95,7 +89,7 @@ class Load:
     async def _ask(self, clients: dict[str, Client], verb: str, uid: str, body: bytes) -> None:
         while True:
             replica = self._draw.choice([*clients])
-            call = Call(replica, verb, uid)
+            call = Answer(replica, verb, uid)
             self.asked[call] += 1
             begun = time.monotonic()
             try:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import signal
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 import psycopg
 
 import joulie_forked
+from broker_installations import password, with_passwords
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.streams.roles import CORE_ROLES, Role, inbox
@@ -38,10 +38,7 @@ restart_after_crash = off
 def broker(machines: Machines, machine: int, place: Path, ended: list[Ended]) -> Program:
     place.mkdir(parents=True)
     address = machines.addresses[machine]
-    users = joulie_forked.joulie("grant", "all").stdout
-    for role in Role:
-        users = users.replace(f"$NATS_{role.upper()}", f'"{password(role)}"')
-    limits = "".join(re.findall(r"^# +(limits .*)$", users, re.MULTILINE))
+    users, limits = with_passwords(joulie_forked.joulie("grant", "all").stdout)
     routes = [f"nats://{each}:{ROUTES}" for each in machines.addresses]
     (place / "nats.conf").write_text(
         f'server_name: n{machine}\nlisten: "{address}:{CLIENTS}"\nmax_payload: 8MB\n'
@@ -51,10 +48,6 @@ def broker(machines: Machines, machine: int, place: Path, ended: list[Ended]) ->
     )
     words = [*machines.words(machine), server_binary(""), "-c", str(place / "nats.conf")]
     return Program(Command(f"broker{machine}", machine, words, {}, place), ended)
-
-
-def password(role: Role) -> str:
-    return f"secret-of-{role}"
 
 
 def address_of(machines: Machines, role: Role, first: int = 0) -> Address:

@@ -1,6 +1,7 @@
 """The view: following commits, recovering missed changes, and reporting its age."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -615,14 +616,10 @@ async def test_a_view_without_heartbeats_and_database_tries_another_server_of_th
     tried: list[str] = []
     monkeypatch.setattr(bus, "leave_server", tried.append)
     hand.commit(power("a", 1))
-    engine = database.reader(place)
-    async with View.open(bus, engine, CLUSTER) as view:
-        await view.wait_ready(60)
-        fail_every_read(engine)
+    async with unreadable(bus, place) as (view, _):
         await until(lambda: bool(tried))
 
         assert (view.position, watts(view)) == (1, {"a": 1})
-    engine.dispose()
 
 
 async def test_a_view_without_a_projector_keeps_its_rows_and_its_age_grows(
@@ -645,31 +642,23 @@ async def test_a_view_without_bus_and_database_keeps_its_rows(
     hand: ManualProjector, bus: JetStreamLog, place: Place
 ) -> None:
     hand.commit(power("a", 100))
-    engine = database.reader(place)
-    async with View.open(bus, engine, CLUSTER) as view:
-        await view.wait_ready(60)
-        failures = fail_every_read(engine)
+    async with unreadable(bus, place) as (view, failures):
         await until(lambda: len(failures) >= 2)
 
         assert (view.position, watts(view)) == (1, {"a": 100})
         assert view.age_s > 1
-    engine.dispose()
 
 
 async def test_a_view_keeps_its_rows_when_changes_of_another_history_would_follow_them(
     hand: ManualProjector, bus: JetStreamLog, place: Place
 ) -> None:
     hand.commit(power("a", 100))
-    engine = database.reader(place)
-    async with View.open(bus, engine, CLUSTER) as view:
-        await view.wait_ready(60)
-        failures = fail_every_read(engine)
+    async with unreadable(bus, place) as (view, failures):
         sent = hand.sent(behind_ms=0, incarnation="restored")
         await hand.publish(hand.commit(power("a", 200)), sent=sent)
         await until(lambda: len(failures) >= 2)
 
         assert (view.position, watts(view)) == (1, {"a": 100})
-    engine.dispose()
 
 
 def fail_every_read(engine: Engine) -> list[str]:
@@ -682,6 +671,18 @@ def fail_every_read(engine: Engine) -> list[str]:
         raise OperationalError("BEGIN", None, OSError("disk I/O error"))
 
     return failures
+
+
+@contextlib.asynccontextmanager
+async def unreadable(
+    bus: JetStreamLog, place: Place
+) -> AsyncGenerator[tuple[View, list[str]], None]:
+    """A view that has read everything, and reads that fail from then on."""
+    engine = database.reader(place)
+    async with View.open(bus, engine, CLUSTER) as view:
+        await view.wait_ready(60)
+        yield view, fail_every_read(engine)
+    engine.dispose()
 
 
 async def test_changes_do_not_collect_while_the_first_read_fails(
