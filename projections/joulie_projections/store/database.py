@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
-from sqlalchemy.pool import StaticPool
+from sqlalchemy.pool import QueuePool
 
 from joulie_bus.core.redaction import masked
 from joulie_bus.errors import DatabaseUnreachable, DatabaseUrlRefused
@@ -130,12 +130,13 @@ def _sqlite(
     prepare: Callable[[sqlite3.Connection], None],
     file: Path | None = None,
 ) -> Engine:
-    """One connection per engine, used by one thread at a time; `begin` starts a transaction.
+    """An engine whose transactions start with `begin`. Calls in several threads at once have a
+    connection each: on a shared one they would end each other's transactions.
 
     `file` is given for writable engines: its mode is set to owner only.
     """
     engine = create_engine(
-        f"sqlite:///{place}", poolclass=StaticPool, connect_args={"check_same_thread": False}
+        f"sqlite:///{place}", poolclass=QueuePool, connect_args={"check_same_thread": False}
     )
 
     @event.listens_for(engine, "do_connect")
