@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from joulie_agent.measure.node_power import Meter
 from joulie_agent.measure.pods import Used, shares_uj
 from joulie_agent.sources import cgroups, cpu_time
 from joulie_agent.sources.host import Host, Unreadable
 from joulie_bus.events.bounds import MOST_METERED_PODS
+from joulie_bus.metering.meters import Meter
 
 NS_PER_TICK = 10_000_000  # of /proc/stat, on all platforms that Kubernetes has
 

@@ -5,11 +5,11 @@ from functools import partial
 from typing import Protocol
 
 from joulie_agent.measure.counters import Count, advanced_uj, mean_mw
-from joulie_agent.measure.energy import EnergyMeter
-from joulie_agent.measure.node_power import Meter, Part
 from joulie_agent.sources import amdgpu, hwmon, nvml, powercap
 from joulie_agent.sources.host import Host, Unreadable
 from joulie_agent.sources.nvml import Device, Library
+from joulie_bus.metering.energy import EnergyMeter
+from joulie_bus.metering.meters import Meter, Part
 
 COUNTED_EACH_S = 10
 _RAPL = {"package": Part.PACKAGE, "dram": Part.MEMORY, "psys": Part.PLATFORM}

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 
 from joulie_agent import probes
-from joulie_agent.measure.node_power import Meter
 from joulie_agent.probes import Probe
 from joulie_agent.sources import cpu_time
 from joulie_agent.sources.cpu_time import CpuTime
 from joulie_agent.sources.host import Host, Unreadable
 from joulie_agent.sources.nvml import Library, opened
+from joulie_bus.metering.meters import Meter
 from joulie_bus.runtime.logging import get_logger
 
 REDISCOVER_S = 60.0

@@ -8,14 +8,15 @@ from msgspec.structs import replace
 
 from joulie_agent.delivery import Delivery
 from joulie_agent.inventory import Inventory
-from joulie_agent.measure.energy import EnergyMeter
-from joulie_agent.measure.node_power import Meter, NodePower, Part, node_power
-from joulie_agent.measure.pace import Pace
+from joulie_agent.measure.node_power import node_power
 from joulie_agent.measure.processors import MODELLED, processors_mw, with_processors
-from joulie_agent.measure.reporter import Moment, Reporter
 from joulie_agent.pods import Energy, PodMeter
 from joulie_agent.sampler import Clock, Sampler
 from joulie_bus.events import InventoryRead, TelemetrySampled
+from joulie_bus.metering.energy import EnergyMeter
+from joulie_bus.metering.meters import Meter, NodePower, Part
+from joulie_bus.metering.pace import Pace
+from joulie_bus.metering.reporter import Moment, Reporter
 from joulie_bus.runtime import metrics
 
 INVENTORY_S = 5.0

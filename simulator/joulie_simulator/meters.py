@@ -7,10 +7,10 @@ simulation itself. Counters count real time, as all readings do.
 import random
 from collections.abc import Iterable
 
-from joulie_agent.measure.node_power import Meter, NodePower, Part
-from joulie_agent.measure.pace import USUAL, Pace
-from joulie_agent.measure.reporter import Moment, Reporter
 from joulie_bus.events import TelemetrySampled
+from joulie_bus.metering.meters import Meter, NodePower, Part
+from joulie_bus.metering.pace import USUAL, Pace
+from joulie_bus.metering.reporter import Moment, Reporter
 from joulie_simulator.engine import Sampled
 
 PROVIDER = "simulator"

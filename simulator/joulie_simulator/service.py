@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from joulie_agent.measure.pace import USUAL, Pace
-from joulie_agent.measure.reporter import Moment
 from joulie_bus.errors import BusError
 from joulie_bus.events import Fact, PodGone
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
+from joulie_bus.metering.pace import USUAL, Pace
+from joulie_bus.metering.reporter import Moment
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort, address, integer, number, setting, text
 from joulie_bus.runtime.vital_tasks import VitalTask, vital

@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_agent.measure.counters import Count, advanced_uj
-from joulie_agent.measure.energy import EnergyMeter
 from joulie_agent.measure.links import groups_of
-from joulie_agent.measure.node_power import Meter, Part, node_power
-from joulie_agent.measure.pace import Pace, Published, is_worth_it
+from joulie_agent.measure.node_power import node_power
 from joulie_agent.measure.processors import processors_mw
 from joulie_agent.probes import CardProbe
 from joulie_bus.events import HardwareDiscovered
+from joulie_bus.metering.energy import EnergyMeter
+from joulie_bus.metering.meters import Meter, Part
+from joulie_bus.metering.pace import Pace, Published, is_worth_it
 
 RANGE = 262_143_328_850
 PACKAGE = Meter("rapl", "package-0", Part.PACKAGE)

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_agent.measure.node_power import Meter, NodePower, Part, node_power
-from joulie_agent.measure.pace import Pace
-from joulie_agent.measure.reporter import LONGEST_S, Moment, Reporter
+from joulie_agent.measure.node_power import node_power
 from joulie_bus.events import TelemetrySampled
+from joulie_bus.metering.meters import Meter, NodePower, Part
+from joulie_bus.metering.pace import Pace
+from joulie_bus.metering.reporter import LONGEST_S, Moment, Reporter
 
 PACKAGE = Meter("rapl", "package-0", Part.PACKAGE)
 CARD = Meter("nvml", "GPU-1", Part.CARD)

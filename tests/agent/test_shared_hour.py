@@ -8,12 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 import host_trees
-from joulie_agent.measure.node_power import Meter, Part, node_power
-from joulie_agent.measure.reporter import Moment, Reporter
+from joulie_agent.measure.node_power import node_power
 from joulie_agent.pods import Devices, Energy, PodMeter
 from joulie_agent.probes import CardProbe, CounterProbe, Probe
 from joulie_agent.sources.host import Host
 from joulie_bus.events import Fact, PodFinished
+from joulie_bus.metering.meters import Meter, Part
+from joulie_bus.metering.reporter import Moment, Reporter
 from joulie_bus.testing import bound, card, hardware, node_seen
 from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.ledger import Ledger

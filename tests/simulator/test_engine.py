@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_agent.measure.reporter import Moment
 from joulie_bus.events import (
     FacilityPolled,
     Fact,
@@ -16,6 +15,7 @@ from joulie_bus.events import (
     PodGone,
     PodPending,
 )
+from joulie_bus.metering.reporter import Moment
 from joulie_bus.testing import producer
 from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.fold.registry import evolve

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from joulie_agent.measure.reporter import Moment
 from joulie_bus.events import Fact, TelemetrySampled
+from joulie_bus.metering.reporter import Moment
 from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.report import report_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from joulie_agent.measure.reporter import Moment
 from joulie_bus.events import TelemetrySampled
+from joulie_bus.metering.reporter import Moment
 from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.engine import MORNING_S, Engine, Options
 from joulie_simulator.meters import Meters

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from joulie_agent.measure.reporter import Moment
 from joulie_bus.events import (
     CapsSet,
     Fact,
@@ -12,6 +11,7 @@ from joulie_bus.events import (
     SleepOrdered,
     TargetSet,
 )
+from joulie_bus.metering.reporter import Moment
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy

@@ -2,38 +2,8 @@
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from enum import StrEnum
-from typing import NamedTuple
 
-
-class Part(StrEnum):
-    """What a meter covers."""
-
-    CHASSIS = "chassis"  # the whole machine with its cards
-    PLATFORM = "platform"  # the board without its cards
-    PACKAGE = "package"  # one processor
-    MEMORY = "memory"  # the memory of one processor
-    CARD = "card"
-
-
-class Meter(NamedTuple):
-    """A part of this node, and what measures it: `rapl`, `hwmon`, `nvml` or `amdgpu`."""
-
-    source: str
-    component: str
-    part: Part
-
-
-class NodePower(NamedTuple):
-    """The power that is measured. `covers` names it: node, parts (no fans, disks and losses of the
-    power supply) or cards (nothing else is metered)."""
-
-    power_mw: int
-    covers: str
-    provider: str
-    card_mw: dict[str, int]
-    meters: tuple[Meter, ...]  # that add up to it
-    is_modelled: bool = False  # a part of it is
+from joulie_bus.metering.meters import Meter, NodePower, Part
 
 
 def node_power(

@@ -1,7 +1,7 @@
 """The power of processors that no meter covers, out of their load."""
 
-from joulie_agent.measure.node_power import Meter, NodePower, Part
 from joulie_bus.events import HardwareDiscovered
+from joulie_bus.metering.meters import Meter, NodePower, Part
 from joulie_projections.hardware.guesses import IDLE_CPU_SHARE, guessed_cpu_max_w
 
 MODEL = "processors by their load"

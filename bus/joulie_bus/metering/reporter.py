@@ -1,11 +1,11 @@
-"""What one node publishes of its power, and when."""
+"""What is published of the power of one node, and when."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from joulie_agent.measure.node_power import Meter, NodePower, Part
-from joulie_agent.measure.pace import USUAL, Pace, Published, is_worth_it
 from joulie_bus.events import TelemetrySampled
+from joulie_bus.metering.meters import Meter, NodePower, Part
+from joulie_bus.metering.pace import USUAL, Pace, Published, is_worth_it
 
 # Power alone does not tell what was used in a longer time between two samples.
 LONGEST_S = 10.0
@@ -43,13 +43,16 @@ class Counting(NamedTuple):
 
 class Reporter:
     """Readings of a node. Its counter begins again when other meters add up to the node, and after
-    a time in which its power was not known: a difference of two counters is always complete."""
+    a time in which its power was not known: a difference of two counters is always complete.
 
-    def __init__(self, node: str, pace: Pace = USUAL) -> None:
+    `longest_s` is the longest time between two samples that the meters' totals cover."""
+
+    def __init__(self, node: str, pace: Pace = USUAL, longest_s: float = LONGEST_S) -> None:
         self._node = node
         self._pace = pace
+        self._longest_s = longest_s
         self._counting: Counting | None = None
-        self._sampled_s = -LONGEST_S
+        self._sampled_s = -longest_s
         self._last: Published | None = None
         self._last_uj: int | None = None  # of the same counter
         self._spread: Spread | None = None  # since the last reading
@@ -67,7 +70,7 @@ class Reporter:
         is_due: bool = False,
     ) -> TelemetrySampled | None:
         """The reading to publish; None if it is not time. `totals` has what each meter counted."""
-        if at.at_s - self._sampled_s > LONGEST_S:
+        if at.at_s - self._sampled_s > self._longest_s:
             self.missed()
         self._sampled_s = at.at_s
         counting = self._counted(at, power, totals)
