@@ -10,6 +10,9 @@ RAPL zones overlap, so that a plain sum would count watts twice:
 
 The power of a node is its platform's; else psys, or packages and memory, plus its cards. A partial
 reading is dropped: without its cards a GPU node would look nearly idle.
+
+Counters of energy are read beside the power, of the same sensors. A sum of counters that lacks a
+sensor is none.
 """
 
 import math
@@ -25,7 +28,13 @@ CARDS = "DCGM_FI_DEV_POWER_USAGE"
 OLD_PLATFORM = "rate(kepler_node_platform_joules_total[1m])"
 OLD_PACKAGE = "rate(kepler_node_package_joules_total[1m])"
 OLD_DRAM = "rate(kepler_node_dram_joules_total[1m])"
-QUERIES = (PLATFORM, ZONES, CARDS, OLD_PLATFORM, OLD_PACKAGE, OLD_DRAM)
+POWERS = (PLATFORM, ZONES, CARDS, OLD_PLATFORM, OLD_PACKAGE, OLD_DRAM)
+# Counters: joules of Kepler, millijoules of DCGM. Kepler has none of a platform from 0.10 on.
+COUNTED_ZONES = "kepler_node_cpu_joules_total"
+COUNTED_CARDS = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+COUNTED_OLD = tuple(each[len("rate(") : -len("[1m])")] for each in POWERS[3:])
+_UJ = dict.fromkeys((COUNTED_ZONES, *COUNTED_OLD), 1e6) | {COUNTED_CARDS: 1e3}
+QUERIES = (*POWERS, *_UJ)
 
 # Labels that may name the node, the most reliable first. DCGM's Hostname may name its pod.
 NODE_LABELS = ("node_name", "node", "kubernetes_node", "exported_node", "Hostname", "instance")
@@ -40,28 +49,45 @@ class Series(NamedTuple):
     value: float
 
 
+Counter = Mapping[str, float]  # microjoules of each sensor that a meter adds up
+NODE = ""  # the key of the counter of all that is not a card
+
+
 class Reading(NamedTuple):
     """The power of one node."""
 
     watts: float
     provider: str  # the exporters that it comes from
     cards: Mapping[str, float] = {}  # watts by UUID
+    cards_are_added: bool = False  # to the board; otherwise one meter covers both
+    counters: Mapping[str, Counter] = {}  # by UUID, and NODE
 
 
 Sensors = dict[str, dict[str, float]]  # of one node: zone -> sensor -> watts
+
+
+class Shown(NamedTuple):
+    """What exporters show of one node."""
+
+    watts: Sensors
+    counters: dict[str, dict[str, dict[str, float]]]  # zone -> sensor -> series -> microjoules
+
+
+def _nothing() -> Shown:
+    return Shown(defaultdict(dict), defaultdict(lambda: defaultdict(dict)))
 
 
 def whole_nodes(
     found: Mapping[str, Sequence[Series]], cards_of: Mapping[str, int]
 ) -> dict[str, Reading]:
     """Readings by node. `cards_of` maps each known node to its number of cards."""
-    sensors: dict[str, Sensors] = defaultdict(lambda: defaultdict(dict))
+    shown: dict[str, Shown] = defaultdict(_nothing)
     for query, series in found.items():
         for each in series:
             node = node_of(each.labels, cards_of)
             if node and math.isfinite(each.value) and each.value >= 0:
-                _note(sensors[node], query, each)
-    readings = {node: _whole(of, cards_of[node]) for node, of in sensors.items()}
+                _note(shown[node], query, each)
+    readings = {node: _whole(of, cards_of[node]) for node, of in shown.items()}
     return {node: reading for node, reading in readings.items() if reading is not None}
 
 
@@ -75,47 +101,76 @@ def node_of(labels: Mapping[str, str], known: Container[str]) -> str:
     return ""
 
 
-def _note(sensors: Sensors, query: str, series: Series) -> None:
+def _note(shown: Shown, query: str, series: Series) -> None:
     """Counts each sensor once: during a rollout two exporters may report it."""
     zone, sensor = _place(query, series.labels)
-    known = sensors[zone].get(sensor, 0.0)
-    sensors[zone][sensor] = max(known, series.value)
+    if query in _UJ:
+        # Each exporter has a counter of its own; that of a card is the driver's.
+        name = "" if zone == "cards" else str(sorted(series.labels.items()))
+        of_sensor = shown.counters[zone][sensor]
+        of_sensor[name] = max(of_sensor.get(name, 0.0), series.value * _UJ[query])
+    else:
+        known = shown.watts[zone].get(sensor, 0.0)
+        shown.watts[zone][sensor] = max(known, series.value)
 
 
 def _place(query: str, labels: Mapping[str, str]) -> tuple[str, str]:
     match query:
-        case "kepler_node_cpu_watts":
+        case "kepler_node_cpu_watts" | "kepler_node_cpu_joules_total":
             zone = labels.get("zone", "")
             return _SOCKET.sub("", zone), f"{zone} {labels.get('path', '')}"
-        case "DCGM_FI_DEV_POWER_USAGE":  # MIG slices report the watts of the whole card
+        # MIG slices report the watts of the whole card
+        case "DCGM_FI_DEV_POWER_USAGE" | "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION":
             return "cards", labels.get("UUID") or f"{_INDEX}{labels.get('gpu', '')}"
         case "kepler_platform_watts":
             return "platform", labels.get("chassis_id", "")
         case _:
-            zone = query.removeprefix("rate(kepler_node_").partition("_")[0]
+            zone = query.removeprefix("rate(").removeprefix("kepler_node_").partition("_")[0]
             return f"old {zone}", f"{labels.get('package', '')} {labels.get('mode', '')}"
 
 
-def _whole(of: Sensors, cards: int) -> Reading | None:
-    shown = of.get("cards", {})
+def _whole(of: Shown, cards: int) -> Reading | None:
+    shown = of.watts.get("cards", {})
     named = {name: watts for name, watts in shown.items() if not name.startswith(_INDEX)}
-    if of.get("platform"):  # of a multi-node chassis
-        return Reading(max(of["platform"].values()), "kepler platform", named)
-    if of.get("old platform"):
-        return Reading(sum(of["old platform"].values()), "kepler platform", named)
+    counters: dict[str, Counter] = {
+        name: counted for name, counted in of.counters["cards"].items() if name in named
+    }
+    if of.watts.get("platform"):  # of a multi-node chassis
+        watts = max(of.watts["platform"].values())
+        return Reading(watts, "kepler platform", named, counters=counters)
+    if of.watts.get("old platform"):
+        watts, counted = sum(of.watts["old platform"].values()), _counted(of, "old platform")
+        return Reading(watts, "kepler platform", named, counters={**counted, **counters})
     board = _board(of)
     if board is None or len(shown) < cards:
         return None
     if not shown:
         return board
-    return Reading(board.watts + sum(shown.values()), f"{board.provider}, dcgm", named)
+    if len(named) == len(shown):  # a card without a UUID counts with the board
+        counters |= board.counters
+    return Reading(
+        board.watts + sum(shown.values()), f"{board.provider}, dcgm", named, True, counters
+    )
 
 
-def _board(of: Sensors) -> Reading | None:
-    if of.get("psys"):
-        return Reading(max(of["psys"].values()), "kepler psys")
+def _board(of: Shown) -> Reading | None:
+    if psys := of.watts.get("psys"):
+        counters = _counted(of, "psys") if len(psys) == 1 else {}
+        return Reading(max(psys.values()), "kepler psys", counters=counters)
     for package, dram in (("package", "dram"), ("old package", "old dram")):
-        if of.get(package):
-            watts = sum(of[package].values()) + sum(of.get(dram, {}).values())
-            return Reading(watts, "kepler package")
+        if of.watts.get(package):
+            watts = sum(of.watts[package].values()) + sum(of.watts.get(dram, {}).values())
+            return Reading(watts, "kepler package", counters=_counted(of, package, dram))
     return None
+
+
+def _counted(of: Shown, *zones: str) -> dict[str, Counter]:
+    """The counters of all sensors of which these zones have power; else none."""
+    found: dict[str, float] = {}
+    for zone in zones:
+        for sensor in of.watts.get(zone, {}):
+            series = of.counters[zone][sensor]
+            if len(series) != 1:  # not counted, or by two exporters
+                return {}
+            found |= {f"{zone} {sensor} {name}": uj for name, uj in series.items()}
+    return {NODE: found}

@@ -8,14 +8,15 @@ import aiohttp
 
 from joulie_bus.core.kube_names import SHOWN, is_subdomain
 from joulie_bus.errors import BusError
-from joulie_bus.events import PowerSource, TelemetrySampled
-from joulie_bus.events.bounds import MOST_MW, MOST_READ_CARDS, is_name
+from joulie_bus.events import TelemetrySampled
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
+from joulie_bus.metering.reporter import Moment
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.cluster_settings import PowerSettings
+from joulie_operator.facts.metered_nodes import MOST_W, MeteredNodes
 from joulie_operator.facts.readings import QUERIES, Reading, Series, node_of, whole_nodes
 from joulie_operator.observe.fact_messages import report_left_out, to_messages
 from joulie_operator.telemetry.prometheus import NoReading, fetch, numbers, query
@@ -23,11 +24,9 @@ from joulie_projections.state.state import NodeState
 from joulie_projections.view.view import View
 
 AT_ONCE = 32  # concurrent requests in queries per node
-KEPLER: PowerSource = "kepler"  # means "measured" in the log; `provider` is the exporter
 # Fields of a response: the power of the whole node, or of its processors and its cards.
 WHOLE = ("nodePowerWatts", "packagePowerWatts")
 BOARD, CARDS = "cpu.packagePowerWatts", ("gpu.powerWattsTotal", "gpu.powerWatts")
-MOST_W = MOST_MW / 1000
 log = get_logger("scrape")
 Readings = dict[str, Reading]
 
@@ -35,18 +34,25 @@ Readings = dict[str, Reading]
 async def scrape_power(bus: Log, subjects: Subjects, view: View, settings: PowerSettings) -> None:
     """Runs until cancelled. Nodes without a reading are left out, never reported as 0 W."""
     producer = Producer("operator-power", subjects, time.time_ns)
-    refused = Refusals("power", "these readings are lost; the next ones are published on schedule")
+    refused = Refusals("power", "their counters go on; the newest ones are published with the next")
+    nodes, is_lost = MeteredNodes(), False
     async with aiohttp.ClientSession() as session:
         while True:
-            nodes = {name: node for name, node in view.cluster_state.nodes.items() if node.present}
-            readings = await read_power(session, nodes, settings)
-            facts = list(_samples(readings))
+            present = {
+                name: node for name, node in view.cluster_state.nodes.items() if node.present
+            }
+            nodes.keep(present.keys())
+            readings = dict(_within_bounds(await read_power(session, present, settings)))
+            at = Moment(time.monotonic(), time.time_ns())
+            facts = list(nodes.samples(readings, at, are_due=is_lost))
             try:
                 await bus.publish(to_messages(producer, facts))
             except BusError as error:
                 refused.saw(error)
+                is_lost = True
             else:
                 refused.ended()
+                is_lost = False
             await asyncio.sleep(settings.interval_s)
 
 
@@ -135,28 +141,12 @@ def _cards(node: NodeState) -> int:
     return 1 if node.gpus else 0
 
 
-def _samples(readings: Readings) -> Iterator[TelemetrySampled]:
-    """Readings within bounds; others come from broken exporters and are left out."""
+def _within_bounds(readings: Readings) -> Iterator[tuple[str, Reading]]:
+    """Other readings come from broken exporters and are left out."""
     for name, reading in sorted(readings.items()):
         if 0 <= reading.watts <= MOST_W:
-            yield _sampled(name, reading)
+            yield name, reading
         else:
             report_left_out(
                 TelemetrySampled.TYPE, name, f"{reading.watts:g} W by {reading.provider}"
             )
-
-
-def _sampled(name: str, reading: Reading) -> TelemetrySampled:
-    return TelemetrySampled(
-        node=name,
-        power_mw=round(reading.watts * 1000),
-        source=KEPLER,
-        provider=reading.provider,
-        card_mw=_card_mw(reading.cards),
-    )
-
-
-def _card_mw(watts: Mapping[str, float]) -> dict[str, int]:
-    """Without cards that no event may name, or whose power it may not hold."""
-    fitting = [each for each in sorted(watts.items()) if is_name(each[0]) and each[1] <= MOST_W]
-    return {uuid: round(each * 1000) for uuid, each in fitting[:MOST_READ_CARDS]}

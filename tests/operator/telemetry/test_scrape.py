@@ -1,5 +1,9 @@
+import asyncio
 import contextlib
+import functools
+import itertools
 import json
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -9,11 +13,13 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from http_server import serving
-from joulie_bus.events import FacilityPolled
+from joulie_bus.events import FacilityPolled, TelemetrySampled, codec
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, hardware, node_seen, producer, until
 from joulie_operator.cluster_settings import FacilitySettings, PowerSettings
 from joulie_operator.facts.readings import Reading
@@ -46,6 +52,8 @@ class Meters:
         if asked not in self.answers and "query" not in request.query:
             return web.Response(status=404, text="nobody here")
         answer = self.answers.get(asked, vector())
+        if callable(answer):
+            answer = answer()
         body = answer if isinstance(answer, str) else json.dumps(answer)
         return web.Response(text=body, content_type="application/json")
 
@@ -170,6 +178,39 @@ async def test_readings_become_telemetry_and_continue_after_an_outage(
 
     found = view.cluster_state.nodes["n1"]
     assert (found.samples[-1].power_mw, found.provider) == (212_500, "kepler psys")
+
+
+async def readings_in(log: MemoryLog) -> list[TelemetrySampled]:
+    newest = (await log.state(Stream.TEL)).last
+    found = [await log.message(Stream.TEL, number + 1) for number in range(newest)]
+    events = [codec.decoded(record.data, "the test") for record in found if record]
+    return [event for event in events if isinstance(event, TelemetrySampled)]
+
+
+async def test_steady_power_is_polled_often_and_published_seldom_with_the_joules_of_kepler(
+    bus: JetStreamLog, view: View, meters: Meters
+) -> None:
+    says, joules = producer(), itertools.count(10**9, 7)
+    log = MemoryLog(MemoryBroker(CLUSTER, time.time_ns))
+    await bus.publish([says.stamp(node_seen("n1"))])
+    await until(lambda: "n1" in view.cluster_state.nodes)
+    of_node = {"node_name": "n1", "zone": "package"}
+    meters.answers["kepler_node_cpu_watts"] = vector((of_node, "200"))
+    meters.answers["kepler_node_cpu_joules_total"] = lambda: vector((of_node, f"{next(joules)}"))
+    settings = power(meters, NODE_POWER_INTERVAL="10ms")
+    polls = functools.partial(meters.asked.count, "kepler_node_cpu_joules_total")
+    async with background(scrape_power(log, CLUSTER, view, settings), "scrape"):
+        await until(lambda: polls() > 40)
+        assert len(await readings_in(log)) < 10
+        before = polls()
+        meters.answers["kepler_node_cpu_watts"] = vector((of_node, "300"))
+        while (last := (await readings_in(log))[-1]).power_mw == 200_000:
+            await asyncio.sleep(0.01)
+
+    first = (await readings_in(log))[0]
+    assert last.counted_from == first.counted_from > 0
+    # Each poll is a rise by seven joules; until the second rise, and for the first, power counts.
+    assert (before - 3) * 7e6 < last.energy_uj - first.energy_uj < polls() * 7e6
 
 
 @pytest.mark.parametrize("watts", ["1e20", "1e306", "1.1e9"])
