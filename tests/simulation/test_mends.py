@@ -34,6 +34,7 @@ SHORTEST: Mapping[str, list[Fault]] = {
     "a copy that lacks messages is named": [
         Fault(3.0, "copy of a stream incomplete", "broker", 20.0)
     ],
+    "an empty database records what it replaces": [lagging(4.0, 1.0, 4.0)],
     "a projector that takes over is not ready": [
         Fault(4.0, "quorum lost", "broker", 14.0),
         lagging(6.5, 3.0, 2.0),

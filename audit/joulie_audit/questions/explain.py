@@ -124,7 +124,7 @@ def explain_pod(history: History, pod: str, names: RowNames | None = None) -> Ex
 
 
 def _lost(history: History, basis: Basis) -> str:
-    is_lost = SetBacks.of(history).took_back(basis.incarnation, basis.view)
+    is_lost = SetBacks.of(history).took_back(basis.incarnation, basis.view, basis.now)
     return "; the database lost this state afterwards, so names and scores may differ" * is_lost
 
 

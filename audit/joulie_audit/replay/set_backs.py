@@ -3,7 +3,8 @@
 A failover to a standby that lagged, or an older copy, sets the database back. The facts after that
 position are folded again, in an order that may differ, so a decision on the lost state may not be
 recomputed. Each set-back is an entry of the log, and each decision names its incarnation. A plan
-names none: its time and that of the entry are compared.
+names none, and an empty database knows of none before it: then the times of the decision and of the
+entry are compared.
 """
 
 import math
@@ -14,7 +15,7 @@ from joulie_audit.replay.recorded import events_of
 from joulie_bus.events import StateSetBack
 from joulie_projections.history.history import History
 
-CLOCKS_NS = 60 * 10**9  # how far the clocks of an operator and a projector may be apart
+CLOCKS_NS = 60 * 10**9  # how far the clocks of two machines may be apart
 
 
 class Recorded(NamedTuple):
@@ -34,12 +35,18 @@ class SetBacks:
         read = [(entry.decided_at, event) for entry in entries for event in events_of([entry])]
         return cls([Recorded(at, e) for at, e in read if isinstance(e, StateSetBack)])
 
-    def took_back(self, incarnation: str, view: int) -> bool:
+    def took_back(self, incarnation: str, view: int, now: int) -> bool:
         """Whether the state at position `view` of the incarnation is not in the log."""
-        return view > self._shared.get(incarnation, math.inf)
+        if (shared := self._shared.get(incarnation)) is not None:
+            return view > shared
+        return _is_before([each for each in self._found if not each.event.before], view, now)
 
     def took_back_plan(self, view: int, now: int) -> bool:
-        return any(view > e.event.position and now < e.at + CLOCKS_NS for e in self._found)
+        return _is_before(self._found, view, now)
+
+
+def _is_before(found: Sequence[Recorded], view: int, now: int) -> bool:
+    return any(view > each.event.position and now < each.at + CLOCKS_NS for each in found)
 
 
 def _shared_positions(found: Sequence[StateSetBack]) -> dict[str, float]:
@@ -58,4 +65,5 @@ def _shared_positions(found: Sequence[StateSetBack]) -> dict[str, float]:
             shared.setdefault(found[number - 1].incarnation, common)
     for each in found:
         shared.setdefault(each.incarnation, min(each.position, shared.get(each.before, math.inf)))
+    shared.pop("", None)  # not the name of one: what an empty database replaced
     return shared

@@ -119,10 +119,8 @@ class _SpanChecks:
     def answer(self, answer: RecordedAnswer, mismatch: Mismatch | None) -> None:
         self.decisions += 1
         basis = answer.decision.basis
-        if answer.header_mismatch or not self._set_backs.took_back(basis.incarnation, basis.view):
-            self._count(mismatch)
-        else:
-            self._count_lost(mismatch)
+        is_lost = self._set_backs.took_back(basis.incarnation, basis.view, basis.now)
+        (self._count_lost if is_lost and not answer.header_mismatch else self._count)(mismatch)
 
     def plans_at(self, plans: Iterable[tuple[int, RecordedPlan]], folded: FoldedState) -> None:
         for _, planned in plans:

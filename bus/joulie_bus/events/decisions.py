@@ -225,7 +225,8 @@ class StateSetBack(Event, frozen=True, kw_only=True):
     """The database lost its newest commits, in a failover or by an older copy.
 
     Facts after `position` are folded again, and may get other positions. What was decided on the
-    lost ones, in the incarnation `before`, cannot be recomputed.
+    lost ones, in the incarnation `before`, cannot be recomputed. An empty database does not know
+    what it replaces: `before` is empty, and everything that was decided until then is meant.
     """
 
     TYPE: ClassVar[str] = "decision.set-back"

@@ -219,6 +219,8 @@ def _without_nodes(event: AnyEvent | None) -> Explained:
             return Explained("dropped", f"{event.count} decisions dropped: {event.why}")
         case SettingsDeclared():
             return Explained("settings", f"settings {event.settings} of {event.code}")
+        case StateSetBack(before=""):
+            return Explained("set-back", "an empty database replaced one: facts are folded again")
         case StateSetBack():
             text = f"a failover, or an older copy: nothing is lost up to position {event.position}"
             return Explained("set-back", text)

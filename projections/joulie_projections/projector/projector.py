@@ -25,6 +25,7 @@ from joulie_bus.runtime.vital_tasks import VitalTask, Work, vital
 from joulie_bus.streams.authority import is_refusal
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
+from joulie_projections.decision_log.earlier_state import was_decided_on
 from joulie_projections.decision_log.heads import ED25519, HMAC, Signer
 from joulie_projections.decision_log.writer import DecisionWriter, Leadership
 from joulie_projections.fold import snapshots
@@ -272,14 +273,21 @@ class Projector:
         metrics.POSITION.set(held.position)
         was_promoted = await self._calls.until_done(self._store.was_promoted, held.epoch)
         await self._decision_writer.require_key()  # it may have changed while this one stood by
-        if not await self._decision_writer.open(held.epoch) or was_promoted:
-            await self._reset_incarnation()
+        is_older = not await self._decision_writer.open(held.epoch) or was_promoted
+        if await self._replaces_another(held):
+            await self._reset_incarnation("")
+        elif is_older:
+            await self._reset_incarnation(held.incarnation)
 
-    async def _reset_incarnation(self) -> None:
+    async def _replaces_another(self, held: Checkpoint) -> bool:
+        """Whether this database is empty and an earlier one, which it does not know, was not."""
+        is_empty = held.position == 0 and self._decision_writer.entries == 0
+        return is_empty and await was_decided_on(self._bus)
+
+    async def _reset_incarnation(self, before: str) -> None:
         """For an older copy of the database: readers hold later positions, and have to reload."""
         fresh, position = secrets.token_hex(8), self._cursor.position
         log.warning("restored", position=position, incarnation=fresh)
-        before = self._leadership.incarnation
         await self._decision_writer.record_set_back(
             StateSetBack(incarnation=fresh, before=before, position=position)
         )

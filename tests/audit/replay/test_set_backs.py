@@ -86,8 +86,8 @@ async def test_an_explanation_notes_that_its_state_was_lost(recorded: RecordedLo
     assert "the database lost this state afterwards" in explained.view_text
 
 
-def took_back(found: list[StateSetBack], incarnation: str, view: int) -> bool:
-    return SetBacks([Recorded(0, each) for each in found]).took_back(incarnation, view)
+def took_back(found: list[StateSetBack], incarnation: str, view: int, now: int = NOON) -> bool:
+    return SetBacks([Recorded(NOON, each) for each in found]).took_back(incarnation, view, now)
 
 
 def test_decisions_up_to_the_position_of_each_loss_remain() -> None:
@@ -118,6 +118,32 @@ def test_decisions_of_versions_without_incarnations_are_compared() -> None:
 
 def test_a_loss_in_another_history_takes_nothing_back() -> None:
     assert not took_back([set_back(8, "other", "newest")], "a", 9)
+
+
+async def test_what_was_made_before_an_empty_database_is_named_apart_from_mismatches(
+    recorded: RecordedLog,
+) -> None:
+    await record_lost_state(recorded)
+    await recorded.builder.publish(set_back(0, before=""))
+
+    done = await replayed(recorded)
+
+    assert (done.mismatches, done.set_back) == (0, 2)
+
+
+def test_an_empty_database_takes_back_what_was_decided_until_it_began() -> None:
+    found = [set_back(0, "", "b")]
+
+    assert took_back(found, "a", 1)
+    assert not took_back(found, "a", 0)
+    assert not took_back(found, "b", 10**6)
+    assert not took_back(found, "a rebuild of b", 10**6, NOON + CLOCKS_NS)
+
+
+def test_a_second_empty_database_takes_back_what_the_first_one_began() -> None:
+    found = [set_back(0, "", "b"), set_back(40, "b", "c"), set_back(0, "", "d")]
+
+    assert [took_back(found, each, 1) for each in ("a", "b", "c", "d")] == [True, True, True, False]
 
 
 def test_a_plan_is_lost_if_it_was_made_before_the_loss_beyond_its_position() -> None:

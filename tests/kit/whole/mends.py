@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import StreamTip
 from joulie_extender.current_snapshot import CurrentSnapshot
 from joulie_projections.chain.entry import Entry
@@ -14,6 +15,7 @@ from joulie_projections.chain.signed import Head
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input
+from joulie_projections.projector import projector
 from joulie_projections.projector.copies import CopyWatch
 from joulie_projections.projector.lag import StreamEnds
 from joulie_projections.projector.liveness import Liveness
@@ -115,6 +117,15 @@ def _examine_no_copies(patch: Patch) -> None:
     patch.setattr(CopyWatch, "follow", nothing)
 
 
+def _empty_replaces_nothing(patch: Patch) -> None:
+    """An empty database does not record that it replaces another one."""
+
+    async def nothing(_: Log) -> bool:
+        return False
+
+    patch.setattr(projector, "was_decided_on", nothing)
+
+
 # The mends, each with a part of what the simulation reports without it.
 MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "an append requires the position that it follows": (_append_anywhere, "answers are not in"),
@@ -124,5 +135,6 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "no older copy is signed": (_sign_an_older_copy, "the database lost 1 signed head"),
     "a view applies changes of its own history": (_apply_any_change, "states an age of"),
     "a copy that lacks messages is named": (_examine_no_copies, "no heartbeat names"),
+    "an empty database records what it replaces": (_empty_replaces_nothing, "mismatches"),
     "a projector that takes over is not ready": (_start_ready, "is ready, and reached no majority"),
 }

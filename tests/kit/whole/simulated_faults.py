@@ -35,7 +35,7 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "requests lost": (("API server",), 1),
 }
 FROM_S, TO_S = 3.0, 12.0  # when faults begin
-STARTED_S = 2.0  # a standby has what was committed until then: a projector led before
+EMPTY_SHARE = 0.2  # of the standbys: those have nothing of the database
 SHORTEST_S, LONGEST_S = 0.3, 5.0
 PROMOTION_S = 3.0  # the longest time until a standby serves
 # Some faults last longer than the whole may stand still.
@@ -68,9 +68,13 @@ def generated(rng: random.Random) -> list[Fault]:
     for kind in rng.choices(kinds, weights, k=rng.randint(1, 6)):
         at, lasts = rng.uniform(FROM_S, TO_S), rng.uniform(SHORTEST_S, LONGEST_S)
         lasts += LASTING_S * (kind in LASTING and rng.random() < LASTING_SHARE)
-        lag = rng.uniform(0.2, min(4.0, at - STARTED_S)) if "standby" in kind else 0.0
+        lag = _lag_before(at, rng) if "standby" in kind else 0.0
         made.append(Fault(at, kind, _target(kind, rng), lasts, lag))
     return sorted(made)
+
+
+def _lag_before(at: float, rng: random.Random) -> float:
+    return at if rng.random() < EMPTY_SHARE else rng.uniform(0.2, min(4.0, at))
 
 
 def _target(kind: str, rng: random.Random) -> str:

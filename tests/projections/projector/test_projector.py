@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine
 from structlog.testing import capture_logs
 
 from joulie_bus.errors import Fenced, StreamReplaced
-from joulie_bus.events import AnyEvent
+from joulie_bus.events import AnyEvent, StateSetBack, codec
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
@@ -25,6 +26,7 @@ from joulie_bus.testing import (
     bound,
     decided,
     node_seen,
+    plan_made,
     power,
     producer,
     stored,
@@ -319,6 +321,35 @@ async def test_decisions_are_written_and_their_head_is_anchored_on_the_bus(
     with History.of(place) as history:
         assert [entry.pod_uid for entry in history.entries()] == ["p1", "p2"]
         assert await _anchored(connection) == history.heads()
+
+
+@pytest.mark.parametrize("lost", ["a decision", "a plan"])
+async def test_an_empty_database_that_replaces_another_is_recorded(
+    lost: str, projecting: Projecting, viewing: Viewing, publish: Publish, place: Place
+) -> None:
+    answer = decided("p1")
+    of_another = replace(answer, basis=replace(answer.basis, view=7, incarnation="lost"))
+    made = {"a decision": of_another, "a plan": replace(plan_made(), view=7)}
+    await publish(answer, made[lost])
+    async with projecting(), viewing() as view:
+        await until(lambda: view.last_beat is not None and view.last_beat.decisions >= 2)
+
+    with History.of(place) as history:
+        [found] = [codec.decoded(entry.message, "entry") for entry in history.set_backs()]
+        checkpoint = history.checkpoint()
+    assert checkpoint is not None
+    assert found == StateSetBack(incarnation=checkpoint.incarnation, before="", position=0)
+
+
+async def test_what_was_answered_before_the_first_start_replaces_nothing(
+    projecting: Projecting, viewing: Viewing, publish: Publish, place: Place
+) -> None:
+    await publish(decided("p1"), plan_made())
+    async with projecting(), viewing() as view:
+        await until(lambda: view.last_beat is not None and view.last_beat.decisions == 1)
+
+    with History.of(place) as history:
+        assert list(history.set_backs()) == []
 
 
 async def _anchored(connection: Connection) -> list[Head]:
