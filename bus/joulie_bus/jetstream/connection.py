@@ -36,7 +36,8 @@ CANCEL_AGAIN_S = 0.1
 MINUTE_S = 60.0
 # Temporary refusals: no leader, no peers, no quorum, ingest queue full, disk busy, the same message
 # is being stored (its first copy may still be lost with the leader).
-TEMPORARY = frozenset({503, 429, 10005, 10008, 10009, 10023, 10028, 10035, 10158, 10167})
+NO_LEADER = 10008
+TEMPORARY = frozenset({503, 429, 10005, NO_LEADER, 10009, 10023, 10028, 10035, 10158, 10167})
 TEMPORARY_S = 10.0  # of repeating a request that is refused so
 ASK_AGAIN_S = 0.5
 log = get_logger("bus")
@@ -264,9 +265,10 @@ class Connection:
         now, here = time.monotonic(), self._client.connected_url
         if not self.is_connected or here is None or self._unanswered.stays(now):
             return
-        if all(server.uri.netloc == here.netloc for server in self._client.server_pool):
+        servers = {server.uri.netloc for server in self._client.server_pool} | {here.netloc}
+        if len(servers) == 1:
             return
-        self._unanswered.left(now)
+        self._unanswered.left(now, len(servers))
         log.warning("server_left", server=here.netloc.rpartition("@")[2], why=why)
         self._leaving = asyncio.ensure_future(self._client.force_reconnect())
 
@@ -304,7 +306,7 @@ class Connection:
             answer = msgspec.json.decode(
                 await self._answered(subject, payload), type=dict[str, Any]
             )
-            if (refusal := answer.get("error")) is None:
+            if (refusal := answer.get("error") or _without_leader(answer)) is None:
                 self._unanswered.answered(_refused(subject))
                 return answer
             code = int(refusal.get("err_code", refusal.get("code", 0)))
@@ -325,6 +327,16 @@ class Connection:
                 if is_second and life == self.lives:
                     raise
                 is_second = True
+
+
+def _without_leader(answer: dict[str, Any]) -> dict[str, Any] | None:
+    """A refusal in place of what a server states of a stream whose leader it does not know. That is
+    the state of its own copy, which may be late, and `active` of the others is 0.
+    """
+    cluster = answer.get("cluster") or {}
+    if cluster.get("leader") or not cluster.get("replicas"):
+        return None
+    return {"err_code": NO_LEADER, "description": "the server knows no leader of it"}
 
 
 def _cancellations() -> int:

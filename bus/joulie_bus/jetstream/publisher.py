@@ -231,14 +231,17 @@ class Publisher:
         self._room.release()
 
     async def _resend_for_ever(self) -> None:
-        loop = asyncio.get_running_loop()
+        loop, life = asyncio.get_running_loop(), self._connection.lives
         while True:
             await asyncio.sleep(TICK_S)
             if not self._connection.is_connected:
                 continue
             now = loop.time()
-            late = [(t, f) for t, f in self._flights.items() if f.deadline <= now]
+            lost, life = life != self._connection.lives, self._connection.lives
+            late = [(t, f) for t, f in self._flights.items() if lost or f.deadline <= now]
             for token, flight in late:
+                if lost:  # with the acknowledgements of the last connection
+                    flight.sent_at = now
                 if flight.unanswered and await self._has_no_stream(flight.message.subject):
                     self._refuse(token, flight, STREAM_NOT_FOUND, "no stream takes this subject")
                     continue

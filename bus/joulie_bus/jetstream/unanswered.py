@@ -19,6 +19,7 @@ class Unanswered:
         self._stays = Backoff(2 * IN_VAIN_S, LONGEST_STAY_S)
         self._stays_until = 0.0
         self._left_at = 0.0
+        self._left = 0  # servers, since the stays began anew
 
     def is_long(self, kind: str, asked_at: float, now: float) -> bool:
         """Notes that a request has no answer: whether its kind has had none for long."""
@@ -35,9 +36,15 @@ class Unanswered:
         """Whether a server that was reached after another one was left is kept for now."""
         return now < self._stays_until
 
-    def left(self, now: float) -> None:
-        """If no server answers, as without a majority, each is kept for longer than the last."""
+    def left(self, now: float, servers: int) -> None:
+        """If none of the servers answers, as without a majority, the next stays become longer.
+
+        Until each was tried, the next one is left as soon as it gave no answers for as long.
+        """
         if now > self._left_at + 2 * LONGEST_STAY_S:
             self._stays.succeeded()
-        self._left_at, self._stays_until = now, now + self._stays.failed()
+            self._left = 0
+        self._left += 1
+        stay = IN_VAIN_S if self._left % servers else self._stays.failed()
+        self._left_at, self._stays_until = now, now + stay
         self._in_vain.clear()

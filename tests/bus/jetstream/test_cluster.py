@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.events.codec import open_envelope
+from joulie_bus.jetstream import connection as connections
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import ConsumerReader
@@ -30,6 +32,17 @@ async def info(connection: Connection, stream: Stream) -> dict[str, Any]:
 async def until_stored(connection: Connection, count: int) -> None:
     while (await state_of(connection, Stream.OBS)).last < count:
         await asyncio.sleep(0)
+
+
+async def refused_tip(connection: Connection, stream: Stream) -> BrokerRefused:
+    while True:
+        try:
+            found = await tip_of(connection, stream)
+        except Unreachable:
+            continue  # the server waits for the leader before it gives one up
+        except BrokerRefused as refusal:
+            return refusal
+        assert not found, "answered without a leader"
 
 
 async def read_to(reader: ConsumerReader, bell: asyncio.Event, last: int) -> list[Record]:
@@ -93,6 +106,25 @@ async def test_a_leader_that_lost_its_majority_answers_since_when(tmp_path: Path
 
     assert before.unconfirmed_ns < 2e9, "replicas answer the leader once a second"
     assert after.unconfirmed_ns <= lasted_ns + 2e9, "no longer than since the last answer"
+
+
+@pytest.mark.slow
+async def test_a_server_that_knows_no_leader_states_no_end_of_a_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "TEMPORARY_S", 0.0)
+    async with asyncio.timeout(60), running_cluster(tmp_path) as servers:
+        async with connected(servers["n0"]) as connection:
+            await ensure(connection, CLUSTER, replicas=3)
+            leader = (await info(connection, Stream.OBS))["cluster"]["leader"]
+        [alone, other] = [name for name in servers if name != leader]
+        async with connected(servers[alone]) as connection:
+            for name in (leader, other):
+                servers[name].kill()
+                await servers[name].wait()
+            refusal = await refused_tip(connection, Stream.OBS)
+
+    assert "knows no leader" in str(refusal)
 
 
 @pytest.mark.slow

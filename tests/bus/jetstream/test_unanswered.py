@@ -24,19 +24,32 @@ def test_a_failure_of_long_ago_is_another_one() -> None:
     assert not noted.is_long("info", LONGEST_STAY_S + 1, LONGEST_STAY_S + 3)
 
 
-def test_each_server_in_a_row_is_kept_for_longer_up_to_a_minute() -> None:
+def test_each_server_is_tried_before_one_is_kept_for_longer() -> None:
+    noted, kept = Unanswered(), list[bool]()
+    for begun in (100.0, 104.0, 108.0):
+        noted.left(begun, servers=3)
+        kept.append(noted.stays(begun + IN_VAIN_S))
+
+    assert kept == [False, False, True]
+
+
+def test_after_each_round_a_server_is_kept_for_longer_up_to_a_minute() -> None:
     noted, stays = Unanswered(), list[float]()
     for begun in (100.0, 200.0, 300.0, 400.0, 500.0):
-        noted.left(begun)
-        stays.append(next(s for s in range(1, 100) if not noted.stays(begun + s)))
+        noted.left(begun, servers=2)
+        noted.left(begun + IN_VAIN_S, servers=2)
+        until = begun + IN_VAIN_S
+        stays.append(next(s for s in range(1, 100) if not noted.stays(until + s)))
 
     assert stays == [8, 16, 32, 60, 60]
 
 
-def test_after_two_minutes_without_leaving_the_stays_begin_anew() -> None:
-    noted = Unanswered()
-    noted.left(100.0)
-    noted.left(200.0)
-    noted.left(200.0 + 2 * LONGEST_STAY_S + 1)
+def test_after_two_minutes_without_leaving_the_rounds_begin_anew() -> None:
+    noted, later = Unanswered(), 104.0 + 2 * LONGEST_STAY_S + 1
+    noted.left(100.0, servers=2)
+    noted.left(104.0, servers=2)
+    noted.left(later, servers=2)
 
-    assert not noted.stays(200.0 + 2 * LONGEST_STAY_S + 1 + 8)
+    assert not noted.stays(later + IN_VAIN_S)
+    noted.left(later + IN_VAIN_S, servers=2)
+    assert not noted.stays(later + IN_VAIN_S + 8)
