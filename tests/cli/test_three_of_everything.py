@@ -62,6 +62,7 @@ class Run:
         pairs = itertools.combinations if ways == 2 else itertools.permutations
         async with self.under_load():
             for one, other in pairs(range(COUNT), 2):
+                await self.installation.until_whole()
                 self.readers.fault = f"cut from {one} to {other}" + ", and back" * (ways == 2)
                 async with self.faults.cut(set([(one, other), (other, one)][:ways])):
                     await asyncio.sleep(for_s)

@@ -14,7 +14,7 @@ from joulie_bus.streams.roles import Role
 from joulie_projections.decision_log.heads import Signer
 from machines import COUNT, Machines
 from programs import Command, Ended, Program, kept
-from servers import Databases, address_of, broker
+from servers import Databases, address_of, broker, until_copied
 
 EXTENDER, CONSOLE, METRICS = 9876, 9880, 9877
 TOKEN = "a-token-of-the-test-only"
@@ -116,6 +116,14 @@ class Installation:
             out, _ = await process.communicate()
         assert process.returncode is not None
         return process.returncode, out.decode()
+
+    async def until_whole(self) -> None:
+        """Returns when the next fault is the only one: nothing is still recovering from the last.
+
+        A connection that was cut for long sends again only after a pause of tens of seconds.
+        """
+        await self.databases.until_followed()
+        await until_copied(self.machines)
 
     async def checked(self, part: str, *options: str) -> dict[str, object]:
         code, out = await self.run(part, "--json", *options)

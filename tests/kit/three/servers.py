@@ -7,16 +7,19 @@ import shutil
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, LiteralString
 
 import psycopg
 
 import joulie_forked
 from broker_installations import password, with_passwords
 from joulie_bus.broker.checksum import server_binary
-from joulie_bus.jetstream.connection import Address
+from joulie_bus.errors import JoulieError
+from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.streams.roles import CORE_ROLES, Role, inbox
+from joulie_bus.streams.subjects import Stream
 from joulie_projections.testing import postgres_programs, unprivileged_user
-from machines import Machines
+from machines import COUNT, Machines
 from programs import Command, Ended, Program
 
 CLIENTS, ROUTES, DATABASE = 4222, 6222, 5432
@@ -32,6 +35,10 @@ max_connections = 200
 synchronous_standby_names = 'ANY 1 (*)'
 wal_keep_size = '1GB'
 restart_after_crash = off
+wal_sender_timeout = 5s
+wal_receiver_timeout = 5s
+wal_receiver_status_interval = 1s
+wal_retrieve_retry_interval = 1s
 """
 
 
@@ -60,6 +67,27 @@ def address_of(machines: Machines, role: Role, first: int = 0) -> Address:
         inbox=inbox(role),
         direct=role not in CORE_ROLES,
     )
+
+
+async def until_copied(machines: Machines) -> None:
+    """Returns when each stream has a leader, and two copies as current as its own."""
+    connection = await Connection.open(address_of(machines, Role.ADMIN), "test", 60.0)
+    try:
+        for stream in Stream:
+            async with asyncio.timeout(120):
+                while not await _is_copied(connection, stream):
+                    await asyncio.sleep(0.2)
+    finally:
+        await connection.close()
+
+
+async def _is_copied(connection: Connection, stream: Stream) -> bool:
+    try:
+        info = await connection.api(f"STREAM.INFO.{stream}")
+    except JoulieError:
+        return False
+    copies = info["cluster"].get("replicas", ())
+    return len(copies) == COUNT - 1 and all(each["current"] for each in copies)
 
 
 class Databases:
@@ -119,6 +147,25 @@ class Databases:
         self.servers[machine].is_held = False
         await self.until_ready(machine)
 
+    async def until_followed(self) -> None:
+        """Returns when both standbys have received what the primary wrote a moment ago."""
+        current = (
+            "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' "
+            "AND flush_lsn >= %s::pg_lsn"
+        )
+        async with asyncio.timeout(120):
+            written = await self._of_primary("SELECT pg_current_wal_lsn()::text")
+            while await self._of_primary(current, written) < COUNT - 1:
+                await asyncio.sleep(0.1)
+
+    async def _of_primary(self, statement: LiteralString, *values: str) -> Any:
+        return await asyncio.to_thread(self._asked, self.primary, statement, *values)
+
+    def _asked(self, machine: int, statement: LiteralString, *values: str) -> Any:
+        with self._connected(machine) as db:
+            [found] = db.execute(statement, values).fetchone() or (None,)
+        return found
+
     async def fail_over(self) -> int:
         """Kills the primary and promotes the standby that received most; returns the old primary,
         which stays down.
@@ -136,9 +183,7 @@ class Databases:
 
     def _received(self, machine: int) -> int:
         asks = "SELECT pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')::bigint"
-        with self._connected(machine) as db:
-            [found] = db.execute(asks).fetchone() or (0,)
-        return int(found or 0)
+        return int(self._asked(machine, asks) or 0)
 
     async def until_ready(self, machine: int) -> None:
         async with asyncio.timeout(120):
