@@ -18,7 +18,7 @@ from nats.errors import NoRespondersError
 
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.nats_internals import JoulieClient, Receiver, require_compatible
-from joulie_bus.jetstream.unanswered import Unanswered
+from joulie_bus.jetstream.unanswered import ELECTION_S, IN_VAIN_S, Unanswered
 from joulie_bus.log.protocol import Listener
 from joulie_bus.runtime import metrics, nats_keys
 from joulie_bus.runtime.logging import get_logger
@@ -248,16 +248,16 @@ class Connection:
         except NoRespondersError as error:
             raise BrokerRefused(subject, 503, "JetStream is not available there") from error
         except (TimeoutError, NatsError) as error:
-            self._note_in_vain(kind, asked_at)
+            self._note_in_vain(kind, asked_at, IN_VAIN_S)
             raise Unreachable(self.address.shown, f"{subject}: {error or 'no answer'}") from error
         except asyncio.CancelledError:
-            self._note_in_vain(kind, asked_at)
+            self._note_in_vain(kind, asked_at, IN_VAIN_S)
             raise
         self._unanswered.answered(kind)
         return answer
 
-    def _note_in_vain(self, kind: str, asked_at: float) -> None:
-        if self._unanswered.is_long(kind, asked_at, time.monotonic()):
+    def _note_in_vain(self, kind: str, asked_at: float, patience_s: float) -> None:
+        if self._unanswered.is_long(kind, asked_at, time.monotonic(), patience_s):
             self.leave_server(f"no answer to {kind}")
 
     def leave_server(self, why: str) -> None:
@@ -314,7 +314,7 @@ class Connection:
                 raise BrokerRefused(
                     subject, code, str(refusal.get("description", "no reason given"))
                 )
-            self._note_in_vain(_refused(subject), time.monotonic())
+            self._note_in_vain(_refused(subject), time.monotonic(), ELECTION_S)
             await asyncio.sleep(ASK_AGAIN_S)
 
     async def _answered(self, subject: str, payload: bytes) -> bytes:

@@ -7,6 +7,7 @@ between two of them is cut, a client of the first cannot reach what the second l
 from joulie_bus.core.backoff import Backoff
 
 IN_VAIN_S = 4.0  # without an answer: another server of the cluster may reach what answers
+ELECTION_S = 10.0  # with answers that nothing is led: an election is over by then
 LONGEST_STAY_S = 60.0  # at a server without answers, if others had none either
 
 
@@ -21,13 +22,13 @@ class Unanswered:
         self._left_at = 0.0
         self._left = 0  # servers, since the stays began anew
 
-    def is_long(self, kind: str, asked_at: float, now: float) -> bool:
-        """Notes that a request has no answer: whether its kind has had none for long."""
+    def is_long(self, kind: str, asked_at: float, now: float, patience_s: float) -> bool:
+        """Notes that a request has no answer: whether its kind has had none for so long."""
         since, last = self._in_vain.get(kind, (asked_at, asked_at))
         if asked_at - last > LONGEST_STAY_S:
             since = asked_at  # that one was another failure
         self._in_vain[kind] = since, asked_at
-        return now - since >= IN_VAIN_S
+        return now - since >= patience_s
 
     def answered(self, kind: str) -> None:
         self._in_vain.pop(kind, None)

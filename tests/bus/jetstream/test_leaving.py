@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unanswered, "IN_VAIN_S", 0.2)
+    monkeypatch.setattr(module, "IN_VAIN_S", 0.2)
     monkeypatch.setattr(module, "API_TIMEOUT_S", 0.3)
 
 

@@ -1,27 +1,34 @@
-from joulie_bus.jetstream.unanswered import IN_VAIN_S, LONGEST_STAY_S, Unanswered
+from joulie_bus.jetstream.unanswered import ELECTION_S, IN_VAIN_S, LONGEST_STAY_S, Unanswered
 
 
 def test_a_kind_of_request_without_an_answer_for_four_seconds_is_noticed() -> None:
     noted = Unanswered()
 
-    assert not noted.is_long("info", 0.0, 2.0)
-    assert not noted.is_long("names", 3.0, 4.5)
-    assert noted.is_long("info", 2.0, IN_VAIN_S)
+    assert not noted.is_long("info", 0.0, 2.0, IN_VAIN_S)
+    assert not noted.is_long("names", 3.0, 4.5, IN_VAIN_S)
+    assert noted.is_long("info", 2.0, IN_VAIN_S, IN_VAIN_S)
+
+
+def test_during_an_election_a_server_is_kept_for_longer() -> None:
+    noted = Unanswered()
+
+    assert not noted.is_long("info", 0.0, IN_VAIN_S, ELECTION_S)
+    assert noted.is_long("info", ELECTION_S, ELECTION_S, ELECTION_S)
 
 
 def test_an_answer_ends_the_row() -> None:
     noted = Unanswered()
-    noted.is_long("info", 0.0, 2.0)
+    noted.is_long("info", 0.0, 2.0, IN_VAIN_S)
     noted.answered("info")
 
-    assert not noted.is_long("info", 3.0, 5.0)
+    assert not noted.is_long("info", 3.0, 5.0, IN_VAIN_S)
 
 
 def test_a_failure_of_long_ago_is_another_one() -> None:
     noted = Unanswered()
-    noted.is_long("info", 0.0, 2.0)
+    noted.is_long("info", 0.0, 2.0, IN_VAIN_S)
 
-    assert not noted.is_long("info", LONGEST_STAY_S + 1, LONGEST_STAY_S + 3)
+    assert not noted.is_long("info", LONGEST_STAY_S + 1, LONGEST_STAY_S + 3, IN_VAIN_S)
 
 
 def test_each_server_is_tried_before_one_is_kept_for_longer() -> None:
