@@ -36,7 +36,7 @@ class JetStreamLog:
         self._connection = connection
         self._publisher = publisher
         self._holes = HoleSearch(connection)
-        self._is_direct = connection.address.direct
+        self._is_outdated = False  # the broker, which refuses direct gets
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -100,11 +100,14 @@ class JetStreamLog:
         bell: asyncio.Event | None = None,
         digest: bytes = b"",
     ) -> AsyncGenerator[OrderedReader, None]:
-        if self._is_direct and not await may_get(self._connection, stream):
-            self._is_direct = False
-            what = "its users have permissions of an older version: renew them (joulie grant all)"
-            log.warning("broker_outdated", what=what)
-        on = DirectReader.on if self._is_direct else ConsumerReader.on
+        is_direct = self._connection.address.direct
+        if is_direct:
+            is_direct = await may_get(self._connection, stream)
+            if not is_direct and not self._is_outdated:
+                what = "its users have permissions of an older version: renew them"
+                log.warning("broker_outdated", what=f"{what} (joulie grant all)")
+            self._is_outdated = not is_direct
+        on = DirectReader.on if is_direct else ConsumerReader.on
         async with on(self._connection, stream, after, created, bell, digest) as reader:
             yield reader
 

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from nats.aio.msg import Msg
 
-from joulie_bus.errors import StreamGap
+from joulie_bus.errors import BrokerRefused, StreamGap
+from joulie_bus.jetstream.connection import FORBIDDEN
 from joulie_bus.jetstream.ordered import PULL, OrderedReader
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.streams.records import Record
@@ -90,7 +91,15 @@ class ConsumerReader(OrderedReader):
         self._credit = 0
         config = consumer(name, max(1, self.position))
         verb = f"CONSUMER.CREATE.{self.stream}.{name}"
-        made = await self._connection.api(verb, {"stream_name": str(self.stream), "config": config})
+        asked = {"stream_name": str(self.stream), "config": config}
+        try:
+            made = await self._connection.api(verb, asked)
+        except BrokerRefused as refusal:
+            if refusal.code == FORBIDDEN and self._connection.address.direct:
+                self._fail(
+                    refusal
+                )  # the users got accounts since: the next reader may get directly
+            raise
         self._server = (made.get("cluster") or {}).get("leader", "")
         return int(made["delivered"]["stream_seq"]) + 1
 
