@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants simulate three
+.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants simulate three rolling
 .PHONY: kube apiservers golden lock clean
 .PHONY: broker cluster cluster-ha upgrade dist release krew image image-archive sbom wheels chart page restarts
 
@@ -85,6 +85,9 @@ simulate: setup ## the whole in one process, from SEED=...; SEEDS=1000 for a tho
 three: setup ## three brokers, databases and extenders, kills and cut links; needs root, PostgreSQL
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s --timeout 1800 \
 	  tests/cli/test_three_of_everything.py
+
+rolling: setup ## from version 0.2.0 to this one, back and forth again, while pods are placed
+	$(BIN)/python -m pytest -m drill -s --timeout 1800 tests/cli/test_rolling_upgrade.py
 
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import os
 from collections import Counter
@@ -12,11 +13,13 @@ from typing import Any
 import pytest
 
 from faults import Faults, Readers
-from installation import Installation, installed
+from installation import EXTENDER, Installation, installed
+from joulie_bus.streams.roles import Role
 from joulie_bus.testing import until
 from load import Load
 from logged_answers import Answer, logged
 from machines import COUNT, Machines, NoNetworkOfItsOwn, in_namespaces, on_loopback
+from servers import address_of
 
 pytestmark = pytest.mark.anyio
 SETTLED_S = 90.0
@@ -32,7 +35,12 @@ class Run:
 
     def __init__(self, made: Installation, *, links: bool) -> None:
         self.installation = made
-        self.load = Load(made, SEED, pods_per_s=50)
+        extenders = {
+            f"e{machine}": (address, EXTENDER)
+            for machine, address in enumerate(made.machines.addresses)
+        }
+        broker = functools.partial(address_of, made.machines, Role.ADMIN)
+        self.load = Load(extenders, broker, SEED, pods_per_s=50)
         self.readers = Readers(made)
         self.faults = Faults(made, self.readers, SEED, links=links)
 

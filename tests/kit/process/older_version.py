@@ -14,6 +14,7 @@ from typing import Any
 ROOT = Path(__file__).parents[3]
 # The first chart that was tested, 0.1.0, and the last one with this schema.
 COMMIT = "4b6b5c3b58af337fe2f5192b9340d68f922c0389"
+RELEASE_0_2_0 = "2e7607e3"
 SCHEMA = "0005"
 CHART = "deploy/chart"
 
@@ -22,15 +23,15 @@ class OlderVersionMissing(Exception):
     """Why it is not here."""
 
 
-def extracted(place: Path) -> Path:
+def extracted(place: Path, commit: str = COMMIT) -> Path:
     """The files of the older version in this directory."""
-    words = ["git", "-C", str(ROOT), "archive", COMMIT]
+    words = ["git", "-C", str(ROOT), "archive", commit]
     try:
         done = subprocess.run(words, capture_output=True, check=False)
     except FileNotFoundError as missing:
         raise OlderVersionMissing("there is no git") from missing
     if done.returncode:
-        raise OlderVersionMissing(f"no commit {COMMIT}: {done.stderr.decode().strip()}")
+        raise OlderVersionMissing(f"no commit {commit}: {done.stderr.decode().strip()}")
     place.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(place, filter="data")

@@ -6,19 +6,18 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 from go_http import CallFailed, Client
-from installation import EXTENDER, Installation
 from joulie_bus.errors import JoulieError
 from joulie_bus.events import AnyEvent
+from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.records import Message
-from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, eco, hardware, performance, power
 from kube_scheduler import a_pod
 from logged_answers import Answer
-from servers import address_of
 
 NODES = [f"n{at}" for at in range(50)]
 CALLERS = 8
@@ -28,8 +27,14 @@ TIMEOUT_S = 1.0  # of kube-scheduler's configuration
 class Load:
     """A fact of each node a second, and pods at a rate. Extenders are tried in turn."""
 
-    def __init__(self, installation: Installation, seed: int, pods_per_s: float) -> None:
-        self._installation = installation
+    def __init__(
+        self,
+        extenders: Mapping[str, tuple[str, int]],
+        broker: Callable[[], Address],
+        seed: int,
+        pods_per_s: float,
+    ) -> None:
+        self._extenders, self._broker = extenders, broker
         self._draw = random.Random(seed)
         self._pause_s = CALLERS / pods_per_s
         self._voices = Voices("test", Subjects("local"), time.time_ns)
@@ -54,8 +59,7 @@ class Load:
     async def _publish(self, messages: list[Message]) -> None:
         while True:
             with contextlib.suppress(JoulieError, OSError, TimeoutError):
-                address = address_of(self._installation.machines, Role.ADMIN)
-                async with JetStreamLog.open(address, "test") as bus:
+                async with JetStreamLog.open(self._broker(), "test") as bus:
                     await bus.publish(messages)
                 self.facts += len(messages)
                 return
@@ -68,11 +72,7 @@ class Load:
                 group.create_task(self._schedule(caller))
 
     async def _schedule(self, caller: int) -> None:
-        machines = self._installation.machines
-        clients = {
-            f"e{machine}": Client(address, EXTENDER)
-            for machine, address in enumerate(machines.addresses)
-        }
+        clients = {name: Client(*where) for name, where in self._extenders.items()}
         try:
             for number in range(1_000_000):
                 uid = f"{caller}-{number}"

@@ -1,0 +1,181 @@
+"""One installation whose components run different versions of the code, one replaced by another."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from broker_installations import password, with_passwords
+from joulie_bus.broker.checksum import server_binary
+from joulie_bus.errors import JoulieError
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.runtime.ports import free_port
+from joulie_bus.streams.roles import Role, inbox
+from programs import Command, Ended, Program
+
+TOKEN = "a-token-of-the-test-only"
+EXTENDERS = ("e0", "e1")
+COMPONENTS = {
+    "projector": Role.PROJECTOR,
+    "e0": Role.EXTENDER,
+    "e1": Role.EXTENDER,
+    "operator": Role.OPERATOR,
+    "console": Role.CONSOLE,
+    "ledger": Role.AUDITOR,
+}
+_COMMANDS = {
+    "migrate": Role.ADMIN,
+    "rebuild": Role.PROJECTOR,
+    "verify": Role.AUDITOR,
+    "replay": Role.AUDITOR,
+    "dead": Role.AUDITOR,
+    "grant": Role.ADMIN,
+}
+
+
+class Code(NamedTuple):
+    """A version of the code."""
+
+    name: str
+    path: str  # of its packages, before those of this environment; empty for this checkout
+
+
+TODAY = Code("today", "")
+
+
+class Failed(Exception):
+    """A command that ended with another exit code than it should."""
+
+
+class Site:
+    """A broker of the operator's own, a database, and the components beside it."""
+
+    def __init__(self, place: Path, code: Code, database_url: str = "") -> None:
+        self.place, self.data = place, place / "data"
+        self.database = database_url or self.data / "joulie.db"
+        self.ended: list[Ended] = []
+        self._url = f"nats://127.0.0.1:{free_port()}"
+        self._ports = {part: (free_port(), free_port()) for part in COMPONENTS}
+        self.data.mkdir(parents=True)
+        (place / "token").write_text(TOKEN)
+        (place / "token").chmod(0o600)
+        words = [server_binary(""), "-c", str(place / "nats.conf")]
+        self.broker = Program(Command("broker", 0, words, {}, place), self.ended)
+        self.components = {
+            part: Program(self._component(part, code), self.ended) for part in COMPONENTS
+        }
+
+    @property
+    def extenders(self) -> Mapping[str, tuple[str, int]]:
+        return {part: ("127.0.0.1", self._ports[part][0]) for part in EXTENDERS}
+
+    def address_of(self, role: Role) -> Address:
+        return Address(url=self._url, user=role, password=password(role), inbox=inbox(role))
+
+    def configure_broker(self, users: str, limits: str) -> None:
+        store = f'jetstream {{ store_dir: "{self.place}/store", max_file_store: 32GB, {limits} }}'
+        listen = f'listen: "{self._url.removeprefix("nats://")}"'
+        (self.place / "nats.conf").write_text("\n".join([listen, store, users]))
+
+    async def without_accounts(self, code: Code) -> None:
+        """The users as a version without `joulie grant all` prints them: all in one account."""
+        users = []
+        for role in Role:
+            printed = await self.run(code, "grant", role, data=False)
+            user = json.loads("\n".join(printed.splitlines()[2:]))
+            users.append({**user, "password": password(role)})
+        self.configure_broker(f"authorization {{ users: {json.dumps(users)} }}", "")
+
+    async def with_accounts(self) -> None:
+        self.configure_broker(*with_passwords(await self.run(TODAY, "grant", "all", data=False)))
+
+    async def until_broker_answers(self) -> None:
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(JoulieError, OSError):
+                    await (await Connection.open(self.address_of(Role.ADMIN), "test")).close()
+                    return
+                await asyncio.sleep(0.1)
+
+    def environment(self, code: Code, role: Role, name: str) -> dict[str, str]:
+        address = self.address_of(role)
+        port, metrics = self._ports.get(name, (0, 0))
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("NATS_")}
+        place = {"DATABASE_URL": self.database} if isinstance(self.database, str) else {}
+        return clean | {
+            **place,
+            "NATS_URL": address.url,
+            "NATS_USER": address.user,
+            "NATS_PASSWORD": address.password,
+            "NATS_INBOX": address.inbox,
+            "METRICS_ADDR": f"127.0.0.1:{metrics or free_port()}",
+            "EXTENDER_ADDR": f"127.0.0.1:{port}",
+            "EXTENDER_REPLICA": name,
+            "EXTENDER_ALLOW_UNAUTHENTICATED": "true",
+            "CONSOLE_ADDR": f"127.0.0.1:{port}",
+            "CONSOLE_TOKEN_FILE": str(self.place / "token"),
+            "TWIN_STALENESS_THRESHOLD": "1h",
+            "RECONCILE_INTERVAL": "1s",
+            "PYTHONPATH": code.path,
+        }
+
+    def _component(self, part: str, code: Code) -> Command:
+        command = "extender" if part in EXTENDERS else part
+        words = [*_joulie(command), "--data", str(self.data)]
+        return Command(part, 0, words, self.environment(code, COMPONENTS[part], part), self.place)
+
+    async def replace(self, part: str, code: Code) -> None:
+        """Stops the component in order, and starts it by other code."""
+        program = self.components[part]
+        await program.stop()
+        self.start(part, code)
+
+    def start(self, part: str, code: Code) -> None:
+        program = self.components[part]
+        program.command = self._component(part, code)
+        program.is_held = False
+
+    async def run(
+        self, code: Code, command: str, *options: str, or_code: int = 0, data: bool = True
+    ) -> str:
+        """A command to its end. It ends with 0, or with this code."""
+        where = ("--data", str(self.data)) if data else ()
+        process = await asyncio.create_subprocess_exec(
+            *(*_joulie(command), *options, *where),
+            env=self.environment(code, _COMMANDS[command], command),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, error = await process.communicate()
+        if process.returncode not in (0, or_code):
+            printed = (out + error).decode()
+            raise Failed(f"{command} of {code.name}: {process.returncode}\n{printed}")
+        return out.decode()
+
+    async def lag_of_ledger(self) -> float:
+        """Seconds since it was last known to hold all facts."""
+        url = f"http://127.0.0.1:{self._ports['ledger'][1]}/metrics"
+        text = (await asyncio.to_thread(_page, url)).decode()
+        lines = [line for line in text.splitlines() if line.startswith("joulie_ledger_lag_seconds")]
+        return float(lines[0].split()[-1])
+
+    async def position(self, extender: str) -> int:
+        """What the extender has read of the facts."""
+        host, port = self.extenders[extender]
+        found = await asyncio.to_thread(_page, f"http://{host}:{port}/debug/scoring")
+        return int(json.loads(found)["position"])
+
+
+def _page(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=2) as reply:
+        content: bytes = reply.read()
+    return content
+
+
+def _joulie(command: str) -> Sequence[str]:
+    return (sys.executable, "-m", "joulie_cli.main", command)
