@@ -26,10 +26,21 @@ IDLE_NS = 1_000_000_000
 OLDEST = 20  # one in so many of the oldest messages of JOULIE_TEL may just be dropped
 
 
-class _Counted(NamedTuple):
+class Counted(NamedTuple):
     server: str
     consumer: str
     held: int
+
+
+def missing_in(counted: Counted, before: StreamState, after: StreamState) -> int:
+    """How many messages a copy lacks that was counted between two looks at the stream.
+
+    None of a copy that is late: it gets the rest by itself, and a new store would be in vain.
+    """
+    if counted.server in {*before.late, *after.late}:
+        return 0
+    expected = before.last + 1 - max(_start(before), after.first)
+    return max(0, expected - counted.held)
 
 
 class HoleSearch:
@@ -64,11 +75,10 @@ class HoleSearch:
                 examined.add(counted.server)
                 return
 
-    async def _judge(self, counted: _Counted, before: StreamState) -> None:
+    async def _judge(self, counted: Counted, before: StreamState) -> None:
         """Believes the second of two looks: a copy may be some messages behind the leader."""
         after = await state_of(self._connection, before.stream)
-        expected = before.last + 1 - max(_start(before), after.first)
-        missing, key = max(0, expected - counted.held), (counted.server, before.stream)
+        missing, key = missing_in(counted, before, after), (counted.server, before.stream)
         repeated = min(missing, self._suspected.get(key, 0))
         self._suspected[key] = missing
         self._found.pop(key, None)
@@ -88,15 +98,15 @@ class HoleSearch:
                         self._connection.gaps.pop((server, which), None)
                     break
 
-    async def _count(self, stream: Stream, start: int) -> _Counted:
+    async def _count(self, stream: Stream, start: int) -> Counted:
         name = f"joulie-look-{secrets.token_hex(6)}"
         config = consumer(name, start) | {"inactive_threshold": IDLE_NS}
         body = {"stream_name": str(stream), "config": config}
         made = await self._connection.api(f"CONSUMER.CREATE.{stream}.{name}", body)
         server = (made.get("cluster") or {}).get("leader", "")
-        return _Counted(server, name, made["num_pending"])
+        return Counted(server, name, made["num_pending"])
 
-    async def _first(self, stream: Stream, counted: _Counted) -> int:
+    async def _first(self, stream: Stream, counted: Counted) -> int:
         """The sequence of the first message that the consumer delivers; 0 if there is none.
 
         A server that counts a message and cannot read it delivers a later one or none.

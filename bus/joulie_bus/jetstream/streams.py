@@ -169,7 +169,8 @@ def _lacking(config: dict[str, Any], stream: Stream, subjects: Subjects) -> list
 async def state_of(connection: Connection, stream: Stream) -> StreamState:
     answer = await connection.api(f"STREAM.INFO.{stream}")
     state, cluster = answer["state"], answer.get("cluster") or {}
-    peers = sorted(each["name"] for each in cluster.get("replicas") or ())
+    replicas = cluster.get("replicas") or ()
+    peers = sorted(each["name"] for each in replicas)
     return StreamState(
         stream,
         answer["created"],
@@ -177,6 +178,7 @@ async def state_of(connection: Connection, stream: Stream) -> StreamState:
         state["last_seq"],
         (cluster.get("leader", ""), *peers) if peers else (),
         state.get("num_deleted", 0),
+        tuple(each["name"] for each in replicas if not each.get("current")),
     )
 
 

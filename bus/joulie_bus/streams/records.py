@@ -48,6 +48,7 @@ class StreamState(NamedTuple):
     last: int
     servers: tuple[str, ...] = ()  # that hold a copy, the leader first; empty for a single copy
     missing: int = 0  # messages that the leader's copy lacks between first and last
+    late: tuple[str, ...] = ()  # servers that the leader does not reach, or that are catching up
 
     @property
     def leader(self) -> str:
