@@ -23,8 +23,8 @@ from servers import address_of
 
 pytestmark = pytest.mark.anyio
 SETTLED_S = 90.0
-# That readers stand still. Servers of the broker that do not reach each other outvote each other, and
-# a connection of which one direction is cut looks open to one of its ends.
+# That readers stand still. Servers of the broker that do not reach each other outvote each other,
+# and a connection of which one direction is cut looks open to one of its ends.
 MOST_S = 40.0
 FENCED = "Another projector took over"
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
