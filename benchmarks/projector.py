@@ -1,30 +1,36 @@
 """Measures durable commits, the delay from publish to view, and the start of a new view.
 
-    .venv/bin/python benchmarks/projector.py [--events 60000]
+    .venv/bin/python benchmarks/projector.py [--events 60000] [--only brokers]
 
 Each database runs once with the projector's batches and once with one transaction per event, in
 the same run, with the time of an fsync on the same disk for comparison. The load is readings of
 1,000 nodes, with an agent on each. Agents, broker, projector and PostgreSQL are separate processes
 and share the cores: ratios and the CPU time of an event are more reliable than its rate. Agents do
-not wait for one another, so readings arrive as evenly as a timer allows. The broker syncs rarely:
-one that syncs each message accepts fewer than 5,000 messages a second here, and its queue would
-dominate the result (benchmarks/bus.py measures it).
+not wait for one another, so readings arrive as evenly as a timer allows. This broker syncs rarely,
+so that its disk does not dominate the result.
+
+A second table compares brokers: one server and a cluster of three with three copies of each stream,
+which sync each write or as nats-server does by default. Each has a projector on SQLite. Readings
+are published as fast as the broker accepts them, then evenly at the rate of 5,000 nodes at rest.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
-import multiprocessing
 import os
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Generator
-from itertools import pairwise
-from multiprocessing.connection import Connection as PipeEnd
+from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent / "kit"))
+
+from durable_brokers import KINDS, Kind, running
+from even_readings import APART, freshness, messages
+from process_usage import cpu_by_pid
 
 import joulie_migrations
 from joulie_bus.events import AnyEvent
@@ -33,9 +39,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.tasks import background
-from joulie_bus.streams.records import Message
-from joulie_bus.streams.subjects import agent_name
-from joulie_bus.testing import CLUSTER, hardware, lazy_broker, node_seen, power
+from joulie_bus.testing import CLUSTER, hardware, lazy_broker, node_seen
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
@@ -43,11 +47,9 @@ from joulie_projections.store.database import Place
 from joulie_projections.testing import Postgres, PostgresMissing
 from joulie_projections.view.view import View
 
-NODES = 1000
 LARGE = 5000
-APART = multiprocessing.get_context("spawn")
 RATE = 5000  # events a second while freshness is measured
-TICK_S = 0.001
+AT_REST = 500  # of 5,000 agents whose power is steady
 SYNCS = 200
 # On two idle cores. A rate is a minimum, milliseconds are a maximum.
 DURABLE_PER_S = {"SQLite": 40_000, "PostgreSQL": 20_000}
@@ -56,17 +58,6 @@ BUDGETS = {
     "publish to view, p99 ms": 15,
     "cold view of 5,000 nodes, ms": 1000,
 }
-
-
-class Fresh(NamedTuple):
-    p50_ms: float
-    p99_ms: float
-
-
-def messages(count: int, boot: str) -> list[Message]:
-    """One producer per node, like agents."""
-    says = [Producer(agent_name(f"node-{n}"), CLUSTER, time.time_ns, boot) for n in range(NODES)]
-    return [says[k % NODES].stamp(power(f"node-{k % NODES}", 300 + k % 50)) for k in range(count)]
 
 
 def fsync_ms(folder: Path) -> float:
@@ -96,6 +87,12 @@ async def durable_per_s(bus: JetStreamLog, place: Place, key: Path, goal: int, b
     return position / seconds
 
 
+def _migrate(place: Place) -> None:
+    engine = database.migrator(place)
+    joulie_migrations.upgrade(engine)
+    engine.dispose()
+
+
 def project(address: Address, place: Place, key: Path) -> None:
     """Runs the projector in a process of its own."""
     logging.configure("warning", "console", "bench")
@@ -110,51 +107,15 @@ def project(address: Address, place: Place, key: Path) -> None:
 
 
 @contextlib.contextmanager
-def projecting(address: Address, place: Place, key: Path) -> Generator[None, None, None]:
+def projecting(address: Address, place: Place, key: Path) -> Generator[int, None, None]:
+    """Yields the number of the process."""
     process = APART.Process(target=project, args=(address, place, key), daemon=True)
     process.start()
     try:
-        yield
+        yield process.pid or 0
     finally:
         process.kill()
         process.join()
-
-
-def agents(address: Address, seconds: float, moments: PipeEnd) -> None:
-    """Publishes evenly in a process of its own, and sends the time of each publish."""
-    logging.configure("warning", "console", "bench")
-    readings = messages(int(RATE * seconds), f"fresh-{time.time_ns()}")
-
-    async def send() -> list[float]:
-        sent: list[float] = []
-        per_tick, started = int(RATE * TICK_S), time.perf_counter()
-        async with JetStreamLog.open(address, "agents") as bus, asyncio.TaskGroup() as sending:
-            for tick, at in enumerate(range(0, len(readings), per_tick), 1):
-                part = readings[at : at + per_tick]
-                sent.extend([time.perf_counter()] * len(part))
-                sending.create_task(bus.publish(part))
-                await asyncio.sleep(max(0.0, started + tick * TICK_S - time.perf_counter()))
-        return sent
-
-    moments.send(asyncio.run(send()))
-
-
-async def freshness(address: Address, view: View, seconds: float) -> Fresh:
-    """The delay from the publish of an event until the view holds it."""
-    here, there = APART.Pipe(duplex=False)
-    process = APART.Process(target=agents, args=(address, seconds, there), daemon=True)
-    process.start()
-    first, seen = view.position, [view.position]
-    moments: list[float] = []
-    while seen[-1] < first + int(RATE * seconds):
-        await view.wait_for(seen[-1] + 1, 20)
-        moments.append(time.perf_counter())
-        seen.append(view.position)
-    sent = await asyncio.to_thread(here.recv)
-    process.join()
-    held = zip(pairwise(seen), moments, strict=True)
-    ages = sorted(at - it for (a, b), at in held for it in sent[a - first : b - first])
-    return Fresh(ages[len(ages) // 2] * 1000, ages[len(ages) * 99 // 100] * 1000)
 
 
 async def cold_view_ms(bus: JetStreamLog, place: Place) -> float:
@@ -204,8 +165,8 @@ async def fresh_and_large(
     says = Producer("watcher", CLUSTER, time.time_ns)
     async with View.open(bus, engine, CLUSTER) as view:
         await view.wait_ready(30)
-        await freshness(address, view, 1)  # warm
-        fresh = await freshness(address, view, seconds)
+        await freshness(address, view, 1, RATE)  # warm
+        fresh = await freshness(address, view, seconds, RATE)
         large: list[AnyEvent] = [node_seen(f"node-{n}") for n in range(LARGE)]
         large.extend(hardware(f"node-{n}") for n in range(LARGE))
         before = view.position
@@ -219,32 +180,106 @@ async def measure(places: list[Place], events: int, seconds: float) -> dict[str,
     with tempfile.TemporaryDirectory() as folder:
         disk = {"fdatasync, ms": fsync_ms(Path(folder))}
         for place in places:
-            engine = database.migrator(place)
-            joulie_migrations.upgrade(engine)
-            engine.dispose()
+            _migrate(place)
         rates = await throughput(places[:2], Path(folder), events)
         return {**disk, **rates, **await following(places[2], Path(folder), seconds)}
+
+
+async def projected(kind: Kind, folder: Path, events: int, seconds: float) -> dict[str, float]:
+    """One row of the table of brokers."""
+    place = folder / "joulie.db"
+    async with running(kind, folder) as brokers:
+        _migrate(place)
+        with projecting(brokers.address, place, folder / "key") as pid:
+            engine = database.reader(place)
+            async with (
+                JetStreamLog.open(brokers.address, "bench") as bus,
+                View.open(bus, engine, CLUSTER) as view,
+            ):
+                await view.wait_ready(30)
+                await freshness(brokers.address, view, 1, AT_REST)  # warm
+                found = await flooded(bus, view, events, (brokers.pids, pid))
+                fresh = await freshness(brokers.address, view, seconds, AT_REST)
+            engine.dispose()
+    return found | {"p50 ms": fresh.p50_ms, "p99 ms": fresh.p99_ms}
+
+
+async def flooded(
+    bus: JetStreamLog, view: View, events: int, pids: tuple[Sequence[int], int]
+) -> dict[str, float]:
+    """Events per second from the first publish to the view of the last, and the CPU time of each in
+    all servers of the broker together, and in the projector."""
+    readings, goal = messages(events, "flood"), view.position + events
+    brokers, projector = pids
+    before, started = cpu_by_pid(), time.perf_counter()
+    await bus.publish(readings)
+    await view.wait_for(goal, 600)
+    seconds, after = time.perf_counter() - started, cpu_by_pid()
+    used = {pid: (after[pid] - before[pid]) / events * 1e6 for pid in (*brokers, projector)}
+    return {
+        "events/s": events / seconds,
+        "broker us": sum(used[pid] for pid in brokers),
+        "projector us": used[projector],
+    }
+
+
+async def compared(events: int, seconds: float, rounds: int) -> dict[str, dict[str, float]]:
+    """The median of each figure; the brokers take turns, as other programs use the machine, too."""
+    rows: dict[str, list[dict[str, float]]] = {str(kind): [] for kind in KINDS}
+    for kind in KINDS * rounds:
+        with tempfile.TemporaryDirectory() as folder:
+            rows[str(kind)].append(await projected(kind, Path(folder), events, seconds))
+    return {
+        name: {what: statistics.median(row[what] for row in found) for what in found[0]}
+        for name, found in rows.items()
+    }
+
+
+def databases(events: int, seconds: float) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        files: list[Place] = [Path(folder) / f"{name}.db" for name in "abc"]
+        found["SQLite"] = asyncio.run(measure(files, events, seconds))
+    try:
+        with Postgres.running(durable=True) as server:
+            urls: list[Place] = [server.empty() for _ in "abc"]
+            found["PostgreSQL"] = asyncio.run(measure(urls, events, seconds))
+    except PostgresMissing as missing:
+        print(f"PostgreSQL was left out; it requires {missing}")
+    for name, figures in found.items():
+        show(name, figures)
+    return found
+
+
+def brokers(events: int, seconds: float, rounds: int) -> dict[str, dict[str, float]]:
+    found = asyncio.run(compared(events, seconds, rounds))
+    with tempfile.TemporaryDirectory() as folder:
+        sync_ms = fsync_ms(Path(folder))
+    print(
+        f"{events:,} events, median of {rounds}; {os.cpu_count()} cores, load "
+        f"{os.getloadavg()[0]:.1f}, fdatasync {sync_ms:.2f} ms; CPU per event"
+    )
+    print(f"{'':<34}" + "".join(f"{name:>14}" for name in next(iter(found.values()))))
+    for name, figures in found.items():
+        print(f"  {name:<32}" + "".join(f"{value:>14,.1f}" for value in figures.values()))
+    return found
 
 
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--events", type=int, default=60_000)
+    options.add_argument("--broker-events", type=int, default=20_000, help="for each broker")
+    options.add_argument("--rounds", type=int, default=3, help="of each broker")
     options.add_argument("--seconds", type=float, default=5.0, help="of following")
+    options.add_argument("--only", choices=("databases", "brokers"), help="one of both tables")
     options.add_argument("--json", type=Path, help="also write the figures to this file")
     args = options.parse_args()
     logging.configure("error", "console", "bench")
     found: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        files: list[Place] = [Path(folder) / f"{name}.db" for name in "abc"]
-        found["SQLite"] = asyncio.run(measure(files, args.events, args.seconds))
-    try:
-        with Postgres.running(durable=True) as server:
-            urls: list[Place] = [server.empty() for _ in "abc"]
-            found["PostgreSQL"] = asyncio.run(measure(urls, args.events, args.seconds))
-    except PostgresMissing as missing:
-        print(f"PostgreSQL was left out; it requires {missing}")
-    for name, figures in found.items():
-        show(name, figures)
+    if args.only != "brokers":
+        found |= databases(args.events, args.seconds)
+    if args.only != "databases":
+        found |= brokers(args.broker_events, args.seconds, args.rounds)
     if args.json:
         args.json.write_text(json.dumps(found))
 

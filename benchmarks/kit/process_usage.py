@@ -25,6 +25,10 @@ def cpu_s() -> dict[str, float]:
     return used
 
 
+def cpu_by_pid() -> dict[int, float]:
+    return {process.pid: process.cpu_s for process in descendants()}
+
+
 def memory_mib() -> dict[str, float]:
     """The memory of each program (PSS): a page that several processes share is divided among them,
     so the figures can be added."""
