@@ -74,6 +74,18 @@ def test_a_bad_kubeconfig_is_one_line_before_anything_starts(
     assert runs_there(tmp_path / "data") == []
 
 
+@pytest.mark.parametrize("has_archive", [False, True])
+def test_a_start_without_an_archive_is_a_warning(has_archive: bool, tmp_path: Path) -> None:
+    archive = {"ARCHIVE_DIR": str(tmp_path / "archive")} if has_archive else {}
+
+    done = joulie("up", "--data", tmp_path / "data", "--for", "1s", **free_addresses(), **archive)
+
+    assert done.returncode == 0
+    warnings = [line for line in done.stderr.splitlines() if "no_archive" in line]
+    assert len(warnings) == (0 if has_archive else 1)
+    assert all("only grow" in line and "set ARCHIVE_DIR" in line for line in warnings)
+
+
 @STARTS
 def test_a_full_disk_is_one_line_before_anything_starts(command: str, tmp_path: Path) -> None:
     data = tmp_path / "data"

@@ -28,6 +28,12 @@ SETTINGS = (
 
 PARTS = ("projector", "operator", "extender", "console", "ledger")
 SHADOW_PARTS = ("projector", "operator", "shadow", "console", "ledger")
+NO_ARCHIVE = {
+    "why": "ARCHIVE_DIR is not set",
+    "what": "the broker and the database only grow until they are full, and readings leave the "
+    "broker after 24 hours",
+    "next": "set ARCHIVE_DIR, or run `joulie archive --to DIR --every 1h`",
+}
 log = get_logger("up")
 
 
@@ -71,14 +77,15 @@ async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:
         "KUBECONFIG": options.cluster,
         "JOULIE_CLUSTER": wires.bus.cluster,
     }
-    archive_settings = wires.source.load(archive.ArchiveSettings)
     parts: dict[str, Sequence[str]] = dict.fromkeys(PARTS, ())
     if options.shadow:
         parts = {name: () for name in SHADOW_PARTS}
         parts["operator"] = ("--shadow",)
         del addresses["extender"]
-    if archive_settings.directory:
+    if wires.source.load(archive.ArchiveSettings).directory:
         parts["archive"] = ("--every",)
+    else:
+        log.warning("no_archive", **NO_ARCHIVE)
     async with Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor:
         log.info("up", data=str(wires.data.path), **supervisor.endpoints)
         with contextlib.suppress(TimeoutError):
