@@ -32,7 +32,12 @@ SHORTEST: Mapping[str, list[Fault]] = {
         lagging(6.0, 1.5, 3.0),
     ],
     "a copy that lacks messages is named": [
-        Fault(3.0, "copy of a stream incomplete", "broker", 20.0)
+        Fault(3.0, "copy of a stream incomplete", "broker", 70.0)
+    ],
+    "a gap in one copy is read elsewhere": [
+        Fault(4.0, "copy of a stream incomplete", "broker", 12.0),
+        Fault(4.2, "kill", "projector-0", 1.0),
+        Fault(5.2, "kill", "projector-1", 1.0),
     ],
     "an empty database records what it replaces": [lagging(4.0, 1.0, 4.0)],
     "a projector that takes over is not ready": [
@@ -60,8 +65,13 @@ def test_without_a_mend_these_faults_break_a_property(
     assert simulated(found.seed, SHORTEST[mend]).failure == ""
 
 
-# The seeds lose the quorum for 5 s at most, and it takes 8 s to show what these mend.
-BY_FAULTS_ONLY = {"only a majority confirms the broker", "a projector that takes over is not ready"}
+# The seeds lose the quorum for 5 s at most, and it takes 8 s to show what two of these mend. A copy
+# lacks messages for 21 s at most, and is named within a minute.
+BY_FAULTS_ONLY = {
+    "only a majority confirms the broker",
+    "a projector that takes over is not ready",
+    "a copy that lacks messages is named",
+}
 
 
 @pytest.mark.drill

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from joulie_bus.jetstream.copies import Copies
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import StreamTip
 from joulie_extender.current_snapshot import CurrentSnapshot
@@ -117,6 +118,11 @@ def _examine_no_copies(patch: Patch) -> None:
     patch.setattr(CopyWatch, "follow", nothing)
 
 
+def _believe_each_copy(patch: Patch) -> None:
+    """What the copy of one server lacks counts as what the stream lacks."""
+    patch.setattr(Copies, "are_several", False)
+
+
 def _empty_replaces_nothing(patch: Patch) -> None:
     """An empty database does not record that it replaces another one."""
 
@@ -135,6 +141,7 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "no older copy is signed": (_sign_an_older_copy, "the database lost 1 signed head"),
     "a view applies changes of its own history": (_apply_any_change, "states an age of"),
     "a copy that lacks messages is named": (_examine_no_copies, "no heartbeat names"),
+    "a gap in one copy is read elsewhere": (_believe_each_copy, "ended by itself: StreamGap"),
     "an empty database records what it replaces": (_empty_replaces_nothing, "mismatches"),
     "a projector that takes over is not ready": (_start_ready, "is ready, and reached no majority"),
 }

@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from simulated_copies import Copies, CopiesConnection
 from virtual_time import Process, require_alive
 
 from joulie_bus.errors import BusError, Unreachable
+from joulie_bus.jetstream.hole_search import HoleSearch
+from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.log.memory import MemoryBroker, MemoryLog, MemoryReader
-from joulie_bus.log.protocol import Listener
+from joulie_bus.log.protocol import Listener, Reader
 from joulie_bus.streams.records import (
     IncompleteCopy,
     Message,
@@ -37,7 +40,7 @@ class Link:
         self.slow_s = 0.0
         self.lost_share = 0.0  # of acknowledgements and replies
         self.heard: list[Callable[[], None]] = []  # called when the link works again
-        self._rng = rng
+        self.rng = self._rng = rng
         self._base_s = rng.uniform(0.0001, 0.002)
 
     @property
@@ -67,8 +70,8 @@ class BrokerServer:
         self.broker = broker
         self.is_up = True
         self.lost_quorum_at: float | None = None
-        self.incomplete: Sequence[IncompleteCopy] = ()  # copies of streams that lack messages
         self.clock = clock
+        self.copies: Copies | None = None  # of streams, in runs that damage one
         self._listeners: list[tuple[str, LinkedLog, Listener]] = []
 
     @property
@@ -87,7 +90,9 @@ class BrokerServer:
                 log.deliver(listener, data)
 
     def heal(self) -> None:
-        self.is_up, self.lost_quorum_at, self.incomplete = True, None, ()
+        self.is_up, self.lost_quorum_at = True, None
+        if self.copies is not None:
+            self.copies.heal()
 
 
 class LinkedReader:
@@ -137,13 +142,12 @@ class LinkedReader:
 class _Bell(asyncio.Event):
     """In place of the reader's own: passes on that the broker stored something."""
 
-    def __init__(self) -> None:
+    def __init__(self, passed_on: Callable[[], None] = lambda: None) -> None:
         super().__init__()
-        self.reader: LinkedReader | None = None
+        self.passed_on = passed_on
 
     def set(self) -> None:
-        if self.reader is not None:
-            self.reader.sent()
+        self.passed_on()
 
 
 class LinkedLog:
@@ -157,6 +161,11 @@ class LinkedLog:
         self._process = process
         self._inner = MemoryLog(server.broker)
         self._last_delivery = 0.0
+        self._connection: Any = None
+        self._holes: HoleSearch | None = None
+        if server.copies is not None:
+            self._connection = CopiesConnection(self, server.copies, link.rng)
+            self._holes = HoleSearch(self._connection)
 
     @property
     def is_connected(self) -> bool:
@@ -198,6 +207,17 @@ class LinkedLog:
         await asyncio.sleep(self._link.delay_s())
         require_alive()
 
+    async def asked(self, operation: Callable[[], Awaitable[T]]) -> T:
+        return await self._call(operation)
+
+    async def arrives(self) -> bool:
+        """Whether something that is sent now gets to the broker."""
+        await self._on_the_way()
+        return self._link.sends and self.server.is_up
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._process.spawn(work)
+
     async def publish(self, messages: Sequence[Message]) -> None:
         """Sends each message until its acknowledgement arrives."""
         waiting = list(messages)
@@ -238,10 +258,7 @@ class LinkedLog:
         return await self._call(lambda: self._inner.size(stream))
 
     async def incomplete_copies(self) -> Sequence[IncompleteCopy]:
-        return await self._call(self._incomplete)
-
-    async def _incomplete(self) -> Sequence[IncompleteCopy]:
-        return self.server.incomplete
+        return () if self._holes is None else await self._holes.round()
 
     @contextlib.asynccontextmanager
     async def reading(
@@ -251,12 +268,44 @@ class LinkedLog:
         created: str = "",
         bell: asyncio.Event | None = None,
         digest: bytes = b"",
-    ) -> AsyncGenerator[LinkedReader, None]:
+    ) -> AsyncGenerator[Reader, None]:
+        at = stream, after, created, bell, digest
+        reading = self._from_memory if self._connection is None else self._from_copies
+        async with reading(*at) as reader:
+            yield reader
+
+    @contextlib.asynccontextmanager
+    async def _from_copies(
+        self,
+        stream: Stream,
+        after: int,
+        created: str,
+        bell: asyncio.Event | None,
+        digest: bytes,
+    ) -> AsyncGenerator[Reader, None]:
+        """By the reader of JetStream; the bell in memory passes on that something was stored."""
+        connection, end = self._connection, self.server.broker.stream(stream).last
+        stored = _Bell(lambda: connection.stored(stream))
+        async with (
+            self._inner.reading(stream, end, "", stored),
+            ConsumerReader.on(connection, stream, after, created, bell, digest) as reader,
+        ):
+            yield reader
+
+    @contextlib.asynccontextmanager
+    async def _from_memory(
+        self,
+        stream: Stream,
+        after: int,
+        created: str,
+        bell: asyncio.Event | None,
+        digest: bytes,
+    ) -> AsyncGenerator[Reader, None]:
         inner_bell = _Bell()
         await self._call(lambda: self._inner.state(stream))
         async with self._inner.reading(stream, after, created, inner_bell, digest) as inner:
             reader = LinkedReader(self, stream, inner, bell or asyncio.Event())
-            inner_bell.reader = reader
+            inner_bell.passed_on = reader.sent
             self._link.heard.append(reader.sent)
             reader.sent()
             try:

@@ -24,7 +24,7 @@ from joulie_projections.view.view import View
 EVERY_S = 0.5
 FROZEN_S = 15.0  # the longest time without a fold while one projector reaches everything
 REPORTED_S = 8.0  # the longest time until a projector reports that it does not reach the broker
-NAMED_S = 12.0  # the longest time until heartbeats name a copy that lacks messages
+NAMED_S = 60.0  # the longest time until heartbeats name a copy that lacks messages
 FRESH_S = 2.0  # the oldest state at the end
 
 
@@ -117,7 +117,8 @@ class Watching:
 
     def _check_copies(self) -> None:
         """A reader that follows a projector knows the copies of streams that lack messages."""
-        known, console = self._around.broker.incomplete, self._components["console"]
+        copies, console = self._around.broker.copies, self._components["console"]
+        known = copies.damaged if copies is not None else []
         is_followed = any(self._reaches_all(each) for each in self._projectors())
         follows = bool(known) and is_followed and self._reaches_all(console)
         if self._told.seconds(console, holds=follows) <= NAMED_S:

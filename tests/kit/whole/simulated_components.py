@@ -16,7 +16,7 @@ from simulated_truth import ObservedSpool, Truth
 from virtual_time import Process
 
 from go_http import CallFailed
-from joulie_bus.errors import BusError, Fenced
+from joulie_bus.errors import BusError, Fenced, StreamGap, StreamReplaced
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER
@@ -35,6 +35,7 @@ from joulie_projections.view.view import View
 
 RESTART_S = 1.0
 EXPECTED = (BusError, Fenced)  # a component may end with these; its supervisor starts it again
+UNEXPECTED = (StreamGap, StreamReplaced)  # no fault takes a message from all copies
 
 
 class Surroundings(NamedTuple):
@@ -109,6 +110,8 @@ def _flat(error: BaseException | None) -> list[BaseException]:
 
 def _is_expected(error: BaseException | None) -> bool:
     found = _flat(error)
+    if any(isinstance(each, UNEXPECTED) for each in found):
+        return False
     return bool(found) and all(isinstance(each, EXPECTED) for each in found)
 
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from simulated_components import Component, Surroundings
 from simulated_database import Standby
 
-from joulie_bus.streams.records import IncompleteCopy
 from joulie_bus.streams.subjects import Stream
 
 PROJECTORS = ("projector-0", "projector-1")
 EXTENDERS = ("extender-0", "extender-1")
 COMPONENTS = (*PROJECTORS, *EXTENDERS, "operator", "console", "agents")
+DAMAGE = "copy of a stream incomplete"
 # What happens, to what, and how likely it is beside the others.
 KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "kill": (COMPONENTS, 4),
@@ -29,7 +29,7 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "broker down": (("broker",), 1),
     "quorum lost": (("broker",), 1),
     "broker forgets message ids": (("broker",), 1),
-    "copy of a stream incomplete": (("broker",), 1),
+    DAMAGE: (("broker",), 1),
     "database down": (("database",), 1),
     "failover to a standby that lags": (("database",), 4),
     "requests lost": (("API server",), 1),
@@ -44,7 +44,7 @@ LASTING = (
     "cut from the broker",
     "cannot send to the broker",
     "cannot receive from the broker",
-    "copy of a stream incomplete",
+    DAMAGE,
 )
 PROJECTORS_SHARE = 0.5  # of the faults of components: there the whole can stop
 
@@ -141,8 +141,9 @@ class Faults:
         if fault.kind == "broker forgets message ids":
             server.broker.forget_ids()
             return
-        if fault.kind == "copy of a stream incomplete":
-            server.incomplete = (IncompleteCopy("nats-1", Stream.OBS, 3),)
+        if fault.kind == DAMAGE:
+            assert server.copies is not None
+            server.copies.damage(Stream.OBS)
         elif fault.kind == "broker down":
             server.is_up = False
         else:

@@ -26,8 +26,9 @@ from simulated_components import (
     Surroundings,
     ViewComponent,
 )
+from simulated_copies import Copies
 from simulated_database import DatabaseServer
-from simulated_faults import EXTENDERS, PROJECTORS, Fault, Faults, generated
+from simulated_faults import DAMAGE, EXTENDERS, PROJECTORS, Fault, Faults, generated
 from simulated_pods import Pods
 from simulated_truth import Truth
 from virtual_time import RUNNING, VirtualLoop
@@ -67,9 +68,12 @@ class Simulation:
         rng = self._random_for("servers")
         skews = rng.uniform(-5, 5), rng.uniform(-5, 5)
         broker = MemoryBroker(CLUSTER, lambda: self._true_ns(skews[0]))
+        server = BrokerServer(broker, self._loop.time)
+        if any(fault.kind == DAMAGE for fault in self._faults):
+            server.copies = Copies(broker)
         self._truth = Truth(broker, lambda: self._true_ns(skews[0]), self._fail)
         self.around = Surroundings(
-            BrokerServer(broker, self._loop.time),
+            server,
             DatabaseServer(_migrated(directory), lambda: self._true_ns(skews[1])),
             ApiServer(self._random_for("API server"), self._fail),
             self._truth,
