@@ -260,7 +260,7 @@ class Projector:
     async def _boot(self, held: Checkpoint) -> None:
         self.liveness.start_to_lead()
         loaded, rows = await self._calls.until_done(self._store.load)
-        if loaded is None or loaded.epoch != held.epoch:
+        if loaded != held:  # also if its epoch is the same: a standby may have lacked this lease
             raise Fenced(held.epoch, held.position)  # these rows are those of the next projector
         self._cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
         await self._calls.once(snapshots.require_intact, "The rows", rows, self._cursor)

@@ -40,6 +40,7 @@ from joulie_projections.state.rows import Row
 from joulie_projections.store.database import Place
 from joulie_projections.store.retrying import DatabaseExecutor
 from joulie_projections.store.store import Store
+from joulie_projections.store.tables import checkpoint
 from joulie_projections.view.view import View
 
 pytestmark = pytest.mark.anyio
@@ -194,6 +195,43 @@ async def test_a_projector_that_lost_its_lease_before_it_read_the_rows_reports_n
                     await asyncio.wait_for(first, 60)
 
     assert ended.group_contains(Fenced)
+
+
+async def test_a_projector_whose_lease_a_standby_lacked_reports_no_damage(
+    projecting: Projecting,
+    viewing: Viewing,
+    publish: Publish,
+    writer: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a failover the lease of another projector can have the same epoch."""
+    async with viewing() as view:
+        late = LateLoad.of(monkeypatch)
+        async with projecting() as first:
+            await until(late.reads.is_set)
+            await take_the_lease(writer)
+            await set_epoch(writer, 0)  # the next projector leads in the epoch of the first
+            async with projecting():
+                await publish(node_seen("a"))
+                await view.wait_for(1, 60)
+                late.goes_on.set()
+                with pytest.raises(ExceptionGroup) as ended:
+                    await asyncio.wait_for(first, 60)
+
+    assert ended.group_contains(Fenced)
+
+
+async def set_epoch(writer: Engine, epoch: int) -> None:
+    def change() -> None:
+        with writer.begin() as db:
+            mine = checkpoint.c.name == "projector"
+            db.execute(checkpoint.update().where(mine).values(epoch=epoch))
+
+    database = DatabaseExecutor()
+    try:
+        await database.until_done(change)
+    finally:
+        database.close()
 
 
 async def test_a_projector_that_reads_for_longer_than_its_lease_keeps_it(
