@@ -7,6 +7,7 @@ from mends import MENDS
 from shrunk import shrunk
 from simulate import shortest
 from simulated_faults import Fault
+from simulated_moves import MOVE, RESTORE
 from simulation import Story, simulated
 
 SEEDS = range(1, 51)
@@ -38,6 +39,12 @@ SHORTEST: Mapping[str, list[Fault]] = {
         Fault(4.0, "copy of a stream incomplete", "broker", 12.0),
         Fault(4.2, "kill", "projector-0", 1.0),
         Fault(5.2, "kill", "projector-1", 1.0),
+    ],
+    "a restore writes the position in its stream": [
+        Fault(26.0, RESTORE, "database", 2.0, 12.0),
+    ],
+    "a copy of a trimmed log passes the guards": [
+        Fault(26.0, MOVE, "database", 2.0, 12.0),
     ],
     "an empty database records what it replaces": [lagging(4.0, 1.0, 4.0)],
     "a projector that takes over is not ready": [

@@ -1,12 +1,14 @@
 """Mends that can be taken out of the product, to see that the simulation finds what they mend."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from joulie_audit.archive import restore
 from joulie_bus.jetstream.copies import Copies
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import StreamTip
@@ -22,6 +24,7 @@ from joulie_projections.projector.lag import StreamEnds
 from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.projector import Projector
 from joulie_projections.state.deltas import Delta
+from joulie_projections.store import copying
 from joulie_projections.store.retrying import TRANSIENT
 from joulie_projections.view.view import View, ViewSnapshot
 
@@ -123,6 +126,16 @@ def _believe_each_copy(patch: Patch) -> None:
     patch.setattr(Copies, "are_several", False)
 
 
+def _restore_without_a_position(patch: Patch) -> None:
+    """A database that is restored from an archive knows no position in the stream of decisions."""
+    patch.setattr(restore, "Input", lambda *_: Input("", 0))
+
+
+def _keep_guards(patch: Patch) -> None:
+    """The guards of append-only tables see what a copy of a database inserts."""
+    patch.setattr(copying, "_without_guards", lambda _: contextlib.nullcontext())
+
+
 def _empty_replaces_nothing(patch: Patch) -> None:
     """An empty database does not record that it replaces another one."""
 
@@ -142,6 +155,11 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a view applies changes of its own history": (_apply_any_change, "states an age of"),
     "a copy that lacks messages is named": (_examine_no_copies, "no heartbeat names"),
     "a gap in one copy is read elsewhere": (_believe_each_copy, "ended by itself: StreamGap"),
+    "a restore writes the position in its stream": (
+        _restore_without_a_position,
+        "ended by itself: StreamGap: JOULIE_DEC",
+    ),
+    "a copy of a trimmed log passes the guards": (_keep_guards, "the simulation itself"),
     "an empty database records what it replaces": (_empty_replaces_nothing, "mismatches"),
     "a projector that takes over is not ready": (_start_ready, "is ready, and reached no majority"),
 }

@@ -5,9 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from simulated_components import Component, ProjectorComponent, Surroundings, ViewComponent
+from simulated_moves import archive_of
 from virtual_time import Process
 
+from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts
+from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.replay.replay import replay
 from joulie_audit.verify.verify import verify
 from joulie_bus.log.memory import MemoryLog
@@ -15,7 +18,6 @@ from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.signed import Head, statement_in
 from joulie_projections.decision_log.heads import Signer
-from joulie_projections.history.history import History
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
@@ -153,7 +155,8 @@ class Watching:
 async def require_all_equal(around: Surroundings, fail: Callable[[str], None]) -> str:
     """The log by itself: complete, chained, signed, and computed again with the same results."""
     bus = MemoryLog(around.broker.broker)
-    with History.of(around.database.file) as history:
+    archive = archive_of(around) if archive_of(around).exists() else None
+    with Sources(around.database.file, archive).reading() as history:
         entries = list(history.entries())
         _require_each_once(around, [entry.event_id for entry in entries], fail)
         published = [statement_in(each.data) for each in await everything(bus, Stream.HEADS)]
@@ -163,7 +166,8 @@ async def require_all_equal(around: Surroundings, fail: Callable[[str], None]) -
             fail(f"verify: {report.flaw}")
         if report.gaps:
             fail(f"verify: numbers are missing: {report.gaps}")
-        async with StreamFacts.on(bus, history) as facts:
+        async with StreamFacts.on(bus, history) as streams:
+            facts = ArchivedFacts(Archive.of(archive), streams) if archive else streams
             done = await replay(history, facts)
     if done.mismatches:
         fail(f"replay: {done.mismatches} mismatches: {done.reported[0]}")

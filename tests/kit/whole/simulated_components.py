@@ -125,7 +125,7 @@ class ProjectorComponent(Component):
     async def body(self, process: Process) -> None:
         around = self.around
         with around.database.writing(self.database_link) as engine:
-            settings = ProjectorSettings(snapshot_every=200, outcome_grace_s=5.0)
+            settings = ProjectorSettings(snapshot_every=40, outcome_grace_s=5.0)
             signer = Signer.of(around.key)
             self.projector = Projector(self.log_of(process), CLUSTER, engine, signer, settings)
             try:

@@ -12,11 +12,25 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 from virtual_time import require_alive
 
+import joulie_migrations
 from joulie_projections.fold.commit import Inputs
 from joulie_projections.store import database
 
 _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _NEWEST = "SELECT incarnation, position, inputs FROM checkpoint WHERE name = 'projector'"
+
+_BLANK: dict[str, bytes] = {}
+
+
+def migrated(file: Path) -> Path:
+    """A database at today's schema; the migrations run once for all runs of this process."""
+    if not _BLANK:
+        engine = database.migrator(file)
+        joulie_migrations.upgrade(engine)
+        engine.dispose()
+        _BLANK[""] = file.read_bytes()
+    file.write_bytes(_BLANK[""])
+    return file
 
 
 class Committed(NamedTuple):
@@ -44,9 +58,13 @@ class DatabaseServer:
     def __init__(self, file: Path, clock: Callable[[], int]) -> None:
         self.file = file
         self.clock = clock
-        self.is_up = True
+        self.stops = 0  # faults that it is down for
         self.promotions = 0
         self._look = sqlite3.connect(file)  # of the simulator, which every fault spares
+
+    @property
+    def is_up(self) -> bool:
+        return not self.stops
 
     @property
     def timeline(self) -> str:
@@ -91,10 +109,23 @@ class DatabaseServer:
 
     def standby(self) -> "Standby":
         """A copy of the present content."""
-        copy = sqlite3.connect(":memory:")
-        with contextlib.closing(sqlite3.connect(self.file)) as source:
-            source.backup(copy)
-        return Standby(copy, self)
+        return Standby(_copy_of(self.file), self)
+
+    def continue_with(self, other: Path) -> None:
+        """From now on the server has the content of another database."""
+        with contextlib.closing(_copy_of(other)) as copy:
+            self.replace(copy)
+
+    def replace(self, content: sqlite3.Connection) -> None:
+        with contextlib.closing(sqlite3.connect(self.file)) as target:
+            content.backup(target)
+
+
+def _copy_of(file: Path) -> sqlite3.Connection:
+    copy = sqlite3.connect(":memory:")
+    with contextlib.closing(sqlite3.connect(file)) as source:
+        source.backup(copy)
+    return copy
 
 
 class Standby:
@@ -106,7 +137,6 @@ class Standby:
 
     def promote(self) -> None:
         """From now on the server has this content; what was committed since is lost."""
-        with contextlib.closing(sqlite3.connect(self._server.file)) as target:
-            self._copy.backup(target)
+        self._server.replace(self._copy)
         self._server.promotions += 1
         self._copy.close()

@@ -6,15 +6,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from simulated_components import Component, Surroundings
+from simulated_components import RESTART_S, Component, Surroundings
 from simulated_database import Standby
+from simulated_moves import MOVE, RESTORE, Move
 
 from joulie_bus.streams.subjects import Stream
 
 PROJECTORS = ("projector-0", "projector-1")
 EXTENDERS = ("extender-0", "extender-1")
 COMPONENTS = (*PROJECTORS, *EXTENDERS, "operator", "console", "agents")
+FAILOVER = "failover to a standby that lags"
 DAMAGE = "copy of a stream incomplete"
+MOVES = (MOVE, RESTORE)
 # What happens, to what, and how likely it is beside the others.
 KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "kill": (COMPONENTS, 4),
@@ -31,12 +34,15 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "broker forgets message ids": (("broker",), 1),
     DAMAGE: (("broker",), 1),
     "database down": (("database",), 1),
-    "failover to a standby that lags": (("database",), 4),
+    FAILOVER: (("database",), 4),
+    MOVE: (("database",), 0.5),
+    RESTORE: (("database",), 0.5),
     "requests lost": (("API server",), 1),
 }
 FROM_S, TO_S = 3.0, 12.0  # when faults begin
 EMPTY_SHARE = 0.2  # of the standbys: those have nothing of the database
 SHORTEST_S, LONGEST_S = 0.3, 5.0
+SIGNED_S = 12.0  # until the first head is signed: nothing can be trimmed before
 PROMOTION_S = 3.0  # the longest time until a standby serves
 # Some faults last longer than the whole may stand still.
 LASTING_SHARE, LASTING_S = 0.4, 16.0
@@ -54,7 +60,7 @@ class Fault(NamedTuple):
     kind: str
     target: str
     lasts: float  # seconds; of a process that is killed, until its restart
-    lag: float = 0.0  # of a standby
+    lag: float = 0.0  # of a standby, or since what is trimmed was archived
 
     def __str__(self) -> str:
         lag = f", {self.lag:.2f} s behind" if self.lag else ""
@@ -68,8 +74,12 @@ def generated(rng: random.Random) -> list[Fault]:
     for kind in rng.choices(kinds, weights, k=rng.randint(1, 6)):
         at, lasts = rng.uniform(FROM_S, TO_S), rng.uniform(SHORTEST_S, LONGEST_S)
         lasts += LASTING_S * (kind in LASTING and rng.random() < LASTING_SHARE)
-        lag = _lag_before(at, rng) if "standby" in kind else 0.0
+        lag = _lag_before(at, rng) if kind == FAILOVER else 0.0
+        if kind in MOVES:
+            at, lag = at + SIGNED_S, rng.uniform(0.2, SIGNED_S)
         made.append(Fault(at, kind, _target(kind, rng), lasts, lag))
+    if any(fault.kind in MOVES for fault in made):
+        made = [fault for fault in made if fault.kind != FAILOVER]  # to what was trimmed meanwhile
     return sorted(made)
 
 
@@ -123,7 +133,10 @@ class Faults:
 
     async def carry_out(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at - fault.lag)
-        standby = self._around.database.standby() if fault.lag else None
+        standby = self._around.database.standby() if fault.kind == FAILOVER else None
+        move = Move(self._around)
+        if fault.kind in MOVES:
+            await move.keep()
         await asyncio.sleep(fault.lag)
         self._around.record(str(fault))
         match fault.target:
@@ -132,7 +145,7 @@ class Faults:
             case "API server":
                 await self._of_the_api_server(fault)
             case "database":
-                await self._of_the_database(fault, standby)
+                await self._of_the_database(fault, standby, move)
             case name:
                 await self._of(self._components[name], fault)
 
@@ -158,12 +171,17 @@ class Faults:
         await asyncio.sleep(fault.lasts)
         self._around.api.lost_share = 0.0
 
-    async def _of_the_database(self, fault: Fault, standby: Standby | None) -> None:
-        self._around.database.is_up = False
+    async def _of_the_database(self, fault: Fault, standby: Standby | None, move: Move) -> None:
+        server = self._around.database
+        server.stops += 1
         await asyncio.sleep(min(fault.lasts, PROMOTION_S))
         if standby is not None:
             standby.promote()
-        self._around.database.is_up = True
+        elif fault.kind in MOVES:
+            for name in PROJECTORS:
+                self._components[name].kill(RESTART_S)
+            await move.carry_out(fault.kind)
+        server.stops -= 1
 
     async def _of(self, component: Component, fault: Fault) -> None:
         if fault.kind == "kill":

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 
 from simulated_database import Committed
@@ -64,11 +65,11 @@ class Truth:
         inputs = self._committed.get((incarnation, position), {})
         moment = self._clock() - int((behind_ms / 1000 + SLACK_S) * 1e9)
         for stream in MERGE_ORDER:
-            records = self._broker.stream(stream).records
-            stored = bisect_right(records, moment, key=lambda record: record.at)
+            kept = self._broker.stream(stream)
+            stored = kept.first - 1 + bisect_right(kept.records, moment, key=attrgetter("at"))
             read = inputs[stream].sequence if stream in inputs else 0
             if stored > read:
-                late_s = (self._clock() - records[read].at) / 1e9
+                late_s = (self._clock() - kept.after(read)[0].at) / 1e9
                 self.fail(
                     f"{who} states an age of {behind_ms} ms at position {position}, and lacks a "
                     f"message of {stream} that was stored {late_s:.2f} s before"
@@ -80,8 +81,8 @@ class Truth:
         waits = 0.0
         for stream in MERGE_ORDER:
             read = inputs[stream].sequence if stream in inputs else 0
-            if len(records := self._broker.stream(stream).records) > read:
-                waits = max(waits, (self._clock() - records[read].at) / 1e9)
+            if unread := self._broker.stream(stream).after(read):
+                waits = max(waits, (self._clock() - unread[0].at) / 1e9)
         return waits
 
 

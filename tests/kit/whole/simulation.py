@@ -27,17 +27,15 @@ from simulated_components import (
     ViewComponent,
 )
 from simulated_copies import Copies
-from simulated_database import DatabaseServer
+from simulated_database import DatabaseServer, migrated
 from simulated_faults import DAMAGE, EXTENDERS, PROJECTORS, Fault, Faults, generated
 from simulated_pods import Pods
 from simulated_truth import Truth
 from virtual_time import RUNNING, VirtualLoop
 
-import joulie_migrations
 from joulie_bus.log.memory import MemoryBroker
 from joulie_bus.runtime.secret_files import keep_private
 from joulie_bus.testing import CLUSTER
-from joulie_projections.store import database
 from joulie_projections.store.store import Store
 
 QUIET_S = 8.0  # the shortest run, without its end
@@ -74,7 +72,7 @@ class Simulation:
         self._truth = Truth(broker, lambda: self._true_ns(skews[0]), self._fail)
         self.around = Surroundings(
             server,
-            DatabaseServer(_migrated(directory), lambda: self._true_ns(skews[1])),
+            DatabaseServer(migrated(directory / "joulie.db"), lambda: self._true_ns(skews[1])),
             ApiServer(self._random_for("API server"), self._fail),
             self._truth,
             directory,
@@ -205,21 +203,6 @@ def simulated(seed: int, faults: Sequence[Fault] | None = None) -> Story:
     place = memory if memory.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="joulie-simulation-", dir=place) as directory:
         return Simulation(seed, faults, Path(directory)).run()
-
-
-_EMPTY: dict[str, bytes] = {}
-
-
-def _migrated(directory: Path) -> Path:
-    """A database at today's schema; the migrations run once for all runs of this process."""
-    file = directory / "joulie.db"
-    if not _EMPTY:
-        engine = database.migrator(file)
-        joulie_migrations.upgrade(engine)
-        engine.dispose()
-        _EMPTY[""] = file.read_bytes()
-    file.write_bytes(_EMPTY[""])
-    return file
 
 
 def _key_in(directory: Path, rng: random.Random) -> Path:

@@ -1,0 +1,87 @@
+"""A log that is archived and trimmed, and continues in another database: the real code of each."""
+
+from pathlib import Path
+
+from simulated_components import Surroundings
+from simulated_database import migrated
+
+from joulie_audit.archive.archiver import Archiver
+from joulie_audit.archive.columnar import Segment
+from joulie_audit.archive.combined_history import Sources
+from joulie_audit.archive.fact_source import StreamFacts
+from joulie_audit.archive.parts import Archive
+from joulie_audit.archive.restore import restore_at
+from joulie_audit.retention.cut_points import CutOptions, heads_of
+from joulie_audit.retention.trim import Trimmed, Trimmer
+from joulie_bus.log.memory import MemoryLog
+from joulie_bus.log.whole_stream import everything
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.history.trimming import TrimStore
+from joulie_projections.store import database
+from joulie_projections.store.copying import copy_database
+
+MOVE = "trimmed, and moved to another database"
+RESTORE = "trimmed, and restored from the archive"
+KEPT_OUT = 2**62  # no hour is unfinished
+
+
+class Move:
+    """While no projector runs, as the pages of docs require. What is trimmed was archived before:
+    the archive has grown since, so that it knows where the stream of decisions continues.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._kept_at = 0  # nothing is trimmed that was stored later
+        self._file = around.database.file
+        self._archive = archive_of(around)
+        self._bus = MemoryLog(around.broker.broker)
+
+    async def keep(self) -> None:
+        self._kept_at = self._around.database.clock()
+        await self._keep()
+
+    async def carry_out(self, kind: str) -> None:
+        await self._keep()
+        done = await self._trim()
+        self._around.record(f"trimmed to entry {done.cut.pos}" if done.cut else "nothing to trim")
+        other = self._file.with_name("other.db")
+        (self._copy if kind == MOVE else self._restore)(other)
+        self._around.database.continue_with(other)
+        other.unlink()
+
+    async def _keep(self) -> None:
+        with self._sources().reading() as history:
+            async with StreamFacts.on(self._bus, history) as facts:
+                await Archiver(self._archive, Segment(), KEPT_OUT).run(history, facts)
+
+    async def _trim(self) -> Trimmed:
+        around, engine = self._around, database.trimmer(self._file)
+        try:
+            archive, public = Archive.of(self._archive), Signer.of(around.key).public
+            trimmer = Trimmer(archive, TrimStore(engine), self._sources().reading, public)
+            anchored = heads_of(await everything(self._bus, Stream.HEADS))
+            options = CutOptions(self._kept_at, around.database.clock(), "all")
+            return await trimmer.run(self._bus, CLUSTER, anchored, options)
+        finally:
+            engine.dispose()
+
+    def _sources(self) -> Sources:
+        return Sources(self._file)
+
+    def _copy(self, other: Path) -> None:
+        reader, owner = database.reader(self._file), database.migrator(migrated(other))
+        try:
+            copy_database(reader, owner)
+        finally:
+            reader.dispose()
+            owner.dispose()
+
+    def _restore(self, other: Path) -> None:
+        restore_at(migrated(other), Archive.of(self._archive))
+
+
+def archive_of(around: Surroundings) -> Path:
+    return around.directory / "archive"
