@@ -18,6 +18,7 @@ from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.signed import Head, statement_in
 from joulie_projections.decision_log.heads import Signer
+from joulie_projections.history.history import History
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
@@ -159,21 +160,29 @@ async def require_all_equal(around: Surroundings, fail: Callable[[str], None]) -
     with Sources(around.database.file, archive).reading() as history:
         entries = list(history.entries())
         _require_each_once(around, [entry.event_id for entry in entries], fail)
-        published = [statement_in(each.data) for each in await everything(bus, Stream.HEADS)]
-        heads = [each for each in published if isinstance(each, Head)]
-        report = verify(history, Signer.of(around.key).public, heads)
-        if report.flaw is not None:
-            fail(f"verify: {report.flaw}")
-        if report.gaps:
-            fail(f"verify: numbers are missing: {report.gaps}")
+        heads = await _require_verified(around, bus, fail)
         async with StreamFacts.on(bus, history) as streams:
             facts = ArchivedFacts(Archive.of(archive), streams) if archive else streams
             done = await replay(history, facts)
     if done.mismatches:
         fail(f"replay: {done.mismatches} mismatches: {done.reported[0]}")
-    counts = f"{done.events} facts, {len(entries)} entries, {report.heads} heads"
+    counts = f"{done.events} facts, {len(entries)} entries, {heads} heads"
     again = f"{done.decisions} decisions and {done.plans} plans recomputed"
     return f"{counts}; {again}, {done.set_back} of them on lost state"
+
+
+async def _require_verified(
+    around: Surroundings, bus: MemoryLog, fail: Callable[[str], None]
+) -> int:
+    published = [statement_in(each.data) for each in await everything(bus, Stream.HEADS)]
+    anchored = [each for each in published if isinstance(each, Head)]
+    with History.of(around.database.file) as history:
+        report = verify(history, Signer.of(around.key).public, anchored)
+    if report.flaw is not None:
+        fail(f"verify: {report.flaw}")
+    if report.gaps:
+        fail(f"verify: numbers are missing: {report.gaps}")
+    return report.heads
 
 
 def _require_each_once(around: Surroundings, ids: list[str], fail: Callable[[str], None]) -> None:
