@@ -155,6 +155,8 @@ class DecisionWriter:
     async def sign(self, leadership: Leadership) -> None:
         signed = self.entries
         try:
+            if self._unanchored is not None:  # at once: a log without its newest head looks cut
+                await self._anchor(leadership, self._unanchored)
             while True:
                 await asyncio.sleep(POLL_S)
                 with contextlib.suppress(*TRANSIENT):
