@@ -86,8 +86,11 @@ three: setup ## three brokers, databases and extenders, kills and cut links; nee
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s --timeout 1800 \
 	  tests/cli/test_three_of_everything.py
 
-rolling: setup ## from version 0.2.0 to this one, back and forth again, while pods are placed
-	$(BIN)/python -m pytest -m drill -s --timeout 1800 tests/cli/test_rolling_upgrade.py
+rolling: setup ## upgrades from 0.2.0, rollbacks and moves while pods are placed; needs PostgreSQL
+	$(BIN)/python -m pytest -m drill -s --timeout 1800 tests/cli/test_rolling_upgrade.py \
+	  tests/cli/test_moves_under_load.py
+	$(BIN)/python -m pytest -m drill -s --timeout 1800 -k more_copies \
+	  tests/cli/test_three_of_everything.py
 
 drills: .venv/.browser ## the long drills: kills, again and again
 	$(BIN)/python -m pytest -m drill --timeout 1800

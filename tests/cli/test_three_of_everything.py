@@ -14,7 +14,9 @@ import pytest
 
 from faults import Faults, Readers
 from installation import EXTENDER, Installation, installed
+from joulie_bus.jetstream.connection import Connection
 from joulie_bus.streams.roles import Role
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import until
 from load import Load
 from logged_answers import Answer, logged
@@ -26,6 +28,7 @@ SETTLED_S = 90.0
 # That readers stand still. Servers of the broker that do not reach each other outvote each other,
 # and a connection of which one direction is cut looks open to one of its ends.
 MOST_S = 40.0
+ANSWERS = 1000  # before streams get more copies
 FENCED = "Another projector took over"
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 
@@ -77,6 +80,18 @@ class Run:
                 self.readers.fault = "none"
                 await self.readers.know(self.load.facts)
 
+    async def more_copies(self) -> float:
+        """The seconds until each stream has three copies, all of them complete."""
+        begun = asyncio.get_running_loop().time()
+        self.readers.fault = "more copies"
+        self.installation.copies = COUNT
+        code, out = await self.installation.run("migrate")
+        assert code == 0, out
+        async with connection_to(self.installation) as admin:
+            while await copies(admin) != [COUNT] * len(Stream):
+                await asyncio.sleep(0.1)
+        return asyncio.get_running_loop().time() - begun
+
     def logged(self) -> Counter[Answer]:
         return logged(self.installation.databases.url)
 
@@ -107,6 +122,21 @@ class Run:
                 *(f"  {each}" for each in self.faults.happened),
             ]
         )
+
+
+@contextlib.asynccontextmanager
+async def connection_to(made: Installation) -> AsyncGenerator[Connection, None]:
+    admin = await Connection.open(address_of(made.machines, Role.ADMIN), "test")
+    try:
+        yield admin
+    finally:
+        await admin.close()
+
+
+async def copies(admin: Connection) -> list[int]:
+    """The complete copies of each stream."""
+    found = [(await admin.api(f"STREAM.INFO.{stream}"))["cluster"] for stream in Stream]
+    return [1 + sum(each["current"] for each in one.get("replicas") or ()) for one in found]
 
 
 @contextlib.asynccontextmanager
@@ -158,3 +188,15 @@ async def test_readers_stand_still_for_a_bounded_time_when_any_one_link_is_cut_f
             assert max(made.readers.longest.values()) <= MOST_S
     except NoNetworkOfItsOwn as reason:
         pytest.skip(str(reason))
+
+
+@pytest.mark.drill
+async def test_streams_get_more_copies_while_pods_are_placed(tmp_path: Path) -> None:
+    async with installed(on_loopback(), tmp_path, copies=1) as installation:
+        made = Run(installation, links=False)
+        async with made.under_load():
+            await until(lambda: len(made.load.seconds) >= ANSWERS, SETTLED_S)
+            async with connection_to(installation) as admin:
+                assert await copies(admin) == [1] * len(Stream)
+            print(f"\nthree copies after {await made.more_copies():.1f} s")
+        await made.require_whole()

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from joulie_bus.errors import JoulieError
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role, inbox
+from joulie_projections.store.database import Place
 from programs import Command, Ended, Program
 
 TOKEN = "a-token-of-the-test-only"
@@ -35,6 +36,7 @@ _COMMANDS = {
     "replay": Role.AUDITOR,
     "dead": Role.AUDITOR,
     "grant": Role.ADMIN,
+    "archive": Role.ARCHIVIST,
 }
 
 
@@ -57,7 +59,7 @@ class Site:
 
     def __init__(self, place: Path, code: Code, database_url: str = "") -> None:
         self.place, self.data = place, place / "data"
-        self.database = database_url or self.data / "joulie.db"
+        self.database: Place = database_url or self.data / "joulie.db"
         self.ended: list[Ended] = []
         self._url = f"nats://127.0.0.1:{free_port()}"
         self._ports = {part: (free_port(), free_port()) for part in COMPONENTS}
@@ -78,6 +80,7 @@ class Site:
         return Address(url=self._url, user=role, password=password(role), inbox=inbox(role))
 
     def configure_broker(self, users: str, limits: str) -> None:
+        self._granted = users, limits
         store = f'jetstream {{ store_dir: "{self.place}/store", max_file_store: 32GB, {limits} }}'
         listen = f'listen: "{self._url.removeprefix("nats://")}"'
         (self.place / "nats.conf").write_text("\n".join([listen, store, users]))
@@ -93,6 +96,25 @@ class Site:
 
     async def with_accounts(self) -> None:
         self.configure_broker(*with_passwords(await self.run(TODAY, "grant", "all", data=False)))
+
+    @contextlib.asynccontextmanager
+    async def broker_out_of_reach(self) -> AsyncGenerator[None, None]:
+        """For this block the broker has an address that running components do not know."""
+        known = self._url
+        await self.broker.stop()
+        self._url = f"nats://127.0.0.1:{free_port()}"
+        await self.start_broker()
+        try:
+            yield
+        finally:
+            await self.broker.stop()
+            self._url = known
+            await self.start_broker()
+
+    async def start_broker(self) -> None:
+        self.configure_broker(*self._granted)
+        self.broker.is_held = False
+        await self.until_broker_answers()
 
     async def until_broker_answers(self) -> None:
         async with asyncio.timeout(60):
@@ -121,6 +143,7 @@ class Site:
             "CONSOLE_TOKEN_FILE": str(self.place / "token"),
             "TWIN_STALENESS_THRESHOLD": "1h",
             "RECONCILE_INTERVAL": "1s",
+            "PROJECTOR_SNAPSHOT_EVERY": "200",  # a trim requires one
             "PYTHONPATH": code.path,
         }
 

@@ -39,8 +39,9 @@ COMPONENTS = {
 class Installation:
     """Everything that runs, by name."""
 
-    def __init__(self, machines: Machines, place: Path, database: Path) -> None:
+    def __init__(self, machines: Machines, place: Path, database: Path, copies: int) -> None:
         self.machines, self.place = machines, place
+        self.copies = copies  # of each stream
         self.ended: list[Ended] = []
         self.databases = Databases(machines, database, self.ended)
         self.brokers = [
@@ -83,7 +84,7 @@ class Installation:
             "NATS_USER": address.user,
             "NATS_PASSWORD": address.password,
             "NATS_INBOX": address.inbox,
-            "NATS_REPLICAS": str(COUNT),
+            "NATS_REPLICAS": str(self.copies),
             "DATABASE_URL": self.databases.url,
             "METRICS_ADDR": f"{host}:{port}",
             "EXTENDER_ADDR": f"{host}:{EXTENDER}",
@@ -133,10 +134,12 @@ class Installation:
 
 
 @contextlib.asynccontextmanager
-async def installed(machines: Machines, place: Path) -> AsyncGenerator[Installation, None]:
+async def installed(
+    machines: Machines, place: Path, copies: int = COUNT
+) -> AsyncGenerator[Installation, None]:
     database = Path(tempfile.mkdtemp(prefix="joulie-pg-"))
     database.chmod(0o755)
-    made = Installation(machines, place, database / "servers")
+    made = Installation(machines, place, database / "servers", copies)
     try:
         async with kept([*made.databases.servers, *made.brokers]):
             await made.databases.start()

@@ -15,7 +15,7 @@ from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Subjects
-from joulie_bus.testing import Voices, eco, hardware, performance, power
+from joulie_bus.testing import Voices, bound, eco, hardware, performance, power
 from kube_scheduler import a_pod
 from logged_answers import Answer
 
@@ -25,7 +25,9 @@ TIMEOUT_S = 1.0  # of kube-scheduler's configuration
 
 
 class Load:
-    """A fact of each node a second, and pods at a rate. Extenders are tried in turn."""
+    """A fact of each node a second, and pods at a rate. Extenders are tried in turn. `binds`: each
+    pod is reported on a node afterwards.
+    """
 
     def __init__(
         self,
@@ -33,10 +35,14 @@ class Load:
         broker: Callable[[], Address],
         seed: int,
         pods_per_s: float,
+        *,
+        binds: bool = False,
     ) -> None:
         self._extenders, self._broker = extenders, broker
         self._draw = random.Random(seed)
         self._pause_s = CALLERS / pods_per_s
+        self._binds = binds
+        self._bound: list[AnyEvent] = []  # not reported yet
         self._voices = Voices("test", Subjects("local"), time.time_ns)
         self.asked: Counter[Answer] = Counter()
         self.answered: Counter[Answer] = Counter()
@@ -53,7 +59,8 @@ class Load:
         """Without end: power of all nodes. What fails is published again, unchanged."""
         for number in range(1_000_000):
             watts = [power(name, 200 + (number + at) % 100) for at, name in enumerate(NODES)]
-            await self._publish([self._voices.stamp(each) for each in watts])
+            placed, self._bound = self._bound, []
+            await self._publish([self._voices.stamp(each) for each in (*watts, *placed)])
             await asyncio.sleep(1.0)
 
     async def _publish(self, messages: list[Message]) -> None:
@@ -81,6 +88,8 @@ class Load:
                 body = json.dumps(pod).encode()
                 for verb in ("filter", "prioritize"):
                     await self._ask(clients, verb, uid, body)
+                if self._binds:
+                    self._bound.append(bound(uid, names[0]))
                 await asyncio.sleep(self._pause_s)
         finally:
             for client in clients.values():

@@ -1,0 +1,154 @@
+"""Load at an installation, and how long it stood still, by step."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Coroutine
+from pathlib import Path
+from typing import Any
+
+from joulie_bus.streams.roles import Role
+from joulie_bus.testing import until
+from joulie_projections.history.history import History
+from load import Load
+from logged_answers import Answer, logged
+from mixed_versions import EXTENDERS, TODAY, Code, Site
+
+PATIENCE_S = 120.0
+ANSWERS = 60  # of each step
+# How a reader ends when the broker's users get accounts; the next start reads by direct gets.
+DIRECT_ONLY = "CONSUMER.CREATE"
+
+
+class Standstill:
+    """How long at most no extender answered, and how long one read nothing new, by step."""
+
+    def __init__(self, site: Site, load: Load) -> None:
+        self._site, self._load = site, load
+        self.step = "start"
+        self.unanswered: Counter[str] = Counter()  # milliseconds, by step
+        self.stale: Counter[str] = Counter()
+
+    async def watch(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._answers())
+            for extender in EXTENDERS:
+                group.create_task(self._positions(extender))
+
+    async def _answers(self) -> None:
+        seen, since = 0, time.monotonic()
+        while True:
+            await asyncio.sleep(0.02)
+            if len(self._load.seconds) > seen:
+                seen, since = len(self._load.seconds), time.monotonic()
+            self._note(self.unanswered, since)
+
+    async def _positions(self, extender: str) -> None:
+        seen, since = 0, time.monotonic()
+        while True:
+            await asyncio.sleep(0.1)
+            with contextlib.suppress(OSError, ValueError):
+                found = await self._site.position(extender)
+                if found > seen:
+                    seen, since = found, time.monotonic()
+                self._note(self.stale, since)
+
+    def _note(self, table: Counter[str], since: float) -> None:
+        table[self.step] = max(table[self.step], int((time.monotonic() - since) * 1000))
+
+
+class SiteUnderLoad:
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        address = site.address_of(Role.ADMIN)
+        self.load = Load(site.extenders, lambda: address, seed=1, pods_per_s=20, binds=True)
+        self.trimmed = Counter[Answer]()  # from the database
+        self.standstill = Standstill(site, self.load)
+
+    @contextlib.asynccontextmanager
+    async def under_load(self) -> AsyncGenerator[None, None]:
+        await self.load.declare()
+        async with contextlib.AsyncExitStack() as stack:
+            for work in (self.load.report(), self.load.schedule(), self.standstill.watch()):
+                await stack.enter_async_context(_running(work))
+            await self.answers_of("before")
+            yield
+        await until(lambda: self.load.answered <= self.logged(), PATIENCE_S)
+
+    def logged(self) -> Counter[Answer]:
+        return logged(self.site.database) + self.trimmed
+
+    async def trim(self, archive: Path) -> None:
+        """Everything is in the archive, and most of it nowhere else."""
+        await self.site.replace("projector", TODAY)  # one that ends signs all of it
+        before = logged(self.site.database)
+        words = ("--to", str(archive), "--now", "--trim", "--keep", "1ms")
+        await self.site.run(TODAY, "archive", *words)
+        self.trimmed = before - logged(self.site.database)
+        assert self.trimmed
+
+    async def answers_of(self, step: str) -> None:
+        """Both extenders answer and read what is new."""
+        await self._read_by_all()
+        self.standstill.step = step
+        goal = len(self.load.seconds) + ANSWERS
+        await until(lambda: len(self.load.seconds) >= goal, PATIENCE_S)
+        await self._read_by_all()
+
+    async def _read_by_all(self) -> None:
+        facts = self.load.facts
+        async with asyncio.timeout(PATIENCE_S):
+            for extender in EXTENDERS:
+                while True:
+                    with contextlib.suppress(OSError, ValueError):
+                        if await self.site.position(extender) >= facts:
+                            break
+                    await asyncio.sleep(0.1)
+
+    async def replace(self, code: Code, *parts: str) -> None:
+        for part in parts:
+            self.standstill.step = f"{part} to {code.name}"
+            await self.site.replace(part, code)
+            await self.answers_of(f"{part} of {code.name}")
+
+    async def require_whole(self, *options: str) -> None:
+        """No answer is lost or doubled; the log is valid; every decision is recomputed; and no
+        component ends twice. `options` of `joulie replay`."""
+        print(f"\n{self.table()}")
+        found = self.logged()
+        assert self.load.answered <= found <= self.load.asked
+        await self.site.run(TODAY, "verify")
+        replayed: dict[str, Any] = json.loads(
+            await self.site.run(TODAY, "replay", "--json", *options, or_code=1)
+        )
+        assert replayed["mismatches"] == 0, replayed
+        with History.of(self.site.database) as history:
+            assert not history.set_aside()  # no fact was left out
+        ends = [each for each in self.site.ended if DIRECT_ONLY not in each.why]
+        assert ends == []
+        assert max(Counter(each.name for each in self.site.ended).values(), default=0) <= 1
+
+    def table(self) -> str:
+        seconds = sorted(self.load.seconds)
+        lines = [
+            f"{len(seconds)} answers, p99 {seconds[len(seconds) * 99 // 100] * 1000:.0f} ms, "
+            f"{self.load.failed} calls failed, {self.load.facts} facts",
+            "ms without an answer, and that an extender read nothing new, at most:",
+        ]
+        for step, most in self.standstill.unanswered.items():
+            lines.append(f"  {step}: {most}, {self.standstill.stale[step]}")
+        return "\n".join([*lines, *(f"  ended by itself: {each}" for each in self.site.ended)])
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
