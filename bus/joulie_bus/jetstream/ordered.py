@@ -20,7 +20,7 @@ from typing import Self
 from nats.errors import Error as NatsError
 
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced, Unreachable
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.connection import TEMPORARY, Connection
 from joulie_bus.jetstream.copies import Copies
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime.logging import get_logger
@@ -78,14 +78,9 @@ class OrderedReader(ABC):
         """
         reader = cls(connection, stream, after, bell or asyncio.Event())
         reader.created, reader.digest = created, digest
-        await reader._check_history()
         reader._inbox = connection.new_inbox()
         async with reader._subscribed():
-            try:
-                await reader._begin()
-            except Unreachable as error:
-                log.warning("pull_failed", stream=stream, error=str(error))
-                reader._broken = True  # as later: it is repeated
+            await reader._begin_or_retry()
             async with living(VitalTask.PULL, reader._keep_reading, stream):
                 yield reader
 
@@ -125,6 +120,20 @@ class OrderedReader(ABC):
         if self._wants_more:
             self._wake.set()
         return taken
+
+    async def _begin_or_retry(self) -> None:
+        """Raises what is wrong from the start. If the stream is known, a broker that does not
+        answer for the moment is asked again, as later.
+        """
+        try:
+            await self._check_history()
+            await self._begin()
+        except (Unreachable, BrokerRefused) as error:
+            passes = isinstance(error, Unreachable) or error.code in TEMPORARY
+            if not (self.created and passes):
+                raise
+            log.warning("pull_failed", stream=self.stream, error=str(error))
+            self._broken = True
 
     async def _check_history(self) -> None:
         state = await state_of(self._connection, self.stream)

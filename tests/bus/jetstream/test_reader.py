@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced
 from joulie_bus.jetstream import ordered
-from joulie_bus.jetstream.connection import Connection, MinuteLines
+from joulie_bus.jetstream.connection import NO_LEADER, Connection, MinuteLines
 from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.nats_internals import JoulieClient
 from joulie_bus.jetstream.ordered import PULL, OrderedReader
@@ -239,6 +239,34 @@ async def test_a_late_copy_that_answers_for_a_moment_is_not_another_stream(
     bell = asyncio.Event()
     async with kind.on(bare, STREAM, 19, bell=bell) as reader:
         assert await read_to(reader, bell, 20) == [20]
+
+
+async def test_a_reader_that_starts_during_an_election_reads_after_it(
+    kind: Kind, bare: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(bare, 5)
+    created = (await state_of(bare, STREAM)).created
+    refusals = [BrokerRefused("info", NO_LEADER, "no leader")]
+
+    async def state_later(connection: Connection, stream: Stream) -> StreamState:
+        if refusals:
+            raise refusals.pop()
+        return await state_of(connection, stream)
+
+    monkeypatch.setattr(ordered, "state_of", state_later)
+    async with kind.on(bare, STREAM, 2, created, bell := asyncio.Event()) as reader:
+        assert await read_to(reader, bell, 5) == [3, 4, 5]
+
+
+async def test_a_refusal_that_stays_ends_the_start_of_a_reader(
+    kind: Kind, bare: Connection
+) -> None:
+    created = (await state_of(bare, STREAM)).created
+    await bare.api(f"STREAM.DELETE.{STREAM}")
+
+    with pytest.raises(BrokerRefused, match="not found"):
+        async with kind.on(bare, STREAM, 2, created):
+            pass
 
 
 async def test_a_stream_made_anew_is_another_stream(kind: Kind, bare: Connection) -> None:
