@@ -36,6 +36,7 @@
     │   ├── NotMoved             the log cannot move between these databases
     │   ├── QueryRefused         too many queries of the history, or one that took too long
     │   ├── Unwritable           values that the database refuses at every attempt
+    │   ├── DatabasePromoted     a standby became the primary; the incarnation ends
     │   ├── ProjectorRuns        a projector runs beside a command that requires it to be stopped
     │   └── Fenced               another projector took over; this one stops
     │       └── DatabaseSetBack  the database lost commits of this projector
@@ -397,6 +398,15 @@ class DatabaseSetBack(Fenced):
             f"from {held}. A synchronous standby prevents this.",
         )
         self.held = held
+
+
+class DatabasePromoted(StoreError):
+    def __init__(self, position: int) -> None:
+        super().__init__(
+            f"The database server was promoted, and may lack a lease or commits that were made "
+            f"after position {position}. Nothing of this batch was committed; the projector "
+            f"begins a new incarnation, and commits again."
+        )
 
 
 class ProjectorRuns(StoreError):

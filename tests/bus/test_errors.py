@@ -18,6 +18,7 @@ EXAMPLES: list[JoulieError] = [
     errors.StreamGap("JOULIE_OBS", 7, 9),
     errors.KeyOfAnotherLog("data/head.key", "ed25519-a", "ed25519-b"),
     errors.DatabaseUrlRefused("invalid port"),
+    errors.DatabasePromoted(7),
     errors.DatabaseSetBack("position", 7, 9),
     errors.CopyDiffers("the table decision"),
     errors.NotMoved("There is no /data/joulie.db."),

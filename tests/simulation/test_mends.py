@@ -46,6 +46,10 @@ SHORTEST: Mapping[str, list[Fault]] = {
         Fault(26.0, MOVE, "database", 2.0, 12.0),
     ],
     "an empty database records what it replaces": [lagging(4.0, 1.0, 4.0)],
+    "a commit notices a promoted server": [
+        Fault(3.88, "freeze", "projector-0", 4.53),
+        lagging(8.08, 1.75, 2.43),
+    ],
     "a projector that takes over is not ready": [
         Fault(4.0, "quorum lost", "broker", 14.0),
         lagging(6.5, 3.0, 2.0),
@@ -72,7 +76,7 @@ def test_without_a_mend_these_faults_break_a_property(
 
 
 # The seeds lose the quorum for 5 s at most, and it takes 8 s to show what two of these mend. A copy
-# lacks messages for 21 s at most, and is named within a minute. The last three are rare.
+# lacks messages for 21 s at most, and is named within a minute. The last four are rare.
 BY_FAULTS_ONLY = {
     "only a majority confirms the broker",
     "a projector that takes over is not ready",
@@ -80,6 +84,7 @@ BY_FAULTS_ONLY = {
     "a gap in one copy is read elsewhere",
     "a restore writes the position in its stream",
     "a copy of a trimmed log passes the guards",
+    "a commit notices a promoted server",
 }
 
 

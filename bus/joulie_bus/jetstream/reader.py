@@ -96,9 +96,8 @@ class ConsumerReader(OrderedReader):
             made = await self._connection.api(verb, asked)
         except BrokerRefused as refusal:
             if refusal.code == FORBIDDEN and self._connection.address.direct:
-                self._fail(
-                    refusal
-                )  # the users got accounts since: the next reader may get directly
+                # The users got accounts since: the next reader may get directly.
+                self._fail(refusal)
             raise
         self._server = (made.get("cluster") or {}).get("leader", "")
         return int(made["delivered"]["stream_seq"]) + 1

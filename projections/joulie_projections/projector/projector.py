@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Engine
 
-from joulie_bus.errors import Fenced, StreamGap, Unwritable
+from joulie_bus.errors import DatabasePromoted, Fenced, StreamGap, Unwritable
 from joulie_bus.events import StateSetBack
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime import metrics
@@ -434,7 +434,11 @@ class Projector:
         records: Sequence[Record],
     ) -> None:
         started = time.perf_counter()
-        await write(self._store.commit, self._leadership.epoch, batch.commit)
+        try:
+            await write(self._store.commit, self._leadership.epoch, batch.commit)
+        except DatabasePromoted:  # another projector may have led meanwhile, and left no trace
+            await self._reset_incarnation(self._leadership.incarnation)
+            await write(self._store.commit, self._leadership.epoch, batch.commit)
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
         self._cursor = batch.cursor
         oldest = min(record.at for record in records)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, selec
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
-from joulie_bus.errors import DatabaseSetBack, Fenced, StateDamaged
+from joulie_bus.errors import DatabasePromoted, DatabaseSetBack, Fenced, StateDamaged
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.commit import (
     Checkpoint,
@@ -55,6 +55,7 @@ NAME = "projector"
 PORTION = 1000  # rows per read
 _INPUTS = msgspec.msgpack.Decoder(Inputs)
 _DIGESTS = msgspec.msgpack.Decoder(dict[str, bytes])
+_TIMELINE = "timeline"  # of the server, in the notes of a connection
 _ROW = ("key", "position", "body")
 _GONE = ("table_name", "key", "position")
 _ADVANCE_CHECKPOINT = Fence(
@@ -108,6 +109,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._timeline = ""  # of the server, in this incarnation; empty if not known
         # In PostgreSQL a commit is a single statement, which needs no BEGIN and COMMIT.
         self._commit_engine = (
             engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -187,6 +189,7 @@ class Store:
         with self._engine.begin() as db:
             known = db.scalar(select(checkpoint.c.timeline).where(checkpoint.c.name == NAME))
             current = _timeline(db)
+        self._timeline = known or current
         if current and not known:
             self._change(epoch, timeline=current)
         return bool(known and current and known != current)
@@ -196,6 +199,7 @@ class Store:
         with self._engine.begin() as db:
             current = _timeline(db)
         self._change(epoch, incarnation=incarnation, timeline=current)
+        self._timeline = current
 
     def continue_streams(self, epoch: int, created: Mapping[Stream, str]) -> None:
         """Records the identities of new streams, which continue at the same positions."""
@@ -217,14 +221,31 @@ class Store:
                 raise Fenced(epoch, -1)
 
     def commit(self, epoch: int, work: Commit) -> None:
-        """Raises Fenced, without a change, if another projector holds the lease."""
+        """Raises Fenced, without a change, if another projector holds the lease, and
+        DatabasePromoted if the server was promoted: its lease and its commits may be lost.
+        """
         before = work.manifest.p_from - 1
         with self._commit_engine.begin() as db:
+            self._require_timeline(db, epoch, work.manifest)
             apply = _ADVANCE_CHECKPOINT.apply(
                 db, _advance_values(epoch, before, work), changes_of(work)
             )
             if apply is None and not _is_committed(read_checkpoint(db), epoch, work.manifest):
                 raise _fenced(db, epoch, before)
+
+    def _require_timeline(self, db: Connection, epoch: int, manifest: Manifest) -> None:
+        """Asks each connection once: none outlives the promotion of a server."""
+        if not self._timeline:
+            return
+        if _TIMELINE not in db.info:
+            db.info[_TIMELINE] = _timeline(db)
+        if db.info[_TIMELINE] in ("", self._timeline):
+            return
+        found, before = read_checkpoint(db), manifest.p_from - 1
+        is_ours = found is not None and (found.epoch, found.position) == (epoch, before)
+        if is_ours or _is_committed(found, epoch, manifest):
+            raise DatabasePromoted(before)
+        raise _fenced(db, epoch, before)
 
     def checkpoint(self) -> Checkpoint | None:
         with self._engine.connect() as db:
@@ -362,8 +383,9 @@ def _timeline(db: Connection) -> str:
     """Empty where there is none: in SQLite, and in services that hide it."""
     if db.dialect.name != "postgresql":
         return ""
+    is_alone = db.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
     try:
-        with db.begin_nested():
+        with contextlib.nullcontext() if is_alone else db.begin_nested():
             return str(db.scalar(text("SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)")))
     except DBAPIError:
         return ""

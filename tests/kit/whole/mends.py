@@ -26,6 +26,7 @@ from joulie_projections.projector.projector import Projector
 from joulie_projections.state.deltas import Delta
 from joulie_projections.store import copying
 from joulie_projections.store.retrying import TRANSIENT
+from joulie_projections.store.store import Store
 from joulie_projections.view.view import View, ViewSnapshot
 
 Patch = pytest.MonkeyPatch
@@ -145,6 +146,11 @@ def _empty_replaces_nothing(patch: Patch) -> None:
     patch.setattr(projector, "was_decided_on", nothing)
 
 
+def _trust_any_timeline(patch: Patch) -> None:
+    """A projector commits to a server that was promoted, as if nothing could be lost."""
+    patch.setattr(Store, "_require_timeline", lambda *_: None)
+
+
 # The mends, each with a part of what the simulation reports without it.
 MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "an append requires the position that it follows": (_append_anywhere, "answers are not in"),
@@ -161,5 +167,6 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     ),
     "a copy of a trimmed log passes the guards": (_keep_guards, "the simulation itself"),
     "an empty database records what it replaces": (_empty_replaces_nothing, "mismatches"),
+    "a commit notices a promoted server": (_trust_any_timeline, "mismatches"),
     "a projector that takes over is not ready": (_start_ready, "is ready, and reached no majority"),
 }

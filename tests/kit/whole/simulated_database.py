@@ -81,8 +81,11 @@ class DatabaseServer:
 
     def _engine(self, engine: Engine, link: DatabaseLink) -> Generator[Engine, None, None]:
         @event.listens_for(engine, "begin", insert=True)
-        def begin(_: Connection) -> None:
+        def begin(connection: Connection) -> None:
             require_alive()
+            if connection.info.get("promotions") != self.promotions:  # a promotion ends them all
+                connection.info.clear()
+                connection.info["promotions"] = self.promotions
             if not (self.is_up and link.works):
                 raise OperationalError("BEGIN", {}, ConnectionError("the connection is lost"))
 

@@ -2,26 +2,35 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Generator
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from sqlalchemy import make_url
 
-from joulie_bus.errors import DatabaseSetBack, Fenced
-from joulie_bus.events import FilterDecided, StateSetBack
+from joulie_bus.errors import DatabasePromoted, DatabaseSetBack, Fenced
+from joulie_bus.events import Fact, FilterDecided, StateSetBack
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.testing import CLUSTER, one_of_each, power, producer
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import CLUSTER, noon, one_of_each, power, producer, records
 from joulie_projections.chain.entry import FIRST_PREV, chain_hash
 from joulie_projections.decision_log.heads import Signer
+from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
+from joulie_projections.store.retrying import TRANSIENT
+from joulie_projections.store.store import Store
 from joulie_projections.testing import Postgres
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 SETTINGS = ProjectorSettings(batch=20, lease_s=0.4, outcome_grace_s=0.2)
+CREATED = dict.fromkeys(Stream, "then")
+T = TypeVar("T")
 [ANSWER] = [event for event in one_of_each() if isinstance(event, FilterDecided)]
 
 
@@ -31,14 +40,50 @@ def primary() -> Generator[Postgres, None, None]:
         yield server
 
 
+def both_of(primary: Postgres, standby: Postgres, url: str) -> str:
+    name, hosts = make_url(url).database, f"{primary.directory},{standby.directory}"
+    return f"postgresql://owner@/{name}?host={hosts}&target_session_attrs=read-write"
+
+
+@contextlib.contextmanager
+def store_on(place: Place) -> Generator[Store, None, None]:
+    engine = database.writer(place)
+    try:
+        yield Store(engine)
+    finally:
+        engine.dispose()
+
+
+def lead(store: Store) -> int:
+    """The epoch of a lease that has expired already."""
+    held = store.acquire("a projector", 0.0, "first", lambda _: False)
+    assert held is not None
+    return held.epoch
+
+
+def commit(store: Store, epoch: int, *facts: Fact) -> None:
+    """What follows the state of the database, which a lost connection may not show at first."""
+    held, rows = retried(store.load)
+    assert held is not None
+    cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
+    read = records(*facts, name=f"after-{held.position}")
+    made = sequence(cluster_state_of(rows), cursor, read, CREATED, noon())
+    retried(lambda: store.commit(epoch, made.commit))
+
+
+def retried(call: Callable[[], T]) -> T:
+    while True:
+        with contextlib.suppress(*TRANSIENT):
+            return call()
+
+
 class Servers:
     """A primary, its standby, and the projectors that a supervisor starts again."""
 
     def __init__(self, primary: Postgres, standby: Postgres, url: str, bus: JetStreamLog) -> None:
         self.primary, self.standby = primary, standby
         self._name = make_url(url).database or ""
-        hosts = f"{primary.directory},{standby.directory}"
-        self.both = f"postgresql://owner@/{self._name}?host={hosts}&target_session_attrs=read-write"
+        self.both = both_of(primary, standby, url)
         self.ends: list[BaseException] = []  # why projectors ended
         self._bus, self._sender = bus, producer()
 
@@ -152,7 +197,34 @@ async def test_a_failover_to_a_standby_with_everything_ends_no_projector(
 
     await servers.fail_over()
     await servers.publish(facts=5, answers=20)
-    await servers.until(servers.both, 10, 40)
+    await servers.until(servers.both, 10, 41)
 
-    require_chained(entries_of(servers.both), 40)
+    entries = entries_of(servers.both)
+    require_chained(entries, 41)
+    assert [each.kind for each in entries].count(StateSetBack.TYPE) == 1  # no projector knows more
     assert servers.ends == []
+
+
+def test_a_failover_that_takes_the_lease_of_another_back_is_noticed(primary: Postgres) -> None:
+    """As by a projector that was frozen while the other one led: the rows are its own again."""
+    url = primary.migrated()
+    with primary.standby() as standby, store_on(both_of(primary, standby, url)) as ours:
+        epoch = lead(ours)
+        assert not ours.was_promoted(epoch)
+        commit(ours, epoch, power("a", 1))
+        of_standby = standby.url(make_url(url).database or "")
+        while reached(of_standby) != (1, 0):
+            time.sleep(0.05)
+        standby.cut_off()
+        with store_on(url) as other:
+            commit(other, lead(other), power("a", 2))
+        primary.stop()
+        standby.promote()
+
+        with pytest.raises(DatabasePromoted):
+            commit(ours, epoch, power("a", 3))
+        assert reached(of_standby) == (1, 0)
+        ours.reset_incarnation(epoch, "second")
+        commit(ours, epoch, power("a", 3))
+        assert reached(of_standby) == (2, 0)
+    primary.start()
