@@ -178,7 +178,7 @@ async def state_of(connection: Connection, stream: Stream) -> StreamState:
         state["last_seq"],
         (cluster.get("leader", ""), *peers) if peers else (),
         state.get("num_deleted", 0),
-        tuple(each["name"] for each in replicas if not each.get("current")),
+        tuple(each["name"] for each in replicas if not each.get("current", True)),
     )
 
 
