@@ -6,15 +6,15 @@ import functools
 import itertools
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from faults import Faults, Readers
 from installation import EXTENDER, Installation, installed
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import until
@@ -53,7 +53,7 @@ class Run:
         await self.readers.know(self.load.facts)
         async with contextlib.AsyncExitStack() as stack:
             for work in (self.readers.watch(), self.load.report(), self.load.schedule()):
-                await stack.enter_async_context(running(work))
+                await stack.enter_async_context(background(work, "load"))
             yield
             self.readers.fault = "none"
             await self.readers.know(self.load.facts)
@@ -137,18 +137,6 @@ async def copies(admin: Connection) -> list[int]:
     """The complete copies of each stream."""
     found = [(await admin.api(f"STREAM.INFO.{stream}"))["cluster"] for stream in Stream]
     return [1 + sum(each["current"] for each in one.get("replicas") or ()) for one in found]
-
-
-@contextlib.asynccontextmanager
-async def running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 @contextlib.asynccontextmanager

@@ -5,10 +5,11 @@ import contextlib
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import until
 from joulie_projections.history.history import History
@@ -72,7 +73,7 @@ class SiteUnderLoad:
         await self.load.declare()
         async with contextlib.AsyncExitStack() as stack:
             for work in (self.load.report(), self.load.schedule(), self.standstill.watch()):
-                await stack.enter_async_context(_running(work))
+                await stack.enter_async_context(background(work, "load"))
             await self.answers_of("before")
             yield
         await until(lambda: self.load.answered <= self.logged(), PATIENCE_S)
@@ -140,15 +141,3 @@ class SiteUnderLoad:
         for step, most in self.standstill.unanswered.items():
             lines.append(f"  {step}: {most}, {self.standstill.stale[step]}")
         return "\n".join([*lines, *(f"  ended by itself: {each}" for each in self.site.ended)])
-
-
-@contextlib.asynccontextmanager
-async def _running(work: Coroutine[Any, Any, None]) -> AsyncGenerator[None, None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
