@@ -20,10 +20,10 @@ from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record, StreamState
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import bare_broker, connected, power, producer, until
+from one_broker import NO_STORE, allowing
 
 pytestmark = pytest.mark.anyio
 STREAM = Stream.TEL
-NO_STORE = 10049  # the files of a stream of the same name are not removed yet
 
 
 @pytest.fixture
@@ -49,14 +49,10 @@ async def make_stream(connection: Connection) -> None:
     config["allow_direct"] = True
     async with asyncio.timeout(60):
         while True:
-            try:
+            with allowing(NO_STORE):
                 await connection.api(f"STREAM.CREATE.{STREAM}", config)
-            except BrokerRefused as refusal:
-                if refusal.code != NO_STORE:
-                    raise
-                await asyncio.sleep(0.05)
-            else:
                 return
+            await asyncio.sleep(0.05)
 
 
 async def fill(connection: Connection, count: int, boot: str = "b1") -> None:
