@@ -14,7 +14,7 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -30,6 +30,7 @@ from joulie_projections.history.history import History
 from joulie_projections.state.rows import decode
 from joulie_projections.state.state import PodState
 from joulie_projections.store import database
+from mixed_versions import Code
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill]
 ANSWERS = 40  # by each version in turn, at the least
@@ -45,13 +46,6 @@ ROLES = {
     "verify": Role.AUDITOR,
     "rebuild": Role.PROJECTOR,
 }
-
-
-class Code(NamedTuple):
-    """A version of the code."""
-
-    name: str
-    path: str  # of its packages, before those of this environment; empty for this checkout
 
 
 NEW = Code("new", "")

@@ -34,9 +34,9 @@ FORBIDDEN = 403
 CLOSE_TIMEOUT_S = 2.0
 CANCEL_AGAIN_S = 0.1
 MINUTE_S = 60.0
+NO_LEADER = 10008
 # Temporary refusals: no leader, no peers, no quorum, ingest queue full, disk busy, the same message
 # is being stored (its first copy may still be lost with the leader).
-NO_LEADER = 10008
 TEMPORARY = frozenset({503, 429, 10005, NO_LEADER, 10009, 10023, 10028, 10035, 10158, 10167})
 TEMPORARY_S = 10.0  # of repeating a request that is refused so
 ASK_AGAIN_S = 0.5

@@ -1,6 +1,7 @@
 """Reads messages of a stream at once, to look at them or to compare them with something."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 from joulie_bus.errors import StreamSilent
 from joulie_bus.log.protocol import Log
@@ -14,24 +15,35 @@ AT_ONCE = 1000
 
 async def everything(bus: Log, stream: Stream) -> list[Record]:
     """All messages of the stream."""
+    return await messages(bus, stream, *await whole(bus, stream))
+
+
+async def whole(bus: Log, stream: Stream) -> tuple[int, int]:
+    """The sequence before the first message, and the number of messages."""
     state = await bus.state(stream)
-    wanted = state.last - state.first + 1 if state.last else 0
-    return await messages(bus, stream, max(0, state.first - 1), wanted)
+    return max(0, state.first - 1), state.last - state.first + 1 if state.last else 0
 
 
 async def messages(
     bus: Log, stream: Stream, after: int, wanted: int, patience_s: float = PATIENCE_S
 ) -> list[Record]:
-    """At least so many messages after the sequence `after`.
+    """At least so many messages after the sequence `after`."""
+    read = batches(bus, stream, after, wanted, patience_s)
+    return [record async for some in read for record in some]
+
+
+async def batches(
+    bus: Log, stream: Stream, after: int, wanted: int, patience_s: float = PATIENCE_S
+) -> AsyncGenerator[list[Record], None]:
+    """The same as they arrive. A caller that needs no more closes the generator.
 
     Raises StreamGap if some of them were removed, and StreamSilent if none arrives for a while.
     """
-    found: list[Record] = []
-    bell = asyncio.Event()
+    found, bell = 0, asyncio.Event()
     async with bus.reading(stream, after, bell=bell) as reader:
-        while len(found) < wanted:
-            records = reader.take(AT_ONCE)
-            found.extend(records)
-            if not records and not await wait_and_clear(bell, patience_s):
-                raise StreamSilent(stream, len(found), wanted, patience_s)
-    return found
+        while found < wanted:
+            if records := reader.take(AT_ONCE):
+                found += len(records)
+                yield records
+            elif not await wait_and_clear(bell, patience_s):
+                raise StreamSilent(stream, found, wanted, patience_s)

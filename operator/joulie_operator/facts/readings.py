@@ -25,14 +25,12 @@ PLATFORM = "kepler_platform_watts"
 ZONES = "kepler_node_cpu_watts"  # Kepler from 0.10 on: one series per zone and sensor
 CARDS = "DCGM_FI_DEV_POWER_USAGE"
 # Kepler up to 0.9: counters of joules, in two modes that are added.
-OLD_PLATFORM = "rate(kepler_node_platform_joules_total[1m])"
-OLD_PACKAGE = "rate(kepler_node_package_joules_total[1m])"
-OLD_DRAM = "rate(kepler_node_dram_joules_total[1m])"
+COUNTED_OLD = tuple(f"kepler_node_{each}_joules_total" for each in ("platform", "package", "dram"))
+OLD_PLATFORM, OLD_PACKAGE, OLD_DRAM = (f"rate({counter}[1m])" for counter in COUNTED_OLD)
 POWERS = (PLATFORM, ZONES, CARDS, OLD_PLATFORM, OLD_PACKAGE, OLD_DRAM)
 # Counters: joules of Kepler, millijoules of DCGM. Kepler has none of a platform from 0.10 on.
 COUNTED_ZONES = "kepler_node_cpu_joules_total"
 COUNTED_CARDS = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
-COUNTED_OLD = tuple(each[len("rate(") : -len("[1m])")] for each in POWERS[3:])
 _UJ = dict.fromkeys((COUNTED_ZONES, *COUNTED_OLD), 1e6) | {COUNTED_CARDS: 1e3}
 QUERIES = (*POWERS, *_UJ)
 

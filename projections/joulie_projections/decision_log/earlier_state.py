@@ -1,12 +1,11 @@
 """Whether something was decided on the state of a database that an empty one replaced."""
 
-import asyncio
+import contextlib
 
-from joulie_bus.errors import StreamSilent, Undecodable
+from joulie_bus.errors import Undecodable
 from joulie_bus.events import Basis, PlanMade, codec
 from joulie_bus.log.protocol import Log
-from joulie_bus.log.whole_stream import AT_ONCE, PATIENCE_S
-from joulie_bus.runtime.tasks import wait_and_clear
+from joulie_bus.log.whole_stream import batches, whole
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 
@@ -18,16 +17,10 @@ async def was_decided_on(bus: Log) -> bool:
 
 
 async def _is_in(bus: Log, stream: Stream) -> bool:
-    state, bell = await bus.state(stream), asyncio.Event()
-    left = state.last - state.first + 1 if state.last else 0
-    async with bus.reading(stream, max(0, state.first - 1), bell=bell) as reader:
-        while left > 0:
-            records = reader.take(AT_ONCE)
+    async with contextlib.aclosing(batches(bus, stream, *await whole(bus, stream))) as read:
+        async for records in read:
             if any(map(_rests_on_state, records)):
                 return True
-            left -= len(records)
-            if not records and not await wait_and_clear(bell, PATIENCE_S):
-                raise StreamSilent(stream, 0, left, PATIENCE_S)
     return False
 
 
