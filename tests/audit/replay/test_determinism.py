@@ -118,9 +118,11 @@ def set_iterations(source: str) -> list[int]:
     return visitor.found
 
 
-@pytest.mark.parametrize("file", REPLAYED.values(), ids=REPLAYED)
-def test_modules_that_compute_do_not_iterate_over_sets(file: Path) -> None:
-    assert set_iterations(file.read_text()) == []
+def test_modules_that_compute_do_not_iterate_over_sets() -> None:
+    found = {name: set_iterations(file.read_text()) for name, file in REPLAYED.items()}
+
+    assert len(found) > 100
+    assert {name: lines for name, lines in found.items() if lines} == {}
 
 
 @pytest.mark.parametrize(
@@ -165,16 +167,17 @@ def test_the_contract_forbids_random_numbers() -> None:
     assert "random" in contract("What is replayed throws no dice")["forbidden_modules"]
 
 
-@pytest.mark.parametrize("file", REPLAYED.values(), ids=REPLAYED)
-def test_modules_that_compute_do_not_call_hash_or_id(file: Path) -> None:
+def test_modules_that_compute_do_not_call_hash_or_id() -> None:
     """`hash` and `id` differ between processes."""
     calls = [
-        node.func.id
+        (name, node.func.id, node.lineno)
+        for name, file in REPLAYED.items()
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
 
-    assert {"hash", "id"} & {*calls} == set()
+    assert len(calls) > 1000
+    assert [call for call in calls if call[1] in {"hash", "id"}] == []
 
 
 # --- other processes, other Pythons -----------------------------------------------------------

@@ -65,15 +65,12 @@ def discovered(cpu: str = "", gpu: str = "", *, gpus: int = 0) -> HardwareDiscov
     )
 
 
-@pytest.mark.parametrize(
-    "model",
-    [*CATALOG.cpus.values(), *CATALOG.gpus.values()],
-    ids=lambda model: model.model,
-)
-def test_every_shipped_model_cites_its_vendor(model: object) -> None:
-    source = str(getattr(model, "source", ""))
+def test_every_shipped_model_cites_its_vendor() -> None:
+    sources = {each.model: each.source for each in (*CATALOG.cpus.values(), *CATALOG.gpus.values())}
+    vendors = ("amd.com", "intel.com", "nvidia.com")
 
-    assert any(vendor in source for vendor in ("amd.com", "intel.com", "nvidia.com"))
+    assert len(sources) > 100
+    assert [name for name, source in sources.items() if not any(v in source for v in vendors)] == []
 
 
 @pytest.mark.parametrize(
