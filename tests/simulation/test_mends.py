@@ -42,6 +42,9 @@ SHORTEST: Mapping[str, list[Fault]] = {
     "a restore writes the position in its stream": [
         Fault(26.0, RESTORE, "database", 2.0, 12.0),
     ],
+    "a trim keeps what a restored archive asks for": [
+        Fault(22.67, RESTORE, "database", 4.15, 7.34),
+    ],
     "a copy of a trimmed log passes the guards": [
         Fault(26.0, MOVE, "database", 2.0, 12.0),
     ],
@@ -83,6 +86,7 @@ BY_FAULTS_ONLY = {
     "a copy that lacks messages is named",
     "a gap in one copy is read elsewhere",
     "a restore writes the position in its stream",
+    "a trim keeps what a restored archive asks for",
     "a copy of a trimmed log passes the guards",
     "a commit notices a promoted server",
 }

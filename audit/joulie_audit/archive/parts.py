@@ -12,7 +12,7 @@ changed, exchanged or removed is detected.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -126,6 +126,11 @@ class LogPart(NamedTuple):
     heads: list[Head]
     keys: tuple[KeyStatement, ...] = ()
     read: tuple[LogRead, ...] = ()  # at most one; older archives have none
+
+
+def newest_read(found: Iterable[LogRead], entries: int) -> LogRead | None:
+    """Where a log that ends with that entry continues; `found` is in order, the newest first."""
+    return next((each for each in found if each.entries <= entries), None)
 
 
 def _length(place: Range) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import joulie_migrations
-from joulie_audit.archive.parts import LOG, Archive, FactPart, LogRead
+from joulie_audit.archive.parts import LOG, Archive, FactPart, LogRead, newest_read
 from joulie_bus.errors import ArchiveBroken, NeverArchived
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.entry import Entry
@@ -86,8 +86,7 @@ def restore(
         log.import_heads(held.epoch, [each for each in found.heads if each.signed_at <= until])
         entries += len(kept)
         read.extend(found.read)
-    if known := [each for each in read if each.entries <= entries]:
-        newest = known[-1]
+    if newest := newest_read(reversed(read), entries):
         at = Input(newest.created, newest.sequence, newest.digest)
         log.append(held.epoch, [], 0, at)
     return Restored(facts.position, entries)

@@ -19,7 +19,13 @@ from typing import NamedTuple
 
 from joulie_audit.archive.parts import Archive
 from joulie_audit.retention.cut_points import CutEvidence, CutOptions, next_cut, set_aside_in
-from joulie_audit.retention.trim_streams import Purged, PurgingLog, purge_bounds, purge_to
+from joulie_audit.retention.trim_streams import (
+    Purged,
+    PurgingLog,
+    decisions_continued,
+    purge_bounds,
+    purge_to,
+)
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.signed import Head
@@ -81,7 +87,8 @@ class Trimmer:
     async def purge(self, bus: PurgingLog, subjects: Subjects) -> Purged:
         with self._open_history() as history:
             cut = history.cut()
-            bounds = await purge_bounds(bus, subjects, history, cut) if cut else []
+            continued = decisions_continued(self._archive)
+            bounds = await purge_bounds(bus, subjects, history, cut, continued) if cut else []
         return await purge_to(bus, bounds)
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from joulie_audit.archive.parts import Archive, newest_read
 from joulie_bus.errors import NotTrimmed, PurgeDenied
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.tasks import wait_and_clear
@@ -50,10 +51,24 @@ async def purge_to(bus: PurgingLog, bounds: Sequence[PurgeBound]) -> Purged:
     return done
 
 
+def decisions_continued(archive: Archive) -> int:
+    """The message of the stream of decisions after which a restored archive continues; 0 if it does
+    not know one yet.
+
+    A part knows how far the stream was read when it was written. The log had entries then that were
+    not signed, so a part is of use when a later one holds those.
+    """
+    last = archive.log[-1][1].last if archive.log else 0
+    parts = (archive.read_log(place, part) for place, part in reversed(archive.log))
+    newest = newest_read((read for part in parts for read in part.read), last)
+    return newest.sequence if newest else 0
+
+
 async def purge_bounds(
-    bus: Log, subjects: Subjects, history: History, cut: Cut
+    bus: Log, subjects: Subjects, history: History, cut: Cut, continued: int
 ) -> list[PurgeBound]:
-    """The newest message that was read of each stream stays: its reader resumes from it.
+    """The newest message that was read of each stream stays: its reader resumes from it. So does
+    the message of a decision that a restored archive would not continue after.
 
     All heads stay: auditors compare the log with them, whatever was cut.
     """
@@ -61,7 +76,8 @@ async def purge_bounds(
     found = list(_fact_bounds(history, cut, plan.sequence if plan else 0))
     read = history.decisions_read()
     decided = await _last_cut_sequence(bus, history, cut, read.sequence)
-    found.append(PurgeBound(Stream.DEC, read.created, min(decided + 1, read.sequence)))
+    before = min(decided + 1, read.sequence, continued)
+    found.append(PurgeBound(Stream.DEC, read.created, before))
     return found
 
 

@@ -176,6 +176,25 @@ async def test_a_trim_changes_nothing_for_readers_with_the_archive(archived: Arc
     assert [proof.at + 1 for proof in after.proofs] == [1, 4, 9]
 
 
+async def test_decisions_stay_that_a_restored_archive_would_read_again(
+    archived: ArchivedLog,
+) -> None:
+    """The archive knows how far the stream was read with entries that it does not hold yet."""
+    builder = archived.recorded.builder
+    await builder.answer(ask("unsigned"))  # the last part does not hold it
+    later = ArchivedLog(archived.recorded, archived.path.with_name("later"))
+    await later.archive()
+    unknown = await later.trim()
+    builder.sign()
+    await anchor(archived.recorded)
+    await later.archive()
+    known = await later.trim()
+
+    assert unknown.cut is not None
+    assert "JOULIE_DEC" not in unknown.messages
+    assert known.messages["JOULIE_DEC"] > 0
+
+
 async def test_what_follows_lost_messages_is_archived_and_trimmed(
     archived: ArchivedLog, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from joulie_audit.archive import restore
+from joulie_audit.retention import trim
 from joulie_bus.jetstream.copies import Copies
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import StreamTip
@@ -132,6 +134,11 @@ def _restore_without_a_position(patch: Patch) -> None:
     patch.setattr(restore, "Input", lambda *_: Input("", 0))
 
 
+def _purge_to_the_cut(patch: Patch) -> None:
+    """A trim purges decisions that a restored archive would still ask for."""
+    patch.setattr(trim, "decisions_continued", lambda _: sys.maxsize)
+
+
 def _keep_guards(patch: Patch) -> None:
     """The guards of append-only tables see what a copy of a database inserts."""
     patch.setattr(copying, "_without_guards", lambda _: contextlib.nullcontext())
@@ -163,6 +170,10 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a gap in one copy is read elsewhere": (_believe_each_copy, "ended by itself: StreamGap"),
     "a restore writes the position in its stream": (
         _restore_without_a_position,
+        "ended by itself: StreamGap: JOULIE_DEC",
+    ),
+    "a trim keeps what a restored archive asks for": (
+        _purge_to_the_cut,
         "ended by itself: StreamGap: JOULIE_DEC",
     ),
     "a copy of a trimmed log passes the guards": (_keep_guards, "the simulation itself"),

@@ -22,7 +22,7 @@ from joulie_projections.history.history import History
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
-from joulie_projections.view.view import View
+from joulie_projections.view.view import View, ViewSnapshot
 
 EVERY_S = 0.5
 FROZEN_S = 15.0  # the longest time without a fold while one projector reaches everything
@@ -83,8 +83,11 @@ class Watching:
 
     def _check_ages(self) -> None:
         for name, process, view in self._views():
-            seen = process.context.run(view.snapshot)
-            self._around.truth.check_age(name, seen.incarnation, seen.position, seen.behind_ms)
+            process.context.run(self._check_age, name, view.snapshot)
+
+    def _check_age(self, name: str, snapshot: Callable[[], ViewSnapshot]) -> None:
+        seen = snapshot()
+        self._around.truth.check_age(name, seen.incarnation, seen.position, seen.behind_ms)
 
     def _unread_s(self) -> float:
         found = self._around.database.committed()

@@ -9,7 +9,7 @@ from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts
-from joulie_audit.archive.parts import LOG, Archive
+from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import restore_at
 from joulie_audit.retention.cut_points import CutOptions, heads_of
 from joulie_audit.retention.trim import Trimmed, Trimmer
@@ -28,8 +28,8 @@ KEPT_OUT = 2**62  # no hour is unfinished
 
 
 class Move:
-    """While no projector runs, as the pages of docs require. What is trimmed was archived before:
-    the archive has grown since, so that it knows where the stream of decisions continues.
+    """While no projector runs, as the pages of docs require. What is trimmed was archived before,
+    and the archive has grown since.
     """
 
     def __init__(self, around: Surroundings) -> None:
@@ -63,8 +63,7 @@ class Move:
             archive, public = Archive.of(self._archive), Signer.of(around.key).public
             trimmer = Trimmer(archive, TrimStore(engine), self._sources().reading, public)
             anchored = heads_of(await everything(self._bus, Stream.HEADS))
-            before = self._kept_at if _is_continued(archive) else 0
-            options = CutOptions(before, around.database.clock(), "all")
+            options = CutOptions(self._kept_at, around.database.clock(), "all")
             return await trimmer.run(self._bus, CLUSTER, anchored, options)
         finally:
             engine.dispose()
@@ -82,17 +81,6 @@ class Move:
 
     def _restore(self, other: Path) -> None:
         restore_at(migrated(other), Archive.of(self._archive))
-
-
-def _is_continued(archive: Archive) -> bool:
-    """Whether the archive knows the message of an entry that it holds.
-
-    A part knows that of the newest entry when it was written, which may not be signed yet; then the
-    next part holds that entry. A log is not trimmed before there is one: it keeps what is recent.
-    """
-    parts = [archive.read_log(place, part) for place, part in archive.parts(LOG)]
-    last = archive.log[-1][1].last if parts else 0
-    return any(read.entries <= last for part in parts for read in part.read)
 
 
 def archive_of(around: Surroundings) -> Path:

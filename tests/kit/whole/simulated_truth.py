@@ -1,5 +1,6 @@
 """What the simulator knows of the whole, and the statements of components that it compares."""
 
+import asyncio
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from simulated_database import Committed
+from virtual_time import RUNNING
 
 from joulie_bus.events import AnyEvent, Basis, codec
 from joulie_bus.log.memory import MemoryBroker
@@ -17,6 +19,9 @@ from joulie_projections.fold.commit import Inputs
 from joulie_projections.state.completeness import NEVER_MS
 
 SLACK_S = 0.05  # ages count whole milliseconds, from the shortest way of a message on
+# A reader knows no shorter way than that of its first messages. They are late where the sender's
+# link is slow.
+YOUNG_S, YOUNG_SLACK_S = 2.0, 1.0
 
 
 class Truth:
@@ -59,11 +64,17 @@ class Truth:
     # --- statements ---
 
     def check_age(self, who: str, incarnation: str, position: int, behind_ms: int) -> None:
-        """A state `behind_ms` old includes everything that was stored before then."""
+        """A state `behind_ms` old includes everything that was stored before then. To be called in
+        the process that states it.
+        """
         if behind_ms >= NEVER_MS:
             return
         inputs = self._committed.get((incarnation, position), {})
-        moment = self._clock() - int((behind_ms / 1000 + SLACK_S) * 1e9)
+        process = RUNNING.get()
+        assert process is not None
+        is_young = asyncio.get_running_loop().time() - process.began_at < YOUNG_S
+        slack_s = YOUNG_SLACK_S if is_young else SLACK_S
+        moment = self._clock() - int((behind_ms / 1000 + slack_s) * 1e9)
         for stream in MERGE_ORDER:
             kept = self._broker.stream(stream)
             stored = kept.first - 1 + bisect_right(kept.records, moment, key=attrgetter("at"))

@@ -29,6 +29,7 @@ class Process:
         self.machine = machine
         self.uptime_s = uptime_s  # of the machine, when the run begins
         self.skew_s = skew_s  # of its wall clock
+        self.began_at = asyncio.get_running_loop().time()
         self.is_dead = False
         self.context = copy_context()
         self.context.run(RUNNING.set, self)
