@@ -24,7 +24,8 @@
     │   ├── NotOursToMigrate     a database of the settings that needs a migration
     │   ├── DatabaseUnreachable  no database to talk to
     │   ├── StateDamaged         rows differ from what was committed
-    │   ├── KeyMismatch          a key file of another kind than the settings require
+    │   ├── KeyMismatch          a key file of another kind than Ed25519
+    │   ├── KeyIsSecret          a key with which no head is signed any more
     │   ├── KeyRingBroken        keys that do not belong together or to the signing key
     │   ├── KeyChangeRefused     a change of keys that cannot be made
     │   ├── NoSnapshot           a rebuild can only start from the first fact
@@ -304,7 +305,16 @@ class KeyMismatch(StoreError):
     def __init__(self, path: str, wanted: str, found: str) -> None:
         super().__init__(
             f"{path} holds another kind of key than {wanted}: {found}. Nothing was signed. "
-            f"Set HEAD_SIGNATURE to what the log was begun with, or name another data directory."
+            f"Copy head.key and head.pub of this log to it, or name another data directory."
+        )
+
+
+class KeyIsSecret(StoreError):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} holds a secret of HEAD_SIGNATURE=hmac: no version after 0.2.0 signs with it. "
+            f"Nothing was signed. The log remains verifiable with this file: keep it with an "
+            f"archive of the log, and start a new data directory."
         )
 
 

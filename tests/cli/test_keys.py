@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import joulie_forked
+from audit_kit import key_with_a_secret
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -18,7 +19,7 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import decided, producer, stored
 from joulie_forked import Command
-from joulie_projections.decision_log.heads import HMAC, Signer
+from joulie_projections.decision_log.heads import Signer
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +99,7 @@ async def test_without_a_projector_the_change_waits_for_one(tmp_path: Path) -> N
 
 
 async def test_a_secret_is_listed_and_not_rotated(tmp_path: Path) -> None:
-    Signer.of(tmp_path / "head.key", HMAC)
+    key_with_a_secret(tmp_path / "head.key")
 
     listed = await joulie("keys", "--data", str(tmp_path))
     rotated = await joulie("keys", "rotate", "--data", str(tmp_path))
@@ -106,4 +107,4 @@ async def test_a_secret_is_listed_and_not_rotated(tmp_path: Path) -> None:
     assert listed.returncode == 0
     assert "hmac-" in listed.stdout
     assert rotated.returncode == 2
-    assert "no public half" in rotated.stderr
+    assert "keep it with an archive of the log" in rotated.stderr

@@ -20,7 +20,7 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, ask
 from joulie_cli.main import main
 from joulie_projections.chain.signed import Head, encode
-from joulie_projections.decision_log.heads import Ed25519Signer
+from joulie_projections.decision_log.heads import Signer
 from joulie_projections.store.database import Place
 from joulie_projections.testing import Postgres, tamper
 from one_broker import anyio_backend, emptied, server
@@ -115,8 +115,8 @@ async def a_stream_that_lost_its_beginning(both: Both) -> None:
         await both.anchor(encode(history.heads()[-1]))
 
 
-def thief_of(both: Both) -> Ed25519Signer:
-    return Ed25519Signer.load_or_create(both.data / "thief.key")
+def thief_of(both: Both) -> Signer:
+    return Signer.of(both.data / "thief.key")
 
 
 async def newest_head(both: Both) -> Head:
@@ -179,7 +179,7 @@ async def a_later_entry_signed_with_the_key(both: Both) -> None:
 
 async def a_handover_of_another_log_signed_with_the_key(both: Both) -> None:
     signer = both.recorded.builder.signer
-    assert isinstance(signer, Ed25519Signer)
+    assert isinstance(signer, Signer)
     await both.anchor(encode(signer.hand_over(thief_of(both), 9, bytes(32), 1)))
 
 

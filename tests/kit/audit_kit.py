@@ -1,10 +1,15 @@
 """Test kit: builds a recorded log in memory and in a real database."""
 
+import base64
 import contextlib
+import hmac
+import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
@@ -23,7 +28,7 @@ from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
 from joulie_projections.chain.entry import Entry, entry_of, fields_before_bounds
 from joulie_projections.decision_log import key_change
-from joulie_projections.decision_log.heads import Head, Signer
+from joulie_projections.decision_log.heads import Head, Signer, public_key
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Input, Poison
 from joulie_projections.fold.manifest import Manifest
@@ -249,3 +254,18 @@ class ArchiveOpener:
 
     def __call__(self, history: History) -> contextlib.AbstractAsyncContextManager[FactSource]:
         return contextlib.nullcontext(ArchivedFacts(Archive.of(self.path), NoFacts()))
+
+
+# --- heads as versions up to 0.2.0 signed them with HEAD_SIGNATURE=hmac -------------------------
+
+
+def key_with_a_secret(path: Path) -> None:
+    secret = base64.b64encode(secrets.token_bytes(32)).decode()
+    path.write_text(f"joulie-hmac-sha256\n{secret}\n")
+
+
+def signed_with_a_secret(key: Path, pos: int, entry_hash: bytes, now: int) -> Head:
+    key_id = public_key(key.with_suffix(".pub")).newest.id
+    head = Head(pos=pos, hash=entry_hash, signed_at=now, key_id=key_id, signature=b"")
+    secret = base64.b64decode(key.read_text().split()[1])
+    return msgspec.structs.replace(head, signature=hmac.digest(secret, head.text, "sha256"))

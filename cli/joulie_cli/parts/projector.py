@@ -45,7 +45,7 @@ async def _project(wires: Wiring, health: Health) -> None:
         await until_usable(engine)
         health.waits_for = "the broker"
         settings = wires.source.load(ProjectorSettings)
-        signer = Signer.of(wires.data.key, settings.head_signature, wires.data.public_key)
+        signer = Signer.of(wires.data.key, wires.data.public_key)
         signer.publish(wires.data.public_key)
         async with connected(wires, Role.PROJECTOR) as bus:
             projector = Projector(bus, wires.subjects, engine, signer, settings)

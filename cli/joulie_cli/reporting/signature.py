@@ -10,7 +10,7 @@ from joulie_bus.errors import NotInTheLog
 from joulie_cli.reporting.document import Document
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.signed import Head, has_signed
-from joulie_projections.decision_log import heads
+from joulie_projections.decision_log.heads import Signer
 
 NO_KEY = (
     "{} is missing: only the writer of the log can sign a report. Run the command where the "
@@ -31,8 +31,7 @@ def text_of(document: Document) -> bytes:
 def signed(document: Document, key: Path) -> Document:
     if not key.exists():
         raise NotInTheLog(NO_KEY.format(key))
-    kind = heads.HMAC if heads.is_hmac_secret(key) else heads.ED25519
-    signer = heads.Signer.of(key, kind)
+    signer = Signer.of(key)
     signature = signer.signature(text_of(document)).hex()
     return {**document, "signature": {"key_id": signer.key_id, "signature": signature}}
 

@@ -7,7 +7,6 @@ database shows later whether the log up to that entry was rewritten.
 import base64
 import hashlib
 import hmac
-import secrets
 from pathlib import Path
 
 import msgspec
@@ -22,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from joulie_bus.errors import KeyMismatch, KeyRingBroken
+from joulie_bus.errors import KeyIsSecret, KeyMismatch, KeyRingBroken
 from joulie_bus.runtime.own_files import open_regular, read_own, sync
 from joulie_bus.runtime.secret_files import keep_private
 from joulie_projections.chain import keyring
@@ -36,74 +35,33 @@ from joulie_projections.chain.signed import (
     raw_of,
 )
 
-__all__ = ["ED25519", "HMAC", "Head", "Signer", "decode", "encode", "is_genuine", "public_key"]
+__all__ = ["Head", "Signer", "decode", "encode", "is_genuine", "public_key"]
 
-ED25519, HMAC = "ed25519", "hmac"
+ED25519 = "ed25519"
 _SECRET = "joulie-hmac-sha256"
 
 
 class Signer:
-    """Signs heads with one key; the kind of key is a setting.
+    """Signs heads with the private key; the public key verifies them.
 
     `public` is the key ring of the log: this key and those that signed before it.
     """
 
-    def __init__(
-        self, path: Path, key_id: str, public: Ring, ring_file: Path | None = None
-    ) -> None:
+    def __init__(self, path: Path, key: Ed25519PrivateKey, ring_file: Path) -> None:
         self.path = path
-        self.ring_file = ring_file or ring_path(path)
-        self.key_id = key_id
-        self.public = public
-        self.raw = b""  # the public key; a secret has none
+        self.ring_file = ring_file
+        self._key = key
+        self.raw = raw_of(key.public_key())
+        own = key_of(self.raw)
+        self.key_id = own.id
+        self.public = _ring_with(own, ring_file)
         self._loaded = _file_identity(path)
 
-    def may_sign(self, pos: int) -> bool:
-        """Whether the entry lies in the key's range: after its handover a key signs nothing."""
-        key = self.public.key(self.key_id)
-        return key is not None and key.after < pos <= key.until
-
-    @staticmethod
-    def of(path: Path, kind: str = ED25519, ring_file: Path | None = None) -> "Signer":
+    @classmethod
+    def of(cls, path: Path, ring_file: Path | None = None) -> "Signer":
         """Loads the key; creates the file, readable by its owner only, if it does not exist.
 
         The ring is beside the key unless `ring_file` names another place."""
-        if kind == HMAC:
-            return _HmacSigner.load_or_create(path)
-        return Ed25519Signer.load_or_create(path, ring_file)
-
-    def is_stale(self) -> bool:
-        """Whether the file was replaced since it was loaded."""
-        return self.path.exists() and self._loaded != _file_identity(self.path)
-
-    def reload(self) -> "Signer":
-        """Loads the current key of the file, and its ring."""
-        raise NotImplementedError
-
-    def publish(self, path: Path) -> None:
-        """Writes the public key, if there is one."""
-        raise NotImplementedError
-
-    def sign(self, pos: int, entry_hash: bytes, now: int) -> Head:
-        head = Head(pos=pos, hash=entry_hash, signed_at=now, key_id=self.key_id, signature=b"")
-        return msgspec.structs.replace(head, signature=self.signature(head.text))
-
-    def signature(self, data: bytes) -> bytes:
-        raise NotImplementedError
-
-
-class Ed25519Signer(Signer):
-    """The writer of the log holds the private key; the public key verifies heads."""
-
-    def __init__(self, path: Path, key: Ed25519PrivateKey, ring_file: Path) -> None:
-        self._key = key
-        raw = raw_of(key.public_key())
-        own = key_of(raw)
-        super().__init__(path, own.id, _ring_with(own, ring_file), ring_file)
-        self.raw = raw
-
-    @classmethod
-    def load_or_create(cls, path: Path, ring_file: Path | None = None) -> "Ed25519Signer":
         ring_file = ring_file or ring_path(path)
         if not path.exists():
             _require_no_ring(path, ring_file)
@@ -112,7 +70,7 @@ class Ed25519Signer(Signer):
             keep_private(path, pem.decode())
         content = read_own(path)
         if content.startswith(_SECRET.encode()):
-            raise KeyMismatch(str(path), ED25519, HMAC)
+            raise KeyIsSecret(str(path))
         try:
             loaded = load_pem_private_key(content, password=None)
         except ValueError:  # the text of the error may quote the file
@@ -121,10 +79,21 @@ class Ed25519Signer(Signer):
             raise KeyMismatch(str(path), ED25519, type(loaded).__name__)
         return cls(path, loaded, ring_file)
 
-    def reload(self) -> "Ed25519Signer":
-        return self.load_or_create(self.path, self.ring_file)
+    def may_sign(self, pos: int) -> bool:
+        """Whether the entry lies in the key's range: after its handover a key signs nothing."""
+        key = self.public.key(self.key_id)
+        return key is not None and key.after < pos <= key.until
+
+    def is_stale(self) -> bool:
+        """Whether the file was replaced since it was loaded."""
+        return self.path.exists() and self._loaded != _file_identity(self.path)
+
+    def reload(self) -> "Signer":
+        """Loads the current key of the file, and its ring."""
+        return self.of(self.path, self.ring_file)
 
     def publish(self, path: Path) -> None:
+        """Writes the public key, unless there is a ring."""
         if path.exists() and is_ring(path.read_bytes()):
             self._require_in_force(path)
             return
@@ -140,7 +109,7 @@ class Ed25519Signer(Signer):
             why = f"its newest key is {newest}, and {self.path} holds {self.key_id}"
             raise KeyRingBroken(str(path), why)
 
-    def hand_over(self, new: "Ed25519Signer", pos: int, entry_hash: bytes, now: int) -> Handover:
+    def hand_over(self, new: "Signer", pos: int, entry_hash: bytes, now: int) -> Handover:
         statement = Handover(pos=pos, hash=entry_hash, signed_at=now, old=self.raw, new=new.raw)
         return msgspec.structs.replace(
             statement,
@@ -152,12 +121,16 @@ class Ed25519Signer(Signer):
         statement = Retirement(key_id=key_id, since=since, pos=pos, signed_at=now, by=self.key_id)
         return msgspec.structs.replace(statement, signature=self.signature(statement.text))
 
+    def sign(self, pos: int, entry_hash: bytes, now: int) -> Head:
+        head = Head(pos=pos, hash=entry_hash, signed_at=now, key_id=self.key_id, signature=b"")
+        return msgspec.structs.replace(head, signature=self.signature(head.text))
+
     def signature(self, data: bytes) -> bytes:
         return self._key.sign(data)
 
 
 class _Secret:
-    """Signs and verifies with one secret: every verifier is also able to sign."""
+    """Verifies heads that versions up to 0.2.0 signed with a secret (HEAD_SIGNATURE=hmac)."""
 
     def __init__(self, path: Path) -> None:
         with open_regular(path) as opened:
@@ -165,39 +138,9 @@ class _Secret:
         digest = hashlib.sha256(b"joulie-hmac\n" + self._secret).digest()
         self.name = "hmac-" + base64.urlsafe_b64encode(digest[:9]).decode()
 
-    def mac(self, data: bytes) -> bytes:
-        return hmac.digest(self._secret, data, "sha256")
-
     def verify(self, signature: bytes, data: bytes) -> None:
-        if not hmac.compare_digest(signature, self.mac(data)):
+        if not hmac.compare_digest(signature, hmac.digest(self._secret, data, "sha256")):
             raise InvalidSignature
-
-
-class _HmacSigner(Signer):
-    """For environments without asymmetric keys: every auditor holds the secret."""
-
-    def __init__(self, path: Path, secret: _Secret) -> None:
-        self._secret = secret
-        super().__init__(path, secret.name, Ring(Key(secret.name, secret)))
-
-    @classmethod
-    def load_or_create(cls, path: Path) -> "_HmacSigner":
-        if not path.exists():
-            secret = base64.b64encode(secrets.token_bytes(32)).decode()
-            keep_private(path, f"{_SECRET}\n{secret}\n")
-        if not is_hmac_secret(path):
-            raise KeyMismatch(str(path), HMAC, ED25519)
-        read_own(path)  # refuses one that another user has put there
-        return cls(path, _Secret(path))
-
-    def reload(self) -> "_HmacSigner":
-        return self.load_or_create(self.path)
-
-    def publish(self, path: Path) -> None:
-        path.unlink(missing_ok=True)  # a secret has no public part
-
-    def signature(self, data: bytes) -> bytes:
-        return self._secret.mac(data)
 
 
 def _file_identity(path: Path) -> tuple[int, int]:

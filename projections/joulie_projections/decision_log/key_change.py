@@ -14,21 +14,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_bus.errors import KeyChangeRefused, KeyMismatch, KeyRingBroken
+from joulie_bus.errors import KeyChangeRefused, KeyIsSecret, KeyMismatch, KeyRingBroken
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import keep_private
 from joulie_projections.chain import keyring
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.signed import Handover, KeyStatement, Retirement
 from joulie_projections.decision_log.heads import (
-    HMAC,
-    Ed25519Signer,
     Signer,
-    is_hmac_secret,
     next_path,
 )
 
-FAILURES = (KeyChangeRefused, KeyMismatch, KeyRingBroken, OSError)
+FAILURES = (KeyChangeRefused, KeyIsSecret, KeyMismatch, KeyRingBroken, OSError)
 
 
 class RetirementRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,12 +49,12 @@ def request_rotation(key: Path) -> str:
             f"{key} is missing: there is no key to hand over from. Nothing was changed. "
             "Run this where the projector keeps its data (--data, JOULIE_DATA)."
         )
-    _require_ed25519(key)
-    return Ed25519Signer.load_or_create(next_path(key)).key_id
+    Signer.of(key)
+    return Signer.of(next_path(key)).key_id
 
 
 def request_retirement(key: Path, key_id: str, since: int, ring_file: Path | None = None) -> None:
-    ring = _require_ed25519(key, ring_file).public
+    ring = Signer.of(key, ring_file).public
     if key_id not in (known.id for known in ring.keys):
         ids = ", ".join(known.id for known in ring.keys)
         raise KeyChangeRefused(
@@ -81,23 +78,13 @@ def _request_in(file: Path) -> RetirementRequest:
     return msgspec.json.decode(file.read_bytes(), type=RetirementRequest)
 
 
-def _require_ed25519(key: Path, ring_file: Path | None = None) -> Ed25519Signer:
-    if is_hmac_secret(key):
-        raise KeyChangeRefused(
-            f"{key} holds a secret ({HMAC}), which has no public half to verify a handover with. "
-            "Nothing was changed. Archive the log, and start a new data directory with "
-            "HEAD_SIGNATURE=ed25519 to have keys that rotate."
-        )
-    return Ed25519Signer.load_or_create(key, ring_file)
-
-
 # --- the change ---------------------------------------------------------------------------------
 
 
 class KeyChange(NamedTuple):
     """A requested change: the caller anchors `statement`, then calls `complete`."""
 
-    signer: Ed25519Signer
+    signer: Signer
     statement: KeyStatement
     requested_by: Path
 
@@ -117,22 +104,22 @@ def is_requested(signer: Signer) -> bool:
 
 def prepare(signer: Signer, pos: int, entry_hash: bytes, now: int) -> KeyChange:
     """Writes the requested change into the ring; `pos` is the entry of the newest head."""
-    current = _require_ed25519(signer.path, signer.ring_file)
+    current = Signer.of(signer.path, signer.ring_file)
     if next_path(signer.path).exists():
         return _rotation(current, pos, entry_hash, now)
     return _retirement(current, pos, now)
 
 
-def _rotation(current: Ed25519Signer, pos: int, entry_hash: bytes, now: int) -> KeyChange:
+def _rotation(current: Signer, pos: int, entry_hash: bytes, now: int) -> KeyChange:
     file = next_path(current.path)
-    new = Ed25519Signer.load_or_create(file)
+    new = Signer.of(file)
     ring = current.public
     if new.key_id != ring.newest.id:
         ring = _add_to_ring(current, current.hand_over(new, pos, entry_hash, now))
     return KeyChange(current, ring.handovers[-1], file)
 
 
-def _retirement(current: Ed25519Signer, pos: int, now: int) -> KeyChange:
+def _retirement(current: Signer, pos: int, now: int) -> KeyChange:
     file = retirement_path(current.path)
     request = _request_in(file)
     for known in current.public.retirements:
@@ -142,7 +129,7 @@ def _retirement(current: Ed25519Signer, pos: int, now: int) -> KeyChange:
     return KeyChange(current, _add_to_ring(current, statement).retirements[-1], file)
 
 
-def _add_to_ring(current: Ed25519Signer, statement: Handover | Retirement) -> Ring:
+def _add_to_ring(current: Signer, statement: Handover | Retirement) -> Ring:
     ring = current.public
     if what := ring.flaw_in(statement):
         raise KeyChangeRefused(f"A change of keys cannot be made: {what}. Nothing was changed.")

@@ -152,11 +152,8 @@ class DecisionLog:
         """Adds the entries up to the newest head to the Merkle tree, and signs its checkpoint.
 
         None if it is signed already, if the tree of an existing log needs more steps, or if the key
-        has no public half or signs other entries.
+        signs other entries.
         """
-        raw = signer.raw
-        if not raw:
-            return None
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             known, self._tree = self._tree, None
@@ -165,7 +162,7 @@ class DecisionLog:
             last = db.scalar(select(func.max(head.c.pos))) or 0
             is_whole = last > grown.pos and tree.grow(db, grown, last)
             is_due = is_whole and signer.may_sign(last)
-            made = tree.signed_checkpoint(db, grown, signer, raw) if is_due else None
+            made = tree.signed_checkpoint(db, grown, signer) if is_due else None
         self._tree = epoch, grown
         return made
 

@@ -94,12 +94,12 @@ def newest_checkpoint(db: Connection) -> LogCheckpoint | None:
     return parse_checkpoint(note) if note else None
 
 
-def signed_checkpoint(db: Connection, grown: Growth, signer: Signer, raw: bytes) -> LogCheckpoint:
+def signed_checkpoint(db: Connection, grown: Growth, signer: Signer) -> LogCheckpoint:
     """Signs the tree as it is, and keeps the checkpoint."""
     frontier = grown.frontier
     origin = origin_of(db, signer.public)
     made = checkpoint_of(origin, frontier.size, frontier.root, grown.base)
-    key = VerifierKey(made.origin, LOG_KEY, raw)
+    key = VerifierKey(made.origin, LOG_KEY, signer.raw)
     made = made.with_signatures([Signature(key.name, key.hash, signer.signature(made.text))])
     values = {"base": grown.base, "edge": frontier.edge, "note": made.note}
     db.execute(insert(tree_head).values(pos=grown.pos, **values))

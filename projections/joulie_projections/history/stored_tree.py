@@ -13,8 +13,7 @@ from joulie_projections.history.history import NEWEST, History, TreeRow
 
 NO_TREE = (
     "The log has no checkpoint yet: the projector of this version makes one within 10 s of its "
-    "start, and for a log that was written before, after 5,000 entries a second. A log whose heads "
-    "are signed with a secret (HEAD_SIGNATURE=hmac) has none."
+    "start, and for a log that was written before, after 5,000 entries a second."
 )
 
 

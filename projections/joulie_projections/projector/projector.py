@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from sqlalchemy import Engine
 
@@ -19,14 +19,14 @@ from joulie_bus.events import StateSetBack
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.settings import choice, integer, setting
+from joulie_bus.runtime.settings import integer, setting
 from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.runtime.vital_tasks import VitalTask, Work, vital
 from joulie_bus.streams.authority import is_refusal
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_projections.decision_log.earlier_state import was_decided_on
-from joulie_projections.decision_log.heads import ED25519, HMAC, Signer
+from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.writer import DecisionWriter, Leadership
 from joulie_projections.fold import snapshots
 from joulie_projections.fold.commit import Checkpoint, Input
@@ -77,6 +77,7 @@ _FOLDED, _DUPLICATE, _QUARANTINED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectorSettings:
+    REPLACED: ClassVar[Mapping[str, str]] = {"HEAD_SIGNATURE": "heads are signed with Ed25519"}
     batch: int = BATCH
     lease_s: float = LEASE_S
     stall_s: float = STALL_S
@@ -88,12 +89,6 @@ class ProjectorSettings:
     )
     snapshots: int = SNAPSHOTS
     outcome_grace_s: float = OUTCOME_GRACE_S
-    head_signature: str = setting(
-        choice(ED25519, HMAC),
-        "HEAD_SIGNATURE",
-        ED25519,
-        "Signature of heads; verifying an hmac signature requires the secret key",
-    )
 
 
 class _RefusedCommit(NamedTuple):

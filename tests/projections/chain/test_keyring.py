@@ -20,7 +20,7 @@ from joulie_projections.chain.signed import (
     decode_any,
     encode,
 )
-from joulie_projections.decision_log.heads import Ed25519Signer, public_key
+from joulie_projections.decision_log.heads import Signer, public_key
 
 
 def signed_hash(pos: int) -> bytes:
@@ -30,13 +30,13 @@ def signed_hash(pos: int) -> bytes:
 class Keys(NamedTuple):
     """Three keys: the first signs up to entry 10, the second up to 20, the third after that."""
 
-    one: Ed25519Signer
-    two: Ed25519Signer
-    three: Ed25519Signer
-    stranger: Ed25519Signer
+    one: Signer
+    two: Signer
+    three: Signer
+    stranger: Signer
 
     def head(self, name: str, pos: int) -> Head:
-        signer: Ed25519Signer = getattr(self, name)
+        signer: Signer = getattr(self, name)
         return signer.sign(pos, signed_hash(pos), noon())
 
     @property
@@ -55,7 +55,7 @@ class Keys(NamedTuple):
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Keys:
-    return Keys(*(Ed25519Signer.load_or_create(tmp_path / f"{name}.key") for name in Keys._fields))
+    return Keys(*(Signer.of(tmp_path / f"{name}.key") for name in Keys._fields))
 
 
 # --- ranges -------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_two_keys_that_leaked_do_not_confirm_each_other(keys: Keys) -> None:
 
 @pytest.mark.parametrize("name", ["one", "stranger"])
 def test_only_a_later_key_retires_one(keys: Keys, name: str) -> None:
-    signer: Ed25519Signer = getattr(keys, name)
+    signer: Signer = getattr(keys, name)
 
     _, flaws = keys.ring.with_all([signer.retire(keys.one.key_id, 5, 12, noon())])
 
@@ -262,7 +262,7 @@ def test_an_invalid_key_file_is_named_but_not_quoted(tmp_path: Path) -> None:
     (tmp_path / "x.pub").write_text("hunter2")
 
     for read in (
-        lambda: Ed25519Signer.load_or_create(tmp_path / "head.key"),
+        lambda: Signer.of(tmp_path / "head.key"),
         lambda: public_key(tmp_path / "x.pub"),
     ):
         with pytest.raises(KeyMismatch) as refused:

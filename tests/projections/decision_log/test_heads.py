@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from joulie_bus.errors import KeyMismatch
+from audit_kit import key_with_a_secret, signed_with_a_secret
+from joulie_bus.errors import KeyIsSecret, KeyMismatch
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.streams import size_of
@@ -21,13 +22,18 @@ from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, noon
 from joulie_projections.decision_log.heads import (
-    ED25519,
-    HMAC,
     Signer,
     decode,
     encode,
     is_genuine,
     public_key,
+)
+
+RELEASED_KEY = "joulie-hmac-sha256\nelWhMfMAQch9LPk6P1F7lPTpmNnNt7StqmDztrR28I0=\n"
+RELEASED_HEAD = (
+    b'{"pos":7,"hash":"aGhoaGhoaGhoaGhoaGhoaGhoaGhoaGhoaGhoaGhoaGg="'
+    b',"signed_at":1764072000000000000,"key_id":"hmac-68PVYqeuVtf7"'
+    b',"signature":"pl6JtbFQ2ODTFrvbz6EUGtVg6xjsEfJG65BVwOEdLeA="}'
 )
 
 
@@ -109,39 +115,34 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
         public_key(tmp_path / "pub")
 
 
-# --- a secret instead of a pair of keys -------------------------------------------------------
+# --- heads that versions up to 0.2.0 signed with a secret --------------------------------------
 
 
-@pytest.fixture
-def hmac_signer(tmp_path: Path) -> Signer:
-    return Signer.of(tmp_path / "head.key", HMAC)
+def test_a_head_that_was_signed_with_a_secret_is_verified_with_its_file(tmp_path: Path) -> None:
+    key_with_a_secret(tmp_path / "head.key")
+    head = signed_with_a_secret(tmp_path / "head.key", 7, b"h" * 32, noon())
+    public = public_key(tmp_path / "head.pub")
+
+    assert is_genuine(head, public)
+    assert not is_genuine(msgspec.structs.replace(head, pos=8), public)
 
 
-def test_a_secret_signs_and_verifies_without_a_public_half(
-    hmac_signer: Signer, tmp_path: Path
-) -> None:
-    hmac_signer.publish(tmp_path / "head.pub")
-    head = hmac_signer.sign(7, b"h" * 32, noon())
+def test_a_released_head_that_was_signed_with_a_secret_is_genuine(tmp_path: Path) -> None:
+    (tmp_path / "head.key").write_text(RELEASED_KEY)
 
-    assert not (tmp_path / "head.pub").exists()
-    assert is_genuine(head, public_key(tmp_path / "head.pub"))
-    assert (tmp_path / "head.key").stat().st_mode & 0o777 == 0o600
+    assert is_genuine(decode(RELEASED_HEAD), public_key(tmp_path / "head.pub"))
 
 
-def test_a_head_is_not_genuine_for_another_secret(hmac_signer: Signer, tmp_path: Path) -> None:
-    other = Signer.of(tmp_path / "other.key", HMAC)
-    head = hmac_signer.sign(7, b"h" * 32, noon())
+def test_a_head_is_not_genuine_for_another_secret(tmp_path: Path) -> None:
+    for name in ("head.key", "other.key"):
+        key_with_a_secret(tmp_path / name)
+    head = signed_with_a_secret(tmp_path / "head.key", 7, b"h" * 32, noon())
 
-    assert not is_genuine(head, other.public)
-    assert not is_genuine(msgspec.structs.replace(head, pos=8), hmac_signer.public)
-    assert hmac_signer.key_id != other.key_id
+    assert not is_genuine(head, public_key(tmp_path / "other.pub"))
 
 
-@pytest.mark.parametrize(("made", "asked"), [(HMAC, ED25519), (ED25519, HMAC)])
-def test_the_kind_of_signature_of_a_log_cannot_change(
-    tmp_path: Path, made: str, asked: str
-) -> None:
-    Signer.of(tmp_path / "head.key", made)
+def test_no_head_is_signed_with_a_secret(tmp_path: Path) -> None:
+    key_with_a_secret(tmp_path / "head.key")
 
-    with pytest.raises(KeyMismatch, match=f"another kind of key than {asked}: {made}"):
-        Signer.of(tmp_path / "head.key", asked)
+    with pytest.raises(KeyIsSecret, match="Nothing was signed"):
+        Signer.of(tmp_path / "head.key")
