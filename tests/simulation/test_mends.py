@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from mends import MENDS
 from simulate import shortest, shrunk
-from simulated_faults import Fault
+from simulated_faults import ELECTION, Fault
 from simulated_moves import MOVE, RESTORE
 from simulation import Story, simulated
 
@@ -39,6 +39,9 @@ SHORTEST: Mapping[str, list[Fault]] = {
         Fault(4.2, "kill", "projector-0", 1.0),
         Fault(5.2, "kill", "projector-1", 1.0),
     ],
+    "any copy is read while no consumer can be made": [
+        Fault(4.0, ELECTION, "broker", 18.0),
+    ],
     "a restore writes the position in its stream": [
         Fault(26.0, RESTORE, "database", 2.0, 12.0),
     ],
@@ -54,8 +57,8 @@ SHORTEST: Mapping[str, list[Fault]] = {
         lagging(8.08, 1.75, 2.43),
     ],
     "a projector that takes over is not ready": [
-        Fault(4.0, "quorum lost", "broker", 14.0),
-        lagging(6.5, 3.0, 2.0),
+        Fault(7.4, "quorum lost", "broker", 14.0),
+        lagging(8.0, 1.5, 2.0),
     ],
 }
 
@@ -85,6 +88,7 @@ BY_FAULTS_ONLY = {
     "a projector that takes over is not ready",
     "a copy that lacks messages is named",
     "a gap in one copy is read elsewhere",
+    "any copy is read while no consumer can be made",
     "a restore writes the position in its stream",
     "a trim keeps what a restored archive asks for",
     "a copy of a trimmed log passes the guards",

@@ -18,7 +18,7 @@ from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
 from joulie_bus.jetstream.ordered import PULL, OrderedReader
 from joulie_bus.jetstream.streams import nanoseconds
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.streams.records import Record, digest_of
+from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 
 PAUSE_S = 0.25
@@ -27,7 +27,11 @@ GAP_PAUSE_S = 0.05
 ANSWERS = 20  # by then each of three servers has answered, with 99.9 %
 LOGGED_EVERY = 1000
 log = get_logger("bus")
+BATCH_S = 2.0  # for an answer that is not waited for longer
 SILENCE_S = 4.0  # an answer that has not begun or continued by then is lost
+
+
+Batch = list[tuple[Record, int]]  # each with the number of messages of the copy after it
 
 
 class Found(NamedTuple):
@@ -65,6 +69,40 @@ async def may_get(connection: Connection, stream: Stream) -> bool:
     except BrokerRefused as refusal:
         return refusal.code != FORBIDDEN
     return True
+
+
+async def batch_from(connection: Connection, stream: Stream, sequence: int) -> Batch:
+    """What the copy of one server holds from a sequence on, up to a message lost on the way.
+
+    It needs no leader. The copy may be late or lack messages, so its end is not that of the stream.
+    Raises BrokerRefused with code 403 if this user may not read so.
+    """
+    subject, inbox = _SUBJECT.format(stream), connection.new_inbox()
+    found: Batch = []
+    ended, denied = asyncio.Event(), list[Denial]()
+
+    def on_answer(_: bytes, headers: bytes, data: bytes) -> None:
+        answer = found_in(headers)
+        if answer is None or answer.before != (found[-1][0].sequence if found else 0):
+            ended.set()
+        elif not ended.is_set():
+            record = Record(stream, answer.sequence, answer.at, data, answer.subject)
+            found.append((record, answer.pending))
+
+    def on_denial(denial: Denial) -> None:
+        if denial.concerns("publish", subject):
+            denied.append(denial)
+            ended.set()
+
+    with connection.reporting_denials(on_denial):
+        async with connection.subscribed(inbox, _unused, on_answer, with_headers=True):
+            body = msgspec.json.encode({"seq": max(1, sequence), "batch": PULL})
+            await connection.send(subject, body, inbox)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), BATCH_S)
+    if denied:
+        raise BrokerRefused(subject, FORBIDDEN, "this user may not read it")
+    return found
 
 
 async def _unused(_: Msg) -> None: ...
@@ -111,8 +149,7 @@ class DirectReader(OrderedReader):
 
     async def _ask(self) -> None:
         """The message at the position is compared again, and those after it are new."""
-        if self._newest is not None:
-            self.digest = digest_of(self._newest)
+        self._update_digest()
         self._number += 1
         self._last = 0
         self._is_waiting = True

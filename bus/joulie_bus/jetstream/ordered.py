@@ -14,8 +14,8 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator
-from typing import Self
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Any, Self, TypeVar
 
 from nats.errors import Error as NatsError
 
@@ -32,6 +32,8 @@ from joulie_bus.streams.subjects import Stream
 PULL = 2500  # messages per request
 RETRY_S = 0.2
 LATE_TRIES = 50  # ten seconds
+START_S = 4.0  # of a reader that knows its stream; what is wrong is found later
+T = TypeVar("T")
 log = get_logger("bus")
 
 
@@ -109,6 +111,10 @@ class OrderedReader(ABC):
     def _is_silent(self) -> bool:
         """Whether an answer is overdue."""
 
+    async def _waiting_for(self, asking: Coroutine[Any, Any, T]) -> T:
+        """Awaits what may take long while the broker elects leaders."""
+        return await asking
+
     def __len__(self) -> int:
         return len(self._buffer)
 
@@ -126,26 +132,31 @@ class OrderedReader(ABC):
         answer for the moment is asked again, as later.
         """
         try:
-            await self._check_history()
-            await self._begin()
-        except (Unreachable, BrokerRefused) as error:
-            passes = isinstance(error, Unreachable) or error.code in TEMPORARY
+            async with asyncio.timeout(START_S if self.created else None):
+                await self._restart()
+        except (Unreachable, BrokerRefused, TimeoutError) as error:
+            passes = not isinstance(error, BrokerRefused) or error.code in TEMPORARY
             if not (self.created and passes):
                 raise
             log.warning("pull_failed", stream=self.stream, error=str(error))
             self._broken = True
 
+    async def _restart(self) -> None:
+        await self._check_history()
+        await self._begin()
+
     async def _check_history(self) -> None:
+        position = self.position  # it may be read further before the answer arrives
         state = await state_of(self._connection, self.stream)
         if self.created and self.created != state.created:
             raise StreamReplaced(
                 self.stream, f"one created at {self.created}", f"one created at {state.created}"
             )
         self.created = state.created
-        if state.last < self.position and not await self._is_found_again(state):
+        if state.last < position and not await self._is_found_again(state, position):
             raise StreamReplaced(
                 self.stream,
-                f"sequence {self.position}",
+                f"sequence {position}",
                 f"sequence {state.last} (the stream lost messages that were read)",
             )
         self._copies.are_those_of(state)
@@ -153,20 +164,19 @@ class OrderedReader(ABC):
         if state.first > self.position + 1:
             self._copies.lack(state.leader, self.position + 1, state.first)
             self._require_a_copy()
-        if self._newest is not None:
-            self.digest = digest_of(self._newest)
+        self._update_digest()
         if self.digest and state.first > self.position:
             # The message at the position was trimmed, so there is nothing else to compare.
             log.info("not_compared", stream=self.stream, position=self.position, why="trimmed")
 
-    async def _is_found_again(self, state: StreamState) -> bool:
+    async def _is_found_again(self, state: StreamState, position: int) -> bool:
         """Whether the end of the stream is behind the position again, in some seconds. A server
         that was cut from the others may answer from a copy that is late.
         """
         tries = LATE_TRIES if state.servers else 0
         for _ in range(tries):
             await asyncio.sleep(RETRY_S)
-            if (await state_of(self._connection, self.stream)).last >= self.position:
+            if (await state_of(self._connection, self.stream)).last >= position:
                 return True
         return False
 
@@ -181,8 +191,7 @@ class OrderedReader(ABC):
             try:
                 # The requests of an earlier connection were lost with it.
                 if self._broken or self._life != self._connection.lives or self._is_silent:
-                    await self._check_history()
-                    await self._begin()
+                    await self._waiting_for(self._restart())
                 await self._ask_if_there_is_room()
                 await wait_and_clear(self._wake, RETRY_S)
             except (Unreachable, BrokerRefused, NatsError, OSError) as error:
@@ -209,6 +218,9 @@ class OrderedReader(ABC):
             self._on_gap(found.sequence)
             self._wake.set()
             return
+        self._append(found, pending)
+
+    def _append(self, found: Record, pending: int) -> None:
         self.position = found.sequence
         self.pending = pending
         self._newest = found
@@ -217,10 +229,15 @@ class OrderedReader(ABC):
         if self._wants_more:
             self._wake.set()
 
+    def _update_digest(self) -> None:
+        if self._newest is not None:
+            self.digest = digest_of(self._newest)
+
     def _compare(self, found: Record) -> None:
         """Compares the message at the position with the one read before, if that is known."""
         if found.sequence != self.position:
             return
+        self._update_digest()
         self.digest = self.digest or digest_of(found)
         if digest_of(found) != self.digest:
             self._fail(StreamReplaced.at(self.stream, self.position))

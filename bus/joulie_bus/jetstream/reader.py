@@ -2,24 +2,36 @@
 
 Messages are pulled, never pushed, and not acknowledged. A message that was lost on its way is
 pulled again.
+
+A consumer is on one server, and without a leader of its metadata the broker makes no other. While
+it elects one, which takes up to half a minute if two servers do not reach each other, the reader
+asks for batches, which every server answers from its own copy. They extend the buffer only behind
+the message that was read before, and show no gap and no end of the stream.
 """
 
+import asyncio
 import contextlib
 import secrets
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 from nats.aio.msg import Msg
 
 from joulie_bus.errors import BrokerRefused, StreamGap
 from joulie_bus.jetstream.connection import FORBIDDEN
-from joulie_bus.jetstream.ordered import PULL, OrderedReader
+from joulie_bus.jetstream.direct import batch_from
+from joulie_bus.jetstream.ordered import PULL, RETRY_S, OrderedReader
 from joulie_bus.jetstream.streams import state_of
-from joulie_bus.streams.records import Record
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.streams.records import Record, digest_of
 
 EXPIRES_S = 2.0
 CONSUMERS = 12  # by then each of three servers was chosen, with 99 %
 SILENCE_S = EXPIRES_S + 2.0  # a request without messages or expiry by then is lost
+PATIENCE_S = 0.5  # with the broker, before batches are read meanwhile
+T = TypeVar("T")
+log = get_logger("bus")
 
 
 # Consumer, sequence in the stream, sequence of delivery, time stored, messages after it. A bare
@@ -59,6 +71,7 @@ class ConsumerReader(OrderedReader):
     _looked: tuple[float, int, int] = (0.0, 0, 0)  # when, the position, and the end of the stream
     _is_idle = False  # a request expired without a message since then
     _deliveries = 0  # of this consumer, without gaps
+    _may_get = True  # batches; users of an older version may not
     _credit = 0  # messages requested that have neither arrived nor expired
 
     def _subscribed(self) -> contextlib.AbstractAsyncContextManager[None]:
@@ -73,9 +86,9 @@ class ConsumerReader(OrderedReader):
         self._broken = False
         self._life = self._connection.lives
         self._received_at = self._clock()
-        wanted = self.position + 1
         for _ in range(CONSUMERS):
-            first = await self._create()
+            first = await self._create(self.position)
+            wanted = self.position + 1  # batches were read while the consumer was made
             if first > wanted:
                 self._lacks(wanted, first)
                 self._require_a_copy()
@@ -83,13 +96,13 @@ class ConsumerReader(OrderedReader):
                 return
         self._broken = True  # the servers that may have it do not answer now
 
-    async def _create(self) -> int:
+    async def _create(self, position: int) -> int:
         """Creates a consumer; returns the sequence at which it begins."""
         name = f"joulie-{secrets.token_hex(6)}"
         self._consumer = name.encode()
         self._deliveries = 0
         self._credit = 0
-        config = consumer(name, max(1, self.position))
+        config = consumer(name, max(1, position))
         verb = f"CONSUMER.CREATE.{self.stream}.{name}"
         asked = {"stream_name": str(self.stream), "config": config}
         try:
@@ -142,8 +155,38 @@ class ConsumerReader(OrderedReader):
             self._copies.are_late(self._server, self.position + 1)
             self._broken = True
             self._wake.set()
-        end = (await state_of(self._connection, self.stream)).last
+        end = (await self._waiting_for(state_of(self._connection, self.stream))).last
         self._looked = (self._clock(), self.position, end)
+
+    async def _waiting_for(self, asking: Coroutine[Any, Any, T]) -> T:
+        asked, patience_s, before = asyncio.ensure_future(asking), PATIENCE_S, self.position
+        try:
+            while not (await asyncio.wait([asked], timeout=patience_s))[0]:
+                await self._read_batch()
+                patience_s = RETRY_S
+            return await asked
+        finally:
+            asked.cancel()
+            if patience_s == RETRY_S and self.position > before:
+                log.info("read_meanwhile", stream=self.stream, first=before + 1, last=self.position)
+
+    async def _read_batch(self) -> None:
+        self._update_digest()
+        at, digest = self.position, self.digest
+        if not (digest and self._may_get and len(self._buffer) <= PULL):
+            return
+        try:
+            found = await batch_from(self._connection, self.stream, at)
+        except BrokerRefused as refusal:
+            self._may_get = refusal.code != FORBIDDEN
+            return
+        if not found or found[0][0].sequence != at or digest_of(found[0][0]) != digest:
+            return  # a copy that is late or has a hole, or of another stream
+        for record, pending in found[1:]:
+            if record.sequence > self.position + 1:
+                return  # a hole of this copy
+            if record.sequence == self.position + 1:  # the consumer may have been faster
+                self._append(record, max(pending, self._leader.last - record.sequence))
 
     def _on_pulled(self, subject: bytes, reply: bytes, data: bytes) -> None:
         consumer, sequence, delivery, at, pending = parse_ticket(reply)

@@ -61,6 +61,7 @@ _PURGE = "$JS.API.STREAM.PURGE.{}"
 _PUBLISH: dict[Role, tuple[str, ...]] = {
     Role.PROJECTOR: (
         *FOLLOW,
+        DIRECT,  # while the broker can make no consumer
         *_to(Family.HEADS),
         _LIVE,
         _OUTCOMES,  # the outcomes of answers, in the same stream as the answers

@@ -156,7 +156,7 @@ class Lag:
         return stream in self._inputs and self._inputs[stream].sequence > 0
 
     async def _read(self, stream: Stream, sequence: int) -> Record | None:
-        """As the projector reads streams: its credential has no right to ask for one message."""
+        """As the projector reads streams: its credential has no right to STREAM.MSG.GET."""
         try:
             return (await messages(self._bus, stream, sequence - 1, 1, PATIENCE_S))[0]
         except StreamGap:

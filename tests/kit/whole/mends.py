@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from joulie_audit.archive import restore
 from joulie_audit.retention import trim
 from joulie_bus.jetstream.copies import Copies
+from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import StreamTip
 from joulie_extender.current_snapshot import CurrentSnapshot
@@ -129,6 +130,14 @@ def _believe_each_copy(patch: Patch) -> None:
     patch.setattr(Copies, "are_several", False)
 
 
+def _read_no_batches(patch: Patch) -> None:
+    """A reader waits for its consumer, however long the broker makes none."""
+
+    async def nothing(_: ConsumerReader) -> None: ...
+
+    patch.setattr(ConsumerReader, "_read_batch", nothing)
+
+
 def _restore_without_a_position(patch: Patch) -> None:
     """A database that is restored from an archive knows no position in the stream of decisions."""
     patch.setattr(restore, "Input", lambda *_: Input("", 0))
@@ -168,6 +177,7 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a view applies changes of its own history": (_apply_any_change, "states an age of"),
     "a copy that lacks messages is named": (_examine_no_copies, "no heartbeat names"),
     "a gap in one copy is read elsewhere": (_believe_each_copy, "ended by itself: StreamGap"),
+    "any copy is read while no consumer can be made": (_read_no_batches, "was not folded"),
     "a restore writes the position in its stream": (
         _restore_without_a_position,
         "ended by itself: StreamGap: JOULIE_DEC",

@@ -192,7 +192,11 @@ class LinkedLog:
         until = loop.time() + REQUEST_S
         await self._on_the_way()
         if self._link.sends and (self.server.stores if stores else self.server.is_up):
-            done, error = await _outcome(operation)
+            try:
+                async with asyncio.timeout_at(until):
+                    done, error = await _outcome(operation)
+            except TimeoutError:
+                raise Unreachable(URL, "no answer in time") from None
             await self._on_the_way()
             if self.server.is_up and not self._link.loses():
                 if error is not None:

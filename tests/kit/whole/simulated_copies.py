@@ -9,6 +9,7 @@ import contextlib
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SERVERS = ("nats-1", "nats-2", "nats-3")
 LEADER = SERVERS[1]
 DAMAGED = SERVERS[0]
+DIRECT_GET = "$JS.API.DIRECT.GET."
 BEFORE, AFTER = 3, 6  # messages that a damaged block held, and that are still stored in it
 
 
@@ -30,14 +32,27 @@ class Copies:
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
         self._lost: dict[Stream, range] = {}  # of the damaged server
+        self._leads = asyncio.Event()  # a leader of the metadata
+        self._leads.set()
+        self.connections: list[CopiesConnection] = []
 
     def damage(self, stream: Stream) -> None:
         last = self._broker.stream(stream).last
         self._lost[stream] = range(max(1, last - BEFORE), last + AFTER)
 
+    def elect(self) -> None:
+        """No leader makes consumers, and those that exist are out of reach."""
+        self._leads.clear()
+        for connection in self.connections:
+            connection.lose_consumers()
+
+    async def require_leader(self) -> None:
+        await self._leads.wait()
+
     def heal(self) -> None:
         """The store of that server was deleted, and filled by the others."""
         self._lost.clear()
+        self._leads.set()
 
     @property
     def damaged(self) -> list[tuple[str, Stream]]:
@@ -61,6 +76,20 @@ class _Status(NamedTuple):
     reply: str = ""
     data: bytes = b""
     headers: Mapping[str, str] | None = None
+
+
+def headers_of(record: Record, pending: int, before: int) -> bytes:
+    """What a server adds to a message that it gets from its copy."""
+    at = datetime.fromtimestamp(record.at // 10**9, UTC)
+    lines = (
+        "NATS/1.0",
+        f"Nats-Subject: {record.subject}",
+        f"Nats-Sequence: {record.sequence}",
+        f"Nats-Time-Stamp: {at:%Y-%m-%dT%H:%M:%S}.{record.at % 10**9:09}Z",
+        f"Nats-Num-Pending: {pending}",
+        f"Nats-Last-Sequence: {before}",
+    )
+    return "\r\n".join((*lines, "", "")).encode()
 
 
 Handler = Callable[[Any], Coroutine[Any, Any, None]]
@@ -111,6 +140,10 @@ class CopiesConnection:
         self._inboxes = 0
         self._consumers: dict[str, _Consumer] = {}
         self._subscribed: dict[str, tuple[Handler, Receiver | None]] = {}
+        copies.connections.append(self)
+
+    def lose_consumers(self) -> None:
+        self._consumers.clear()
 
     def new_inbox(self) -> str:
         self._inboxes += 1
@@ -118,8 +151,14 @@ class CopiesConnection:
 
     @contextlib.asynccontextmanager
     async def subscribed(
-        self, subject: str, handler: Handler, receiver: Receiver | None = None
+        self,
+        subject: str,
+        handler: Handler,
+        receiver: Receiver | None = None,
+        *,
+        with_headers: bool = False,
     ) -> AsyncGenerator[None, None]:
+        """A receiver of direct gets has the headers in place of the reply."""
         inbox = subject.removesuffix(".*")
         self._subscribed[inbox] = handler, receiver
         try:
@@ -127,11 +166,15 @@ class CopiesConnection:
         finally:
             del self._subscribed[inbox]
 
+    def reporting_denials(self, _: object) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()  # this user may do all that it does
+
     async def api(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         return await self._log.asked(lambda: self._answer(verb, body or {}))
 
     async def _answer(self, verb: str, body: dict[str, Any]) -> dict[str, Any]:
         if verb.startswith("CONSUMER.CREATE"):
+            await self._copies.require_leader()
             return self._create(body)
         stream = Stream(verb.removeprefix("STREAM.INFO."))
         kept = self._log.server.broker.stream(stream)
@@ -155,14 +198,27 @@ class CopiesConnection:
         }
 
     async def send(self, subject: str, data: bytes, reply: str) -> None:
-        """A request of a consumer for messages."""
-        if await self._log.arrives() and (known := self._consumers.get(subject.split(".")[-1])):
-            asked = msgspec.json.decode(data)
+        """A request of a consumer for messages, or to any server for what its copy holds."""
+        if not await self._log.arrives():
+            return
+        name, asked = subject.split(".")[-1], msgspec.json.decode(data)
+        if subject.startswith(DIRECT_GET):
+            self._get(Stream(name), asked, reply)
+        elif known := self._consumers.get(name):
             pull = _Pull(reply, asked["batch"])
             known.pulls.append(pull)
             self._deliver(known)
             loop = asyncio.get_running_loop()
             loop.call_later(asked["expires"] / 1e9, self._expire, known, pull)
+
+    def _get(self, stream: Stream, asked: dict[str, int], reply: str) -> None:
+        held = self._copies.held(self._rng.choice(SERVERS), stream, asked["seq"] - 1)
+        before = 0
+        for number, record in enumerate(held[: asked["batch"]], 1):
+            headers = headers_of(record, len(held) - number, before)
+            self._log.later(self._arrive, reply, headers, record)
+            before = record.sequence
+        self._log.later(self._arrive, reply, b"NATS/1.0 204 EOB\r\n\r\n", None)
 
     def stored(self, stream: Stream) -> None:
         for consumer in self._consumers.values():
@@ -173,11 +229,13 @@ class CopiesConnection:
         for reply, ticket, record in consumer.due(self._copies):
             self._log.later(self._arrive, reply, ticket, record)
 
-    def _arrive(self, reply: str, ticket: bytes, record: Record) -> None:
+    def _arrive(self, reply: str, ticket: bytes, record: Record | None) -> None:
         handler, receiver = self._handlers_of(reply)
-        if receiver is not None:
+        if receiver is not None and record is None:
+            receiver(b"", ticket, b"")
+        elif receiver is not None and record is not None:
             receiver(record.subject.encode(), ticket, record.data)
-        elif handler is not None:
+        elif record is not None and handler is not None:
             message = _Status(record.subject, ticket.decode(), record.data)
             self._log.run(handler(message))
 

@@ -17,6 +17,7 @@ EXTENDERS = ("extender-0", "extender-1")
 COMPONENTS = (*PROJECTORS, *EXTENDERS, "operator", "console", "agents")
 FAILOVER = "failover to a standby that lags"
 DAMAGE = "copy of a stream incomplete"
+ELECTION = "no leader makes consumers"
 MOVES = (MOVE, RESTORE)
 # What happens, to what, and how likely it is beside the others.
 KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
@@ -33,6 +34,7 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "quorum lost": (("broker",), 1),
     "broker forgets message ids": (("broker",), 1),
     DAMAGE: (("broker",), 1),
+    ELECTION: (("broker",), 1),
     "database down": (("database",), 1),
     FAILOVER: (("database",), 4),
     MOVE: (("database",), 0.5),
@@ -51,7 +53,9 @@ LASTING = (
     "cannot send to the broker",
     "cannot receive from the broker",
     DAMAGE,
+    ELECTION,
 )
+OF_COPIES = (DAMAGE, ELECTION)
 PROJECTORS_SHARE = 0.5  # of the faults of components: there the whole can stop
 
 
@@ -157,6 +161,9 @@ class Faults:
         if fault.kind == DAMAGE:
             assert server.copies is not None
             server.copies.damage(Stream.OBS)
+        elif fault.kind == ELECTION:
+            assert server.copies is not None
+            server.copies.elect()
         elif fault.kind == "broker down":
             server.is_up = False
         else:

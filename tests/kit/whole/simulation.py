@@ -28,7 +28,7 @@ from simulated_components import (
 )
 from simulated_copies import Copies
 from simulated_database import DatabaseServer, migrated
-from simulated_faults import DAMAGE, EXTENDERS, PROJECTORS, Fault, Faults, generated
+from simulated_faults import EXTENDERS, OF_COPIES, PROJECTORS, Fault, Faults, generated
 from simulated_pods import Pods
 from simulated_truth import Truth
 from virtual_time import RUNNING, VirtualLoop
@@ -67,7 +67,7 @@ class Simulation:
         skews = rng.uniform(-5, 5), rng.uniform(-5, 5)
         broker = MemoryBroker(CLUSTER, lambda: self._true_ns(skews[0]))
         server = BrokerServer(broker, self._loop.time)
-        if any(fault.kind == DAMAGE for fault in self._faults):
+        if any(fault.kind in OF_COPIES for fault in self._faults):
             server.copies = Copies(broker)
         self._truth = Truth(broker, lambda: self._true_ns(skews[0]), self._fail)
         self.around = Surroundings(

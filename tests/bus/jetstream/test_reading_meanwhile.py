@@ -1,0 +1,197 @@
+"""A reader whose broker makes no consumer for the moment reads the copy of any server."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from joulie_bus.errors import StreamGap, StreamReplaced
+from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.direct import batch_from
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.reader import ConsumerReader
+from joulie_bus.jetstream.streams import ensure, state_of
+from joulie_bus.runtime.tasks import wait_and_clear
+from joulie_bus.streams.records import Record, digest_of
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import (
+    CLUSTER,
+    bare_broker,
+    connected,
+    power,
+    producer,
+    running_cluster,
+    until,
+)
+from one_broker import NO_STORE, allowing
+
+pytestmark = pytest.mark.anyio
+STREAM = Stream.TEL
+
+
+class Maker:
+    """Creates consumers, unless it waits for a leader."""
+
+    def __init__(self) -> None:
+        self.leads = asyncio.Event()
+        self.leads.set()
+        self.asked = 0
+        self._create = ConsumerReader._create
+
+    async def __call__(self, reader: ConsumerReader, position: int) -> int:
+        self.asked += 1
+        await self.leads.wait()
+        return await self._create(reader, position)
+
+
+@pytest.fixture
+def maker(monkeypatch: pytest.MonkeyPatch) -> Maker:
+    made = Maker()
+
+    async def create(reader: ConsumerReader, position: int) -> int:
+        return await made(reader, position)
+
+    monkeypatch.setattr(ConsumerReader, "_create", create)
+    return made
+
+
+@pytest.fixture
+async def bare(tmp_path: Path) -> AsyncGenerator[Connection, None]:
+    async with bare_broker(tmp_path / "broker") as broker, connected(broker) as opened:
+        await make_stream(opened)
+        yield opened
+
+
+async def make_stream(connection: Connection) -> None:
+    config: dict[str, Any] = {"name": STREAM, "subjects": ["joulie.tel.>"], "allow_direct": True}
+    async with asyncio.timeout(60):
+        while True:
+            with allowing(NO_STORE):
+                await connection.api(f"STREAM.CREATE.{STREAM}", config)
+                return
+            await asyncio.sleep(0.05)
+
+
+async def fill(connection: Connection, count: int, boot: str = "b1") -> None:
+    says = producer(boot=boot)
+    async with Publisher.on(connection) as publisher:
+        await publisher.publish([says.stamp(power("n1", watts)) for watts in range(count)])
+
+
+async def read_to(reader: ConsumerReader, bell: asyncio.Event, last: int) -> list[int]:
+    found: list[Record] = []
+    async with asyncio.timeout(60):
+        while not found or found[-1].sequence < last:
+            found += reader.take(100)
+            await wait_and_clear(bell, 0.1)
+    return [record.sequence for record in found]
+
+
+@contextlib.asynccontextmanager
+async def without_consumer(
+    bare: Connection, maker: Maker, bell: asyncio.Event
+) -> AsyncGenerator[ConsumerReader, None]:
+    """A reader that read 20 messages, and whose consumer is lost while nothing makes another."""
+    await fill(bare, 20)
+    async with ConsumerReader.on(bare, STREAM, 0, bell=bell) as reader:
+        assert await read_to(reader, bell, 20) == list(range(1, 21))
+        asked = maker.asked
+        maker.leads.clear()
+        for name in (await bare.api(f"CONSUMER.NAMES.{STREAM}"))["consumers"]:
+            await bare.api(f"CONSUMER.DELETE.{STREAM}.{name}")
+        await until(lambda: maker.asked > asked, 60)
+        yield reader
+
+
+async def test_messages_arrive_once_each_before_and_after_there_is_a_consumer(
+    bare: Connection, maker: Maker
+) -> None:
+    bell = asyncio.Event()
+    async with without_consumer(bare, maker, bell) as reader:
+        await fill(bare, 30, boot="b2")
+        meanwhile = await read_to(reader, bell, 50)
+        asked = maker.asked
+        maker.leads.set()
+        await fill(bare, 10, boot="b3")
+        after = await read_to(reader, bell, 60)
+
+    assert meanwhile + after == list(range(21, 61))
+    assert maker.asked == asked, "the consumer that was being made is the one that is used"
+
+
+async def test_slow_taking_buffers_little(bare: Connection, maker: Maker) -> None:
+    bell = asyncio.Event()
+    async with without_consumer(bare, maker, bell) as reader:
+        await fill(bare, 9000, boot="b2")
+        await until(lambda: len(reader) > 2500, 60)
+        await asyncio.sleep(1)  # in which more would be read
+
+        assert len(reader) <= 5000
+        assert await read_to(reader, bell, 9020) == list(range(21, 9021))
+
+
+async def test_a_hole_of_the_copy_is_neither_skipped_nor_reported_without_a_leader(
+    bare: Connection, maker: Maker
+) -> None:
+    bell = asyncio.Event()
+    async with without_consumer(bare, maker, bell) as reader:
+        await fill(bare, 20, boot="b2")
+        await bare.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 30})
+        await read_to(reader, bell, 29)
+        await asyncio.sleep(1)  # in which the rest would be read
+        assert reader.take(100) == []
+        maker.leads.set()
+
+        with pytest.raises(StreamGap) as caught:
+            await read_to(reader, bell, 40)
+
+    assert (caught.value.wanted, caught.value.first) == (30, 31)
+
+
+async def test_another_stream_is_not_read_on(bare: Connection, maker: Maker) -> None:
+    bell = asyncio.Event()
+    async with without_consumer(bare, maker, bell) as reader:
+        await bare.api(f"STREAM.DELETE.{STREAM}")
+        await make_stream(bare)
+        await fill(bare, 40, boot="b2")
+        await asyncio.sleep(1)  # in which it would be read
+        assert reader.take(100) == []
+        maker.leads.set()
+
+        with pytest.raises(StreamReplaced):
+            await read_to(reader, bell, 40)
+
+
+async def test_a_batch_begins_at_the_sequence_and_counts_what_follows(bare: Connection) -> None:
+    await fill(bare, 20)
+
+    found = await batch_from(bare, STREAM, 18)
+
+    assert [(record.sequence, pending) for record, pending in found] == [(18, 2), (19, 1), (20, 0)]
+    assert await batch_from(bare, STREAM, 21) == []
+
+
+@pytest.mark.slow
+async def test_what_one_server_alone_holds_is_read_while_there_is_no_leader(
+    tmp_path: Path,
+) -> None:
+    bell = asyncio.Event()
+    async with asyncio.timeout(60), running_cluster(tmp_path) as servers:
+        async with connected(servers["n0"]) as connection:
+            await ensure(connection, CLUSTER, replicas=3)
+            await fill(connection, 100)
+            created = (await state_of(connection, STREAM)).created
+        async with connected(servers["n0"]) as connection:
+            while len(copied := await batch_from(connection, STREAM, 50)) < 51:
+                await asyncio.sleep(0.1)
+            for name in ("n1", "n2"):
+                servers[name].kill()
+                await servers[name].wait()
+            digest = digest_of(copied[0][0])
+            async with ConsumerReader.on(
+                connection, STREAM, 50, created, bell, digest=digest
+            ) as reader:
+                assert await read_to(reader, bell, 100) == list(range(51, 101))
