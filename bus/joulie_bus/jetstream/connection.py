@@ -292,12 +292,15 @@ class Connection:
         finally:
             asked.cancel()
 
-    async def api(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def api(
+        self, verb: str, body: dict[str, Any] | None = None, *, of_any_copy: bool = False
+    ) -> dict[str, Any]:
         """A JetStream API call. Raises BrokerRefused with the code of the broker.
 
         A request without a reply is sent a second time: the broker may have restarted, or this
         process may have been too busy to read the reply. One that is refused for the moment, as
-        during an election, is repeated for some seconds. Requests must be safe to repeat.
+        during an election, is repeated for some seconds. Requests must be safe to repeat. What a
+        server that knows no leader states of a stream counts with `of_any_copy` only.
         """
         subject = f"$JS.API.{verb}"
         payload = msgspec.json.encode(body) if body is not None else b""
@@ -306,7 +309,8 @@ class Connection:
             answer = msgspec.json.decode(
                 await self._answered(subject, payload), type=dict[str, Any]
             )
-            if (refusal := answer.get("error") or _without_leader(answer)) is None:
+            no_leader = None if of_any_copy else _without_leader(answer)
+            if (refusal := answer.get("error") or no_leader) is None:
                 self._unanswered.answered(_refused(subject))
                 return answer
             code = int(refusal.get("err_code", refusal.get("code", 0)))

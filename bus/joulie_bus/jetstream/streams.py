@@ -127,8 +127,10 @@ def _missing_limits(config: Mapping[str, Any], wanted: Mapping[str, Any]) -> dic
 
 
 async def require(connection: Connection, subjects: Subjects) -> None:
-    """Checks the streams, for roles that may not create them."""
-    configs = await _configs(connection)
+    """Checks the streams, for roles that may not create them. During an election, too: the other
+    copies have the same configuration.
+    """
+    configs = await _configs(connection, of_any_copy=True)
     if missing := [stream for stream, config in configs.items() if config is None]:
         raise StreamsMissing(connection.address.shown, missing)
     for stream, config in configs.items():
@@ -138,12 +140,15 @@ async def require(connection: Connection, subjects: Subjects) -> None:
             raise StreamsForeign(connection.address.shown, stream, found, wanted)
 
 
-async def _configs(connection: Connection) -> dict[Stream, dict[str, Any] | None]:
+async def _configs(
+    connection: Connection, *, of_any_copy: bool = False
+) -> dict[Stream, dict[str, Any] | None]:
     """The configuration of each stream; None for a missing stream."""
     found: dict[Stream, dict[str, Any] | None] = {}
     for stream in Stream:
         try:
-            found[stream] = (await connection.api(f"STREAM.INFO.{stream}"))["config"]
+            answer = await connection.api(f"STREAM.INFO.{stream}", of_any_copy=of_any_copy)
+            found[stream] = answer["config"]
         except BrokerRefused as refusal:
             if refusal.code != STREAM_NOT_FOUND:
                 raise

@@ -14,7 +14,7 @@ from joulie_bus.jetstream import connection as connections
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import ConsumerReader
-from joulie_bus.jetstream.streams import ensure, state_of, tip_of
+from joulie_bus.jetstream.streams import ensure, require, state_of, tip_of
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
@@ -46,6 +46,17 @@ async def until_refused(connection: Connection, stream: Stream, why: str) -> Non
                 return
         else:
             raise AssertionError(found)
+
+
+async def until_checked(connection: Connection) -> None:
+    while True:
+        try:
+            return await require(connection, CLUSTER)
+        except Unreachable:
+            continue
+        except BrokerRefused as refusal:
+            if "knows no leader" in str(refusal):
+                raise
 
 
 async def read_to(reader: ConsumerReader, bell: asyncio.Event, last: int) -> list[Record]:
@@ -126,6 +137,7 @@ async def test_a_server_that_knows_no_leader_states_no_end_of_a_stream(
                 servers[name].kill()
                 await servers[name].wait()
             await until_refused(connection, Stream.OBS, "knows no leader")
+            await until_checked(connection)  # a component that starts now does not end
 
 
 @pytest.mark.slow
