@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 SETTLED_S = 90.0
 # That readers stand still. Servers of the broker that do not reach each other outvote each other,
 # and a connection of which one direction is cut looks open to one of its ends.
-MOST_S = 40.0
+MOST_S = 20.0
 ANSWERS = 1000  # before streams get more copies
 FENCED = "Another projector took over"
 SEED = int(os.environ.get("FAULTS_SEED", "1"))

@@ -68,6 +68,7 @@ SMALL = 256  # events: for a smaller commit the thread switch takes longer than 
 LINGER_S = 0.005  # how long to wait for further messages from the broker
 LOGGED_PER_COMMIT = 20  # quarantined messages of one commit that are logged individually
 LOST_EVERY_S = 10.0
+FRESH_S = 2.0  # a majority of the broker's servers reports each second
 RELEASE_S = 2.0
 log = get_logger("projector")
 _FOLDED, _DUPLICATE, _QUARANTINED = (
@@ -204,9 +205,9 @@ class Projector:
 
     async def _reach_broker(self) -> None:
         """Waits for the broker: a projector that does not reach it must not take the lease from
-        one that does."""
+        one that does, or lose it again at once."""
         self._ends.forget()
-        while await self._ends.ask() is None or self._ends.problem:
+        while await self._ends.ask() is None or self._ends.silent_s > FRESH_S:
             self.liveness.wait_for_broker()
             await asyncio.sleep(self._settings.lease_s / 3)
 

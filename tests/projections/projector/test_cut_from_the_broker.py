@@ -49,11 +49,13 @@ class CutLog(MemoryLog):
     def __init__(self, broker: MemoryBroker) -> None:
         super().__init__(broker)
         self.cut = Cut()
+        self.unconfirmed_s = 0.0  # since a majority confirmed the server that answers
 
     async def tip(self, stream: Stream) -> StreamTip:
         if self.cut.is_on:
             raise Unreachable("the broker", "cut")
-        return await super().tip(stream)
+        found = await super().tip(stream)
+        return found._replace(unconfirmed_ns=int(self.unconfirmed_s * 1e9))
 
     async def send_live(self, subject: str, data: bytes) -> None:
         if not self.cut.is_on:
@@ -128,6 +130,24 @@ async def test_a_standby_that_does_not_reach_the_broker_does_not_take_over(
             await view.wait_for(1, 60)
 
             assert (first.position, second.position) == (1, 0)
+
+
+async def test_an_answer_that_no_majority_confirmed_lately_is_not_enough_to_take_over(
+    site: Site, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would lead for a moment, lose the lease, and keep others from it meanwhile."""
+    monkeypatch.setattr(lag, "CONFIRMED_S", 60.0)  # enough for a projector that leads
+    sender, second = producer(), site.projectors[1]
+    site.links[1].unconfirmed_s = 3.0
+    async with background(second.run(), "second"), viewing(site, place) as view:
+        await until(lambda: second.liveness.ready() == "waiting for the broker")
+        await site.bus.publish([sender.stamp(power("n", 1))])
+        await asyncio.sleep(2 * LEASE_S)
+        assert second.position == 0
+        site.links[1].unconfirmed_s = 1.5
+        await view.wait_for(1, 60)
+
+        assert second.position == 1
 
 
 async def test_without_a_standby_a_projector_that_was_cut_off_goes_on_in_its_epoch(
