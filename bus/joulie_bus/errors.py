@@ -117,9 +117,9 @@ class ClientIncompatible(BusError):
 
 class BrokerRefused(BusError):
     def __init__(self, subject: str, code: int, why: str) -> None:
-        super().__init__(
-            f"The broker refused {subject}: {why} (code {code}). The event was not stored."
-        )
+        is_request = subject.startswith("$JS.API.")
+        effect = "The request had no effect." if is_request else "Nothing was stored."
+        super().__init__(f"The broker refused {subject}: {why} (code {code}). {effect}")
         self.subject = subject
         self.code = code
 

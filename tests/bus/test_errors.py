@@ -119,3 +119,11 @@ def test_a_message_says_what_was_wrong_and_then_what_follows_from_it(error: Joul
 
     assert len(sentences) > 1
     assert sentences[-1].startswith("- ") or sentences[-1][-1] in ".?"
+
+
+def test_a_refused_request_is_not_reported_as_an_event_that_was_not_stored() -> None:
+    asked = errors.BrokerRefused("$JS.API.STREAM.INFO.JOULIE_TEL", 10008, "no leader")
+    published = errors.BrokerRefused("joulie.tel.test.n1", 10077, "maximum bytes exceeded")
+
+    assert str(asked).endswith("(code 10008). The request had no effect.")
+    assert str(published).endswith("(code 10077). Nothing was stored.")
