@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from simulated_faults import Fault
+from simulated_faults import ELECTION, Fault
 from simulation import simulated
 
 SEEDS = range(1, 21)
@@ -23,6 +23,17 @@ def test_a_run_without_faults_loses_nothing_and_is_recomputed() -> None:
 
     assert story.failure == "", story
     assert "decisions and" in story.lines[-1]
+
+
+def test_a_projector_that_takes_over_while_no_consumer_can_be_made_reads_each_stream() -> None:
+    """Also those of which nothing was read before, and not one after the other."""
+    faults = [
+        Fault(3.39, ELECTION, "broker", 20.29),
+        Fault(6.61, "freeze", "projector-1", 3.67),
+    ]
+    story = simulated(147, faults)
+
+    assert story.failure == "", story
 
 
 def test_the_same_seed_is_the_same_run_to_the_byte() -> None:

@@ -32,7 +32,7 @@ from joulie_bus.streams.subjects import Stream
 PULL = 2500  # messages per request
 RETRY_S = 0.2
 LATE_TRIES = 50  # ten seconds
-START_S = 4.0  # of a reader that knows its stream; what is wrong is found later
+START_S = 1.0  # for each step of a reader that knows its stream; what is wrong is found later
 T = TypeVar("T")
 log = get_logger("bus")
 
@@ -133,7 +133,9 @@ class OrderedReader(ABC):
         """
         try:
             async with asyncio.timeout(START_S if self.created else None):
-                await self._restart()
+                await self._check_history()
+            async with asyncio.timeout(START_S):
+                await self._begin()
         except (Unreachable, BrokerRefused, TimeoutError) as error:
             passes = not isinstance(error, BrokerRefused) or error.code in TEMPORARY
             if not (self.created and passes):

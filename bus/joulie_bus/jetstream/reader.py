@@ -173,16 +173,17 @@ class ConsumerReader(OrderedReader):
     async def _read_batch(self) -> None:
         self._update_digest()
         at, digest = self.position, self.digest
-        if not (digest and self._may_get and len(self._buffer) <= PULL):
+        is_comparable = bool(digest) or not at  # or nothing was read of this stream yet
+        if not (is_comparable and self._may_get and len(self._buffer) <= PULL):
             return
         try:
             found = await batch_from(self._connection, self.stream, at)
         except BrokerRefused as refusal:
             self._may_get = refusal.code != FORBIDDEN
             return
-        if not found or found[0][0].sequence != at or digest_of(found[0][0]) != digest:
+        if at and not (found and found[0][0].sequence == at and digest_of(found[0][0]) == digest):
             return  # a copy that is late or has a hole, or of another stream
-        for record, pending in found[1:]:
+        for record, pending in found:
             if record.sequence > self.position + 1:
                 return  # a hole of this copy
             if record.sequence == self.position + 1:  # the consumer may have been faster
