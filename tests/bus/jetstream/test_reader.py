@@ -1,37 +1,25 @@
 import asyncio
-from collections.abc import AsyncGenerator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from bare_stream import STREAM, fill, make_stream, read_to
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced
 from joulie_bus.jetstream import ordered
 from joulie_bus.jetstream.connection import NO_LEADER, Connection, MinuteLines
 from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.nats_internals import JoulieClient
-from joulie_bus.jetstream.ordered import PULL, OrderedReader
+from joulie_bus.jetstream.ordered import PULL
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import ConsumerReader, parse_ticket
 from joulie_bus.jetstream.streams import state_of
 from joulie_bus.runtime.tasks import wait_and_clear
-from joulie_bus.streams.records import Record, StreamState
+from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import bare_broker, connected, power, producer, until
-from one_broker import NO_STORE, allowing
+from joulie_bus.testing import connected, power, producer, until
 
 pytestmark = pytest.mark.anyio
-STREAM = Stream.TEL
-
-
-@pytest.fixture
-async def bare(tmp_path: Path) -> AsyncGenerator[Connection, None]:
-    """A broker whose one stream may be trimmed and removed, as ours may not."""
-    async with bare_broker(tmp_path / "broker") as broker, connected(broker) as opened:
-        await make_stream(opened)
-        yield opened
 
 
 Kind = type[ConsumerReader] | type[DirectReader]
@@ -42,36 +30,6 @@ def kind(request: pytest.FixtureRequest) -> Kind:
     """By a consumer, and by direct gets."""
     made: Kind = request.param
     return made
-
-
-async def make_stream(connection: Connection) -> None:
-    config: dict[str, Any] = {"name": STREAM, "subjects": ["joulie.tel.>"], "storage": "file"}
-    config["allow_direct"] = True
-    async with asyncio.timeout(60):
-        while True:
-            with allowing(NO_STORE):
-                await connection.api(f"STREAM.CREATE.{STREAM}", config)
-                return
-            await asyncio.sleep(0.05)
-
-
-async def fill(connection: Connection, count: int, boot: str = "b1") -> None:
-    says = producer(boot=boot)
-    async with Publisher.on(connection) as publisher:
-        await publisher.publish([says.stamp(power("n1", watts)) for watts in range(count)])
-
-
-async def read_to(
-    reader: OrderedReader, bell: asyncio.Event, last: int, limit: int = 100
-) -> list[int]:
-    """Sequences up to `last`; raises what the reader raises."""
-    found: list[Record] = []
-    async with asyncio.timeout(60):
-        while not found or found[-1].sequence < last:
-            found += reader.take(limit)
-            if not len(reader):
-                await wait_and_clear(bell, 0.1)
-    return [record.sequence for record in found]
 
 
 async def test_a_stream_is_read_in_order_from_its_beginning(

@@ -4,32 +4,24 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from bare_stream import STREAM, fill, make_stream, read_to
 from joulie_bus.errors import StreamGap, StreamReplaced
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.direct import batch_from
-from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.jetstream.streams import ensure, state_of
-from joulie_bus.runtime.tasks import wait_and_clear
-from joulie_bus.streams.records import Record, digest_of
-from joulie_bus.streams.subjects import Stream
+from joulie_bus.streams.records import digest_of
 from joulie_bus.testing import (
     CLUSTER,
-    bare_broker,
     connected,
-    power,
-    producer,
     running_cluster,
     until,
 )
-from one_broker import NO_STORE, allowing
 
 pytestmark = pytest.mark.anyio
-STREAM = Stream.TEL
 
 
 class Maker:
@@ -58,38 +50,6 @@ def maker(monkeypatch: pytest.MonkeyPatch) -> Maker:
     return made
 
 
-@pytest.fixture
-async def bare(tmp_path: Path) -> AsyncGenerator[Connection, None]:
-    async with bare_broker(tmp_path / "broker") as broker, connected(broker) as opened:
-        await make_stream(opened)
-        yield opened
-
-
-async def make_stream(connection: Connection) -> None:
-    config: dict[str, Any] = {"name": STREAM, "subjects": ["joulie.tel.>"], "allow_direct": True}
-    async with asyncio.timeout(60):
-        while True:
-            with allowing(NO_STORE):
-                await connection.api(f"STREAM.CREATE.{STREAM}", config)
-                return
-            await asyncio.sleep(0.05)
-
-
-async def fill(connection: Connection, count: int, boot: str = "b1") -> None:
-    says = producer(boot=boot)
-    async with Publisher.on(connection) as publisher:
-        await publisher.publish([says.stamp(power("n1", watts)) for watts in range(count)])
-
-
-async def read_to(reader: ConsumerReader, bell: asyncio.Event, last: int) -> list[int]:
-    found: list[Record] = []
-    async with asyncio.timeout(60):
-        while not found or found[-1].sequence < last:
-            found += reader.take(100)
-            await wait_and_clear(bell, 0.1)
-    return [record.sequence for record in found]
-
-
 @contextlib.asynccontextmanager
 async def without_consumer(
     bare: Connection, maker: Maker, bell: asyncio.Event
@@ -104,6 +64,12 @@ async def without_consumer(
             await bare.api(f"CONSUMER.DELETE.{STREAM}.{name}")
         await until(lambda: maker.asked > asked, 60)
         yield reader
+
+
+async def require_nothing(reader: ConsumerReader) -> None:
+    """Within a second, in which what is there would be read."""
+    await asyncio.sleep(1)
+    assert reader.take(100) == []
 
 
 async def test_messages_arrive_once_each_before_and_after_there_is_a_consumer(
@@ -141,8 +107,7 @@ async def test_a_hole_of_the_copy_is_neither_skipped_nor_reported_without_a_lead
         await fill(bare, 20, boot="b2")
         await bare.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 30})
         await read_to(reader, bell, 29)
-        await asyncio.sleep(1)  # in which the rest would be read
-        assert reader.take(100) == []
+        await require_nothing(reader)
         maker.leads.set()
 
         with pytest.raises(StreamGap) as caught:
@@ -157,8 +122,7 @@ async def test_another_stream_is_not_read_on(bare: Connection, maker: Maker) -> 
         await bare.api(f"STREAM.DELETE.{STREAM}")
         await make_stream(bare)
         await fill(bare, 40, boot="b2")
-        await asyncio.sleep(1)  # in which it would be read
-        assert reader.take(100) == []
+        await require_nothing(reader)
         maker.leads.set()
 
         with pytest.raises(StreamReplaced):

@@ -1,0 +1,3 @@
+from bare_stream import bare
+
+__all__ = ["bare"]  # a fixture
