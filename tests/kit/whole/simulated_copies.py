@@ -218,7 +218,8 @@ class CopiesConnection:
             headers = headers_of(record, len(held) - number, before)
             self._log.later(self._arrive, reply, headers, record)
             before = record.sequence
-        self._log.later(self._arrive, reply, b"NATS/1.0 204 EOB\r\n\r\n", None)
+        end = Record(stream, 0, 0, b"", "")  # a status has no message
+        self._log.later(self._arrive, reply, b"NATS/1.0 204 EOB\r\n\r\n", end)
 
     def stored(self, stream: Stream) -> None:
         for consumer in self._consumers.values():
@@ -229,13 +230,11 @@ class CopiesConnection:
         for reply, ticket, record in consumer.due(self._copies):
             self._log.later(self._arrive, reply, ticket, record)
 
-    def _arrive(self, reply: str, ticket: bytes, record: Record | None) -> None:
+    def _arrive(self, reply: str, ticket: bytes, record: Record) -> None:
         handler, receiver = self._handlers_of(reply)
-        if receiver is not None and record is None:
-            receiver(b"", ticket, b"")
-        elif receiver is not None and record is not None:
+        if receiver is not None:
             receiver(record.subject.encode(), ticket, record.data)
-        elif record is not None and handler is not None:
+        elif handler is not None:
             message = _Status(record.subject, ticket.decode(), record.data)
             self._log.run(handler(message))
 
