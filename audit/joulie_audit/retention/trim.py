@@ -86,9 +86,10 @@ class Trimmer:
 
     async def purge(self, bus: PurgingLog, subjects: Subjects) -> Purged:
         with self._open_history() as history:
-            cut = history.cut()
+            if (cut := history.cut()) is None:
+                return Purged({}, [])
             continued = decisions_continued(self._archive)
-            bounds = await purge_bounds(bus, subjects, history, cut, continued) if cut else []
+            bounds = await purge_bounds(bus, subjects, history, cut, continued)
         return await purge_to(bus, bounds)
 
 

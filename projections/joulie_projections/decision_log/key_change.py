@@ -20,10 +20,7 @@ from joulie_bus.runtime.secret_files import keep_private
 from joulie_projections.chain import keyring
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.signed import Handover, KeyStatement, Retirement
-from joulie_projections.decision_log.heads import (
-    Signer,
-    next_path,
-)
+from joulie_projections.decision_log.heads import Signer, next_path
 
 FAILURES = (KeyChangeRefused, KeyIsSecret, KeyMismatch, KeyRingBroken, OSError)
 
