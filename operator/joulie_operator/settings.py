@@ -23,6 +23,7 @@ from joulie_operator.planning import eligible, rules
 from joulie_operator.planning.caps import model_caps as parsed_models
 from joulie_operator.planning.caps import under_catalog_names
 from joulie_operator.planning.measured_caps import wrong_cap_numbers
+from joulie_operator.planning.power.budget import wrong_floor
 from joulie_operator.planning.power_target import TARGET_NUMBER, standing_targets
 from joulie_operator.planning.rules import Rules
 from joulie_operator.planning.sleep import SLEEPING_POLICY, wrong_numbers
@@ -96,7 +97,7 @@ class OperatorSettings:
         policy_numbers,
         "POLICY_NUMBERS",
         "",
-        "Numbers of a custom policy or of consolidate_and_sleep; power_target_w",
+        "Numbers of a custom policy or of consolidate_and_sleep; power_target_w, power_floor_pct",
     )
     family_floor: str = setting(
         choice("within", "always"),
@@ -190,7 +191,7 @@ class OperatorSettings:
         if any(milliwatts < 0 for milliwatts in targets.values()):
             found.append(f"POLICY_NUMBERS: {TARGET_NUMBER} is below 0")
         given = rules.numbers(self.policy_numbers)
-        wrong = wrong_cap_numbers(given)
+        wrong = wrong_cap_numbers(given) + wrong_floor(given)
         if self.policy == SLEEPING_POLICY:
             wrong += wrong_numbers(given)
         found.extend(f"POLICY_NUMBERS: {each}" for each in wrong)

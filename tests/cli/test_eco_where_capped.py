@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
 PATIENCE_S = 90.0
 SAVINGS = {"PRESET": "savings", "POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0"}
 SHORT = {  # three minutes and one, in seconds
-    "joulie_operator.planning.cap_orders.SIGN_OF_LIFE_S": 6.0,
+    "joulie_operator.planning.power.consent.SIGN_OF_LIFE_S": 6.0,
     "joulie_agent.caps.service.REPEAT_S": 1.0,
     "joulie_agent.caps.service.CHECK_S": 0.5,
 }

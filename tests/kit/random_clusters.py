@@ -23,12 +23,14 @@ from joulie_projections.pods.load import Load
 from joulie_projections.state.arrivals import HOURS, hour_of, window_of, with_arrival
 from joulie_projections.state.state import (
     CLUSTER,
+    NOT_SETTABLE,
     CapEffect,
     ClusterRow,
     ClusterState,
     NodeState,
     PodState,
     Sample,
+    SettableCaps,
     Target,
     hour_key,
 )
@@ -53,6 +55,7 @@ NUMBERS = {
     "caps_where_measured": (0, 1),
     "caps_trial": (0, 0.3),
 }
+FLOORS = (30, 30, 45, 100)  # of caps for power targets
 AGES_S = (0, 1, 3, 5, 29, 30, 31, 59, 60, 61, 300, 600, 900, 3600, 90 * 86_400)
 T = TypeVar("T")
 
@@ -105,7 +108,11 @@ def cluster(number: int) -> Cluster:
     state.cluster[CLUSTER] = ClusterRow(targets=_targets(dice, state), cap_effects=_effects(dice))
     if dice.is_so(0.7):
         state.cluster.update(_history(dice))
-    return Cluster(state, _rules(dice), PlanBasis(7, NOON, not dice.rarely(0.15)))
+    others = Dice(number + CASES)
+    _agree(others, state)
+    return Cluster(
+        state, _with_floor(others, _rules(dice)), PlanBasis(7, NOON, not dice.rarely(0.15))
+    )
 
 
 def _node(dice: Dice, ordinal: int) -> NodeState:
@@ -145,6 +152,22 @@ def _node(dice: Dice, ordinal: int) -> NodeState:
         evict_at=NOON * dice.rarely(0.2),
         closed_at=NOON * dice.rarely(0.25),
     )
+
+
+def _agree(dice: Dice, state: ClusterState) -> None:
+    """In half of the clusters nodes opted in to caps, and have writers or not."""
+    if dice.is_so():
+        return
+    for name, node in state.nodes.items():
+        kinds = dice.one((("cpu",), ("gpu",), ("cpu", "gpu"), ("cpu", "gpu"), ()))
+        at = NOON - dice.one((1, 60, 179, 180, 181)) * SECOND
+        state.nodes[name] = msgspec.structs.replace(
+            node,
+            labels=node.labels
+            | ({"joulie.io/caps": "enforce"} if dice.is_so(0.8) else {})
+            | ({"joulie.io/rack": dice.one(("r1", "r2"))} if dice.is_so() else {}),
+            settable=SettableCaps(at, kinds) if dice.is_so(0.8) else NOT_SETTABLE,
+        )
 
 
 def _labels(dice: Dice) -> dict[str, str]:
@@ -271,10 +294,16 @@ def _rules(dice: Dice) -> Rules:
         sleep_rules=dice.one((1, 2, 3, 4, 5, 5)),
         density_rules=dice.one((1, 2)),
         cap_rules=dice.one((1, 2)),
-        target_rules=dice.one((1, 2, 2)),
+        target_rules=dice.one((1, 2, 3, 3)),
         power_model=dice.one((1, 2, 3)),
         eco_without_caps=dice.is_so(0.9),
     )
+
+
+def _with_floor(dice: Dice, rules: Rules) -> Rules:
+    floor = f"power_floor_pct={dice.one(FLOORS)}"
+    given = ",".join(part for part in (rules.policy_numbers, floor) if part)
+    return rules._replace(policy_numbers=given) if dice.is_so(0.4) else rules
 
 
 def digest(made: Plan) -> str:

@@ -6,10 +6,29 @@ from typing import Any
 import msgspec
 
 from joulie_bus.events import NodePlan
+from joulie_operator.planning.power.budget import is_of_rack, shares_in
 
 
 def as_json(event: NodePlan) -> dict[str, Any]:
     return {"type": event.TYPE, **msgspec.to_builtins(event)}
+
+
+MOST_RACKS = 20
+
+
+def input_lines(inputs: Mapping[str, float]) -> Iterator[str]:
+    """The inputs of a plan, and how its power targets are divided: one line for each rack."""
+    others = (f"{name} {value:g}" for name, value in inputs.items() if not is_of_rack(name))
+    yield "  inputs     " + ", ".join(others)
+    shares = shares_in(inputs)
+    for share in shares[:MOST_RACKS]:
+        feed = f"feed {share.feed}" if share.feed else "cluster"
+        rack = f"rack {share.rack}" if share.rack else "no rack"
+        drawn, given = share.drawn_w / 1000, share.share_w / 1000
+        reached = f"caps reach {share.capped} of {share.nodes} nodes"
+        yield f"  share      {feed}, {rack}: draws {drawn:.3f} kW, gets {given:.3f} kW; {reached}"
+    if len(shares) > MOST_RACKS:
+        yield f"  share      and {len(shares) - MOST_RACKS} more; --json has all"
 
 
 def as_lines(events: Sequence[Mapping[str, Any]]) -> Iterator[str]:

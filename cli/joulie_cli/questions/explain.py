@@ -319,7 +319,7 @@ def _plan_text(plan: dict[str, Any]) -> str:
         f"{plan['plan']}   {shown(plan['at'])}   position {plan['position']}",
         f"  because    {plan['because']}",
         f"  looked at  position {plan['view']}: {plan['nodes']} nodes",
-        "  inputs     " + ", ".join(f"{k} {v:g}" for k, v in plan.get("inputs", {}).items()),
+        *plan_changes.input_lines(plan.get("inputs", {})),
         f"  changes    {len(plan['events'])}",
         *plan_changes.as_lines(plan["events"]),
     ]

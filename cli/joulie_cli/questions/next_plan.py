@@ -65,6 +65,7 @@ def as_text(report: dict[str, Any], most: int) -> str:
         f"The next plan, from the facts up to position {report['view']} ({shown(report['at'])}) "
         f"and the settings of {report['settings_of']}{until}",
         f"  because    {report['because']}",
+        *plan_changes.input_lines(report.get("inputs", {})),
         f"  changes    {len(report['events'])}",
         *plan_changes.as_lines(report["events"]),
     ]

@@ -20,7 +20,7 @@ from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import position_at, shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.wiring import Wiring
-from joulie_operator.planning.cap_orders import SIGN_OF_LIFE_S
+from joulie_operator.planning.power.consent import SIGN_OF_LIFE_S
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.state.state import SettableCaps

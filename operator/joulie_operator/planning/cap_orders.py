@@ -9,19 +9,16 @@ from joulie_bus.events import CapOrder
 from joulie_operator.planning.caps import Caps, caps_for, current_caps
 from joulie_operator.planning.measured_caps import cap_choice
 from joulie_operator.planning.policies import Candidate
+from joulie_operator.planning.power.consent import CPU, GPU, is_opted_in, kinds_set
 from joulie_operator.planning.rules import Rules
 from joulie_projections.state.state import ClusterState, NodeState
-
-OPT_IN = "joulie.io/caps"  # the label of nodes on which caps may be set: "enforce"
-SIGN_OF_LIFE_S = 180.0  # three reports of a writer
-_SECOND = 1_000_000_000
 
 
 def cap_orders(state: ClusterState, position: int) -> Iterator[CapOrder]:
     """One order for each node that opted in, also without a cap. Other nodes get none."""
     plan = next((row.plan.plan for row in state.cluster.values() if row.plan is not None), "")
     for name, node in state.nodes.items():
-        if node.present and _is_opted_in(node):
+        if node.present and is_opted_in(node):
             caps = current_caps(node)
             yield CapOrder(
                 node=name,
@@ -40,32 +37,19 @@ def capped_nodes(
     return {
         each.name
         for each in candidates
-        if _is_writable(nodes[each.name], now)
-        and choice.caps(each.name)
-        and _all_are_set(nodes[each.name], rules)
+        if choice.caps(each.name) and _all_are_set(nodes[each.name], rules, now)
     }
 
 
-def _is_writable(node: NodeState, now: int) -> bool:
-    """Whether the node opted in, and its writer reported a short while ago that it can set some
-    limit."""
-    is_fresh = now - node.settable.at <= SIGN_OF_LIFE_S * _SECOND
-    return bool(node.settable.kinds) and is_fresh and _is_opted_in(node)
-
-
-def _all_are_set(node: NodeState, rules: Rules) -> bool:
+def _all_are_set(node: NodeState, rules: Rules, now: int) -> bool:
     """One kind that the writer cannot set may draw up to its own limit."""
     ordered = _ordered_kinds(node, caps_for("eco", node, rules))
-    return bool(ordered) and ordered <= set(node.settable.kinds)
-
-
-def _is_opted_in(node: NodeState) -> bool:
-    return node.labels.get(OPT_IN) == "enforce"
+    return bool(ordered) and ordered <= kinds_set(node, now)
 
 
 def _ordered_kinds(node: NodeState, caps: Caps) -> set[str]:
-    """The kinds of limits that an order with these caps would set: "cpu", "gpu"."""
-    ordered = {"cpu": _cpu_mw(node, caps), "gpu": _gpu_mw(node, caps)}
+    """The kinds of limits that an order with these caps would set."""
+    ordered = {CPU: _cpu_mw(node, caps), GPU: _gpu_mw(node, caps)}
     return {kind for kind, milliwatts in ordered.items() if milliwatts is not None}
 
 

@@ -14,9 +14,10 @@ from joulie_operator.planning.density import families
 from joulie_operator.planning.eligible import is_covered, selector
 from joulie_operator.planning.forecast import Forecast, forecast
 from joulie_operator.planning.policies import Candidate
+from joulie_operator.planning.power.budget import FLOOR_NUMBER
+from joulie_operator.planning.power.limitable import idle_mw_of
 from joulie_operator.planning.power_target import (
     PowerLimits,
-    idle_mw_of,
     is_fed,
     is_target_number,
 )
@@ -84,7 +85,10 @@ def sleep_numbers(rules: Rules) -> SleepNumbers:
 def wrong_numbers(given: Mapping[str, float]) -> list[str]:
     """What is wrong with these numbers, for the error at the start."""
     known = ", ".join(SleepNumbers._fields)
-    ours = {name for name in given if not is_target_number(name)} - {*measured_caps.NAMES}
+    ours = {name for name in given if not is_target_number(name)} - {
+        *measured_caps.NAMES,
+        FLOOR_NUMBER,
+    }
     unknown = sorted(ours - {*SleepNumbers._fields})
     shares = [name for name in _SHARES if not 0 <= given.get(name, 0) <= 1]
     times = [name for name in given if name.endswith("_s") and given[name] < 0]

@@ -14,8 +14,8 @@ from joulie_bus.events import (
     ProfileAssigned,
 )
 from joulie_bus.testing import bound, eco, hardware, node_seen, noon, records
-from joulie_operator.planning.cap_orders import SIGN_OF_LIFE_S
 from joulie_operator.planning.policies import BUILT_IN, FOR_ECO_ONLY, NO_CAPS, NO_SLOT
+from joulie_operator.planning.power.consent import SIGN_OF_LIFE_S
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
 from joulie_projections.fold.sequence import fold

@@ -1,0 +1,157 @@
+"""What a cap can save on one node: its processors and cards, with what they draw and may draw.
+
+A reading is of a whole node. It is split into processors and cards as the requests of its pods are.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+from zlib import crc32
+
+from joulie_operator.planning.caps import Caps, current_caps
+from joulie_operator.planning.power.consent import CPU, GPU, KINDS
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.power import load_w
+from joulie_projections.twin.twin import caps_in_effect, hardware_of
+
+NO_CAPS = Caps()
+SILENT_NS = 120_000_000_000  # without a reading for so long, a node may draw what its caps allow
+_FULL = 1000
+_SETTLED_NS = 3_000_000_000  # from caps to a reading that shows them
+_IDLE_CPU, _IDLE_CARDS = 500, 100  # idle power in parts per thousand, until a reading shows it
+
+
+class Part(NamedTuple):
+    """The processors or the cards of a node."""
+
+    max_mw: int
+    now_mw: int
+    least_mw: int  # what it draws whatever its cap is
+    class_pct: int
+    cap_pct: int
+    factor: int = _FULL  # what it draws of its cap in parts per thousand, such as its fans
+
+    def expected_mw(self, percent: int) -> int:
+        """A part that draws what its cap allows will draw what a higher one allows."""
+        limit = self._allowed(min(percent, self.class_pct))
+        natural = self.now_mw
+        if self.cap_pct < self.class_pct and natural * 100 >= self._allowed(self.cap_pct) * 97:
+            natural = max(natural, self._allowed(self.class_pct))
+        return min(natural, max(limit, min(self.now_mw, self.least_mw)))
+
+    def most_mw(self, percent: int) -> int:
+        """What it may draw under this cap, whatever it draws at present."""
+        limit = self._allowed(min(percent, self.class_pct))
+        return max(limit, min(self.now_mw, self.least_mw))
+
+    def at_its_cap(self) -> "Part":
+        return self._replace(now_mw=self._allowed(min(self.cap_pct, self.class_pct)))
+
+    def _allowed(self, percent: int) -> int:
+        return self.max_mw * percent * self.factor // (100 * _FULL)
+
+
+class Limitable(NamedTuple):
+    """An eco node, with those parts of it whose limits are set when they are ordered."""
+
+    name: str
+    turn: int  # 0 to 9: which nodes have the higher one of two percentages
+    parts: tuple[Part, ...]
+
+    def percent(self, level: int) -> int:
+        return min(100, (level + self.turn) // 10)
+
+    def expected_mw(self, level: int) -> int:
+        return sum(part.expected_mw(self.percent(level)) for part in self.parts)
+
+    def most_mw(self, level: int) -> int:
+        return sum(part.most_mw(self.percent(level)) for part in self.parts)
+
+    def now_mw(self) -> int:
+        return sum(part.now_mw for part in self.parts)
+
+    def rise_mw(self) -> int:
+        """What the node may draw more once its caps are those of its class."""
+        return sum(part.expected_mw(100) - part.now_mw for part in self.parts)
+
+
+def limitable(
+    name: str,
+    node: NodeState,
+    class_caps: Caps,
+    drawn_mw: int,
+    kinds: Collection[str] = KINDS,
+    *,
+    silent: bool = False,
+) -> Limitable:
+    """A silent node is taken to draw what its caps allow."""
+    found = ((kind, part) for kind, part in _parts(node, class_caps, drawn_mw) if kind in kinds)
+    parts = [part for _, part in found]
+    if silent:
+        parts = [part.at_its_cap() for part in parts]
+    elif has_settled(node):
+        parts = [_as_read(part) for part in parts]
+    return Limitable(name, crc32(name.encode()) % 10, tuple(parts))
+
+
+def is_silent(node: NodeState, now: int) -> bool:
+    """Whether the readings of a node that is awake have stopped. One that was never read has a
+    model instead."""
+    return bool(node.samples and not node.power_state and now > node.samples[-1].at + SILENT_NS)
+
+
+def silent_mw(node: NodeState) -> int:
+    """What a node without readings may draw: what its caps allow, or its idle power if it has no
+    pods."""
+    if node.pods == node.daemon_pods:
+        return idle_mw_of(node)
+    found, (cpu_pct, gpu_pct) = hardware_of(node), caps_in_effect(node)
+    return round((found.cpu_max_w * cpu_pct + found.gpu_max_w * found.gpus * gpu_pct) * 10)
+
+
+def rated_mw(node: NodeState) -> int:
+    """What a node may draw without any cap."""
+    found = hardware_of(node)
+    return round((found.cpu_max_w + found.gpu_max_w * found.gpus) * 1000)
+
+
+def has_settled(node: NodeState) -> bool:
+    """Whether a reading shows the present caps."""
+    return bool(node.samples) and node.samples[-1].at > node.caps_at + _SETTLED_NS
+
+
+def _as_read(part: Part) -> Part:
+    """A part above its cap: a little by its fans, or much because it is idle and draws no less."""
+    allowed = part.max_mw * part.cap_pct // 100
+    if part.now_mw <= allowed or not allowed:
+        return part
+    if part.now_mw * 10 <= allowed * 11:
+        return part._replace(factor=part.now_mw * _FULL // allowed)
+    return part._replace(least_mw=part.now_mw)
+
+
+def _parts(node: NodeState, class_caps: Caps, drawn_mw: int) -> Iterator[tuple[str, Part]]:
+    """Splits a reading into processors and cards as the requests of the pods do."""
+    found, now = hardware_of(node), current_caps(node)
+    cpu_mw = round(found.cpu_max_w * 1000)
+    cards_mw = round(found.gpu_max_w * found.gpus * 1000)
+    idle_cpu, idle_cards = cpu_mw * _IDLE_CPU // _FULL, cards_mw * _IDLE_CARDS // _FULL
+    used = load_w(node.load, found.cores, found.cpu_max_w, found.gpus, found.gpu_max_w)
+    used_cpu, used_cards = round(used.cpu), round(used.gpu_standard + used.gpu_performance)
+    dynamic = max(0, drawn_mw - idle_cpu - idle_cards)
+    of_cards = dynamic * used_cards // (used_cpu + used_cards) if used_cpu + used_cards else 0
+    cards_now = min(drawn_mw, idle_cards + of_cards) if cards_mw else 0
+    cpu_pct, gpu_pct = pct(class_caps.cpu_pct), pct(class_caps.gpu_pct)
+    yield CPU, Part(cpu_mw, drawn_mw - cards_now, idle_cpu, cpu_pct, pct(now.cpu_pct))
+    if cards_mw:
+        yield GPU, Part(cards_mw, cards_now, idle_cards, gpu_pct, pct(now.gpu_pct))
+
+
+def pct(percent: int | None) -> int:
+    return 100 if percent is None else percent
+
+
+def idle_mw_of(node: NodeState) -> int:
+    """An estimate of what an empty node draws."""
+    found = hardware_of(node)
+    cpu, cards = found.cpu_max_w * _IDLE_CPU, found.gpu_max_w * found.gpus * _IDLE_CARDS
+    return round(cpu + cards)

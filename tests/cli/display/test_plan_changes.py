@@ -1,0 +1,28 @@
+"""The lines of a plan that show how its power targets are divided."""
+
+from joulie_cli.display.plan_changes import MOST_RACKS, input_lines
+from joulie_operator.planning.power.budget import PowerShare, share_inputs
+
+
+def lines_of(*shares: PowerShare) -> list[str]:
+    inputs = {"target_w": 5000.0}
+    for share in shares:
+        inputs |= share_inputs(share)
+    return list(input_lines(inputs))
+
+
+def test_each_rack_has_a_line_with_what_it_draws_and_gets() -> None:
+    assert lines_of(
+        PowerShare("a", "r1", 4, 3, 4000, 2800), PowerShare("", "", 1, 0, 500, 500)
+    ) == [
+        "  inputs     target_w 5000",
+        "  share      feed a, rack r1: draws 4.000 kW, gets 2.800 kW; caps reach 3 of 4 nodes",
+        "  share      cluster, no rack: draws 0.500 kW, gets 0.500 kW; caps reach 0 of 1 nodes",
+    ]
+
+
+def test_racks_beyond_the_limit_are_counted() -> None:
+    found = lines_of(*(PowerShare("", f"r{at}", 1, 0, 1, 1) for at in range(25)))
+
+    assert len(found) == MOST_RACKS + 2
+    assert found[-1] == "  share      and 5 more; --json has all"

@@ -1,0 +1,237 @@
+"""A power target is divided by racks and nodes, and counts only on limits that are set."""
+
+from collections.abc import Mapping
+
+import pytest
+from msgspec.structs import replace
+
+from joulie_bus.events import CapsSet
+from joulie_bus.runtime.settings import Source
+from joulie_bus.testing import NOON, SECOND, hardware
+from joulie_operator.planning.cap_orders import cap_orders
+from joulie_operator.planning.caps import caps_for
+from joulie_operator.planning.power.budget import PowerShare, shares_in
+from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
+from joulie_operator.planning.rules import Rules
+from joulie_operator.plugins import load_policy
+from joulie_operator.settings import OperatorSettings
+from joulie_projections.pods.load import Load
+from joulie_projections.state.state import ClusterState, NodeState, Sample, SettableCaps
+from random_clusters import CASES, cluster
+
+CONSENT = {"joulie.io/caps": "enforce"}
+BOTH = SettableCaps(NOON - SECOND, ("cpu", "gpu"))
+ECO = Rules(static_hp_frac=0, cpu_eco_pct=100, gpu_eco_pct=100, eco_without_caps=True)
+
+
+def node(ordinal: int, watts: float = 1000, **fields: object) -> NodeState:
+    """Busy, 1,000 W at most, with consent and a writer."""
+    made = NodeState(
+        ordinal=ordinal,
+        at=NOON,
+        present=True,
+        ready=True,
+        schedulable=True,
+        labels={"joulie.io/managed": "true"} | CONSENT,
+        hardware=hardware(f"n{ordinal}", cores=10, watts=1000),
+        cpu_milli=10_000,
+        profile="eco",
+        cpu_cap_pct=100,
+        pods=1,
+        load=Load(10_000, 10_000_000, 0, 0),
+        samples=(Sample(NOON - SECOND, round(watts * 1000)),),
+        settable=BOTH,
+    )
+    return replace(made, **fields)
+
+
+def state_of(*nodes: NodeState) -> ClusterState:
+    state = ClusterState()
+    state.nodes.update({f"n{each.ordinal}": each for each in nodes})
+    return state
+
+
+def planned(state: ClusterState, watts: float, rules: Rules = ECO, numbers: str = "") -> Plan:
+    rules = rules._replace(policy_numbers=f"power_target_w={watts}{numbers}")
+    return plan(state, load_policy(rules.policy), rules, PlanBasis(7, NOON))
+
+
+def caps_of(made: Plan) -> dict[str, int | None]:
+    return {event.node: event.cpu_cap_pct for event in made.events if isinstance(event, CapsSet)}
+
+
+def in_rack(rack: str, of: NodeState) -> NodeState:
+    return replace(of, labels={**of.labels, "joulie.io/rack": rack})
+
+
+def test_each_rack_gets_what_its_nodes_are_expected_to_draw() -> None:
+    state = state_of(in_rack("a", node(0)), in_rack("a", node(1)), in_rack("b", node(2)), node(3))
+
+    made = planned(state, 3000)
+
+    shares = {share.rack: share for share in shares_in(made.made.inputs)}
+    assert {rack: share.nodes for rack, share in shares.items()} == {"a": 2, "b": 1, "": 1}
+    assert all(share.capped == share.nodes for share in shares.values())
+    given = sum(share.share_w for share in shares.values())
+    assert 0.97 * 3000 < given <= 0.985 * 3000
+    assert 0.9 < shares["a"].share_w / (2 * shares["b"].share_w) < 1.1
+
+
+def test_racks_beyond_the_list_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("joulie_operator.planning.power.budget.MOST_RACKS", 1)
+    state = state_of(*(in_rack(rack, node(at)) for at, rack in enumerate("abc")))
+
+    first, others = shares_in(planned(state, 2500).made.inputs)
+
+    assert (first.rack, others.rack, others.nodes, others.drawn_w) == ("a", "others", 2, 2000)
+
+
+def test_the_plan_does_not_count_on_a_node_whose_writer_is_silent() -> None:
+    """The other one has to save what both would."""
+    silent = replace(BOTH, at=NOON - 181 * SECOND)
+    both = caps_of(planned(state_of(node(0), node(1)), 1600))
+    one = caps_of(planned(state_of(node(0), node(1, settable=silent)), 1600))
+
+    assert one["n0"] is not None
+    assert both["n0"] is not None
+    assert one["n0"] < both["n0"] - 15
+
+
+@pytest.mark.parametrize("settable", [SettableCaps(), replace(BOTH, kinds=("gpu",))])
+def test_a_node_that_opted_in_counts_by_the_report_of_its_writer(settable: SettableCaps) -> None:
+    made = planned(state_of(node(0), node(1, settable=settable)), 1600)
+
+    assert made.made.inputs["out_of_reach_w"] == 1000
+    assert sum(share.capped for share in shares_in(made.made.inputs)) == 1
+
+
+@pytest.mark.parametrize("assumed", [True, False])
+def test_a_node_without_consent_counts_only_if_caps_are_assumed(assumed: bool) -> None:
+    bare = node(1, labels={"joulie.io/managed": "true"}, settable=SettableCaps())
+    rules = ECO._replace(eco_without_caps=assumed, cpu_eco_pct=95)
+    made = planned(state_of(node(0), bare), 1600, rules)
+
+    assert sum(share.capped for share in shares_in(made.made.inputs)) == 1 + assumed
+
+
+def test_a_node_whose_readings_have_stopped_counts_with_what_its_caps_allow() -> None:
+    """It was read at 400 W and may draw 1,000 W by now."""
+    old = (Sample(NOON - 121 * SECOND, 400_000),)
+    fresh = planned(state_of(node(0), node(1, watts=400)), 1450)
+    stopped = planned(state_of(node(0), node(1, samples=old)), 1450)
+
+    assert fresh.made.inputs["drawn_w"] == 1400
+    assert stopped.made.inputs["drawn_w"] == 2000
+    assert caps_of(stopped).keys() == {"n0", "n1"}
+
+
+def test_readings_that_all_stop_lower_the_caps_to_the_safe_level() -> None:
+    """So that the target holds whatever the nodes draw."""
+    old = (Sample(NOON - 121 * SECOND, 400_000),)
+    made = planned(state_of(*(node(at, samples=old) for at in range(10))), 6000)
+
+    level = made.made.inputs["eco_cap_permille"]
+    assert level == made.made.inputs["safe_cap_permille"]
+    assert sum(cap * 10 for cap in caps_of(made).values() if cap) <= 6000
+
+
+def test_an_empty_node_without_readings_counts_as_idle() -> None:
+    old = (Sample(NOON - 121 * SECOND, 1_000_000),)
+    empty = node(1, samples=old, pods=0, load=Load(0, 0, 0, 0))
+
+    assert planned(state_of(node(0), empty), 900).made.inputs["drawn_w"] == 1500
+
+
+def test_a_target_that_caps_cannot_meet_is_told_with_what_remains() -> None:
+    """A node for class performance keeps its limits."""
+    performs = node(1, profile="performance", performance_pods=1)
+    made = planned(state_of(node(0), performs), 1100)
+
+    assert "n1" not in caps_of(made)
+    assert made.made.inputs["performance_w"] == 1000
+    assert "caps cannot meet the target of the cluster: 0.4" in made.made.because
+    assert "nodes for class performance draw 1.000 kW and keep their limits" in made.made.because
+
+
+def test_no_cap_is_below_the_floor_of_the_settings() -> None:
+    for floor, lowest in (("", 30), (",power_floor_pct=55", 55)):
+        made = planned(state_of(*(node(at) for at in range(20))), 100, numbers=floor)
+        assert min(cap for cap in caps_of(made).values() if cap) == lowest
+
+
+@pytest.mark.parametrize("floor", ["0", "101", "-5"])
+def test_a_floor_that_is_no_percentage_is_refused(floor: str) -> None:
+    settings = Source.of(POLICY_NUMBERS=f"power_floor_pct={floor}").load(OperatorSettings)
+
+    [wrong] = settings.contradictions()
+
+    assert f"power_floor_pct={floor} is not a percentage from 1 to 100" in wrong
+
+
+def test_older_rules_count_on_each_node_and_divide_nothing() -> None:
+    silent = node(1, settable=SettableCaps())
+    made = planned(state_of(node(0), silent), 1600, ECO._replace(target_rules=2))
+
+    assert shares_in(made.made.inputs) == []
+    assert recompute(made.made, state_of(node(0), silent), load_policy("static_partition")) == made
+    assert caps_of(made)["n0"] == caps_of(planned(state_of(node(0), node(1)), 1600))["n0"]
+
+
+def newest(number: int) -> tuple[ClusterState, Plan]:
+    """A random cluster, planned by the rules of today."""
+    made = cluster(number)
+    rules = made.rules._replace(target_rules=Rules().target_rules)
+    return made.state, plan(made.state, made.policy, rules, made.basis)
+
+
+def shares_by_feed(made: Plan) -> Mapping[str, list[PowerShare]]:
+    found = dict[str, list[PowerShare]]()
+    for share in shares_in(made.made.inputs):
+        found.setdefault(share.feed, []).append(share)
+    return found
+
+
+@pytest.mark.parametrize("first", range(0, CASES, 100))
+def test_a_node_that_never_opted_in_is_never_touched(first: int) -> None:
+    """And no node with pods of class performance gets a lower cap for a target."""
+    for number in range(first, first + 100):
+        state, made = newest(number)
+        for event in made.events:
+            if isinstance(event, CapsSet):
+                state.nodes[event.node] = replace(
+                    state.nodes[event.node],
+                    cpu_cap_pct=event.cpu_cap_pct,
+                    gpu_cap_pct=event.gpu_cap_pct,
+                    cpu_cap_mw_per_socket=event.cpu_cap_mw_per_socket,
+                    gpu_cap_mw=event.gpu_cap_mw,
+                )
+        for order in cap_orders(state, 7):
+            assert state.nodes[order.node].labels.get("joulie.io/caps") == "enforce"
+
+
+@pytest.mark.parametrize("first", range(0, CASES, 100))
+def test_no_target_lowers_the_caps_of_a_node_on_which_performance_pods_run(first: int) -> None:
+    for number in range(first, first + 100):
+        made = cluster(number)
+        rules = made.rules._replace(target_rules=Rules().target_rules, drain_deadline_s=0.0)
+        found = plan(made.state, made.policy, rules, made.basis)
+        for event in found.events:
+            if isinstance(event, CapsSet) and made.state.nodes[event.node].performance_pods:
+                caps = caps_for("performance", made.state.nodes[event.node], rules)
+                assert (event.cpu_cap_pct, event.gpu_cap_pct) == (caps.cpu_pct, caps.gpu_pct)
+
+
+@pytest.mark.parametrize("first", range(0, CASES, 100))
+def test_the_shares_of_racks_add_up_to_the_feed(first: int) -> None:
+    found = 0
+    for number in range(first, first + 100):
+        _, made = newest(number)
+        for feed, shares in shares_by_feed(made).items():
+            suffix = f"_{feed}" if feed else ""
+            inputs = made.made.inputs
+            drawn = sum(share.drawn_w for share in shares)
+            assert drawn == pytest.approx(inputs[f"drawn_w{suffix}"])
+            given = sum(share.share_w for share in shares)
+            assert given == pytest.approx(inputs[f"expected_w{suffix}"])
+            found += 1
+    assert found > 5
