@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.plans import PlanPages
 from joulie_console.stream.poller import ClusterPoller
 from joulie_console.stream.server_sent_events import StreamOptions
+from joulie_console.traces.wanted import is_wanted
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
 from joulie_projections.store.energy_table import EnergyTable
@@ -89,6 +91,7 @@ async def serve(
             tasks.create_task(vital(VitalTask.TAIL, tail.follow), name="tail")
             tasks.create_task(vital(VitalTask.POLL, poller.run), name="poll")
             _start_notifying(tasks, poller, integrity, subjects.cluster, settings.notify)
+            _start_tracing(tasks, bus, subjects.cluster)
     finally:
         history.close()
         energy.close()
@@ -111,6 +114,18 @@ def _start_notifying(
     notifier = Notifier(poller, integrity, cluster, webhook)
     tasks.create_task(vital(VitalTask.NOTIFY, notifier.watch), name="notify")
     tasks.create_task(vital(VitalTask.DELIVER, webhook.deliver), name="deliver")
+
+
+def _start_tracing(tasks: asyncio.TaskGroup, bus: Log, cluster: str) -> None:
+    if not is_wanted(os.environ):
+        return
+    try:
+        # The SDK is of an extra, and 20 MB of memory that a console without traces does not need.
+        from joulie_console.traces.sender import TraceSender
+    except ImportError as error:
+        log.error("traces_not_sent", why=f"{error}: pip install 'joulie[traces]'")
+        return
+    tasks.create_task(vital(VitalTask.TRACES, TraceSender(bus, cluster).send), name="traces")
 
 
 class _Server(uvicorn.Server):

@@ -56,6 +56,7 @@ def roots(what: str) -> set[str]:
     run = [
         *named["dependencies"],
         *named["optional-dependencies"]["agent"],
+        *named["optional-dependencies"]["traces"],
     ]  # the image has it, too
     build = project["build-system"]["requires"]
     listed = {"build": build, "demo": [*named["dependencies"], *build, "editables"]}.get(what, run)

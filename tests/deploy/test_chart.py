@@ -73,6 +73,7 @@ def test_helm_finds_no_fault_in_the_chart(name: str, home: Path) -> None:
         ("archive.bucket.url=https://s3.example.com/archive", "archive.bucket.existingSecret"),
         ("console.notify.url=http://hooks.example.com", "console.notify.plain=true"),
         ("console.notify.url=hooks.example.com", "/console/notify/url"),
+        ("console.traces.url=collector:4318", "/console/traces/url"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_name(wrong: str, named: str, home: Path) -> None:
@@ -215,6 +216,17 @@ def test_the_console_alone_may_connect_to_the_webhook(
     assert policy["podSelector"]["matchExpressions"][0]["values"] == ["console"]
     mounted = [each["mountPath"] for each in container["volumeMounts"]]
     assert all(str(Path(value).parent) in mounted for value in named.values() if value[0] == "/")
+
+
+def test_the_console_alone_may_connect_to_the_collector_of_traces(home: Path) -> None:
+    url = "http://collector.monitoring:4318"
+    trees = rendered(home, "--set", f"console.traces.url={url}")
+    [container] = pod_specs(trees)["Deployment/joulie-console"]["containers"]
+    policy = of_kind(trees, "NetworkPolicy")["joulie-to-collector"]["spec"]
+
+    assert {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": url} in container["env"]
+    assert policy["egress"] == [{"ports": [{"port": 4318}]}]
+    assert policy["podSelector"]["matchExpressions"][0]["values"] == ["console"]
 
 
 def test_with_a_config_map_the_projector_may_replace_that_one_object(home: Path) -> None:

@@ -594,6 +594,12 @@ NOTIFY_FAILING = Gauge(
     "1 if the webhook did not take the last notification that was posted",
     registry=CONSOLE,
 )
+SPANS = Counter(
+    "joulie_spans_total",
+    "Spans of traces that the collector took (sent), and that it will not get (dropped)",
+    ["result"],
+    registry=CONSOLE,
+)
 CONSOLE_SECONDS = Histogram(
     "joulie_console_seconds",
     "Duration of one answer of the console's API, by route",

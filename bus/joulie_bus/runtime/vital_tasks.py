@@ -84,6 +84,7 @@ class VitalTask(enum.Enum):
     HTTP = _Row("http", _ENDS, ("console",))
     NOTIFY = _Row("notify", _RESTARTS, ("console",))
     DELIVER = _Row("deliver", _RESTARTS, ("console",))
+    TRACES = _Row("traces", _RESTARTS, ("console",))
 
     SAMPLE = _Row("sample", _RESTARTS, ("agent",))
     LIMITS = _Row("limits", _RESTARTS, ("agent-caps",))

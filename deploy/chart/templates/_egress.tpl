@@ -1,6 +1,6 @@
 {{/*
 Which component may connect where. A rule without "to" is for addresses that no selector of a chart
-names: those of the API server, of witnesses, of a bucket, of a webhook, and of a database and of a
+names: those of the API server, of witnesses, of a bucket, of a webhook, of a collector of traces, and of a database and of a
 broker of yours.
 */}}
 {{- define "joulie.egress" -}}
@@ -46,6 +46,10 @@ broker of yours.
 {{- $port := dict "port" (ternary (include "joulie.portOf" .url) "443" (ne .url "") | int) }}
 {{- include "joulie.egressOf" (dict "root" $ "to" "webhook" "of" (list "console") "egress" (list (dict "ports" (list $port)))) }}
 {{- end }}
+{{- end }}
+{{- if and .Values.console.enabled .Values.console.traces.url }}
+{{- $port := dict "port" (include "joulie.portOf" .Values.console.traces.url | int) }}
+{{- include "joulie.egressOf" (dict "root" $ "to" "collector" "of" (list "console") "egress" (list (dict "ports" (list $port)))) }}
 {{- end }}
 {{- $meters := .Values.networkPolicy.metersTo }}
 {{- if and (not $meters) (include "joulie.hasMeters" .) }}{{ $meters = list dict }}{{ end }}

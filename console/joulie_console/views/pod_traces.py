@@ -1,0 +1,164 @@
+"""Entries of the decision log as spans: one trace for each pod.
+
+The ids follow from the uid of the pod and the id of the entry, so that the same entry is the same
+span, whoever sends it and how often. The span of the pod is sent with its outcome; the spans of its
+decisions name it as their parent before.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import NamedTuple
+
+from joulie_bus.errors import Undecodable
+from joulie_bus.events import (
+    AnyEvent,
+    BindDecided,
+    FallbackAnswered,
+    FilterDecided,
+    OutcomeSeen,
+    PreemptDecided,
+    PrioritizeDecided,
+    codec,
+)
+from joulie_bus.events.codec import Envelope
+from joulie_bus.streams.records import Record
+from joulie_extender.decide.explained import Explained, explained
+
+Attribute = str | int | float | bool | list[str]
+MOST_PODS = 20_000  # that wait for their outcome; the oldest is forgotten for a newer one
+POD_SPAN = "schedule pod"
+_OF_PODS = (
+    BindDecided,
+    FallbackAnswered,
+    FilterDecided,
+    OutcomeSeen,
+    PreemptDecided,
+    PrioritizeDecided,
+)
+
+
+class Span(NamedTuple):
+    """Times are in nanoseconds. `parent` is None for the span of the pod."""
+
+    trace: int
+    id: int
+    parent: int | None
+    name: str
+    start: int
+    end: int
+    attributes: Mapping[str, Attribute]
+    error: str = ""
+
+
+class PodTraces:
+    """Remembers when the first decision about each pod began, until the pod has its outcome."""
+
+    def __init__(self, most_pods: int = MOST_PODS) -> None:
+        self._most_pods = most_pods
+        self._begun = OrderedDict[str, int]()
+
+    def spans_of(self, record: Record) -> list[Span]:
+        """Empty for entries that are not about a pod, and for messages that are no entry."""
+        what = f"message {record.sequence} of {record.stream}"
+        try:
+            envelope = codec.open_envelope(record.data, what)
+            event = codec.read(envelope, what)
+        except Undecodable:
+            return []  # the log has an entry for it
+        if not isinstance(event, _OF_PODS):
+            return []
+        if isinstance(event, OutcomeSeen):
+            return [self._pod_span(event, record.at)]
+        span = _decision_span(event, envelope, record.at)
+        self._remember(event.key, span.start)
+        return [span]
+
+    def _remember(self, uid: str, start: int) -> None:
+        self._begun.setdefault(uid, start)
+        if len(self._begun) > self._most_pods:
+            self._begun.popitem(last=False)
+
+    def _pod_span(self, event: OutcomeSeen, at: int) -> Span:
+        found = explained(event)
+        start = self._begun.pop(event.pod_uid, None)
+        attributes = {
+            **_pod_attributes(event.pod_uid, event.namespace, event.name),
+            "k8s.node.name": event.node,
+            "joulie.explanation": found.line,
+            "joulie.complete": start is not None,
+            **_present({"joulie.rank": event.rank, "joulie.score": event.score}),
+            **_present({"joulie.regret": event.regret}),
+        }
+        trace, own = _trace_id(event.pod_uid), _pod_span_id(event.pod_uid)
+        began = at if start is None else min(start, at)
+        return Span(trace, own, None, POD_SPAN, began, at, attributes)
+
+
+def _decision_span(event: AnyEvent, envelope: Envelope, stored_at: int) -> Span:
+    """From the answer's own clock until its entry was written. A machine whose clock is wrong
+    writes times outside of that; the span has no length then."""
+    found = explained(event)
+    start = found.basis.now if found.basis else stored_at
+    end = envelope.ts if start <= envelope.ts <= stored_at else start
+    uid = event.key
+    return Span(
+        trace=_trace_id(uid),
+        id=_id("entry", envelope.id, 8),
+        parent=_pod_span_id(uid),
+        name=found.verb,
+        start=start,
+        end=end,
+        attributes=_attributes(event, found, envelope.id),
+        error=found.error,
+    )
+
+
+def _attributes(event: AnyEvent, found: Explained, entry_id: str) -> dict[str, Attribute]:
+    namespace, name = _names_of(event)
+    attributes: dict[str, Attribute] = {
+        **_pod_attributes(event.key, namespace, name),
+        "joulie.entry": entry_id,
+        "joulie.replica": entry_id.partition(":")[0],
+        "joulie.explanation": found.line,
+        **_present({"k8s.node.name": found.node or None}),
+    }
+    if found.asked:
+        attributes |= {"joulie.candidates": found.asked, "joulie.refused": found.refused}
+    if found.basis:
+        attributes |= {"joulie.view": found.basis.view}
+        attributes |= _present({"joulie.view.behind_ms": found.basis.behind_ms})
+    if found.top:
+        attributes["joulie.score"] = found.top[0].score
+    if found.cards:
+        attributes["joulie.cards"] = list(found.cards)
+    return attributes
+
+
+def _names_of(event: AnyEvent) -> tuple[str, str]:
+    if isinstance(event, FilterDecided | PreemptDecided | PrioritizeDecided):
+        return event.pod.namespace, event.pod.name
+    if isinstance(event, BindDecided | FallbackAnswered | OutcomeSeen):
+        return event.namespace, event.name
+    raise TypeError(f"{event.TYPE} is not about a pod")
+
+
+def _pod_attributes(uid: str, namespace: str, name: str) -> dict[str, Attribute]:
+    return {"k8s.pod.uid": uid, "k8s.namespace.name": namespace, "k8s.pod.name": name}
+
+
+def _present(found: Mapping[str, Attribute | None]) -> dict[str, Attribute]:
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _trace_id(uid: str) -> int:
+    return _id("pod", uid, 16)
+
+
+def _pod_span_id(uid: str) -> int:
+    return _id("schedule", uid, 8)
+
+
+def _id(kind: str, of: str, size: int) -> int:
+    """Never 0, which stands for no id."""
+    return int.from_bytes(sha256(f"joulie {kind} {of}".encode()).digest()[:size]) | 1
