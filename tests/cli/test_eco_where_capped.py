@@ -1,26 +1,19 @@
 """PRESET=savings from end to end: a node is eco while a writer on it can set its caps."""
 
 import asyncio
-import contextlib
-import json
-import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import host_trees
-from joulie_bus.broker.embedded import Embedded
+from capped_cluster import CappedCluster, in_thread
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, connected, node_seen, running_broker
 from joulie_bus.testing.stamping import Voices
-from joulie_forked import Command, joulie
+from joulie_forked import joulie
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
-PATIENCE_S = 90.0
 SAVINGS = {"PRESET": "savings", "POLICY_TYPE": "static_partition", "STATIC_HP_FRAC": "0"}
 SHORT = {  # three minutes and one, in seconds
     "joulie_operator.planning.power.consent.SIGN_OF_LIFE_S": 6.0,
@@ -29,75 +22,12 @@ SHORT = {  # three minutes and one, in seconds
 }
 
 
-class Cluster:
-    """A broker and a data directory, in which components run as processes."""
-
-    def __init__(self, path: Path, broker: Embedded) -> None:
-        self.data, self.host = path / "data", host_trees.xeon(path / "host")
-        self._path, self._broker = path, broker
-
-    @contextlib.asynccontextmanager
-    async def running(
-        self, role: Role, *words: str | Path, **settings: str
-    ) -> AsyncGenerator[Command, None]:
-        kept = self._path / f"kept-{free_port()}"
-        kept.mkdir()
-        address = self._broker.address_of(role)
-        environ = {
-            **os.environ,
-            "JOULIE_CLUSTER": CLUSTER.cluster,
-            "NATS_URL": address.url,
-            "NATS_USER": address.user,
-            "NATS_PASSWORD": address.password,
-            "NATS_INBOX": address.inbox,
-            "METRICS_ADDR": f"127.0.0.1:{free_port()}",
-            **settings,
-        }
-        told = [str(role), "--data", self.data, *words]
-        command = Command(told, environ, kept, constants=SHORT)
-        try:
-            yield command
-        finally:
-            await asyncio.to_thread(command.stop)
-
-    def agent(self, *words: str) -> contextlib.AbstractAsyncContextManager[Command]:
-        return self.running(Role.AGENT, "--node", "n1", "--host-root", self.host, *words)
-
-    def writer(self) -> contextlib.AbstractAsyncContextManager[Command]:
-        return self.agent("--caps", "--limits", str(self._path / "limits.json"))
-
-    def limits_w(self) -> set[int]:
-        files = self.host.glob("sys/class/powercap/intel-rapl:?/constraint_0_power_limit_uw")
-        return {int(file.read_text()) // 1_000_000 for file in files}
-
-    def twin(self, node: str) -> dict[str, Any]:
-        """Empty before anything is known."""
-        said = joulie("twin", node, "--json", "--data", self.data)
-        found: dict[str, Any] = json.loads(said.stdout)["twin"] if said.returncode == 0 else {}
-        return found
-
-    async def until(self, **classes: str) -> None:
-        def met() -> bool:
-            return all(self.twin(node).get("node_class") == of for node, of in classes.items())
-
-        await in_thread(met, lambda: f"{classes}: {joulie('plans', '--data', self.data).stdout}")
-
-
-async def in_thread(condition: Callable[[], bool], what: Callable[[], str] = str) -> None:
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not await asyncio.to_thread(condition):
-                await asyncio.sleep(0.2)
-    except TimeoutError:
-        pytest.fail(await asyncio.to_thread(what))
-
-
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncGenerator[Cluster, None]:
+async def cluster(tmp_path: Path) -> AsyncGenerator[CappedCluster, None]:
     """Two nodes that agreed to caps; n1 has an agent that found its hardware."""
     await asyncio.to_thread(joulie, "migrate", "--data", tmp_path / "data")
     async with running_broker(tmp_path / "broker") as broker:
-        made = Cluster(tmp_path, broker)
+        made = CappedCluster(tmp_path, broker, SHORT)
         async with (
             connected(broker, "nodes", Role.OPERATOR) as connection,
             JetStreamLog.over(connection) as bus,
@@ -111,7 +41,7 @@ async def cluster(tmp_path: Path) -> AsyncGenerator[Cluster, None]:
             yield made
 
 
-async def test_a_node_is_eco_while_its_writer_runs(cluster: Cluster) -> None:
+async def test_a_node_is_eco_while_its_writer_runs(cluster: CappedCluster) -> None:
     await cluster.until(n1="performance", n2="performance")
     async with cluster.writer():
         await cluster.until(n1="eco", n2="performance")
@@ -128,7 +58,7 @@ async def test_a_node_is_eco_while_its_writer_runs(cluster: Cluster) -> None:
     assert "no writer has reported" in never
 
 
-async def test_a_node_leaves_eco_when_its_writer_was_killed(cluster: Cluster) -> None:
+async def test_a_node_leaves_eco_when_its_writer_was_killed(cluster: CappedCluster) -> None:
     async with cluster.writer() as killed:
         await cluster.until(n1="eco")
         killed.kill()

@@ -19,7 +19,7 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.subjects import Subjects, cap_writer_name
 
-LEASE_S = 60.0  # without an order for so long, the limits are given back
+LEASE_S = 60.0  # without an order for so long, its caps hold no longer
 CHECK_S = 5.0  # a driver may be reloaded, and another program may set a limit
 AGAIN_S = 600.0
 REPEAT_S = 60.0  # of what can be set; the operator counts it for three minutes
@@ -54,11 +54,13 @@ class CapService:
         self._bus: Log | None = None
         self._order: CapOrder | None = None
         self._until_s = clock() + LEASE_S  # limits of an earlier life wait so long for an order
+        self._safe_until_s = 0.0
         self._received = asyncio.Event()
         self._published: tuple[Facts, float] | None = None
         self._recently_refused = RecentRefusals(clock)
         self._reported: tuple[CapsSettable, float] | None = None
         self._has_ended = False
+        self._is_safe = False  # whether the safe caps are in force
 
     async def run(self) -> None:
         """Runs until cancelled, and then gives the limits back."""
@@ -120,19 +122,38 @@ class CapService:
             return
         is_newer = self._order is None or order.view >= self._order.view
         if order.node == self._node and (is_newer or self._is_over()):
-            self._order, self._until_s = order, self._clock() + LEASE_S
+            now = self._clock()
+            self._order, self._until_s = order, now + LEASE_S
+            self._safe_until_s = now + order.safe_s
             self._received.set()
 
     async def carry_out(self) -> None:
-        """Sets what is ordered; without an order, gives back what an earlier one set."""
+        """Sets what is ordered, or the safe caps once the lease of the order is over; otherwise
+        gives back what an earlier order set."""
         if self._order is None and not self._is_over():
             return
-        order = None if self._is_over() else self._order
-        actuators = self._find()
-        wanted = NOTHING if order is None else wanted_of(order)
-        outcomes = self._writer.carry_out(wanted, actuators)
+        order, wanted = self._in_force()
+        self._tell(wanted)
+        outcomes = self._writer.carry_out(wanted, self._find())
         self._recently_refused.saw(outcomes)
         await self._publish(facts_of(self._node, order, wanted, outcomes))
+
+    def _in_force(self) -> tuple[CapOrder | None, Order]:
+        order = self._order
+        if order is not None and not self._is_over():
+            return order, wanted_of(order)
+        if order is not None and self._clock() < self._safe_until_s:
+            return order, safe_of(order)
+        return None, NOTHING
+
+    def _tell(self, wanted: Order) -> None:
+        """Once for each time without orders."""
+        is_lost = self._order is not None and self._is_over() and wanted != NOTHING
+        if is_lost and not self._is_safe:
+            left_s = round(self._safe_until_s - self._clock())
+            what = f"the safe caps of the power target hold for {left_s} s more"
+            log.warning("orders_stopped", node=self._node, what=what)
+        self._is_safe = is_lost
 
     def _is_over(self) -> bool:
         return self._clock() >= self._until_s
@@ -160,6 +181,11 @@ class CapService:
 def wanted_of(order: CapOrder) -> Order:
     cpu = order.cpu_mw_per_socket
     return Order(cpu_uw=None if cpu is None else cpu * 1000, gpu_mw=order.gpu_mw)
+
+
+def safe_of(order: CapOrder) -> Order:
+    cpu = order.safe_cpu_mw_per_socket
+    return Order(cpu_uw=None if cpu is None else cpu * 1000, gpu_mw=order.safe_gpu_mw)
 
 
 def facts_of(

@@ -51,8 +51,8 @@ class InventoryRead(Event, frozen=True, kw_only=True):
 class CapOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The caps of one node, as the operator publishes them again and again while they hold.
 
-    A live message, never stored: without a new one, the writer on the node gives the limits back.
-    Absent means no cap.
+    A live message, never stored. Absent means no cap. Without a new one, the writer on the node
+    sets the safe caps for `safe_s` seconds from this one on, and gives the limits back then.
     """
 
     node: Name
@@ -60,6 +60,9 @@ class CapOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     view: Count  # the position of the view that it rests on
     cpu_mw_per_socket: Milliwatts | None = None
     gpu_mw: Milliwatts | None = None  # per card
+    safe_cpu_mw_per_socket: Milliwatts | None = None
+    safe_gpu_mw: Milliwatts | None = None
+    safe_s: Count = 0
 
 
 class CapsApplied(Event, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from joulie_projections.view.view import View
 
 CHECK_INTERVAL_S = 0.25
 MOST_AGE_S = 30.0
-REPEAT_S = 10.0  # a writer gives the limits back after six that it missed
+REPEAT_S = 10.0  # a writer leaves the caps of the plan after six that it missed
 encode = msgspec.msgpack.Encoder().encode
 log = get_logger("caps")
 
@@ -30,17 +30,17 @@ class CapOrders:
         self._published: dict[str, tuple[CapOrder, float]] = {}
 
     async def run(self) -> None:
-        """Runs until cancelled. Nothing is published from a view that lags: a writer then gives the
-        limits back by itself."""
+        """Runs until cancelled. Nothing is published from a view that lags: a writer then sets the
+        safe caps of a power target, or gives the limits back, by itself."""
         while True:
             if self._view.is_ready and self._view.age_s <= MOST_AGE_S:
                 await self._publish(time.monotonic())
             await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def _publish(self, now_s: float) -> None:
-        orders = {
-            order.node: order for order in cap_orders(self._view.cluster_state, self._view.position)
-        }
+        view = self._view
+        found = cap_orders(view.cluster_state, view.position, view.now_ns())
+        orders = {order.node: order for order in found}
         for node in self._published.keys() - orders.keys():
             last, _ = self._published[node]
             await self._send(CapOrder(node=node, plan=last.plan, view=self._view.position), now_s)
@@ -61,5 +61,11 @@ class CapOrders:
         self._published[order.node] = (order, now_s)
 
 
-def _caps(order: CapOrder) -> tuple[int | None, int | None]:
-    return order.cpu_mw_per_socket, order.gpu_mw
+def _caps(order: CapOrder) -> tuple[int | None, ...]:
+    """The safe caps hold for another time with each order: that alone is no change."""
+    return (
+        order.cpu_mw_per_socket,
+        order.gpu_mw,
+        order.safe_cpu_mw_per_socket,
+        order.safe_gpu_mw,
+    )

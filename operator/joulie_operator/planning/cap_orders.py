@@ -1,32 +1,82 @@
-"""The caps that the writers on the nodes get: those of the plan, for nodes that opted in.
+"""The caps that the writers on the nodes get: those of the plan, for nodes that opted in; and the
+safe caps, which a power target leaves behind if orders or plans stop.
 
 And the nodes on which the caps of class eco would be set, by the reports of the writers.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from joulie_bus.events import CapOrder
 from joulie_operator.planning.caps import Caps, caps_for, current_caps
+from joulie_operator.planning.guard import Stage, stage_of
 from joulie_operator.planning.measured_caps import cap_choice
 from joulie_operator.planning.policies import Candidate
+from joulie_operator.planning.power.budget import SAFE_INPUT
 from joulie_operator.planning.power.consent import CPU, GPU, is_opted_in, kinds_set
-from joulie_operator.planning.rules import Rules
+from joulie_operator.planning.power.limitable import NO_CAPS, percent_of
+from joulie_operator.planning.power_target import by_feed, is_fed, limited, targets_in_force
+from joulie_operator.planning.rules import Rules, rules_of
 from joulie_projections.state.state import ClusterState, NodeState
 
+PLANS_STOP_S = 60.0  # beyond the interval of plans
+LONGEST_SAFE_S = 86_400  # of a target without an end, or one that ends later
+_SECOND = 1_000_000_000
 
-def cap_orders(state: ClusterState, position: int) -> Iterator[CapOrder]:
-    """One order for each node that opted in, also without a cap. Other nodes get none."""
-    plan = next((row.plan.plan for row in state.cluster.values() if row.plan is not None), "")
+
+def cap_orders(state: ClusterState, position: int, now: int) -> Iterator[CapOrder]:
+    """One order for each node that opted in, also without a cap. Other nodes get none. While plans
+    have stopped, a node has its safe caps if it has some."""
+    safe = _SafeCaps.of(state, now)
+    plan, stopped = state.plan, _have_stopped(state, now)
     for name, node in state.nodes.items():
         if node.present and is_opted_in(node):
-            caps = current_caps(node)
+            found = safe.caps(name, node)
+            caps = current_caps(node) if found is None or not stopped else found[0]
+            safe_caps, safe_s = found or (NO_CAPS, 0)
             yield CapOrder(
                 node=name,
-                plan=plan,
+                plan=plan.plan if plan else "",
                 view=position,
                 cpu_mw_per_socket=_cpu_mw(node, caps),
                 gpu_mw=_gpu_mw(node, caps),
+                safe_cpu_mw_per_socket=_cpu_mw(node, safe_caps),
+                safe_gpu_mw=_gpu_mw(node, safe_caps),
+                safe_s=safe_s,
             )
+
+
+def _have_stopped(state: ClusterState, now: int) -> bool:
+    """A plan is published each interval, also without changes."""
+    if state.plan is None:
+        return False
+    interval_s = rules_of(state.plan.settings).interval_s
+    return now - state.planned_at > (interval_s + PLANS_STOP_S) * _SECOND
+
+
+class _SafeCaps(NamedTuple):
+    """The caps with which the power targets in force hold although nobody watches."""
+
+    levels: Mapping[str, tuple[int, int]]  # by feed: the level, and the seconds until it ends
+
+    @classmethod
+    def of(cls, state: ClusterState, now: int) -> "_SafeCaps":
+        plan = state.plan
+        if plan is None or plan.dry_run:
+            return cls({})
+        levels = by_feed(plan.inputs, SAFE_INPUT)
+        targets = targets_in_force(state, rules_of(plan.settings), now)
+        ends = {each.feed: min(LONGEST_SAFE_S, (each.ends_at - now) // _SECOND) for each in targets}
+        feeds = levels.keys() & ends.keys()
+        return cls({feed: (round(levels[feed]), ends[feed]) for feed in feeds})
+
+    def caps(self, name: str, node: NodeState) -> tuple[Caps, int] | None:
+        """None for nodes that the targets do not cap: those that performance pods may use."""
+        found = [of for feed, of in self.levels.items() if is_fed(node, feed)]
+        if not found or stage_of(node) != Stage.ECO or node.performance_pods:
+            return None
+        percent = percent_of(name, min(level for level, _ in found))
+        return limited(current_caps(node), percent, node), max(seconds for _, seconds in found)
 
 
 def capped_nodes(

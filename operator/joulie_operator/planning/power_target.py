@@ -50,6 +50,7 @@ _FALLING_NS = 60_000_000_000  # from the order to sleep to a reading that shows 
 
 CLOSES = "caps alone do not meet the power target"
 ROOM = "the power target leaves room for pods"
+NEVER = 2**63 - 1
 NO_TARGET = "no power target is in force"
 
 
@@ -57,6 +58,7 @@ class TargetInForce(NamedTuple):
     feed: str
     power_mw: int
     because: str = ""
+    ends_at: int = NEVER
 
 
 class PowerLimits(NamedTuple):
@@ -76,7 +78,7 @@ class PowerLimits(NamedTuple):
         if name in self.kept:
             return _lower(caps, current_caps(node))
         percent = self.percent.get(name)
-        return caps if percent is None else _limited(caps, percent, node)
+        return caps if percent is None else limited(caps, percent, node)
 
 
 NO_LIMITS = PowerLimits({}, frozenset(), {}, {}, {}, (), {}, {})
@@ -86,7 +88,7 @@ def targets_in_force(cluster_state: ClusterState, rules: Rules, now: int) -> lis
     """The lowest target of each feed: of the settings, and of the log."""
     given = [TargetInForce(feed, mw) for feed, mw in standing_targets(rules.policy_numbers).items()]
     given += [
-        TargetInForce(target.feed, target.power_mw, target.because)
+        TargetInForce(target.feed, target.power_mw, target.because, target.ends_at)
         for target in cluster_state.targets.values()
         if target.starts_at <= now < target.ends_at
     ]
@@ -315,8 +317,9 @@ def _drawn_mw(node: NodeState, now: int, model: int) -> int:
 # --- caps -------------------------------------------------------------------------------------
 
 
-def _limited(caps: Caps, percent: int, node: NodeState) -> Caps:
-    """Watts are lowered with the percentage, where the settings give watts."""
+def limited(caps: Caps, percent: int, node: NodeState) -> Caps:
+    """These caps, and none above the percentage. Watts are lowered with the percentage, where the
+    settings give watts."""
     found = node.hardware
     cpu_mw, gpu_mw = caps.cpu_mw_per_socket, caps.gpu_mw
     if cpu_mw is not None and found is not None and found.cpu_max_mw_per_socket:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
@@ -40,6 +41,14 @@ class Rig:
         self.receive(gpu_mw, view, node)
         await self.service.carry_out()
 
+    async def budget(self, gpu_mw: int | None, safe_mw: int, safe_s: int, view: int = 1) -> None:
+        """An order under a power target."""
+        order = CapOrder(
+            node="n1", plan="p1", view=view, gpu_mw=gpu_mw, safe_gpu_mw=safe_mw, safe_s=safe_s
+        )
+        self.service.receive(msgspec.msgpack.encode(order))
+        await self.service.carry_out()
+
     def receive(self, gpu_mw: int | None, view: int = 1, node: str = "n1") -> None:
         order = CapOrder(node=node, plan="p1", view=view, gpu_mw=gpu_mw)
         self.service.receive(msgspec.msgpack.encode(order))
@@ -56,6 +65,92 @@ async def test_an_order_holds_for_its_lease_and_no_longer(tmp_path: Path) -> Non
     held = rig.card.now
     await rig.after(2)
     assert (held, rig.card.now) == (400_000, HIGH)
+
+
+async def test_the_caps_of_a_lost_budget_fall_to_the_safe_level_until_its_target_ends(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    await rig.budget(500_000, 300_000, safe_s=600)
+    await rig.after(LEASE_S - 1)
+    held = rig.card.now
+    await rig.after(2)
+    lost = rig.card.now
+    await rig.after(600 - LEASE_S - 2)
+    late = rig.card.now
+    await rig.after(2)
+    assert (held, lost, late, rig.card.now) == (500_000, 300_000, 300_000, HIGH)
+
+
+async def test_a_node_without_a_cap_gets_the_safe_one_when_the_budget_is_lost(
+    tmp_path: Path,
+) -> None:
+    """It may draw more by then."""
+    rig = Rig(tmp_path)
+    await rig.budget(None, 300_000, safe_s=600)
+    before = rig.card.writes
+    await rig.after(LEASE_S + 1)
+    assert (before, rig.card.now) == (0, 300_000)
+
+
+async def test_an_order_after_a_lost_budget_holds_again(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.budget(500_000, 300_000, safe_s=600, view=9)
+    await rig.after(LEASE_S + 1)
+    await rig.order(600_000, view=3)  # of a log that was restored
+    await rig.after(LEASE_S - 1)
+    held = rig.card.now
+    await rig.after(2)
+    assert (held, rig.card.now) == (600_000, HIGH)
+
+
+async def test_a_target_that_ends_before_the_lease_leaves_no_safe_cap(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    await rig.budget(500_000, 300_000, safe_s=5)
+    await rig.after(LEASE_S + 1)
+    assert rig.card.now == HIGH
+
+
+async def test_a_writer_that_stops_under_a_lost_budget_gives_the_limits_back(
+    tmp_path: Path,
+) -> None:
+    rig = Rig(tmp_path)
+    async with background(rig.service.run(), "limits"):
+        await asyncio.sleep(0)
+        await rig.budget(500_000, 300_000, safe_s=600)
+        await rig.after(LEASE_S + 1)
+        lost = rig.card.now
+    assert (lost, rig.card.now) == (300_000, HIGH)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_a_limit_is_ordered_or_safe_or_what_it_was(seed: int, tmp_path: Path) -> None:
+    """Random orders, pauses and restarts of the writer; and nothing is left behind in the end."""
+    dice = random.Random(seed)
+    rig, allowed = Rig(tmp_path), {HIGH}
+    for view in range(60):
+        match dice.choice(("order", "budget", "pause", "pause", "kill")):
+            case "order":
+                wanted = dice.choice((None, 250_000, 350_000))
+                allowed = {HIGH if wanted is None else wanted, HIGH}
+                await rig.order(wanted, view)
+            case "budget":
+                wanted, safe = (
+                    dice.choice((None, 400_000, 500_000)),
+                    dice.choice((300_000, 200_000)),
+                )
+                allowed = {HIGH if wanted is None else wanted, safe, HIGH}
+                await rig.budget(wanted, safe, dice.choice((0, 30, 90, 600)), view)
+            case "pause":
+                await rig.after(dice.choice((5, 30, 59, 61, 300)))
+            case _:
+                card, now_s = rig.card, rig.now_s
+                rig.memory.close()
+                rig = Rig(tmp_path)
+                rig.card, rig.now_s = card, now_s
+        assert rig.card.now in allowed
+    await rig.after(LEASE_S + 601)
+    assert (rig.card.now, rig.memory.names()) == (HIGH, [])
 
 
 async def test_a_repeated_order_renews_the_lease(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from msgspec.structs import replace
 
-from joulie_bus.events import CapOrder, Fact
-from joulie_bus.testing import caps, hardware, node_seen, records
+from joulie_bus.events import CapOrder, Fact, PlanMade, Profile
+from joulie_bus.testing import NOON, SECOND, caps, hardware, node_seen, records
 from joulie_operator.planning.cap_orders import cap_orders
+from joulie_operator.planning.power_target import NEVER
+from joulie_operator.planning.rules import Rules, values_of
 from joulie_projections.fold.sequence import fold
-from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state import CLUSTER, ClusterRow, ClusterState, NodeState, Target
 from joulie_projections.state.state_changes import Draft
 
 
@@ -14,7 +16,7 @@ def orders(*facts: Fact) -> list[CapOrder]:
     draft = Draft(state := ClusterState())
     fold(draft, records(*facts), 0)
     draft.commit()
-    return list(cap_orders(state, 7))
+    return list(cap_orders(state, 7, NOON))
 
 
 def test_a_node_that_never_opted_in_gets_no_order() -> None:
@@ -49,4 +51,101 @@ def test_a_node_that_is_gone_gets_no_order() -> None:
     fold(draft, records(node_seen("n1", caps="enforce")), 0)
     draft.commit()
     state.nodes["n1"] = replace(state.nodes["n1"], present=False)
-    assert list(cap_orders(state, 7)) == []
+    assert list(cap_orders(state, 7, NOON)) == []
+
+
+HOUR = 3600 * SECOND
+
+
+def under_target(
+    *, at: int = NOON, ends_at: int = NOON + HOUR, safe: int = 450, profile: Profile = "eco"
+) -> ClusterState:
+    """An eco node of 700 W with a cap of 80 %, planned under a target."""
+    state = ClusterState()
+    state.nodes["n1"] = NodeState(
+        ordinal=0,
+        at=NOON,
+        present=True,
+        labels={"joulie.io/caps": "enforce", "joulie.io/feed": "a"},
+        hardware=hardware("n1", watts=700, gpus=2),
+        profile=profile,
+        cpu_cap_pct=80,
+        gpu_cap_pct=80,
+    )
+    made = PlanMade(
+        plan="p1",
+        policy="static_partition",
+        view=7,
+        nodes=1,
+        performance=0,
+        changes=0,
+        inputs={"safe_cap_permille_a": safe},
+        settings=values_of(Rules()),
+        now=NOON,
+    )
+    target = Target(1_000_000, NOON - HOUR, ends_at, "a")
+    state.cluster[CLUSTER] = ClusterRow(planned_at=at, plan=made, targets={"t": target})
+    return state
+
+
+def order_of(state: ClusterState, now: int = NOON) -> CapOrder:
+    (order,) = cap_orders(state, 7, now)
+    return order
+
+
+def test_an_order_under_a_target_has_the_safe_caps_until_the_target_ends() -> None:
+    order = order_of(under_target())
+    assert (order.cpu_mw_per_socket, order.gpu_mw) == (560_000, 560_000)
+    assert order.safe_cpu_mw_per_socket == order.safe_gpu_mw == 700_000 * 45 // 100
+    assert order.safe_s == 3600
+
+
+def test_a_target_without_an_end_leaves_its_safe_caps_for_a_day() -> None:
+    assert order_of(under_target(ends_at=NEVER)).safe_s == 86_400
+
+
+def test_a_safe_cap_is_never_above_that_of_the_plan() -> None:
+    order = order_of(under_target(safe=990))
+    assert order.safe_cpu_mw_per_socket == order.cpu_mw_per_socket
+
+
+def test_no_safe_cap_is_left_without_a_target_in_force() -> None:
+    order = order_of(under_target(ends_at=NOON))
+    assert (order.safe_cpu_mw_per_socket, order.safe_gpu_mw, order.safe_s) == (None, None, 0)
+    assert order.cpu_mw_per_socket == 560_000
+
+
+def performing(state: ClusterState, **fields: object) -> ClusterState:
+    state.nodes["n1"] = replace(state.nodes["n1"], **fields)
+    return state
+
+
+def test_a_node_that_performance_pods_use_has_no_safe_cap() -> None:
+    for state in (
+        under_target(profile="performance"),
+        performing(under_target(), performance_pods=1),
+        performing(under_target(), draining=True),
+    ):
+        assert (order_of(state).safe_cpu_mw_per_socket, order_of(state).safe_s) == (None, 0)
+
+
+def test_a_plan_that_only_shows_leaves_no_safe_cap() -> None:
+    state = under_target()
+    row = state.cluster[CLUSTER]
+    assert row.plan is not None
+    state.cluster[CLUSTER] = replace(row, plan=replace(row.plan, dry_run=True))
+    assert order_of(state).safe_s == 0
+
+
+def test_the_safe_caps_are_ordered_once_plans_have_stopped() -> None:
+    """An interval and a minute after the last one: the operator still has a view, and no plan."""
+    state = under_target()
+    stops = NOON + (60 + 60) * SECOND
+    assert order_of(state, stops).cpu_mw_per_socket == 560_000
+    late = order_of(state, stops + 1)
+    assert late.cpu_mw_per_socket == late.safe_cpu_mw_per_socket == 315_000
+
+
+def test_caps_without_a_target_stay_as_they_are_when_plans_stop() -> None:
+    state = under_target(ends_at=NOON)
+    assert order_of(state, NOON + HOUR).cpu_mw_per_socket == 560_000

@@ -58,7 +58,7 @@ class Limitable(NamedTuple):
     parts: tuple[Part, ...]
 
     def percent(self, level: int) -> int:
-        return min(100, (level + self.turn) // 10)
+        return _percent(self.turn, level)
 
     def expected_mw(self, level: int) -> int:
         return sum(part.expected_mw(self.percent(level)) for part in self.parts)
@@ -90,7 +90,20 @@ def limitable(
         parts = [part.at_its_cap() for part in parts]
     elif has_settled(node):
         parts = [_as_read(part) for part in parts]
-    return Limitable(name, crc32(name.encode()) % 10, tuple(parts))
+    return Limitable(name, _turn(name), tuple(parts))
+
+
+def percent_of(name: str, level: int) -> int:
+    """The cap of a node at this level."""
+    return _percent(_turn(name), level)
+
+
+def _turn(name: str) -> int:
+    return crc32(name.encode()) % 10
+
+
+def _percent(turn: int, level: int) -> int:
+    return min(100, (level + turn) // 10)
 
 
 def is_silent(node: NodeState, now: int) -> bool:

@@ -205,7 +205,7 @@ def test_a_node_that_never_opted_in_is_never_touched(first: int) -> None:
                     cpu_cap_mw_per_socket=event.cpu_cap_mw_per_socket,
                     gpu_cap_mw=event.gpu_cap_mw,
                 )
-        for order in cap_orders(state, 7):
+        for order in cap_orders(state, 7, NOON):
             assert state.nodes[order.node].labels.get("joulie.io/caps") == "enforce"
 
 
