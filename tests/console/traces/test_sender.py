@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from structlog.testing import capture_logs
 
 from console_kit import ConsoleHarness
 from http_server import serving
@@ -117,16 +118,17 @@ async def test_a_request_that_is_refused_for_long_is_given_up(
 
 
 async def test_a_console_without_the_extra_names_it_and_serves(
-    new_harness: NewHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    new_harness: NewHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setitem(sys.modules, "joulie_console.traces.sender", None)
-    async with new_harness() as harness, httpx2.AsyncClient() as client:
-        answer = await client.get(f"{harness.url}/v1/cluster")
+    with capture_logs() as lines:
+        async with new_harness() as harness, httpx2.AsyncClient() as client:
+            answer = await client.get(f"{harness.url}/v1/cluster")
 
     assert answer.status_code == 200
-    said = capsys.readouterr()
-    assert "pip install 'joulie[traces]'" in said.out + said.err
+    [why] = [line["why"] for line in lines if line["event"] == "traces_not_sent"]
+    assert "pip install 'joulie[traces]'" in why
 
 
 @pytest.mark.parametrize("name", ENDPOINTS)
