@@ -52,6 +52,7 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     gpu_cards: Cards = 0  # whole cards
     gpu: GpuAsk = GpuAsk()
     team: Word = ""  # the team in its label
+    replaced_by: Word = ""  # only in facts: the kind of controller that puts an equal pod elsewhere
 
 
 class PodPending(Event, frozen=True, kw_only=True):

@@ -14,12 +14,18 @@ from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts
 from joulie_cli.questions import next_plan
+from joulie_cli.reporting import defragment
 from joulie_cli.wiring import Wiring
+from joulie_projections.catalog_file import CatalogSettings
 
-SETTINGS = (ArchivePlace,)
+SETTINGS = (ArchivePlace, CatalogSettings)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    if args.defragment:
+        moves = defragment.report_of(args, wires)
+        show(args, moves, defragment.as_text(moves, args.limit))
+        return 0
     if args.next is not None:
         report = asyncio.run(next_plan.report_of(args, wires))
         show(args, report, next_plan.as_text(report, args.limit))

@@ -7,6 +7,7 @@ import argparse
 import random
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import mean
 
 from joulie_cli.display import packing_plot
@@ -14,6 +15,7 @@ from joulie_cli.display.output import show, written
 from joulie_cli.display.progress import progress
 from joulie_extender.gpu.pool import Pool, PoolNode
 from joulie_extender.gpu.shapes import CARD, Shape
+from joulie_simulator.gpu_packing.defragmented import DefragmentedRow, defragmented
 from joulie_simulator.gpu_packing.published import LEVELS, Row, bounds, filled, misfit, pool_of
 from joulie_simulator.gpu_packing.published_policies import POLICIES
 from joulie_simulator.hardware.shapes import shape_of
@@ -21,6 +23,7 @@ from joulie_simulator.trace_file import machines_of, shapes_of
 from joulie_simulator.workload.workload import CARD_MB, Size, Table
 
 NODES = 500
+DEFRAGMENTED = (90, 100)  # percent of the GPUs that arrive before the plan is made
 PODS = 4000  # of the built-in list
 
 
@@ -32,12 +35,27 @@ def run(args: argparse.Namespace) -> int:
         print(f"joulie simulate: {mistake}. Nothing was simulated.", file=sys.stderr)
         return 2
     seeds = range(1, args.seeds + 1)
+    if args.defragment:
+        return _defragment(args, names, pool, pods)
     with progress("simulate", args.output != "table"):
         rows = [row for name in names for seed in seeds for row in _filled(name, pool, pods, seed)]
         most = bounds(pool, pods, seeds)
     if args.plot and not written(args.plot, packing_plot.of(rows, most)):
         return 1
     show(args, [row._asdict() for row in rows] + _bound_rows(most), as_table(rows, most))
+    return 0
+
+
+def _defragment(
+    args: argparse.Namespace, names: Sequence[str], pool: Pool, pods: Sequence[Shape]
+) -> int:
+    rows = list[DefragmentedRow]()
+    with progress("simulate", args.output != "table"):
+        for name, level, seed in product(names, DEFRAGMENTED, range(1, args.seeds + 1)):
+            empty = Pool(pool.nodes)
+            policy = POLICIES[name](empty, pods, seed)
+            rows.append(defragmented(name, policy, empty, pods, (seed, level)))
+    show(args, [row._asdict() for row in rows], as_moves(rows))
     return 0
 
 
@@ -85,6 +103,25 @@ def _bound_rows(most: Mapping[int, float]) -> list[dict[str, object]]:
         {"policy": "bound", "seed": None, "arrived": level, "allocated": share, "watts": None}
         for level, share in most.items()
     ]
+
+
+def as_moves(rows: Sequence[DefragmentedRow]) -> str:
+    """Means of the seeds, in GPUs."""
+    head = ("arrived", "moved", "free", "of no use", "after", "whole cards", "after", "then fit")
+    lines = ["".ljust(14) + "".join(f"{cell:>13}" for cell in head)]
+    for name, level in dict.fromkeys((row.policy, row.arrived) for row in rows):
+        found = [row for row in rows if (row.policy, row.arrived) == (name, level)]
+        share = 100 * mean(row.moved / row.pods for row in found)
+        cells = (
+            *(f"{level} %", f"{share:.2f} %", f"{mean(row.free for row in found):.1f}"),
+            f"{mean(row.unusable for row in found):.1f}",
+            f"{mean(row.unusable_after for row in found):.1f}",
+            f"{mean(row.cards for row in found):.1f}",
+            f"{mean(row.cards_after for row in found):.1f}",
+            f"{mean(row.waiting for row in found):.1f}",
+        )
+        lines.append(name.ljust(14) + "".join(f"{cell:>13}" for cell in cells))
+    return "\n".join(lines)
 
 
 def as_table(rows: Sequence[Row], most: Mapping[int, float]) -> str:

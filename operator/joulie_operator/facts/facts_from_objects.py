@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from joulie_bus.events import (
     Fact,
@@ -31,6 +32,7 @@ from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, count_cards
 from joulie_projections.pods.classify import CLASS_ANNOTATION
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.pods.replacement import replaced_by
 from joulie_projections.quantities import Quantity, parse
 from joulie_projections.state.cards import UNKNOWN_HOLDER, CardState
 from joulie_projections.state.state import ClusterState, NodeState, PodState
@@ -173,6 +175,8 @@ class PodKind:
             return PodFinished(uid=seen.metadata.uid or "")
         namespace_class = self._namespaces.get(seen.metadata.namespace or "")
         ask = ask_of(seen, namespace_class, self._resources)
+        if kind := replaced_by(seen):
+            ask = replace(ask, replaced_by=kind)
         if seen.spec.node_name:
             return PodBound(pod=ask, node=seen.spec.node_name)
         return PodPending(pod=ask)

@@ -10,16 +10,8 @@ import msgspec
 
 from joulie_projections.pods.classify import classify, exemption
 from joulie_projections.pods.kubernetes_pod import Metadata, Pod, Spec
+from joulie_projections.pods.replacement import DO_NOT_DISRUPT, REPLACING, SAFE, controller_of
 
-# Controllers that replace a pod by one that does the same. A Job counts an eviction as a failure,
-# and begins its work again.
-REPLACING = {
-    ("ReplicaSet", "apps"),
-    ("StatefulSet", "apps"),
-    ("ReplicationController", ""),
-}
-SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 _FINISHED = ("Succeeded", "Failed")
 _BELONGS = ("daemonset", "mirror")
 
@@ -71,12 +63,11 @@ def why_it_stays(pod: LivePod, namespace_class: str | None) -> str:
 
 
 def _unmovable(pod: LivePod) -> str:
-    owners = [owner for owner in pod.metadata.owner_references or [] if owner.controller]
-    if not owners:
+    controller = controller_of(pod)
+    if controller is None:
         return "it has no controller that would replace it"
-    group = (owners[0].api_version or "").rpartition("/")[0]
-    if (owners[0].kind, group) not in REPLACING:
-        return f"a {owners[0].kind} controls it, which does not continue its work elsewhere"
+    if controller not in REPLACING:
+        return f"a {controller.kind} controls it, which does not continue its work elsewhere"
     return ""
 
 

@@ -45,7 +45,7 @@ class Arriving:
 def filled(name: str, policy: Packing, pool: Pool, pods: Sequence[Shape], seed: int) -> list[Row]:
     rows, asked, levels = list[Row](), 0, list(LEVELS)
     for shape in Arriving(pods, seed):
-        _place(policy, pool, shape)
+        placed(policy, pool, shape)
         asked += shape.gpu_milli
         while levels and asked * 100 >= levels[0] * pool.capacity:
             share = round(100 * pool.allocated() / pool.capacity, 2)
@@ -55,13 +55,21 @@ def filled(name: str, policy: Packing, pool: Pool, pods: Sequence[Shape], seed: 
     return rows
 
 
-def _place(policy: Packing, pool: Pool, shape: Shape) -> None:
-    costs = policy.costs(shape)
+class Place(NamedTuple):
+    row: int
+    cards: Sequence[int]
+
+
+def placed(policy: Packing, pool: Pool, shape: Shape) -> Place | None:
+    """None if the pod fits nowhere."""
+    costs, place = policy.costs(shape), None
     row = policy.row(costs)
     if costs[row] < np.inf:
-        pool.take(shape, row, policy.cards(shape, row))
+        place = Place(row, policy.cards(shape, row))
+        pool.take(shape, row, place.cards)
         policy.changed(row)
     policy.arrived(shape)
+    return place
 
 
 def bounds(pool: Pool, pods: Sequence[Shape], seeds: Sequence[int]) -> Mapping[int, float]:

@@ -295,3 +295,27 @@ def test_publishing_logged_facts_again_changes_no_state(choices: list[int]) -> N
     draft.commit()
 
     assert [each(cluster_state) for each in every] == before
+
+
+@pytest.mark.parametrize(
+    ("owner", "annotations", "kind"),
+    [
+        ({"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": True}, {}, "ReplicaSet"),
+        ({"apiVersion": "apps/v1", "kind": "ReplicaSet"}, {}, ""),
+        ({"apiVersion": "x/v1", "kind": "ReplicaSet", "controller": True}, {}, ""),
+        ({"apiVersion": "batch/v1", "kind": "Job", "controller": True}, {}, ""),
+        (
+            {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True},
+            {"karpenter.sh/do-not-disrupt": "true"},
+            "",
+        ),
+    ],
+)
+def test_a_pod_fact_names_the_controller_that_puts_an_equal_pod_elsewhere(
+    owner: dict[str, object], annotations: dict[str, str], kind: str
+) -> None:
+    metadata = {"uid": "u", "name": "p", "annotations": annotations, "ownerReferences": [owner]}
+    fact = PodKind().fact(msgspec.convert({"metadata": metadata}, Pod))
+
+    assert isinstance(fact, PodPending)
+    assert fact.pod.replaced_by == kind

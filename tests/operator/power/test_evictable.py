@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from joulie_operator.power.evictable import SAFE, LivePod, has_ended, why_it_stays
+from joulie_operator.power.evictable import LivePod, has_ended, why_it_stays
+from joulie_projections.pods.replacement import SAFE
 
 REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": True}
 DAEMON_SET = REPLICA_SET | {"kind": "DaemonSet"}

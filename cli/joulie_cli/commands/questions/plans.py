@@ -18,6 +18,15 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="what the operator would plan next, or after TIME (15m) if nothing else happens",
     )
+    parser.add_argument(
+        "--defragment",
+        action="store_true",
+        help="which pods to move so that free GPUs are of use to pods that ask for GPUs",
+    )
+    parser.add_argument(
+        "--moves", type=shared.count, default=20, metavar="N", help="defragment: at most N (20)"
+    )
+    shared.cluster(parser)
     shared.archive(parser)
 
 

@@ -8,12 +8,22 @@ from joulie_cli.command_line.commands import Program
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    _both(parser)
+    _of_energy(parser)
+
+
+def _both(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
     parser.add_argument("what", choices=("gpus", "energy"), help="the comparison")
     parser.add_argument("--trace", type=Path, metavar="FILE", help="openb's pod list (suite trace)")
     parser.add_argument("--cluster", type=Path, metavar="FILE", help="gpus: openb's node list")
     parser.add_argument(
         "--published", action="store_true", help="gpus: by the published method, beside a bound"
+    )
+    parser.add_argument(
+        "--defragment",
+        action="store_true",
+        help="published: move 1 pod in 100 so that free GPUs are of use",
     )
     parser.add_argument("--nodes", type=int, metavar="N", help="nodes (500; suite compat 2500)")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each policy (3)")
@@ -23,6 +33,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weight", type=int, default=1, metavar="W", help="gpus: the extender's weight (1)"
     )
+
+
+def _of_energy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--suite", choices=("fair", "compat", "trace"), default="fair", help="energy: the jobs"
     )
