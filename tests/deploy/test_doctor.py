@@ -160,6 +160,7 @@ async def test_the_test_of_the_chart_has_the_rights_that_it_needs_and_uses_each(
     unseen = {name for name, each in found.items() if each["seen"].startswith("not seen")}
     assert unseen <= {"calls of kube-scheduler", "kube-scheduler"}  # no database, no scheduler
     assert found["rights of the operator"]["level"] == "ok"
+    assert found["devices of DRA"]["seen"].startswith("resource.k8s.io/v1")
     assert found["certificate nats-tls"]["level"] == "ok"
     assert {found[f"CRD {each.name}"]["level"] for each in DEFINITIONS} == {"ok"}
     assert used(server.asked("test")) == granted(trees)

@@ -21,7 +21,16 @@ from joulie_bus.events.agents import (
     InventoryRead,
 )
 from joulie_bus.events.base import Event, Finite, Values
-from joulie_bus.events.cards import CardSource, GpuGone, GpuSeen
+from joulie_bus.events.cards import (
+    CardSource,
+    DeviceClaim,
+    DeviceGone,
+    DeviceRequester,
+    DevicesAsked,
+    DeviceSeen,
+    GpuGone,
+    GpuSeen,
+)
 from joulie_bus.events.claims import (
     CardClaimed,
     ClaimConfirmed,
@@ -72,6 +81,7 @@ from joulie_bus.events.plans import (
     WakeOrdered,
 )
 from joulie_bus.events.pods import (
+    DeviceAsk,
     GpuAsk,
     GpuTopology,
     NamespaceSeen,
@@ -101,6 +111,7 @@ from joulie_bus.events.unions import (
     ClaimEvent,
     Decision,
     DecisionEntry,
+    DeviceFact,
     Fact,
     GridFact,
     NodeFact,
@@ -138,6 +149,13 @@ __all__ = [
     "Decision",
     "DecisionEntry",
     "DecisionsDropped",
+    "DeviceAsk",
+    "DeviceClaim",
+    "DeviceFact",
+    "DeviceGone",
+    "DeviceRequester",
+    "DeviceSeen",
+    "DevicesAsked",
     "DrainingBegun",
     "Duty",
     "Event",

@@ -28,6 +28,7 @@ MOST_READ_CARDS = 256  # of one node, in one reading
 MOST_METERED_PODS = 1000  # of one node, in one reading
 MOST_LATE_MS = 31 * 86_400_000  # of a reading that was kept during an outage
 MOST_GIVEN = 1000  # cards that one Binding names
+MOST_DEVICE_ASKS = 64  # claims of one pod
 MOST_VALUES = 10_000  # in one plan, or in one declaration of settings
 NAME, UID, WORD, TEXT = LONGEST_SUBDOMAIN, LONGEST_UID, 256, 65_536  # characters
 AGENT = 6 + 3 * NAME  # `agent-` and a name of which each byte is escaped
@@ -43,6 +44,7 @@ Text = Annotated[str, Meta(max_length=TEXT, extra={"lines": True})]  # for peopl
 EventId = Annotated[str, Meta(max_length=EVENT_ID)]
 LabelKey = Annotated[str, Meta(max_length=NAME + 64)]  # prefix/name
 Labels = Annotated[dict[LabelKey, Word], Meta(max_length=500)]
+DeviceAsks = Annotated[tuple[Holder, ...], Meta(max_length=MOST_DEVICE_ASKS)]
 GivenCards = Annotated[tuple[Name, ...], Meta(max_length=MOST_GIVEN)]
 
 # Numbers.

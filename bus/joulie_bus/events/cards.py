@@ -1,11 +1,18 @@
-"""Facts about GPU cards."""
+"""Facts about GPU cards, also about those that kube-scheduler gives out as devices (DRA)."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
 
 from joulie_bus.events.base import Event
-from joulie_bus.events.bounds import CardMb, Holder, Name, Uid, Word
+from joulie_bus.events.bounds import CardMb, Cards, Holder, Name, ShareMilli, Uid, Word
 
 CardSource = Literal["agent", "resource"]
+MOST_POD_UIDS = 256  # of one claim, as Kubernetes allows
+MOST_DEVICE_CLAIMS = 256  # of one device that several claims share
+
+DeviceRequester = Literal["claim", "template"]
+PodUids = Annotated[tuple[Uid, ...], msgspec.Meta(max_length=MOST_POD_UIDS)]
 
 
 class GpuSeen(Event, frozen=True, kw_only=True):
@@ -35,3 +42,65 @@ class GpuGone(Event, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return self.uuid
+
+
+# --- devices of DRA ---------------------------------------------------------------------------
+
+
+class DeviceClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A ResourceClaim that a device is allocated to, and the pods that it is reserved for."""
+
+    uid: Uid
+    namespace: Name
+    name: Name
+    pods: PodUids = ()  # sorted
+    milli: ShareMilli = 1000  # thousandths of the card
+
+
+DeviceClaims = Annotated[tuple[DeviceClaim, ...], msgspec.Meta(max_length=MOST_DEVICE_CLAIMS)]
+
+
+class DeviceSeen(Event, frozen=True, kw_only=True, gc=False):
+    """A card that kube-scheduler gives out by DRA: what its driver publishes, and its claims.
+
+    Without a node: it is allocated, and its driver does not publish it.
+    """
+
+    TYPE: ClassVar[str] = "device.seen"
+    card: Name  # its uuid; without one, driver/pool/device
+    node: Name = ""
+    pool: Holder = ""  # driver/pool
+    model: Word = ""
+    total_mb: CardMb = 0
+    taint: Word = ""  # why no new pod gets it
+    claims: DeviceClaims = ()  # sorted by uid
+
+    @property
+    def key(self) -> str:
+        return self.card
+
+
+class DeviceGone(Event, frozen=True, kw_only=True):
+    TYPE: ClassVar[str] = "device.gone"
+    card: Name
+
+    @property
+    def key(self) -> str:
+        return self.card
+
+
+class DevicesAsked(Event, frozen=True, kw_only=True):
+    """How many GPUs a ResourceClaim or a ResourceClaimTemplate asks for; absent if it is gone.
+
+    Claims that were made of a template are not published: pods name the template.
+    """
+
+    TYPE: ClassVar[str] = "devices.asked"
+    by: DeviceRequester
+    namespace: Name
+    name: Name
+    gpus: Cards | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.by}/{self.name}"

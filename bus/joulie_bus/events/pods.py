@@ -10,6 +10,7 @@ from joulie_bus.events.bounds import (
     CardMb,
     Cards,
     CpuMilli,
+    DeviceAsks,
     GivenCards,
     GpuMilli,
     Name,
@@ -36,6 +37,14 @@ class GpuAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     given: GivenCards = ()  # the cards in its Binding
 
 
+class DeviceAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a pod asks for by dynamic resource allocation: kube-scheduler gives it out."""
+
+    # "claim/NAME" or "template/NAME", in its namespace; without those known to ask for no GPU.
+    claims: DeviceAsks = ()
+    milli: GpuMilli = 0  # the part of the pod's `gpu_milli` that is theirs
+
+
 class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a pod requests, and by which rule. Facts and decisions hold the same value."""
 
@@ -53,6 +62,7 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     gpu: GpuAsk = GpuAsk()
     team: Word = ""  # the team in its label
     replaced_by: Word = ""  # only in facts: the kind of controller that puts an equal pod elsewhere
+    devices: DeviceAsk = DeviceAsk()
 
 
 class PodPending(Event, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 from joulie_bus.events.agents import CapsApplied, CapsRefused, CapsSettable, InventoryRead
-from joulie_bus.events.cards import GpuGone, GpuSeen
+from joulie_bus.events.cards import DeviceGone, DevicesAsked, DeviceSeen, GpuGone, GpuSeen
 from joulie_bus.events.claims import CardClaimed, ClaimConfirmed, ClaimReleased
 from joulie_bus.events.decisions import (
     BindDecided,
@@ -39,6 +39,7 @@ NodeReading: TypeAlias = TelemetrySampled | InventoryRead | CapsApplied | CapsRe
 AgentReport: TypeAlias = NodeReading | CapsSettable
 NodeFact: TypeAlias = AgentReport | NodeSeen | NodeGone | HardwareDiscovered
 CardFact: TypeAlias = GpuSeen | GpuGone
+DeviceFact: TypeAlias = DeviceSeen | DeviceGone | DevicesAsked
 GridFact: TypeAlias = GridPriced | GridIntensity
 PodFact: TypeAlias = PodPending | PodBound | PodFinished | PodGone
 Observed: TypeAlias = (
@@ -50,6 +51,7 @@ Observed: TypeAlias = (
     | TargetSet
     | CapsMeasured
     | CardFact
+    | DeviceFact
     | NamespaceSeen
     | PodFact
 )
@@ -67,6 +69,7 @@ Fact: TypeAlias = (
     | TargetSet
     | CapsMeasured
     | CardFact
+    | DeviceFact
     | NamespaceSeen
     | PodFact
     | PlanEvent
@@ -100,6 +103,9 @@ FACT_TYPES: tuple[type[Fact], ...] = (
     CapsMeasured,
     GpuSeen,
     GpuGone,
+    DeviceSeen,
+    DeviceGone,
+    DevicesAsked,
     NamespaceSeen,
     PodPending,
     PodBound,

@@ -12,6 +12,9 @@ from joulie_bus.events import (
     CardFact,
     ClaimEvent,
     DecisionEntry,
+    DeviceGone,
+    DevicesAsked,
+    DeviceSeen,
     FacilityPolled,
     GridFact,
     HardwareDiscovered,
@@ -68,6 +71,16 @@ CHANNELS = (
         "joulie.obs.{cluster}.caps.{class}", "what caps were measured to save", (CapsMeasured,)
     ),
     Channel("joulie.obs.{cluster}.gpu.{card}", "a card, by its uuid", get_args(CardFact)),
+    Channel(
+        "joulie.obs.{cluster}.device.{card}",
+        "a card that kube-scheduler gives out by DRA, and who holds it",
+        (DeviceSeen, DeviceGone),
+    ),
+    Channel(
+        "joulie.obs.{cluster}.devices.{claim}",
+        "how many GPUs a ResourceClaim or its template asks for",
+        (DevicesAsked,),
+    ),
     Channel(
         "joulie.obs.{cluster}.namespace.{name}",
         "the default class for pods of a namespace",

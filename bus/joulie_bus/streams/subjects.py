@@ -23,6 +23,9 @@ from joulie_bus.events import (
     ClaimReleased,
     DecisionEntry,
     DecisionsDropped,
+    DeviceGone,
+    DevicesAsked,
+    DeviceSeen,
     DrainingBegun,
     EvictionOrdered,
     FacilityPolled,
@@ -229,6 +232,8 @@ _THINGS: dict[type[AnyEvent], str] = {
     TargetSet: "target",
     CapsMeasured: "caps",
     **dict.fromkeys((GpuSeen, GpuGone), "gpu"),
+    **dict.fromkeys((DeviceSeen, DeviceGone), "device"),
+    DevicesAsked: "devices",
     NamespaceSeen: "namespace",
     **dict.fromkeys((PodPending, PodBound, PodFinished, PodGone), "pod"),
 }

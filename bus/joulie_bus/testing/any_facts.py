@@ -7,6 +7,8 @@ from joulie_bus.events import (
     CapsMeasured,
     CapsRefused,
     CapsSettable,
+    DeviceGone,
+    DevicesAsked,
     Fact,
     GpuGone,
     NamespaceSeen,
@@ -15,7 +17,7 @@ from joulie_bus.events import (
     PodGone,
     TargetSet,
 )
-from joulie_bus.testing.cards import card, claim, confirmed, released
+from joulie_bus.testing.cards import card, claim, confirmed, device, released
 from joulie_bus.testing.clock import NOON, SECOND
 from joulie_bus.testing.grid import intensity, price
 from joulie_bus.testing.nodes import hardware, inventory, node_seen, polled, power
@@ -53,6 +55,11 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda node, _pod, number: intensity(number, zone=node if number % 2 else "*"),
     lambda node, _, number: card(f"g{number % 3}", node, used_mb=number),
     lambda _node, _pod, number: GpuGone(uuid=f"g{number % 3}"),
+    lambda node, pod, number: device(f"g{number % 3}", node, *([pod] if number % 2 else ())),
+    lambda _node, _pod, number: DeviceGone(card=f"g{number % 3}"),
+    lambda _node, _pod, number: DevicesAsked(
+        by="template", namespace="team", name="some", gpus=number if number % 3 else None
+    ),
     lambda node, _pod, number: NamespaceSeen(
         namespace=node, workload="performance" if number % 2 else None
     ),
@@ -71,7 +78,9 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
         other_pods=number,
     ),
     lambda _, pod, number: pending(pod, performance=number % 2 == 0),
-    lambda node, pod, number: bound(pod, node, performance=number % 2 == 0),
+    lambda node, pod, number: bound(
+        pod, node, performance=number % 2 == 0, devices=None if number % 3 else number % 9
+    ),
     lambda _node, pod, _number: PodFinished(uid=pod),
     lambda _node, pod, _number: PodGone(uid=pod),
     lambda _node, _pod, number: plan_made(str(number)),

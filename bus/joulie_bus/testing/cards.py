@@ -1,11 +1,32 @@
 """Builders: cards and claims on them."""
 
-from joulie_bus.events import CardClaimed, ClaimConfirmed, ClaimReleased, GpuSeen
+from joulie_bus.events import (
+    CardClaimed,
+    ClaimConfirmed,
+    ClaimReleased,
+    DeviceClaim,
+    DeviceSeen,
+    GpuSeen,
+)
 
 
 def card(uuid: str, node: str = "n1", *, used_mb: int = 0) -> GpuSeen:
     return GpuSeen(
         uuid=uuid, node=node, model="NVIDIA H100 SXM5", total_mb=81_559, allocated_mb=used_mb
+    )
+
+
+def device(uuid: str, node: str = "n1", *holders: str, taint: str = "") -> DeviceSeen:
+    """A card that kube-scheduler gives out; allocated if there are holders."""
+    claims = (DeviceClaim(uid="claim-1", namespace="team", name="gpus", pods=holders),)
+    return DeviceSeen(
+        card=uuid,
+        node=node,
+        pool=f"gpu.example.com/{node}",
+        model="NVIDIA H100 SXM5",
+        total_mb=81_559,
+        taint=taint,
+        claims=claims if holders else (),
     )
 
 

@@ -10,6 +10,10 @@ from joulie_bus.events import (
     CapsRefused,
     CapsSettable,
     DecisionsDropped,
+    DeviceClaim,
+    DeviceGone,
+    DevicesAsked,
+    DeviceSeen,
     EvictionOrdered,
     FacilityPolled,
     FallbackAnswered,
@@ -50,6 +54,7 @@ def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
     pod = ask(uid, gpus=0.5)
     return [
         *_nodes_and_cards(node, uid),
+        *_devices(node, uid),
         *_pods(pod, node),
         *_plan(node),
         claim("GPU-5ab1", uid, node=node),
@@ -120,6 +125,24 @@ def _nodes_and_cards(node: str, uid: str) -> list[AnyEvent]:
             source="agent",
         ),
         GpuGone(uuid="GPU-5ab1"),
+    ]
+
+
+def _devices(node: str, uid: str) -> list[AnyEvent]:
+    return [
+        DeviceSeen(
+            card="GPU-5ab1",
+            node=node,
+            pool=f"gpu.nvidia.com/{node}",
+            model="NVIDIA H100 SXM5",
+            total_mb=81_559,
+            taint="gpu.nvidia.com/xid=79",
+            claims=(
+                DeviceClaim(uid="c1", namespace="team", name="train-gpu", pods=(uid,), milli=500),
+            ),
+        ),
+        DeviceGone(card="GPU-5ab1"),
+        DevicesAsked(by="template", namespace="team", name="eight", gpus=8),
     ]
 
 

@@ -1,6 +1,16 @@
 """Builders: pods, pending and bound, and a decision about one."""
 
-from joulie_bus.events import Basis, Candidates, FilterDecided, PodAsk, PodBound, PodPending
+from msgspec.structs import replace
+
+from joulie_bus.events import (
+    Basis,
+    Candidates,
+    DeviceAsk,
+    FilterDecided,
+    PodAsk,
+    PodBound,
+    PodPending,
+)
 from joulie_bus.testing.clock import noon
 
 
@@ -18,8 +28,15 @@ def ask(
     )
 
 
-def bound(uid: str, node: str, *, performance: bool = False) -> PodBound:
-    return PodBound(pod=ask(uid, performance=performance), node=node)
+def bound(
+    uid: str, node: str, *, performance: bool = False, devices: float | None = None
+) -> PodBound:
+    """With `devices`, it holds so many by a ResourceClaim."""
+    pod = ask(uid, performance=performance, gpus=devices or 0)
+    if devices is not None:
+        by_claim = DeviceAsk(claims=("template/some",), milli=pod.gpu_milli)
+        pod = replace(pod, devices=by_claim)
+    return PodBound(pod=pod, node=node)
 
 
 def pending(uid: str, *, performance: bool = False) -> PodPending:

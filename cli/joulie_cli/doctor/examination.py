@@ -183,6 +183,7 @@ async def _of_cluster(
         limits.clock("the API server", await seen(cluster.clock())),
         *crds,
         *await _of_rights(case, cluster, installed),
+        objects.devices(await seen(cluster.devices())),
         objects.admission(await seen(cluster.admission()), installed.has_own_scheduler),
         *await _of_pods(cluster, found),
         *await _of_secrets(case, cluster, installed),

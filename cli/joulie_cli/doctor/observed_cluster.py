@@ -21,6 +21,7 @@ from joulie_cli.kubectl.console import Console, Place
 from joulie_cli.supervisor.gauges import Gauges, gauges_of, parsed
 from joulie_extender.protocol.scheduler_config import DEFAULT_NAME, LEASE
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, Query
+from joulie_operator.kube.served import served_version
 from joulie_operator.resources.rights import NOMINATE, OWN_NAMESPACE, RIGHTS, Right
 
 T = TypeVar("T")
@@ -123,6 +124,10 @@ class ClusterObserver:
         body = {"spec": {**spec, "resourceAttributes": wanted}}
         answer = msgspec.json.decode(await self._api.create(f"{REVIEWS}/{review}", body))
         return bool(answer["status"]["allowed"])
+
+    async def devices(self) -> str:
+        """The version of the API of DRA that the operator reads; empty if there is none."""
+        return await served_version(self._api)
 
     async def admission(self) -> Admission:
         versions = await self._policy_versions()

@@ -16,8 +16,11 @@ from joulie_projections.catalog_file import CatalogSettings
 from joulie_projections.state.cards import (
     UNKNOWN_HOLDER,
     CardState,
+    device_pods,
     free_mb,
+    holder_of,
     is_idle,
+    is_usable,
     owner_of,
     used_mb,
 )
@@ -80,13 +83,14 @@ def _matches(card: CardState, card_filter: CardFilter, aliases: Aliases) -> bool
     return (
         (not card_filter.node or card.node == card_filter.node)
         and (not card_filter.model or is_model(card_filter.model, card.model, aliases))
-        and (not card_filter.is_free or (card.healthy and free_mb(card) > 0))
+        and (not card_filter.is_free or (is_usable(card) and free_mb(card) > 0))
         and (not card_filter.pod or any(card_filter.pod in names for names in _names(card)))
     )
 
 
 def _names(card: CardState) -> Iterator[tuple[str, ...]]:
     yield (owner_of(card),)
+    yield device_pods(card)
     for uid, claim in card.claims.items():
         yield uid, claim.name, f"{claim.namespace}/{claim.name}"
 
@@ -100,11 +104,14 @@ def _card(cluster_state: ClusterState, uuid: str, card: CardState) -> dict[str, 
         "model": card.model,
         "total_mb": card.total_mb,
         "used_mb": used_mb(card),
-        "free_mb": free_mb(card) if card.healthy else 0,
-        "healthy": card.healthy,
+        "free_mb": free_mb(card) if is_usable(card) else 0,
+        "healthy": is_usable(card),
         "idle": is_idle(card),
         "link": card.nvlink_group,
-        "owner": owner_of(card),
+        "owner": holder_of(card),
+        "pool": card.device.pool if card.device else "",
+        "taint": card.device.taint if card.device else "",
+        "allocated": [*_allocated(cluster_state, card)],
         "claims": [
             {
                 "pod": f"{claim.namespace}/{claim.name}",
@@ -115,6 +122,18 @@ def _card(cluster_state: ClusterState, uuid: str, card: CardState) -> dict[str, 
             for uid, claim in sorted(card.claims.items())
         ],
     }
+
+
+def _allocated(cluster_state: ClusterState, card: CardState) -> Iterator[dict[str, Any]]:
+    """The ResourceClaims that have the card, and their pods."""
+    for claim in card.device.claims if card.device else ():
+        pods = [_pod_name(cluster_state, uid) for uid in claim.pods]
+        yield {"claim": f"{claim.namespace}/{claim.name}", "pods": pods, "milli": claim.milli}
+
+
+def _pod_name(cluster_state: ClusterState, uid: str) -> str:
+    known = cluster_state.pods.get(uid)
+    return f"{known.pod.namespace}/{known.pod.name}" if known else uid
 
 
 def _total(cards: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -191,9 +210,21 @@ def _users(card: dict[str, Any]) -> str:
         f"{claim['pod']} ({claim['mb']} MB{'' if claim['confirmed'] else ', being bound'})"
         for claim in card["claims"]
     ]
+    claims += [
+        f"{', '.join(each['pods']) or 'no pod'} (claim {each['claim']}{_part(each['milli'])})"
+        for each in card["allocated"]
+    ]
+    if card["taint"]:
+        claims.append(f"tainted: {card['taint']}")
+    if card["allocated"]:
+        return "; ".join(claims)
     if card["owner"] and card["owner"] not in {claim["uid"] for claim in card["claims"]}:
         is_named = card["owner"] != UNKNOWN_HOLDER
         claims.append(
             f"{card['owner'] if is_named else 'a pod that is not named'}, without a claim"
         )
-    return "; ".join([*claims, *([] if card["healthy"] else ["unhealthy"])])
+    return "; ".join([*claims, *([] if card["healthy"] or card["taint"] else ["unhealthy"])])
+
+
+def _part(milli: int) -> str:
+    return "" if milli == 1000 else f", {milli / 10:g} % of the card"

@@ -31,6 +31,7 @@ PARAMETERS = {
     "name": "A name",
     "class": "The class of pods",
     "card": "The uuid of a card",
+    "claim": "A namespace, claim or template, and its name, with slashes between",
     "uid": "The uid of a pod",
     "replica": "The name of a replica of the extender, or `projector`",
 }

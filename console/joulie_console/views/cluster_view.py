@@ -24,7 +24,7 @@ from joulie_console.schema.responses import (
 )
 from joulie_operator.planning.guard import Stage
 from joulie_operator.planning.node_states import WAKING, node_states
-from joulie_projections.state.cards import CardState, owner_of
+from joulie_projections.state.cards import CardState, holder_of, is_usable
 from joulie_projections.state.state import (
     CLUSTER,
     ClusterState,
@@ -311,9 +311,9 @@ def _card(uuid: str, card: CardState) -> Gpu:
         total_mb=card.total_mb,
         allocated_mb=card.allocated_mb,
         claimed_mb=sum(claim.mb for claim in card.claims.values()),
-        healthy=card.healthy,
+        healthy=is_usable(card),
         nvlink_group=card.nvlink_group,
-        owner=owner_of(card),
+        owner=holder_of(card),
         claims=[
             Claimed(
                 pod_uid=uid,

@@ -37,6 +37,7 @@ from joulie_extender.protocol.kube_scheduler import (
 from joulie_extender.verbs.handlers import A, Answer, Filter, Preempt, Prioritize
 from joulie_projections.hardware.gpu_resources import gpu_resources
 from joulie_projections.pods.classify import with_namespace_class
+from joulie_projections.pods.devices import with_asked
 from joulie_projections.view.view import ViewSnapshot
 
 TakeSnapshot = Callable[[], ViewSnapshot]
@@ -142,6 +143,8 @@ class Extender:
         given = snapshot.namespaces.get(asked.pod.namespace)
         if given is not None:
             asked = asked._replace(pod=with_namespace_class(asked.pod, given))
+        if asked.pod.devices.claims:
+            asked = asked._replace(pod=with_asked(asked.pod, snapshot.gpus_asked))
         call = _Call(
             verb, asked, self._at(snapshot), request.begun + self._fallback_policy.deadline_s
         )

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BusError, ExpectationFailed, ViewBehind
 from joulie_bus.events import (
@@ -31,6 +33,7 @@ from joulie_extender.decide.context import DecisionContext
 from joulie_extender.gpu.card_choice import CardChoice, choose_cards
 from joulie_extender.gpu.fit import gpu_request_of
 from joulie_extender.protocol.kube_scheduler import Binding
+from joulie_projections.pods.devices import is_by_dra
 from joulie_projections.view.view import View
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0  # between two tries
@@ -128,10 +131,18 @@ class Bindings:
         node = self._view.cluster_state.nodes.get(asked.node)
         if node is None or not node.present:
             raise BindFailed("failed", NO_NODE)
-        if gpu_request_of(pod) is not None:
+        if gpu_request_of(pod) is not None and not self._is_by_dra(pod, asked.node):
             given.append(await self._claimed(asked, pod))
         cards = tuple(taken.card for taken in given[-1].cards) if given else ()
         await self._post(asked, cards)
+
+    def _is_by_dra(self, pod: PodAsk, node: str) -> bool:
+        """Whether kube-scheduler gives out the cards, by DRA."""
+        if is_by_dra(pod):
+            return True
+        columns = self._view.snapshot().twin_columns
+        row = columns.rows.get(node, 0)
+        return bool(columns.cards.on(np.array([row])).bools("by_dra").any()) if row else False
 
     async def _pod(self, asked: Binding) -> PodAsk | None:
         """The pod's requests, from the view or the API server: the bind verb has its name only."""

@@ -4,18 +4,21 @@ Such a pod runs on cards of its node all the same. Until an agent reports which,
 cards as it requests, so that no other pod is given them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from joulie_bus.events import CardClaimed, ClaimConfirmed, PodAsk
 from joulie_extender.gpu.claim_proposals import MOVED_S, Proposal
 from joulie_extender.gpu.fit import GpuRequest, held_request_of, wanted_mb
+from joulie_projections.pods.devices import is_by_dra
 from joulie_projections.state.cards import UNKNOWN_HOLDER, CardState, free_mb, is_idle
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 
 
 def is_bound_to_cards(pod: PodState) -> bool:
-    """Whether the pod runs and uses cards."""
+    """Whether the pod runs and uses cards that kube-scheduler does not give out."""
     asked = pod.pod
+    if is_by_dra(asked):
+        return False
     return bool(pod.node and not pod.finished and (asked.gpu_milli or asked.gpu.vram_mb))
 
 
@@ -31,6 +34,8 @@ def claims_of_bound(
         return
     request = _request(pod.pod, cluster_state.nodes.get(pod.node))
     here = {name: cards[name] for name in on_node if name in cards}
+    if gives_out(here.values()):
+        return
     held = [card for card in here.values() if _holds(card, uid, pod.pod)]
     if request is None or any(uid not in card.claims for card in held):
         return
@@ -40,6 +45,11 @@ def claims_of_bound(
     usable.sort(key=lambda name: (name not in given, *_rank(here[name], request), name))
     for name in usable[: max(0, request.number - len(held))]:
         yield _claim(name, here[name], pod, request)
+
+
+def gives_out(on_node: Iterable[CardState]) -> bool:
+    """Whether kube-scheduler gives out the cards of the node, by DRA: Joulie then claims none."""
+    return any(card.device is not None for card in on_node)
 
 
 def _request(pod: PodAsk, node: NodeState | None) -> GpuRequest | None:

@@ -78,6 +78,8 @@ def _release(
 
 def _moved(cluster_state: ClusterState, uuid: str, card: CardState) -> Proposal | None:
     """An agent reports the pod on a card: the kubelet allocated another card than was chosen."""
+    if card.device is not None:
+        return None  # kube-scheduler gave it out
     if card.source != "agent" or not card.owner or card.owner in card.claims:
         return None
     pod = cluster_state.pods.get(card.owner)

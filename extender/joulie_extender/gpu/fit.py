@@ -16,6 +16,7 @@ import numpy.typing as npt
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu.models import Aliases, is_model
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
+from joulie_projections.pods.devices import is_by_dra
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 from joulie_projections.twin.card_columns import NO_LINK, NO_NODE, Cards
 from joulie_projections.twin.columns import TwinColumns
@@ -71,6 +72,7 @@ class GpuRequest(NamedTuple):
     share_milli: int
     is_alone: bool  # no other pod may use the card
     is_linked: bool
+    is_by_dra: bool = False  # kube-scheduler gives the cards out
 
 
 class GpuColumns(NamedTuple):
@@ -100,6 +102,8 @@ def _request_of(pod: PodAsk) -> GpuRequest:
     is_linked = asked.topology == "nvlink" and count > 1
     share = asked.share_milli or -(-milli // count)
     is_alone = not share and (pod.gpu_cards > 0 or not asked.vram_mb)
+    if is_by_dra(pod):  # which cards are free, and linked, kube-scheduler has compared
+        return GpuRequest(asked.model, count, asked.vram_mb, 0, True, False, is_by_dra=True)
     return GpuRequest(asked.model, count, asked.vram_mb, share, is_alone, is_linked)
 
 
@@ -293,11 +297,17 @@ def matching(cards: Cards, model: str, aliases: Aliases) -> Bools:
 
 
 def fitting(cards: Cards, request: GpuRequest) -> Bools:
+    """Of cards that kube-scheduler gives out, it has compared which are free."""
     total, free = cards.ints("total_mb"), cards.ints("free_mb")
-    usable = cards.bools("healthy") & (total > 0)
+    usable, by_dra = cards.bools("healthy") & (total > 0), cards.bools("by_dra")
+    of_size: Bools = total >= request.mb
+    if request.is_by_dra:
+        return of_size
     if request.is_alone:
         least = request.mb if request.mb else total - DRIVER_MB
-        return usable & cards.bools("idle") & (free >= least)
+        found: Bools = usable & cards.bools("idle") & (free >= least)
+        return np.where(by_dra, of_size, found)
+    usable &= ~by_dra
     least = np.maximum(request.mb, -(-request.share_milli * total // _CARD_MILLI))
     return usable & (free >= least)
 

@@ -9,7 +9,7 @@ from joulie_projections.twin.columns import TwinColumns
 
 
 def asks_no_card(pod: PodAsk) -> bool:
-    return not (pod.gpu_milli or pod.gpu_cards or asks(pod))
+    return not (pod.gpu_milli or pod.gpu_cards or pod.devices.claims or asks(pod))
 
 
 def free_cores(twin_columns: TwinColumns, rows: Ints) -> Floats:

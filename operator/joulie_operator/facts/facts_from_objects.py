@@ -20,6 +20,7 @@ from joulie_bus.events import (
     WorkloadClass,
 )
 from joulie_bus.events.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI
+from joulie_operator.facts.devices import DeviceObjects
 from joulie_operator.resources.custom_resources import (
     AGENT_MANAGER,
     MANAGER,
@@ -159,9 +160,11 @@ class PodKind:
         self,
         namespaces: Mapping[str, str] | None = None,
         resources: tuple[str, ...] = GPU_RESOURCES,
+        devices: DeviceObjects | None = None,
     ) -> None:
         self._namespaces = namespaces if namespaces is not None else {}
         self._resources = resources
+        self.devices = devices or DeviceObjects()
 
     def key(self, seen: Pod, /) -> str:
         return seen.metadata.uid or ""
@@ -172,16 +175,19 @@ class PodKind:
     def fact(self, seen: Pod, /) -> Fact:
         phase = seen.status.phase if seen.status else None
         if phase in ("Succeeded", "Failed"):
+            self.devices.forget_pod(seen.metadata.uid or "")
             return PodFinished(uid=seen.metadata.uid or "")
         namespace_class = self._namespaces.get(seen.metadata.namespace or "")
         ask = ask_of(seen, namespace_class, self._resources)
         if kind := replaced_by(seen):
             ask = replace(ask, replaced_by=kind)
+        ask = self.devices.ask_with_devices(ask, seen)
         if seen.spec.node_name:
             return PodBound(pod=ask, node=seen.spec.node_name)
         return PodPending(pod=ask)
 
     def gone(self, key: str, /) -> PodGone:
+        self.devices.forget_pod(key)
         return PodGone(uid=key)
 
 
@@ -339,6 +345,13 @@ class ChangeFilter(Generic[K]):
         self._last[key] = fact
         return fact
 
+    def changed(self, key: str, fact: Fact | None) -> Fact | None:
+        """The fact to publish about an unchanged object whose fact depends on others."""
+        if fact is None or self._last.get(key) == fact:
+            return None
+        self._last[key] = fact
+        return fact
+
     def note_published(self, fact: Fact) -> None:
         """Records a fact that another filter has passed on."""
         self._last[fact.key] = fact
@@ -361,9 +374,30 @@ class ChangeFilter(Generic[K]):
             self._versions.pop(fact.key, None)
             self._last[fact.key] = None
 
+    def seen_or_gone(self, obj: K) -> Fact | None:
+        """As `seen`; an object without a fact is gone."""
+        fact = self.seen(obj)
+        key = self._kind.key(obj)
+        if fact is None and key in self._last and self._kind.fact(obj) is None:
+            return self._forget(key)
+        return fact
+
     def _forget(self, key: str) -> Fact | None:
         self._versions.pop(key, None)
         if key not in self._last:
             return None
         del self._last[key]
         return self._kind.gone(key)
+
+
+class PodFilter(ChangeFilter[Pod]):
+    """What is published about a pod depends on the devices that its claims have, too."""
+
+    def __init__(self, kind: PodKind, logged: Mapping[str, Fact | None]) -> None:
+        super().__init__(kind, logged)
+        self._pods = kind
+
+    def renewed(self, uid: str) -> Fact | None:
+        """The fact to publish about a pod whose devices have changed."""
+        pod = self._pods.devices.pod(uid)
+        return self.changed(uid, self._pods.fact(pod)) if pod is not None else None

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from joulie_bus.events import HardwareDiscovered
+from joulie_bus.events import Fact, HardwareDiscovered
+from joulie_operator.facts.devices import DeviceObjects
 from joulie_operator.facts.facts_from_objects import ChangeFilter, Node, NodeKind
 from joulie_operator.resources.custom_resources import (
     AGENT_MANAGER,
@@ -116,6 +117,13 @@ def _known(model: str, raw: str, find: Callable[[str], object]) -> str:
     return next((name for name in named if find(name) is not None), next(iter(named), ""))
 
 
+class _Labelled(NamedTuple):
+    """What labels and allocatable resources show of a node."""
+
+    hardware: HardwareDiscovered | None
+    cores: int
+
+
 class LabelledHardwareKind:
     """The hardware of Node objects: by their labels, while no agent has described them.
 
@@ -128,8 +136,11 @@ class LabelledHardwareKind:
         descriptions: Mapping[str, HardwareDiscovered],
         on_problem: OnProblem = ignore_problem,
         gpus: GpuNames = GpuNames(),  # noqa: B008
+        devices: DeviceObjects | None = None,
     ) -> None:
         self._described = dict(descriptions)
+        self._devices = devices or DeviceObjects()
+        self._without_devices: dict[str, _Labelled] = {}
         self._catalog = catalog
         self._gpus = gpus
         self._on_problem = on_problem
@@ -152,10 +163,33 @@ class LabelledHardwareKind:
         # All labels: labels of device plugins are read here, but are not part of NodeSeen.
         node = replace(self._nodes.fact(seen), labels=seen.metadata.labels or {})
         self._report_labels(node.node, invalid_counts(node.labels))
-        return from_labels(node, self._catalog, self._gpus.model_labels)
+        found = from_labels(node, self._catalog, self._gpus.model_labels)
+        self._without_devices[node.node] = _Labelled(found, -(-node.cpu_milli // 1000))
+        return self._with_devices(node.node)
 
     def gone(self, key: str, /) -> None:
         self._reported.pop(key, None)
+        self._without_devices.pop(key, None)
+
+    def renewed(self, node: str) -> HardwareDiscovered | None:
+        """The hardware of a node whose devices have changed."""
+        return self._described.get(node) or self._with_devices(node)
+
+    def _with_devices(self, node: str) -> HardwareDiscovered | None:
+        """Cards that DRA gives out are not allocatable, and have no label."""
+        labelled, cards = self._without_devices.get(node), self._devices.on_node(node)
+        if labelled is None or cards is None:
+            return labelled.hardware if labelled else None
+        found = labelled.hardware or HardwareDiscovered(
+            node=node,
+            cpu_model="",
+            cpu_sockets=1,
+            cpu_cores=labelled.cores,
+            cpu_max_mw_per_socket=0,
+            source="labels",
+        )
+        model, count = found.gpu_model or cards.model, max(found.gpu_count, cards.cards)
+        return with_catalog_figures(replace(found, gpu_model=model, gpu_count=count), self._catalog)
 
     def _report_labels(self, node: str, labels: dict[str, str]) -> None:
         """Reports unreadable labels once, until they change."""
@@ -165,6 +199,20 @@ class LabelledHardwareKind:
                 node, f"{listed}: not a number; what can be allocated stands in for it"
             )
         self._reported[node] = labels
+
+
+class NodeHardwareFilter(ChangeFilter[Node]):
+    """What is published about a node depends on its devices, too."""
+
+    def __init__(
+        self, kind: LabelledHardwareKind, logged: Mapping[str, HardwareDiscovered]
+    ) -> None:
+        super().__init__(kind, logged)
+        self._machines = kind
+
+    def renewed(self, node: str) -> Fact | None:
+        """The fact to publish about a node whose devices have changed."""
+        return self.changed(node, self._machines.renewed(node))
 
 
 def logged_hardware(cluster_state: ClusterState) -> dict[str, HardwareDiscovered]:
@@ -178,12 +226,13 @@ def hardware_filters(
     cluster_state: ClusterState,
     on_problem: OnProblem = ignore_problem,
     gpus: GpuNames = GpuNames(),  # noqa: B008
-) -> tuple[ChangeFilter[Node], ChangeFilter[NodeHardware]]:
+    devices: DeviceObjects | None = None,
+) -> tuple[NodeHardwareFilter, ChangeFilter[NodeHardware]]:
     """One filter for Nodes, one for NodeHardwares; the first knows what the second publishes."""
     known = logged_hardware(cluster_state)
     descriptions = {node: it for node, it in known.items() if it.source != "labels"}
-    machine = LabelledHardwareKind(catalog, descriptions, on_problem, gpus)
-    labelled = ChangeFilter[Node](machine, known)
+    machine = LabelledHardwareKind(catalog, descriptions, on_problem, gpus, devices)
+    labelled = NodeHardwareFilter(machine, known)
 
     def note_published(found: HardwareDiscovered) -> None:
         machine.note_described(found)

@@ -16,6 +16,7 @@ from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.subjects import Subjects
+from joulie_operator.facts.devices import DeviceObjects
 from joulie_operator.facts.facts_from_objects import (
     ChangeFilter,
     GpuKind,
@@ -23,6 +24,7 @@ from joulie_operator.facts.facts_from_objects import (
     NamespaceKind,
     Node,
     NodeKind,
+    PodFilter,
     PodKind,
     class_of,
     logged_cards,
@@ -31,12 +33,18 @@ from joulie_operator.facts.facts_from_objects import (
     logged_pods,
     metadata_of,
 )
-from joulie_operator.facts.hardware_inventory import Inventory, hardware_filters
+from joulie_operator.facts.hardware_inventory import (
+    GpuNames,
+    Inventory,
+    NodeHardwareFilter,
+    hardware_filters,
+)
 from joulie_operator.kube.api_client import ApiServer, Query
 from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.observe.cluster_visibility import WatchStatuses
 from joulie_operator.observe.fact_publisher import FactPublisher, Sink
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
+from joulie_operator.observe.watch_devices import DevicePublisher, DeviceWatch, Filters
 from joulie_operator.resources.custom_resources import (
     GPUS,
     MANAGER,
@@ -119,14 +127,22 @@ async def watch_cluster(
     """
     await wait_until_current(view)
     publishing = _Publishing(bus, Producer("operator-obs", subjects, time.time_ns))
-    machines = _machine_watchers(api, publishing, view.cluster_state, cluster, inventory)
-    resources = inventory.gpus.resources
-    namespaces, pods = _pod_watchers(api, publishing, view.cluster_state, cluster, resources)
+    state, objects, names = view.cluster_state, DeviceObjects(), inventory.gpus
+    hardware = hardware_filters(inventory.catalog, state, _on_problem, names, objects)
+    machines = _machine_watchers(api, publishing, state, cluster, names, hardware)
+    classes = dict[str, WorkloadClass]()
+    known = PodFilter(PodKind(classes, names.resources, objects), logged_pods(state))
+    namespaces, pods = _pod_watchers(api, publishing, state, cluster, classes, known)
+    filters = Filters(hardware[0], known)
+    publisher = DevicePublisher(objects, filters, bus, publishing.producer, state)
+    devices = DeviceWatch(api, publisher)
     async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(vital(VitalTask.WATCH, devices.run, "devices"))
         for watcher in machines:
             tasks.create_task(vital(VitalTask.WATCH, watcher.run, watcher.kind))
         tasks.create_task(vital(VitalTask.WATCH, namespaces.run, namespaces.kind))
         await _wait_for_namespaces(namespaces.watch_status.listed)
+        await devices.wait_known()
         tasks.create_task(vital(VitalTask.WATCH, pods.run, pods.kind))
         await cluster.watches.wait_listed()
         await wait_until_current(view)
@@ -138,11 +154,12 @@ def _machine_watchers(
     publishing: _Publishing,
     state: ClusterState,
     cluster: ObservedCluster,
-    inventory: Inventory,
+    gpus: GpuNames,
+    hardware: tuple[NodeHardwareFilter, ChangeFilter[NodeHardware]],
 ) -> Sequence[Watcher[Any]]:
     """Watchers of Nodes, NodeTwins, NodeHardwares and GPUs."""
-    labelled, described = hardware_filters(inventory.catalog, state, _on_problem, inventory.gpus)
-    nodes = ChangeFilter(NodeKind(inventory.gpus.resources), logged_nodes(state))
+    labelled, described = hardware
+    nodes = ChangeFilter(NodeKind(gpus.resources), logged_nodes(state))
     cards = ChangeFilter(GpuKind(), logged_cards(state))
     return (
         Watcher(
@@ -168,12 +185,11 @@ def _pod_watchers(
     publishing: _Publishing,
     state: ClusterState,
     cluster: ObservedCluster,
-    resources: tuple[str, ...],
+    classes: dict[str, WorkloadClass],
+    pods: PodFilter,
 ) -> tuple[Watcher[Namespace], Watcher[Pod]]:
     """Watchers of Namespaces and Pods: namespaces set the default class of their pods."""
-    classes = dict[str, WorkloadClass]()
     namespaces = ChangeFilter(NamespaceKind(state.namespaces), logged_namespaces(state))
-    pods = ChangeFilter(PodKind(classes, resources), logged_pods(state))
     return (
         Watcher(
             api,

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from joulie_operator.resources.custom_resources import GPU_GROUP, GROUP
+from joulie_operator.resources.device_objects import CLAIMS, CLASSES, SLICES, TEMPLATES
+from joulie_operator.resources.device_objects import GROUP as DEVICES
 
 OWN_NAMESPACE = "."  # that of the installation
 
@@ -41,6 +43,11 @@ OPERATOR = (
     *_rights("patch", GPU_GROUP, "gpus/status"),
     *_rights("list watch create patch delete", GROUP, "nodetwins"),
     *_rights("patch", GROUP, "nodetwins/status"),
+    *(
+        right
+        for kind in (SLICES, CLAIMS, TEMPLATES, CLASSES)
+        for right in _rights("list watch", DEVICES, kind)
+    ),
     *_rights("create", "events.k8s.io", "events"),
     *_rights("get create update", "coordination.k8s.io", "leases", OWN_NAMESPACE),
 )

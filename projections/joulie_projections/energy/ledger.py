@@ -13,6 +13,7 @@ import numpy as np
 
 from joulie_bus.events import (
     CapsSet,
+    DevicesAsked,
     DrainingBegun,
     FacilityPolled,
     Fact,
@@ -181,7 +182,7 @@ class Ledger:
                 return () if known is None else (known.node,)
             case NodeSeen() | HardwareDiscovered() | GpuSeen():
                 return (fact.node,)
-            case PodPending() | FacilityPolled() | NamespaceSeen():
+            case PodPending() | FacilityPolled() | NamespaceSeen() | DevicesAsked():
                 return ()
             case _:
                 return None
@@ -407,6 +408,7 @@ class Ledger:
     def _bound(self, fact: PodBound, at_ms: int) -> None:
         known = self.pods.get(fact.pod.uid)
         if known is not None and not known.gone:
+            self._devices_changed(known, fact)
             return
         node = self._node(fact.node)
         self._settle(node)
@@ -416,6 +418,17 @@ class Ledger:
             former = self._node(known.node)
             former.ended = [ended for ended in former.ended if ended is not known]
         self.pods[pod.uid] = node.pods[pod.uid] = pod
+        self._mark_changed(node)
+
+    def _devices_changed(self, known: PodEntry, fact: PodBound) -> None:
+        """Which devices a pod holds may be known later than its node."""
+        asked = fact.pod
+        found = (asked.gpu_milli, asked.gpu.given)
+        if not asked.devices.claims or known.end_ms or found == (known.gpu_milli, known.cards):
+            return
+        node = self._node(known.node)
+        self._settle(node)
+        known.gpu_milli, known.cards = found
         self._mark_changed(node)
 
     def _finished(self, uid: str, at_ms: int, is_gone: bool) -> None:

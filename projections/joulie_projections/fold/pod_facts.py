@@ -43,7 +43,11 @@ def evolve_pod(draft: Draft, fact: PodFact, at: int) -> None:
 
 
 def _pod_pending(draft: Draft, pending: PodPending, at: int) -> None:
-    if draft.pods.get(pending.pod.uid) is None:  # a bound pod does not become pending
+    known = draft.pods.get(pending.pod.uid)
+    if known is not None:
+        if not (known.node or known.finished) and _asks_anew(known.pod, pending.pod):
+            draft.pods.put(pending.pod.uid, replace(known, pod=pending.pod))
+    else:  # a bound pod does not become pending
         draft.pods.put(pending.pod.uid, PodState(pod=pending.pod))
         if not _daemon(pending.pod):
             _count_arrival(draft, pending.pod, at)
@@ -76,6 +80,7 @@ def _count_shape(draft: Draft, pod: PodAsk) -> None:
 def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
     known = draft.pods.get(bound.pod.uid)
     if known is not None and (known.node or known.finished):
+        _devices_changed(draft, known, bound)
         return
     if known is None:
         _count_shape(draft, bound.pod)
@@ -91,6 +96,26 @@ def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
         arrivals=_with_arrival(node, Arrival(bound.pod.uid, at, load)),
     )
     draft.nodes.put(bound.node, after)
+
+
+def _asks_anew(known: PodAsk, pod: PodAsk) -> bool:
+    """Which devices a pod holds, or asks for, may be known later than the pod."""
+    return bool(pod.devices.claims) and pod != known
+
+
+def _devices_changed(draft: Draft, known: PodState, bound: PodBound) -> None:
+    if known.finished or known.node != bound.node or not _asks_anew(known.pod, bound.pod):
+        return
+    draft.pods.put(bound.pod.uid, replace(known, pod=bound.pod))
+    node = draft.nodes.get(known.node)
+    if node is None:
+        return
+    load = load_of(bound.pod)
+    arrivals = tuple(
+        replace(each, load=load) if each.uid == bound.pod.uid else each for each in node.arrivals
+    )
+    after = replace(node, load=node.load - load_of(known.pod) + load, arrivals=arrivals)
+    draft.nodes.put(known.node, after)
 
 
 def _with_arrival(node: NodeState, new: Arrival) -> tuple[Arrival, ...]:

@@ -19,6 +19,9 @@ from joulie_bus.events import (
     ClaimConfirmed,
     ClaimEvent,
     ClaimReleased,
+    DeviceGone,
+    DevicesAsked,
+    DeviceSeen,
     DrainingBegun,
     EvictionOrdered,
     FacilityPolled,
@@ -59,14 +62,16 @@ from joulie_projections.fold.node_facts import (
     wake_node,
 )
 from joulie_projections.fold.pod_facts import evolve_pod
-from joulie_projections.state.cards import CardState, after_claim, after_sighting
+from joulie_projections.state.cards import CardState, after_claim, after_device, after_sighting
 from joulie_projections.state.state import (
     CLUSTER,
     MOST_TARGETS,
     CapEffect,
+    ClusterRow,
     FacilityReading,
     FacilityState,
     Target,
+    asked_key,
 )
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.facility import is_plausible
@@ -83,9 +88,17 @@ def evolve(draft: Draft, fact: Fact, at: int) -> None:
             evolve_pod(draft, fact, at)
         case FacilityPolled() | GridPriced() | GridIntensity():
             _polled(draft, fact, at)
-        case NamespaceSeen() | TargetSet() | CapsMeasured():
+        case NamespaceSeen() | TargetSet() | CapsMeasured() | DevicesAsked():
             _evolve_cluster(draft, fact, at)
-        case GpuSeen() | GpuGone() | CardClaimed() | ClaimConfirmed() | ClaimReleased():
+        case (
+            GpuSeen()
+            | GpuGone()
+            | DeviceSeen()
+            | DeviceGone()
+            | CardClaimed()
+            | ClaimConfirmed()
+            | ClaimReleased()
+        ):
             _evolve_card(draft, fact, at)
         case InventoryRead() | CapsApplied() | CapsRefused() | CapsSettable():
             _evolve_by_agent(draft, fact, at)
@@ -123,7 +136,9 @@ def _evolve_by_agent(
             assert_never(fact)
 
 
-def _evolve_cluster(draft: Draft, fact: NamespaceSeen | TargetSet | CapsMeasured, at: int) -> None:
+def _evolve_cluster(
+    draft: Draft, fact: NamespaceSeen | TargetSet | CapsMeasured | DevicesAsked, at: int
+) -> None:
     match fact:
         case NamespaceSeen():
             _namespace_seen(draft, fact)
@@ -133,6 +148,8 @@ def _evolve_cluster(draft: Draft, fact: NamespaceSeen | TargetSet | CapsMeasured
             cluster = cluster_of(draft)
             effects = cluster.cap_effects | {fact.workload: CapEffect(at, fact)}
             draft.cluster.put(CLUSTER, replace(cluster, cap_effects=effects))
+        case DevicesAsked():
+            _devices_asked(draft, fact)
         case _:
             assert_never(fact)
 
@@ -176,11 +193,23 @@ def _evolve_use(draft: Draft, fact: NodeUse, at: int) -> None:
             assert_never(fact)
 
 
-def _evolve_card(draft: Draft, fact: CardFact | ClaimEvent, at: int) -> None:
+def _evolve_card(
+    draft: Draft, fact: CardFact | DeviceSeen | DeviceGone | ClaimEvent, at: int
+) -> None:
     if isinstance(fact, GpuSeen | GpuGone):
         _change_card(draft, fact.uuid, after_sighting(draft.gpus.get(fact.uuid), fact, at))
+    elif isinstance(fact, DeviceSeen | DeviceGone):
+        _change_card(draft, fact.card, after_device(draft.gpus.get(fact.card), fact, at))
     else:
         _change_card(draft, fact.card, after_claim(draft.gpus.get(fact.card), fact, at))
+
+
+def _devices_asked(draft: Draft, fact: DevicesAsked) -> None:
+    key = asked_key(fact.namespace, f"{fact.by}/{fact.name}")
+    if fact.gpus is None:
+        draft.cluster.drop(key)
+    else:
+        draft.cluster.put(key, ClusterRow(gpus_asked=fact.gpus))
 
 
 def _change_card(draft: Draft, uuid: str, after: CardState | None) -> None:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.errors import BadAnnotation
-from joulie_bus.events import GpuAsk, PodAsk
+from joulie_bus.events import DeviceAsk, GpuAsk, PodAsk
 from joulie_bus.events.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI, MOST_GPU_MILLI
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, MIG
 from joulie_projections.hardware.mig import fraction, profile_of
 from joulie_projections.pods.classify import CLASS_ANNOTATIONS, classify, exemption
+from joulie_projections.pods.devices import claims_of
 from joulie_projections.pods.gpu_request import GPU_ANNOTATIONS, gpu_ask_of
 from joulie_projections.pods.kubernetes_pod import (
     Affinity,
@@ -92,13 +93,16 @@ def ask_of(
         asked = _cached_ask(_encode(inputs), namespace_class, gpu_resources)
     except OverflowError:  # an integer that MessagePack cannot hold, as no API server sends
         asked = _ask_without_identity(inputs.pod(), namespace_class, gpu_resources)
-    return msgspec.structs.replace(
+    asked = msgspec.structs.replace(
         asked,
         uid=metadata.uid or "",
         namespace=metadata.namespace or "default",
         name=metadata.name or "",
         exempt=exemption(pod),
     )
+    if not pod.spec.resource_claims:
+        return asked
+    return msgspec.structs.replace(asked, devices=DeviceAsk(claims=claims_of(pod)))
 
 
 @lru_cache(maxsize=CACHED_ASKS)

@@ -59,6 +59,12 @@ class Metadata(msgspec.Struct, rename="camel"):
     resource_version: str | None = None
 
 
+class PodResourceClaim(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class Spec(msgspec.Struct, rename="camel"):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -69,10 +75,19 @@ class Spec(msgspec.Struct, rename="camel"):
     priority_class_name: str | None = None
     priority: int | None = None
     node_name: str | None = None
+    resource_claims: list[PodResourceClaim] | None = None
 
 
-class Status(msgspec.Struct):
+class ClaimStatus(msgspec.Struct, rename="camel"):
+    """The claim that was made of a template for this pod."""
+
+    name: str | None = None
+    resource_claim_name: str | None = None
+
+
+class Status(msgspec.Struct, rename="camel"):
     phase: str | None = None
+    resource_claim_statuses: list[ClaimStatus] | None = None
 
 
 class Pod(msgspec.Struct):

@@ -15,11 +15,14 @@ from joulie_bus.events import (
     ClaimConfirmed,
     ClaimEvent,
     ClaimReleased,
+    DeviceGone,
+    DeviceSeen,
     GpuGone,
     GpuSeen,
 )
 
 _SECOND = 1_000_000_000
+DRA = "dra"  # the source of a card that only DRA shows
 UNKNOWN_HOLDER = "?"  # the card is in use, and its resource does not name the pod
 
 
@@ -44,6 +47,7 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     holder: str = ""  # as in `GpuSeen`
     source: str = ""
     claims: dict[str, Claim] = {}  # by pod uid; several pods can share a card's memory
+    device: DeviceSeen | None = None  # as DRA shows it: kube-scheduler gives the card out
 
 
 def after_sighting(card: CardState | None, fact: CardFact, at: int) -> CardState | None:
@@ -63,11 +67,49 @@ def after_sighting(card: CardState | None, fact: CardFact, at: int) -> CardState
                 holder=fact.holder,
                 source=fact.source,
                 claims=claims,
+                device=card.device if card is not None else None,
             )
         case GpuGone():
+            device = card.device if card is not None else None
+            if device is not None:
+                return _from_device(device, claims, at)
             return CardState(at=at, claims=claims) if claims else None
         case _:
             assert_never(fact)
+
+
+def after_device(
+    card: CardState | None, fact: DeviceSeen | DeviceGone, at: int
+) -> CardState | None:
+    """The card after a fact of DRA. What an agent or a resource reports about the card itself is
+    kept, whichever came first.
+    """
+    claims = card.claims if card is not None else {}
+    is_seen_by_others = card is not None and card.source not in ("", DRA)
+    match fact:
+        case DeviceSeen():
+            if card is not None and is_seen_by_others:
+                return replace(card, at=at, device=fact)
+            return _from_device(fact, claims, at)
+        case DeviceGone():
+            if card is not None and is_seen_by_others:
+                return replace(card, at=at, device=None)
+            return CardState(at=at, claims=claims) if claims else None
+        case _:
+            assert_never(fact)
+
+
+def _from_device(device: DeviceSeen, claims: dict[str, Claim], at: int) -> CardState:
+    return CardState(
+        at=at,
+        node=device.node,
+        model=device.model,
+        total_mb=device.total_mb,
+        healthy=True,
+        source=DRA,
+        claims=claims,
+        device=device,
+    )
 
 
 def after_claim(card: CardState | None, fact: ClaimEvent, at: int) -> CardState | None:
@@ -90,7 +132,8 @@ def after_claim(card: CardState | None, fact: ClaimEvent, at: int) -> CardState 
             claims = others
         case _:
             assert_never(fact)
-    return replace(card, at=at, claims=claims) if card.node or claims else None
+    is_known = card.node or claims or card.device
+    return replace(card, at=at, claims=claims) if is_known else None
 
 
 def _claim(made: CardClaimed, at: int) -> Claim:
@@ -114,6 +157,8 @@ def used_mb(card: CardState, gone: frozenset[str] = NO_PODS) -> int:
     Pods in `gone` count as ended, together with the memory that was observed for them.
     """
     claims = {uid: claim for uid, claim in card.claims.items() if uid not in gone}
+    if milli := allocated_milli(card, gone):
+        return min(card.total_mb, -(-milli * card.total_mb // 1000))
     claimed_mb = sum(claim.mb for claim in claims.values())
     seen_mb, owner = _seen_mb(card, gone), owner_of(card)
     owned = owner in claims if owner else any(c.confirmed for c in claims.values())
@@ -123,6 +168,8 @@ def used_mb(card: CardState, gone: frozenset[str] = NO_PODS) -> int:
 def free_mb(card: CardState, gone: frozenset[str] = NO_PODS) -> int:
     """Memory that a new pod can claim; 0 if the owner has no claim, because its usage and its
     ability to share are unknown."""
+    if allocated_milli(card, gone):
+        return 0
     owner = owner_of(card)
     if owner and owner not in card.claims and owner not in gone:
         return 0
@@ -131,8 +178,36 @@ def free_mb(card: CardState, gone: frozenset[str] = NO_PODS) -> int:
 
 def is_idle(card: CardState, gone: frozenset[str] = NO_PODS) -> bool:
     """Reports whether no pod owns the card or has a claim on it."""
+    if allocated_milli(card, gone):
+        return False
     owner = owner_of(card)
     return card.claims.keys() <= gone and (not owner or owner in gone)
+
+
+def is_usable(card: CardState) -> bool:
+    """Whether new pods may get the card."""
+    return card.healthy and not (card.device is not None and card.device.taint)
+
+
+def allocated_milli(card: CardState, gone: frozenset[str] = NO_PODS) -> int:
+    """Thousandths of the card that DRA has allocated. A claim without pods is allocated too."""
+    claims = card.device.claims if card.device is not None else ()
+    if not claims:
+        return 0
+    held = (claim for claim in claims if not claim.pods or not gone.issuperset(claim.pods))
+    return sum(claim.milli for claim in held)
+
+
+def device_pods(card: CardState) -> tuple[str, ...]:
+    """The uids of the pods to whose ResourceClaims the card is allocated."""
+    if card.device is None:
+        return ()
+    return tuple(uid for claim in card.device.claims for uid in claim.pods)
+
+
+def holder_of(card: CardState) -> str:
+    """The owner, or the first pod that DRA names."""
+    return owner_of(card) or next(iter(device_pods(card)), "")
 
 
 def owner_of(card: CardState) -> str:

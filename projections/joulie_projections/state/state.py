@@ -14,6 +14,7 @@ CLUSTER = "cluster"  # the key of the cluster's own row
 # The keys of rows that change on their own; they sort behind it.
 GPU_ARRIVALS = "gpu-arrivals"
 GPU_DEMAND = "gpu-demand"
+ASKED = "devices/"  # before the namespace of a claim
 
 
 MOST_TARGETS = 200
@@ -134,8 +135,8 @@ class CapEffect(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The row of the cluster; or the arrivals in one hour of the week, or what pods ask of GPUs:
-    these have rows of their own, so that an arrival changes a small row."""
+    """The row of the cluster; or the arrivals in one hour of the week, or what pods ask of GPUs, or
+    what a claim does: these have rows of their own, so that an arrival changes a small row."""
 
     rows: int = 0  # rows of the twins' columns; a node takes the smallest free one
     free_rows: tuple[int, ...] = ()  # freed by deleted nodes, ascending
@@ -150,11 +151,17 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cap_effects: dict[str, CapEffect] = {}  # the newest measurement of each class
     gpu_arrivals: GpuArrivals | None = None  # only in its own row
     gpu_demand: GpuDemand | None = None  # only in its own row
+    gpus_asked: int | None = None  # only in the row of a ResourceClaim or its template
 
 
 def hour_key(hour: int) -> str:
     """The key of the row of an hour of the week; sorts behind `CLUSTER`."""
     return f"hour-{hour:03d}"
+
+
+def asked_key(namespace: str, claim: str) -> str:
+    """The key of the row of a ResourceClaim or its template; sorts behind `CLUSTER`."""
+    return f"{ASKED}{namespace}/{claim}"
 
 
 class FacilityReading(msgspec.Struct, frozen=True, array_like=True):
@@ -226,6 +233,11 @@ class ClusterState:
         """What pods ask of GPUs, as scores use it."""
         row = self.cluster.get(GPU_DEMAND)
         return (row and row.gpu_demand) or PRIOR_DEMAND
+
+    def gpus_asked(self, namespace: str, claim: str) -> int | None:
+        """The GPUs that a ResourceClaim or a template asks for; None: not known."""
+        row = self.cluster.get(asked_key(namespace, claim))
+        return row.gpus_asked if row else None
 
     @property
     def _row(self) -> ClusterRow:

@@ -11,7 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from joulie_projections.hardware import models
-from joulie_projections.state.cards import CardState, free_mb, is_idle, used_mb
+from joulie_projections.state.cards import (
+    CardState,
+    device_pods,
+    free_mb,
+    is_idle,
+    is_usable,
+    used_mb,
+)
 from joulie_projections.twin.arrays import Bools, Ints
 
 NO_LINK = 0  # for a card without links, and for rows without a card
@@ -26,6 +33,7 @@ _COLUMNS: dict[str, type] = {
     "used_mb": np.int64,  # observed or claimed
     "free_mb": np.int64,
     "healthy": np.bool_,
+    "by_dra": np.bool_,  # kube-scheduler gives it out
     "idle": np.bool_,  # no owner and no claims
 }
 _USE = ("used_mb", "free_mb", "idle")
@@ -215,7 +223,8 @@ class Cards:
         columns["bundle"][at] = self.numbers.bundle(state)
         columns["link"][at] = self.numbers.link(state)
         columns["total_mb"][at] = state.total_mb
-        columns["healthy"][at] = state.healthy
+        columns["healthy"][at] = is_usable(state)
+        columns["by_dra"][at] = state.device is not None
         _write_use(columns, at, state, frozenset())
 
     def _held(self, changes: Mapping[str, CardState | None]) -> dict[str, tuple[int, ...]]:
@@ -245,11 +254,12 @@ def _with_rows(
 
 
 def _fixed(card: CardState) -> tuple[object, ...]:
-    return card.node, card.model, card.nvlink_group, card.total_mb, card.healthy
+    by_dra, usable = card.device is not None, is_usable(card)
+    return card.node, card.model, card.nvlink_group, card.total_mb, usable, by_dra
 
 
 def _uids(card: CardState) -> set[str]:
-    return {*card.claims, *([card.owner] if card.owner else [])}
+    return {*card.claims, *([card.owner] if card.owner else []), *device_pods(card)}
 
 
 def _write_use(columns: Columns, at: int, state: CardState, gone: frozenset[str]) -> None:

@@ -30,6 +30,7 @@ from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.decision_log.refusals import read_refusals
 from joulie_projections.fold.commit import Checkpoint
+from joulie_projections.pods.devices import GpusAsked, no_gpus_known
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state.broker_clock import BrokerClock
 from joulie_projections.state.completeness import (
@@ -66,6 +67,7 @@ class ViewSnapshot(NamedTuple):
     behind_ms: int = 0  # since the moment until which the rows include everything stored
     taken: float = 0.0  # by the monotonic clock
     incarnation: str = ""  # of the database
+    gpus_asked: GpusAsked = no_gpus_known  # by claims
 
     @property
     def oldest_ms(self) -> int:
@@ -177,6 +179,7 @@ class View:
             ages.behind_ms,
             time.monotonic(),
             self._incarnation,
+            self.cluster_state.gpus_asked,
         )
 
     async def wait_for(self, position: int, timeout_s: float) -> None:

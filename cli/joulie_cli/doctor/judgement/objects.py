@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from joulie_cli.doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
 from joulie_operator.resources.crds import Definition, definition
 from joulie_operator.resources.custom_resources import VERSION
+from joulie_operator.resources.device_objects import GROUP
 from joulie_operator.resources.rights import Right
 
 LABEL = "joulie.io/schedule=true"
@@ -62,6 +63,16 @@ def rights(seen: Account | Unseen, part: str) -> Finding:
     lacks = ", ".join(map(str, seen.missing))
     file = "deploy/rbac.yaml" if part == "operator" else "deploy/rbac-extender.yaml"
     return fail(check, f"{seen.name} may not {lacks}", f"Apply {file}, or upgrade the release.")
+
+
+def devices(version: str | Unseen) -> Finding:
+    """No fault without the API: then no pod has devices of DRA."""
+    check = "devices of DRA"
+    if isinstance(version, Unseen):
+        return not_seen(check, version, ASK_AN_ADMINISTRATOR)
+    if not version:
+        return ok(check, "the API server serves no version that Joulie reads")
+    return ok(check, f"{GROUP}/{version}")
 
 
 def admission(seen: Admission | Unseen, has_own_scheduler: bool) -> Finding:

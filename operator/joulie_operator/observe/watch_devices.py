@@ -1,0 +1,252 @@
+"""Watches the objects of DRA, if the API server has them, and publishes the facts about them.
+
+Joulie needs none of this: without the API, or without the right to read it, devices are unknown
+and everything else is as before.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from joulie_bus.errors import KubernetesRefused
+from joulie_bus.events import Fact
+from joulie_bus.log.producer import Producer
+from joulie_bus.log.protocol import Log
+from joulie_bus.runtime.logging import get_logger
+from joulie_operator.facts.devices import (
+    AskedKind,
+    CardKind,
+    DeviceObjects,
+    logged_asked,
+    logged_devices,
+)
+from joulie_operator.facts.facts_from_objects import ChangeFilter, PodFilter
+from joulie_operator.facts.hardware_inventory import NodeHardwareFilter
+from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
+from joulie_operator.kube.served import served_version
+from joulie_operator.observe.fact_messages import report_left_out, to_messages
+from joulie_operator.observe.resource_watcher import Watcher, decoder_of
+from joulie_operator.resources.device_objects import (
+    CLAIMS,
+    CLASSES,
+    GROUP,
+    SLICES,
+    TEMPLATES,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from joulie_projections.state.state import ClusterState
+
+RETRY_S = 60.0  # the API may be switched on later, and the right be granted
+LISTED_TIMEOUT_S = 10.0  # pods are published without their devices then, and again with them
+KINDS = (CLASSES, TEMPLATES, SLICES, CLAIMS)
+K = TypeVar("K")
+log = get_logger("devices")
+
+
+class Filters(NamedTuple):
+    """What is published about nodes and pods depends on devices, too."""
+
+    hardware: NodeHardwareFilter
+    pods: PodFilter
+
+
+class DevicePublisher:
+    """Publishes what changed once every kind has been listed: until then, holders are unknown."""
+
+    def __init__(
+        self,
+        objects: DeviceObjects,
+        filters: Filters,
+        bus: Log,
+        producer: Producer,
+        state: ClusterState,
+    ) -> None:
+        self.objects = objects
+        self.unlisted = set(KINDS)
+        self._filters = filters
+        self._bus = bus
+        self._producer = producer
+        self._cards = ChangeFilter[str](CardKind(objects), logged_devices(state))
+        self._asked = ChangeFilter[str](AskedKind(objects), logged_asked(state))
+        self._is_first = True
+
+    async def publish(self) -> None:
+        if self.unlisted:
+            return
+        facts = [*self._due()]
+        if self._is_first:
+            facts += [*self._cards.missing(), *self._asked.missing()]
+            self._is_first = False
+        if not facts:
+            return
+        try:
+            await self._bus.publish(to_messages(self._producer, facts))
+        except BaseException:
+            for each in (self._cards, self._asked, self._filters.hardware, self._filters.pods):
+                each.mark_unknown(facts)
+            self._is_first = True  # everything is compared again
+            raise
+
+    def _due(self) -> list[Fact]:
+        """Cards before the pods that hold them."""
+        touched = self.objects.take_touched()
+        cards, asked = touched.cards, touched.asked
+        if self._is_first:
+            self._cards.begin_list()
+            self._asked.begin_list()
+            cards, asked = cards | self.objects.cards(), asked | self.objects.all_asked()
+        keys = sorted("/".join(each) for each in asked)
+        found = [
+            *(self._change(self._cards, card) for card in sorted(cards)),
+            *map(self._filters.hardware.renewed, sorted(touched.nodes - {""})),
+            *(self._change(self._asked, key) for key in keys),
+            *map(self._filters.pods.renewed, sorted(touched.pods)),
+        ]
+        return [fact for fact in found if fact is not None]
+
+    @staticmethod
+    def _change(facts: ChangeFilter[str], name: str) -> Fact | None:
+        return facts.seen_or_gone(name)
+
+
+class _Kind(Generic[K], NamedTuple):
+    """How the objects of a kind are put and dropped."""
+
+    key: Callable[[K], Hashable]
+    put: Callable[[K], None]
+    drop: Callable[[Any], None]
+    known: Callable[[], set[Any]]
+
+
+class DeviceSink(Generic[K]):
+    def __init__(self, name: str, kind: _Kind[K], publisher: DevicePublisher) -> None:
+        self._name = name
+        self._kind = kind
+        self._publisher = publisher
+        self._listed = set[Hashable]()
+
+    def begin_list(self) -> None:
+        self._listed = set()
+
+    async def add_listed(self, objects: Sequence[K]) -> None:
+        for each in objects:
+            self._listed.add(self._kind.key(each))
+            self._put(each)
+
+    async def end_list(self) -> None:
+        for key in sorted(self._kind.known() - self._listed):
+            self._kind.drop(key)
+        self._publisher.unlisted.discard(self._name)
+        await self._publisher.publish()
+
+    async def apply_events(self, events: Sequence[tuple[str, K]]) -> None:
+        for what, each in events:
+            if what == "DELETED":
+                self._kind.drop(self._kind.key(each))
+            else:
+                self._listed.add(self._kind.key(each))
+                self._put(each)
+        await self._publisher.publish()
+
+    def _put(self, each: K) -> None:
+        try:
+            self._kind.put(each)
+        except Exception as error:  # any: one object must not block the others
+            report_left_out(
+                self._name, str(self._kind.key(each)), f"{type(error).__name__}: {error}"
+            )
+
+
+class DeviceWatch:
+    def __init__(self, api: ApiServer, publisher: DevicePublisher) -> None:
+        self._api = api
+        self._publisher = publisher
+        self.known = asyncio.Event()  # every kind is listed, or cannot be read
+
+    async def run(self) -> None:
+        version = await self._readable_version()
+        base = f"/apis/{GROUP}/{version}"
+        async with asyncio.TaskGroup() as tasks:
+            watchers = [*self._watchers(base)]
+            for watcher in watchers:
+                tasks.create_task(watcher.run())
+            for watcher in watchers:
+                await watcher.watch_status.listed.wait()
+            self.known.set()
+
+    async def wait_known(self) -> None:
+        """Pods are published with their devices at once, if these are known in time."""
+        try:
+            async with asyncio.timeout(LISTED_TIMEOUT_S):
+                await self.known.wait()
+        except TimeoutError:
+            log.warning("devices_unknown", what="pods are published without their devices for now")
+
+    async def _readable_version(self) -> str:
+        """Waits until the API is there and may be read."""
+        told = ""
+        while True:
+            try:
+                version = await served_version(self._api)
+                why = "" if version else f"the API server has no known version of {GROUP}"
+                for kind in KINDS if version else ():
+                    await self._api.fetch(f"/apis/{GROUP}/{version}/{kind}", {"limit": "1"})
+                if not why:
+                    return version
+            except KubernetesRefused as error:
+                why = str(error)
+            except (*ApiUnreachable,) as error:
+                why = str(error) or type(error).__name__
+            if why != told:
+                log.info("devices_not_read", why=why, what="devices of DRA are not known")
+                told = why
+            self.known.set()
+            await asyncio.sleep(RETRY_S)
+
+    def _watchers(self, base: str) -> Sequence[Watcher[Any]]:
+        objects = self._publisher.objects
+        return (
+            self._watcher(
+                base,
+                CLASSES,
+                DeviceClass,
+                _Kind(_name, objects.put_class, objects.drop_class, objects.classes),
+            ),
+            self._watcher(
+                base,
+                TEMPLATES,
+                ResourceClaimTemplate,
+                _Kind(_named, objects.put_template, objects.drop_template, objects.templates),
+            ),
+            self._watcher(
+                base,
+                SLICES,
+                ResourceSlice,
+                _Kind(_name, objects.put_slice, objects.drop_slice, objects.pools.names),
+            ),
+            self._watcher(
+                base,
+                CLAIMS,
+                ResourceClaim,
+                _Kind(_uid, objects.put_claim, objects.drop_claim, objects.claims),
+            ),
+        )
+
+    def _watcher(self, base: str, name: str, shape: type[K], kind: _Kind[K]) -> Watcher[K]:
+        sink = DeviceSink(name, kind, self._publisher)
+        return Watcher(self._api, f"{base}/{name}", decoder_of(shape), sink)
+
+
+def _name(each: DeviceClass | ResourceSlice) -> str:
+    return each.metadata.name
+
+
+def _named(each: ResourceClaimTemplate) -> tuple[str, str]:
+    return each.metadata.namespace, f"template/{each.metadata.name}"
+
+
+def _uid(each: ResourceClaim) -> str:
+    return each.metadata.uid
