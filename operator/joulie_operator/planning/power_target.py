@@ -28,6 +28,7 @@ from joulie_operator.planning.power.consent import kinds_expected
 from joulie_operator.planning.power.limitable import (
     NO_CAPS,
     Limitable,
+    Reach,
     has_settled,
     is_silent,
     limitable,
@@ -148,7 +149,8 @@ class _Present(NamedTuple):
         if self.rules.target_rules < 3:
             return limitable(name, node, caps, drawn_mw)
         kinds = kinds_expected(node, self.now, assumed=self.rules.eco_without_caps)
-        return limitable(name, node, caps, drawn_mw, kinds, silent=is_silent(node, self.now))
+        reach = Reach(kinds, is_silent(node, self.now))
+        return limitable(name, node, caps, drawn_mw, reach)
 
     def floor(self) -> int:
         if self.rules.target_rules < 3:

@@ -3,7 +3,7 @@
 A reading is of a whole node. It is split into processors and cards as the requests of its pods are.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 from zlib import crc32
 
@@ -29,12 +29,17 @@ class Part(NamedTuple):
     class_pct: int
     cap_pct: int
     factor: int = _FULL  # what it draws of its cap in parts per thousand, such as its fans
+    low_mw: int = 0  # the lowest cap that it accepts
+    near_pct: int = 97  # of its cap: from here on it would draw more without one
 
     def expected_mw(self, percent: int) -> int:
         """A part that draws what its cap allows will draw what a higher one allows."""
         limit = self._allowed(min(percent, self.class_pct))
         natural = self.now_mw
-        if self.cap_pct < self.class_pct and natural * 100 >= self._allowed(self.cap_pct) * 97:
+        if (
+            self.cap_pct < self.class_pct
+            and natural * 100 >= self._allowed(self.cap_pct) * self.near_pct
+        ):
             natural = max(natural, self._allowed(self.class_pct))
         return min(natural, max(limit, min(self.now_mw, self.least_mw)))
 
@@ -44,10 +49,13 @@ class Part(NamedTuple):
         return max(limit, min(self.now_mw, self.least_mw))
 
     def at_its_cap(self) -> "Part":
-        return self._replace(now_mw=self._allowed(min(self.cap_pct, self.class_pct)))
+        """Idle power is drawn under any cap."""
+        allowed = self._allowed(min(self.cap_pct, self.class_pct))
+        return self._replace(now_mw=max(allowed, self.least_mw))
 
     def _allowed(self, percent: int) -> int:
-        return self.max_mw * percent * self.factor // (100 * _FULL)
+        cap = max(self.low_mw * 100, self.max_mw * percent)
+        return cap * self.factor // (100 * _FULL)
 
 
 class Limitable(NamedTuple):
@@ -74,23 +82,53 @@ class Limitable(NamedTuple):
         return sum(part.expected_mw(100) - part.now_mw for part in self.parts)
 
 
+class Reach(NamedTuple):
+    """What a plan may count on at a node."""
+
+    kinds: Collection[str] = KINDS  # of limits that are set
+    silent: bool = False  # its readings have stopped: it is taken to draw what its caps allow
+
+
+OF_OLDER_PLANS = Reach()
+_NEAR_PCT = 90  # of the cap; the reading of a node does not tell its parts so well
+
+
 def limitable(
-    name: str,
-    node: NodeState,
-    class_caps: Caps,
-    drawn_mw: int,
-    kinds: Collection[str] = KINDS,
-    *,
-    silent: bool = False,
+    name: str, node: NodeState, class_caps: Caps, drawn_mw: int, reach: Reach = OF_OLDER_PLANS
 ) -> Limitable:
-    """A silent node is taken to draw what its caps allow."""
-    found = ((kind, part) for kind, part in _parts(node, class_caps, drawn_mw) if kind in kinds)
-    parts = [part for _, part in found]
-    if silent:
-        parts = [part.at_its_cap() for part in parts]
+    """By the rules of older plans, unless something else is said of its reach."""
+    parts = dict(_parts(node, class_caps, drawn_mw))
+    if reach is not OF_OLDER_PLANS:
+        parts = _within_caps(node, parts)
+    found = [part for kind, part in parts.items() if kind in reach.kinds]
+    if reach.silent:
+        found = [part.at_its_cap() for part in found]
     elif has_settled(node):
-        parts = [_as_read(part) for part in parts]
-    return Limitable(name, _turn(name), tuple(parts))
+        found = [_as_read(part) for part in found]
+    return Limitable(name, _turn(name), tuple(found))
+
+
+def _within_caps(node: NodeState, parts: Mapping[str, Part]) -> dict[str, Part]:
+    """Cards take no cap below the lowest that they accept (the kernel names none of processors).
+    What the split gives one part above its cap, the other one has drawn below its own."""
+    found = {kind: part._replace(near_pct=_NEAR_PCT) for kind, part in parts.items()}
+    if GPU not in found:
+        return found
+    found[GPU] = found[GPU]._replace(low_mw=_lowest_mw(node))
+    if not has_settled(node):
+        return found
+    for one, other in ((CPU, GPU), (GPU, CPU)):
+        above = max(0, found[one].now_mw - found[one].most_mw(found[one].cap_pct))
+        room = max(0, found[other].most_mw(found[other].cap_pct) - found[other].now_mw)
+        moved = min(above, room)
+        found[one] = found[one]._replace(now_mw=found[one].now_mw - moved)
+        found[other] = found[other]._replace(now_mw=found[other].now_mw + moved)
+    return found
+
+
+def _lowest_mw(node: NodeState) -> int:
+    found = node.hardware
+    return min(found.gpu_min_mw, found.gpu_max_mw) * found.gpu_count if found is not None else 0
 
 
 def percent_of(name: str, level: int) -> int:
@@ -118,7 +156,9 @@ def silent_mw(node: NodeState) -> int:
     if node.pods == node.daemon_pods:
         return idle_mw_of(node)
     found, (cpu_pct, gpu_pct) = hardware_of(node), caps_in_effect(node)
-    return round((found.cpu_max_w * cpu_pct + found.gpu_max_w * found.gpus * gpu_pct) * 10)
+    cpu = found.cpu_max_w * max(cpu_pct * 10, _IDLE_CPU)
+    cards = found.gpu_max_w * found.gpus * max(gpu_pct * 10, _IDLE_CARDS)
+    return round(cpu + cards)
 
 
 def rated_mw(node: NodeState) -> int:
@@ -134,7 +174,7 @@ def has_settled(node: NodeState) -> bool:
 
 def _as_read(part: Part) -> Part:
     """A part above its cap: a little by its fans, or much because it is idle and draws no less."""
-    allowed = part.max_mw * part.cap_pct // 100
+    allowed = max(part.low_mw, part.max_mw * part.cap_pct // 100)
     if part.now_mw <= allowed or not allowed:
         return part
     if part.now_mw * 10 <= allowed * 11:

@@ -135,6 +135,18 @@ def test_readings_that_all_stop_lower_the_caps_to_the_safe_level() -> None:
     assert sum(cap * 10 for cap in caps_of(made).values() if cap) <= 6000
 
 
+def test_no_more_is_expected_of_cards_than_the_lowest_cap_that_they_accept() -> None:
+    """500 of 700 W: the plan tells what is left, and does not wait for a cap that no card takes."""
+    found = replace(hardware("n0", cores=10, watts=100, gpus=8), gpu_min_mw=500_000)
+    cards = node(0, watts=5700, hardware=found, gpus=8, load=Load(10_000, 10_000_000, 8000, 0))
+
+    made = planned(state_of(cards), 3000)
+
+    assert made.made.inputs["eco_cap_permille"] == 300
+    assert made.made.inputs["expected_w"] >= 4000
+    assert "caps cannot meet the target" in made.made.because
+
+
 def test_an_empty_node_without_readings_counts_as_idle() -> None:
     old = (Sample(NOON - 121 * SECOND, 1_000_000),)
     empty = node(1, samples=old, pods=0, load=Load(0, 0, 0, 0))

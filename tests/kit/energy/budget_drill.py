@@ -1,0 +1,285 @@
+"""A feed of simulated nodes under a power target, with the real plans, orders and writers of caps.
+
+Time is virtual: a tick is a second. The plans take the time that they take here, and rest as those
+of an operator do. The physics of the simulator obey the limits that the writers set.
+"""
+
+from collections.abc import Coroutine, Iterator, Mapping
+from pathlib import Path
+from random import Random
+from time import process_time
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from joulie_agent.caps.memory import Memory
+from joulie_agent.caps.rules import Limit
+from joulie_agent.caps.service import CHECK_S, CapService
+from joulie_agent.caps.writer import Writer
+from joulie_bus.events import CapOrder, Fact, NodeSeen, PodFinished, TargetSet
+from joulie_bus.metering.reporter import Moment
+from joulie_bus.testing import CLUSTER
+from joulie_operator.apply.cap_orders import REPEAT_S
+from joulie_operator.planning.cap_orders import cap_orders
+from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
+from joulie_operator.planning.rules import Rules
+from joulie_operator.plugins import load_policy
+from joulie_operator.service import pause_s
+from joulie_projections.fold.registry import evolve
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
+from joulie_simulator.cluster.cluster import SimCluster, SimNode
+from joulie_simulator.engine import MORNING_S, Engine, Options
+from joulie_simulator.meters import Meters
+from joulie_simulator.workload.workload import Job, Workload
+
+SECOND = 1_000_000_000
+START = 1_900_000_000 * SECOND
+FEED, RACK_OF = "a", 20  # nodes of a rack
+SETTABLE_S = 60
+RECOMPUTED = 20  # each so many plans, one is computed again from its event
+_LABELS = {"joulie.io/feed": FEED, "joulie.io/caps": "enforce"}
+
+
+class SimLimit(NamedTuple):
+    """The power limit of the processors or the cards of a simulated node."""
+
+    engine: Engine
+    node: SimNode
+    kind: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}/{self.node.name}"
+
+    def _range(self) -> tuple[int | None, int]:
+        """In the unit of the writer: microwatts of a package, milliwatts of a card."""
+        cards = self.node.shape.cards
+        if self.kind == "gpu" and cards is not None:
+            return cards.min_w * 1000, cards.max_w * 1000
+        return None, self.node.shape.cpu_max_w * 1_000_000
+
+    def read(self) -> Limit:
+        (low, high), caps = self._range(), self.node.caps
+        pct = caps.gpu_pct if self.kind == "gpu" else caps.cpu_pct
+        return Limit(high if pct is None else high * pct // 100, low, high, high, high // 100)
+
+    def problem(self) -> str:
+        return ""
+
+    def set(self, value: int) -> None:
+        _, high = self._range()
+        pct, caps = -(-value * 100 // high), self.node.caps
+        wanted = caps._replace(gpu_pct=pct) if self.kind == "gpu" else caps._replace(cpu_pct=pct)
+        self.engine.cap([(self.node.name, wanted)])
+
+
+class Drill:
+    """`broker` is whether orders, readings and reports arrive."""
+
+    def __init__(self, nodes: int, rules: Rules, folder: Path, seed: int = 1) -> None:
+        self.state, self.rules, self.seconds = ClusterState(), rules, 0
+        self.plans = list[Plan]()
+        self.broker = True
+        self.busy = (0.5, 1.0)  # how busy a new job is
+        self.slowed = 0  # ticks in which a node with a performance pod was capped
+        self.plan_s = list[float]()
+        self._dice = Random(seed)
+        self._engine = Engine(SimCluster(nodes), Workload(seed, "run"), Options(pods_per_s=1e-9))
+        self._meters = Meters(seed, 1.0)
+        self._writers = {name: self._writer(name, folder) for name in self._nodes}
+        self._policy = load_policy(rules.policy)
+        self._plan_at = self._ordered_at = self._told_at = 0.0
+        self._view, self._jobs = 0, 0
+        self._where = dict[str, str]()
+        racks = {name: f"r{at // RACK_OF}" for at, name in enumerate(self._nodes)}
+        self.fold([_labelled(fact, racks) for fact in self._engine.initial_facts()])
+
+    @property
+    def _nodes(self) -> dict[str, SimNode]:
+        return self._engine.cluster.nodes
+
+    @property
+    def now(self) -> int:
+        return START + self.seconds * SECOND
+
+    def _writer(self, name: str, folder: Path) -> CapService:
+        node, memory = self._nodes[name], Memory(folder / f"{name}.json")
+        kinds = ("cpu", "gpu") if node.shape.gpus else ("cpu",)
+        limits = [SimLimit(self._engine, node, kind) for kind in kinds]
+        return CapService(
+            CLUSTER, name, Writer(memory), lambda: limits, lambda: float(self.seconds)
+        )
+
+    def fold(self, facts: list[Fact]) -> None:
+        draft = Draft(self.state)
+        for fact in facts:
+            evolve(draft, fact, self.now)
+        draft.commit()
+
+    def fill(self) -> None:
+        """Each node runs one job on nearly all of it: of its own class, as the filter places it."""
+        for name in self._nodes:
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        node, self._jobs = self._nodes[name], self._jobs + 1
+        uid, busy = f"j{self._jobs}", self._dice.uniform(*self.busy)
+        workload = "performance" if self.state.nodes[name].profile == "performance" else ""
+        seconds, cores = self._dice.uniform(600, 3600), 0.9 * node.shape.cores
+        job = Job(uid, uid, "team", workload, cores, 1024, node.shape.gpus, seconds, busy)
+        self._where[uid] = name
+        self.fold(self._engine.bind(job, name))
+
+    def target(self, watts: float, seconds: float) -> None:
+        target = TargetSet(
+            target="grid",
+            feed=FEED,
+            power_mw=round(watts * 1000),
+            starts_at=self.now,
+            ends_at=self.now + round(seconds * SECOND),
+            because="demand response",
+        )
+        self.fold([target])
+
+    def run(self, seconds: int, tick_s: int = 1) -> Iterator[float]:
+        """What the feed really draws at each tick, not what was read."""
+        for _ in range(0, seconds, tick_s):
+            self._work()
+            drawn = self._measure()
+            self._operate()
+            self._check(tick_s)
+            self.seconds += tick_s
+            yield drawn
+
+    def _work(self) -> None:
+        facts = self._engine.advance(MORNING_S + self.seconds)
+        self.fold(facts)
+        for fact in facts:
+            if isinstance(fact, PodFinished):
+                self._start(self._where.pop(fact.uid))
+
+    def _measure(self) -> float:
+        """A broker that is cut off gets nothing, neither now nor later."""
+        sampled = self._engine.sample(self._nodes)
+        drawn = (self._engine.facility().it_mw or 0) / 1000
+        readings = list(self._meters.readings(sampled, Moment(self.seconds, self.now)))
+        if not self.broker:
+            return drawn
+        self.fold([*readings])
+        if self.seconds >= self._told_at:
+            self._told_at = self.seconds + SETTABLE_S
+            self.fold([writer.settable() for writer in self._writers.values()])
+        return drawn
+
+    def _operate(self) -> None:
+        """Plans at the pace of an operator, and orders as it repeats them."""
+        if not self.broker:
+            self._plan_at = 0.0
+            return
+        made = None
+        if self.seconds >= self._plan_at:
+            began = process_time()
+            made = self._plan()
+            spent = process_time() - began
+            self.plan_s.append(spent)
+            self._plan_at = self.seconds + spent + pause_s(spent, self.rules.interval_s)
+        if made or self.seconds >= self._ordered_at + REPEAT_S:
+            self._ordered_at = self.seconds
+            for order in cap_orders(self.state, self._view, self.now):
+                self._deliver(order)
+
+    def _plan(self) -> Plan | None:
+        self._view += 1
+        made = plan(self.state, self._policy, self.rules, PlanBasis(self._view, self.now))
+        if not made.changes and self.now - self.state.planned_at < self.rules.interval_s * SECOND:
+            return None
+        if not len(self.plans) % RECOMPUTED:
+            assert recompute(made.made, self.state, self._policy) == made
+        self.plans.append(made)
+        self.fold([made.made, *made.events])
+        return made
+
+    def _deliver(self, order: CapOrder) -> None:
+        writer = self._writers[order.node]
+        writer.receive(msgspec.msgpack.encode(order))
+        _done(writer.carry_out())
+
+    def _check(self, tick_s: int) -> None:
+        """Each writer checks its limits now and then; and no performance pod is slowed."""
+        for at, (name, writer) in enumerate(self._writers.items()):
+            if tick_s >= CHECK_S or (self.seconds + at) % int(CHECK_S) == 0:
+                _done(writer.carry_out())
+            if self.state.nodes[name].performance_pods:
+                caps = self._nodes[name].caps
+                self.slowed += any(pct not in (None, 100) for pct in caps)
+
+
+def _done(work: Coroutine[None, None, None]) -> None:
+    """Without a bus a writer waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("the writer waits")
+
+
+def _labelled(fact: Fact, racks: Mapping[str, str]) -> Fact:
+    if not isinstance(fact, NodeSeen):
+        return fact
+    rack = {"joulie.io/rack": racks[fact.node]}
+    return replace(fact, labels={**fact.labels, **_LABELS, **rack})
+
+
+class Report(NamedTuple):
+    """What a target of a share of the power has shown. Figures are shares of the target."""
+
+    before_w: float
+    target_w: float
+    met_s: int | None  # until the power was first below the target
+    held_most: float
+    held_mean: float
+    above_s: int  # seconds above the target, of those that it was held
+    lost_most: float  # after the broker was cut off, and before the safe caps
+    safe_most: float  # with the safe caps
+    after: float  # of the power before, when the target was over
+    slowed: int
+    plans: int
+    plan_ms: float  # mean processor time
+
+
+SAFE_AFTER_S = 70  # the lease of an order, and a check
+
+
+def drill(made: Drill, share: float, hold_s: int, lost_s: int, tick_s: int = 1) -> Report:
+    """Settles, sets the target, holds it, cuts the broker off, brings it back, and ends it."""
+    warm = [*made.run(60)]
+    made.fill()
+    warm = [*made.run(120)]
+    before = sum(warm[-30:]) / 30
+    goal = share * before
+    made.target(goal, 30 + hold_s + lost_s + 120)
+    first = [*made.run(30)]
+    held = [*made.run(hold_s, tick_s)]
+    made.broker, usual = False, made.busy
+    made.busy = (1.0, 1.0)
+    lost = [*made.run(lost_s)]
+    made.broker, made.busy = True, usual
+    list(made.run(120))
+    after = [*made.run(120)]
+    met = next((at for at, watts in enumerate(first) if watts <= goal), None)
+    return Report(
+        before,
+        goal,
+        met,
+        max(held) / goal,
+        sum(held) / len(held) / goal,
+        tick_s * sum(watts > goal for watts in held),
+        max(lost[:SAFE_AFTER_S]) / goal,
+        max(lost[SAFE_AFTER_S:]) / goal,
+        sum(after[-30:]) / 30 / before,
+        made.slowed,
+        len(made.plans),
+        1000 * sum(made.plan_s) / len(made.plan_s),
+    )
