@@ -120,8 +120,14 @@ class ObjectKind(Protocol[O]):
 class NodeKind:
     """`resources` are the names of GPU resources."""
 
-    def __init__(self, resources: tuple[str, ...] = GPU_RESOURCES) -> None:
+    def __init__(
+        self,
+        resources: tuple[str, ...] = GPU_RESOURCES,
+        devices: DeviceObjects | None = None,
+    ) -> None:
         self._resources = resources
+        self.devices = devices or DeviceObjects()
+        self.allocatable: dict[str, int] = {}  # cards without those of DRA, by node
 
     def key(self, seen: Node, /) -> str:
         return seen.metadata.name
@@ -136,6 +142,7 @@ class NodeKind:
         memory = parse(allocatable.get("memory", "0"), f"{where}, memory")
         labels = seen.metadata.labels or {}
         gpus = count_cards(allocatable, labels, self._resources, where)
+        self.allocatable[seen.metadata.name] = min(gpus.cards, MOST_CARDS)
         return NodeSeen(
             node=seen.metadata.name,
             uid=seen.metadata.uid,
@@ -144,13 +151,19 @@ class NodeKind:
             schedulable=not seen.spec.unschedulable,
             cpu_milli=min(int(cpu * 1000), MOST_CPU_MILLI),
             memory_bytes=min(int(memory), MOST_BYTES),
-            gpus=min(gpus.cards, MOST_CARDS),
+            gpus=self.cards(seen.metadata.name),
             gpu_units=min(gpus.units, MOST_CARDS),
             gpu_vendor=gpus.vendor,
         )
 
     def gone(self, key: str, /) -> NodeGone:
+        self.allocatable.pop(key, None)
         return NodeGone(node=key)
+
+    def cards(self, node: str) -> int:
+        """Cards that DRA gives out are not allocatable."""
+        of_devices = self.devices.on_node(node)
+        return max(self.allocatable.get(node, 0), of_devices.cards if of_devices else 0)
 
 
 class PodKind:
@@ -388,6 +401,21 @@ class ChangeFilter(Generic[K]):
             return None
         del self._last[key]
         return self._kind.gone(key)
+
+
+class NodeFilter(ChangeFilter[Node]):
+    """What is published about a node depends on its devices, too."""
+
+    def __init__(self, kind: NodeKind, logged: Mapping[str, Fact | None]) -> None:
+        super().__init__(kind, logged)
+        self._nodes = kind
+
+    def renewed(self, node: str) -> Fact | None:
+        """The fact to publish about a node whose devices have changed."""
+        last = self._last.get(node)
+        if not isinstance(last, NodeSeen) or node not in self._nodes.allocatable:
+            return None
+        return self.changed(node, replace(last, gpus=self._nodes.cards(node)))
 
 
 class PodFilter(ChangeFilter[Pod]):

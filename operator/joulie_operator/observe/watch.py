@@ -23,6 +23,7 @@ from joulie_operator.facts.facts_from_objects import (
     Namespace,
     NamespaceKind,
     Node,
+    NodeFilter,
     NodeKind,
     PodFilter,
     PodKind,
@@ -33,12 +34,7 @@ from joulie_operator.facts.facts_from_objects import (
     logged_pods,
     metadata_of,
 )
-from joulie_operator.facts.hardware_inventory import (
-    GpuNames,
-    Inventory,
-    NodeHardwareFilter,
-    hardware_filters,
-)
+from joulie_operator.facts.hardware_inventory import Inventory, hardware_filters
 from joulie_operator.kube.api_client import ApiServer, Query
 from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.observe.cluster_visibility import WatchStatuses
@@ -128,21 +124,24 @@ async def watch_cluster(
     await wait_until_current(view)
     publishing = _Publishing(bus, Producer("operator-obs", subjects, time.time_ns))
     state, objects, names = view.cluster_state, DeviceObjects(), inventory.gpus
-    hardware = hardware_filters(inventory.catalog, state, _on_problem, names, objects)
-    machines = _machine_watchers(api, publishing, state, cluster, names, hardware)
     classes = dict[str, WorkloadClass]()
-    known = PodFilter(PodKind(classes, names.resources, objects), logged_pods(state))
-    namespaces, pods = _pod_watchers(api, publishing, state, cluster, classes, known)
-    filters = Filters(hardware[0], known)
+    labelled, described = hardware_filters(inventory.catalog, state, _on_problem, names, objects)
+    filters = Filters(
+        NodeFilter(NodeKind(names.resources, objects), logged_nodes(state)),
+        labelled,
+        PodFilter(PodKind(classes, names.resources, objects), logged_pods(state)),
+    )
+    machines = _machine_watchers(api, publishing, state, cluster, filters, described)
+    namespaces, pods = _pod_watchers(api, publishing, state, cluster, classes, filters.pods)
     publisher = DevicePublisher(objects, filters, bus, publishing.producer, state)
     devices = DeviceWatch(api, publisher)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(vital(VitalTask.WATCH, devices.run, "devices"))
+        tasks.create_task(vital(VitalTask.WATCH, namespaces.run, namespaces.kind))
+        await devices.wait_known()
         for watcher in machines:
             tasks.create_task(vital(VitalTask.WATCH, watcher.run, watcher.kind))
-        tasks.create_task(vital(VitalTask.WATCH, namespaces.run, namespaces.kind))
         await _wait_for_namespaces(namespaces.watch_status.listed)
-        await devices.wait_known()
         tasks.create_task(vital(VitalTask.WATCH, pods.run, pods.kind))
         await cluster.watches.wait_listed()
         await wait_until_current(view)
@@ -154,19 +153,17 @@ def _machine_watchers(
     publishing: _Publishing,
     state: ClusterState,
     cluster: ObservedCluster,
-    gpus: GpuNames,
-    hardware: tuple[NodeHardwareFilter, ChangeFilter[NodeHardware]],
+    filters: Filters,
+    described: ChangeFilter[NodeHardware],
 ) -> Sequence[Watcher[Any]]:
     """Watchers of Nodes, NodeTwins, NodeHardwares and GPUs."""
-    labelled, described = hardware
-    nodes = ChangeFilter(NodeKind(gpus.resources), logged_nodes(state))
     cards = ChangeFilter(GpuKind(), logged_cards(state))
     return (
         Watcher(
             api,
             NODES,
             decoder_of(Node),
-            publishing.facts(nodes, labelled, also_to=cluster.nodes),
+            publishing.facts(filters.nodes, filters.hardware, also_to=cluster.nodes),
             watch_status=cluster.watches.nodes,
         ),
         Watcher(api, NODETWINS, read_twin, cluster.twins),

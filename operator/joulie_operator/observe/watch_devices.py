@@ -20,7 +20,7 @@ from joulie_operator.facts.devices import (
     logged_asked,
     logged_devices,
 )
-from joulie_operator.facts.facts_from_objects import ChangeFilter, PodFilter
+from joulie_operator.facts.facts_from_objects import ChangeFilter, NodeFilter, PodFilter
 from joulie_operator.facts.hardware_inventory import NodeHardwareFilter
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
 from joulie_operator.kube.served import served_version
@@ -40,7 +40,8 @@ from joulie_operator.resources.device_objects import (
 from joulie_projections.state.state import ClusterState
 
 RETRY_S = 60.0  # the API may be switched on later, and the right be granted
-LISTED_TIMEOUT_S = 10.0  # pods are published without their devices then, and again with them
+UNREACHABLE_S = 2.0
+LISTED_TIMEOUT_S = 10.0  # then facts are published without devices, and again with them
 KINDS = (CLASSES, TEMPLATES, SLICES, CLAIMS)
 K = TypeVar("K")
 log = get_logger("devices")
@@ -49,6 +50,7 @@ log = get_logger("devices")
 class Filters(NamedTuple):
     """What is published about nodes and pods depends on devices, too."""
 
+    nodes: NodeFilter
     hardware: NodeHardwareFilter
     pods: PodFilter
 
@@ -85,7 +87,7 @@ class DevicePublisher:
         try:
             await self._bus.publish(to_messages(self._producer, facts))
         except BaseException:
-            for each in (self._cards, self._asked, self._filters.hardware, self._filters.pods):
+            for each in (self._cards, self._asked, *self._filters):
                 each.mark_unknown(facts)
             self._is_first = True  # everything is compared again
             raise
@@ -101,6 +103,7 @@ class DevicePublisher:
         keys = sorted("/".join(each) for each in asked)
         found = [
             *(self._change(self._cards, card) for card in sorted(cards)),
+            *map(self._filters.nodes.renewed, sorted(touched.nodes - {""})),
             *map(self._filters.hardware.renewed, sorted(touched.nodes - {""})),
             *(self._change(self._asked, key) for key in keys),
             *map(self._filters.pods.renewed, sorted(touched.pods)),
@@ -178,17 +181,18 @@ class DeviceWatch:
             self.known.set()
 
     async def wait_known(self) -> None:
-        """Pods are published with their devices at once, if these are known in time."""
+        """Nodes and pods are published with their devices at once, if these are known in time."""
         try:
             async with asyncio.timeout(LISTED_TIMEOUT_S):
                 await self.known.wait()
         except TimeoutError:
-            log.warning("devices_unknown", what="pods are published without their devices for now")
+            log.warning("devices_unknown", what="nodes and pods are published without them for now")
 
     async def _readable_version(self) -> str:
         """Waits until the API is there and may be read."""
         told = ""
         while True:
+            pause_s = RETRY_S
             try:
                 version = await served_version(self._api)
                 why = "" if version else f"the API server has no known version of {GROUP}"
@@ -198,13 +202,14 @@ class DeviceWatch:
                     return version
             except KubernetesRefused as error:
                 why = str(error)
-            except (*ApiUnreachable,) as error:
-                why = str(error) or type(error).__name__
+            except ApiUnreachable as error:
+                why, pause_s = str(error) or type(error).__name__, UNREACHABLE_S
             if why != told:
                 log.info("devices_not_read", why=why, what="devices of DRA are not known")
                 told = why
-            self.known.set()
-            await asyncio.sleep(RETRY_S)
+            if pause_s == RETRY_S:
+                self.known.set()
+            await asyncio.sleep(pause_s)
 
     def _watchers(self, base: str) -> Sequence[Watcher[Any]]:
         objects = self._publisher.objects

@@ -9,16 +9,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_bus.events import DeviceClaim, DeviceSeen, PodAsk, PodBound
+from joulie_bus.events import (
+    DeviceClaim,
+    DeviceSeen,
+    HardwareDiscovered,
+    NodeSeen,
+    PodAsk,
+    PodBound,
+)
 from joulie_operator.facts.device_claims import share_of
 from joulie_operator.facts.devices import CardKind, CardsOnNode, DeviceObjects, logged_devices
-from joulie_operator.facts.facts_from_objects import ChangeFilter, PodFilter, PodKind
+from joulie_operator.facts.facts_from_objects import (
+    ChangeFilter,
+    Node,
+    NodeFilter,
+    NodeKind,
+    PodFilter,
+    PodKind,
+)
+from joulie_operator.facts.hardware_inventory import hardware_filters
 from joulie_operator.resources.device_objects import (
     DeviceClass,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.fold.registry import evolve
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.state.state import ClusterState
@@ -386,6 +402,41 @@ def test_a_pod_that_was_seen_before_its_claim_is_published_again() -> None:
     assert first.pod.gpu_milli == 0
     assert [fact.pod.gpu_milli for fact in again if isinstance(fact, PodBound)] == [2000]
     assert pods.renewed("p") is None
+
+
+def test_a_node_has_the_cards_of_its_drivers_and_of_its_plugin_once() -> None:
+    objects = DeviceObjects()
+    nodes = NodeFilter(NodeKind(devices=objects), {})
+    for name, gpus in (("a", "0"), ("b", "8"), ("c", "9")):
+        room = {"cpu": "96", "nvidia.com/gpu": gpus}
+        tree = {"metadata": {"name": name, "uid": name}, "status": {"allocatable": room}}
+        nodes.seen(msgspec.convert(tree, Node))
+
+    for name in ("a", "b", "c"):
+        put_slice(resource_slice(name, eight(name)))(objects)
+    again = [nodes.renewed(name) for name in ("a", "b", "c")]
+
+    assert [fact.gpus for fact in again if isinstance(fact, NodeSeen)] == [8]
+    assert nodes.renewed("unknown") is None
+
+
+def test_the_hardware_of_a_node_has_its_devices_with_the_figures_of_the_catalog() -> None:
+    objects = DeviceObjects()
+    catalog = shipped_catalog()
+    hardware, _ = hardware_filters(catalog, ClusterState(), devices=objects)
+    tree = {"metadata": {"name": "a"}, "status": {"allocatable": {"cpu": "96"}}}
+    before = hardware.seen(msgspec.convert(tree, Node))
+
+    put_slice(resource_slice("a", eight("a")))(objects)
+    found = hardware.renewed("a")
+    objects.drop_slice(resource_slice("a", [])["metadata"]["name"])
+    after = hardware.renewed("a")
+
+    assert before is None
+    assert isinstance(found, HardwareDiscovered)
+    assert (found.gpu_count, found.gpu_max_mw, found.cpu_cores) == (8, 700_000, 96)
+    assert isinstance(after, HardwareDiscovered)
+    assert after.gpu_count == 0
 
 
 def test_a_pod_that_is_gone_is_not_published_again() -> None:
