@@ -175,11 +175,8 @@ users: [{{name: me, user: {{token: {token}}}}}]
             self._now -= 1
 
     async def _answered(self, request: web.Request) -> web.StreamResponse:
-        if request.path in ("/version", "/readyz"):
-            ready = request.path == "/readyz"
-            return (
-                web.Response(text="ok") if ready else answered({"major": "1", "minor": "34"}, 200)
-            )
+        if (of_itself := self._of_itself(request.path)) is not None:
+            return of_itself
         place = place_of(request, self.objects)
         if place is None:
             return web.Response(
@@ -198,6 +195,18 @@ users: [{{name: me, user: {{token: {token}}}}}]
         if asked.verb == "list":
             return self._list(request, place)
         return await self._one(request, place)
+
+    def _of_itself(self, path: str) -> web.Response | None:
+        if path == "/readyz":
+            return web.Response(text="ok")
+        if path == "/version":
+            return answered({"major": "1", "minor": "34"}, 200)
+        versions = self._versions_of(path.removeprefix("/apis/"))
+        return answered({"kind": "APIGroup", "versions": versions}, 200) if versions else None
+
+    def _versions_of(self, group: str) -> list[Tree]:
+        found = {kind.version for kind in self.objects.kinds.values() if kind.group == group}
+        return [{"version": version} for version in sorted(found)] if group else []
 
     def _fault(self, asked: Asked) -> Fault | None:
         for number, fault in enumerate(self.faults):
