@@ -20,6 +20,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, full, node_seen, producer, refusals, until
+from joulie_bus.testing.cards import device
 from joulie_extender.binding.bind import Bindings, BindTimeouts
 from joulie_extender.binding.claim_log import ClaimLog
 from joulie_extender.binding.claim_reconciler import ClaimReconciler
@@ -133,6 +134,26 @@ def passes(place: Place, asked: Binding) -> bool:
 
 def binding(asked: Asked) -> bool:
     return asked.resource == "pods/binding"
+
+
+@pytest.mark.parametrize("claims", [False, True], ids=["extended resource", "claim"])
+async def test_a_pod_gets_its_node_without_a_claim_where_kube_scheduler_gives_out_cards(
+    place: Place, *, claims: bool
+) -> None:
+    await place.tell(node_seen("n1"), device("g1", "n1", "another"))
+    made = articles_pod("training", "H100")
+    if claims:
+        made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+        del made["spec"]["containers"][0]["resources"]
+    made = place.api.put("pods", made, "default")
+    await place.tell(PodPending(pod=ask_of(msgspec.convert(made, Pod))))
+    asked = Binding(pod_name="training", pod_uid=made["metadata"]["uid"], node="n1")
+
+    told = await place.replica().bind(asked)
+
+    assert (told.outcome, told.error, told.cards) == ("bound", "", [])
+    assert (place.node_of("training"), place.named("training")) == ("n1", "")
+    assert place.held() == {"g1": []}
 
 
 async def test_the_articles_own_pod_gets_its_card_and_its_node_in_one_write(place: Place) -> None:

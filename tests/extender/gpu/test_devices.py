@@ -59,6 +59,10 @@ def test_a_pod_with_claims_is_not_refused_for_links() -> None:
     assert verdict(asked, by_dra(), by_dra()) == GpuVerdict.PASSED
 
 
+def test_a_pod_with_claims_fits_where_another_source_alone_shows_the_cards() -> None:
+    assert verdict(claiming(1, model="A100"), a_card(owner="q")) == GpuVerdict.PASSED
+
+
 def test_kube_scheduler_counts_the_cards_of_an_extended_resource_of_dra() -> None:
     """Its node has nothing in allocatable, so that it was refused where no device is free."""
     assert verdict(wanting(model="A100"), by_dra(held=True)) == GpuVerdict.PASSED

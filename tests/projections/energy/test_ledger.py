@@ -79,6 +79,21 @@ def test_pods_share_by_the_power_that_they_ask_for() -> None:
     assert (pods["small"].idle_uj, pods["large"].idle_uj) == (100 * J, 300 * J)  # of 1000 J
 
 
+def test_a_pod_has_the_share_of_its_devices_from_when_they_are_known() -> None:
+    """As if it had been bound with them, since the window before has no energy above idle."""
+    others: list[Timed] = [(0, hardware("n1", gpus=8)), (1, bound("b", "n1"))]
+    energy: list[Timed] = [(at, power("n1", 100 if at < 20 else 300)) for at in (2, 10, 20, 30)]
+
+    def uj(*facts: Timed) -> int:
+        timed = sorted([*others, *energy, *facts], key=lambda each: each[0])
+        return pods_of(*timed)["a"].pods_uj
+
+    late = uj((1, bound("a", "n1", devices=0)), (10.5, bound("a", "n1", devices=8)))
+
+    assert late == uj((1, bound("a", "n1", devices=8)))
+    assert late > uj((1, bound("a", "n1", devices=0)))
+
+
 def test_a_pod_shares_a_window_for_the_time_that_it_ran() -> None:
     pods = pods_of(
         (0, power("n1", 0)),
