@@ -10,7 +10,7 @@ import math
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -171,12 +171,12 @@ class EventTail:
 
     async def follow(self) -> None:
         """Runs until it is cancelled. Raises if the stream of plans was replaced."""
-        await self._skip_to_newest()
+        await self._until_read(self._skip_decisions)
         state = await self._bus.state(Stream.PLAN)
         after = max(0, state.first - 1, state.last - PLANS_KEPT)
         self._has_dropped_plans, self.plans_gone = after > 0, state.first - 1
         async with self._bus.reading(Stream.PLAN, after, state.created, self.wakeup) as reader:
-            await self._load_positions(after + 1)
+            await self._until_read(lambda: self._load_positions(after + 1))
             self._plans_read = after
             while True:
                 await self._poll(reader)
@@ -184,10 +184,11 @@ class EventTail:
                     self.is_ready = True  # all that existed at the start was read
                 await wait_and_clear(self.wakeup, POLL_S if self._clients else IDLE_S, GATHER_S)
 
-    async def _skip_to_newest(self) -> None:
+    async def _until_read(self, read: Callable[[], Awaitable[object]]) -> None:
+        """Reads again until the database answers."""
         while True:
             try:
-                await self._skip_decisions()
+                await read()
                 return
             except StoreError as error:
                 self._report_error(str(error))

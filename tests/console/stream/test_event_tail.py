@@ -1,0 +1,49 @@
+"""The tail while the database does not answer."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from audit_kit import LogBuilder
+from joulie_bus.errors import DatabaseUnreachable
+from joulie_bus.runtime.tasks import background
+from joulie_bus.testing import node_seen, plan_made, until
+from joulie_console.readers.history import HistoryReader, PlacedPlans
+from joulie_console.stream import event_tail
+from joulie_console.stream.event_tail import EventTail
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.history.history import History
+from joulie_projections.store.store import Store
+
+pytestmark = pytest.mark.anyio
+
+
+class Failing(HistoryReader):
+    """A database that fails over once its newest decision was read."""
+
+    failures = 2
+
+    async def plan_positions(self, down_to: int) -> PlacedPlans:
+        if self.failures:
+            self.failures -= 1
+            raise DatabaseUnreachable("postgresql://db", "server is in hot standby mode")
+        return await super().plan_positions(down_to)
+
+
+async def test_a_tail_that_starts_during_a_failover_waits_for_the_database(
+    writer: Engine, database_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_tail, "POLL_S", 0.05)
+    made = LogBuilder(Store(writer), DecisionLog(writer), Signer.of(tmp_path / "head.key"))
+    await made.facts(node_seen("n1"), plan_made("p1"))
+    history = Failing(lambda: History.readable(database_file))
+    tail = EventTail(made.bus, history)
+    async with background(tail.follow(), "tail"):
+        await until(lambda: tail.is_ready)
+    history.close()
+
+    assert history.failures == 0
+    assert [line.number for line in tail.plans_after(0)] == [1]
+    assert tail.database_error == ""
