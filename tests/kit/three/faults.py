@@ -24,15 +24,16 @@ class Readers:
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
         self.cut: set[int] = set()  # machines that do not reach the primary of the database
-        self.position = dict.fromkeys(range(COUNT), 0)
-        self._moved = dict.fromkeys(range(COUNT), time.monotonic())
+        machines = [each.command.machine for each in installation.of("extender")]
+        self.position = dict.fromkeys(machines, 0)
+        self._moved = dict.fromkeys(machines, time.monotonic())
         self.fault = "none"  # the newest
         self.longest: defaultdict[str, float] = defaultdict(float)  # seconds, by fault
 
     async def know(self, facts: int) -> None:
         """Returns when every extender has read so many facts."""
         async with asyncio.timeout(PATIENCE_S):
-            for machine in range(COUNT):
+            for machine in self.position:
                 while True:
                     with contextlib.suppress(OSError, ValueError):
                         if await asyncio.to_thread(self._ask, machine) >= facts:

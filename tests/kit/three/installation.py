@@ -34,12 +34,20 @@ COMPONENTS = {
     "console": (1, 2),
     "ledger": (2,),
 }
+FEWER = {"projector": (0, 1), "extender": (0, 1)}
 
 
 class Installation:
     """Everything that runs, by name."""
 
-    def __init__(self, machines: Machines, place: Path, database: Path, copies: int) -> None:
+    def __init__(
+        self,
+        machines: Machines,
+        place: Path,
+        database: Path,
+        copies: int,
+        components: Mapping[str, Sequence[int]],
+    ) -> None:
         self.machines, self.place = machines, place
         self.copies = copies  # of each stream
         self.ended: list[Ended] = []
@@ -51,7 +59,7 @@ class Installation:
         self._make_data()
         self.components = [
             self._component(part, machine)
-            for part, where in COMPONENTS.items()
+            for part, where in components.items()
             for machine in where
         ]
 
@@ -135,11 +143,14 @@ class Installation:
 
 @contextlib.asynccontextmanager
 async def installed(
-    machines: Machines, place: Path, copies: int = COUNT
+    machines: Machines,
+    place: Path,
+    copies: int = COUNT,
+    components: Mapping[str, Sequence[int]] = COMPONENTS,
 ) -> AsyncGenerator[Installation, None]:
     database = Path(tempfile.mkdtemp(prefix="joulie-pg-"))
     database.chmod(0o755)
-    made = Installation(machines, place, database / "servers", copies)
+    made = Installation(machines, place, database / "servers", copies, components)
     try:
         async with kept([*made.databases.servers, *made.brokers]):
             await made.databases.start()
