@@ -1,12 +1,14 @@
 """The steps of a move to another database or broker, while extenders keep answering."""
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
+from cluster_load import cluster, kubeconfigs_of
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
@@ -73,15 +75,22 @@ def _url(place: str | Path) -> str:
     return place if isinstance(place, str) else f"sqlite:///{place}"
 
 
-@pytest.fixture
-async def move(tmp_path: Path) -> AsyncGenerator[Move, None]:
-    site = Site(tmp_path, TODAY)
-    await site.with_accounts()
-    async with kept([site.broker]):
-        await site.until_broker_answers()
-        await site.run(TODAY, "migrate")
-        async with kept([*site.components.values()]):
-            yield Move(site)
+@contextlib.asynccontextmanager
+async def no_cluster() -> AsyncGenerator[None, None]:
+    yield
+
+
+@pytest.fixture(params=[False, True], ids=["reported", "bound"])
+async def move(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Move, None]:
+    """Pods are reported as bound, or extenders bind them in a real API server."""
+    async with cluster(tmp_path / "cluster") if request.param else no_cluster() as server:
+        site = Site(tmp_path, TODAY, kubeconfigs=kubeconfigs_of(server))
+        await site.with_accounts()
+        async with kept([site.broker]):
+            await site.until_broker_answers()
+            await site.run(TODAY, "migrate")
+            async with kept([*site.components.values()]):
+                yield Move(site, server)
 
 
 async def test_a_trimmed_log_moves_to_postgresql_and_back(

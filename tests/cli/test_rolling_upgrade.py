@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 import older_version
+from cluster_load import cluster, kubeconfigs_of
+from joulie_audit.recompute.answers import STATE
 from joulie_bus.broker import older_streams
+from joulie_projections.testing import Postgres
+from kube_real import Running
 from mixed_versions import TODAY, Code, Site
 from programs import kept
 from site_under_load import PATIENCE_S, SiteUnderLoad
@@ -29,8 +33,8 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Code:
 
 
 class Drill(SiteUnderLoad):
-    def __init__(self, site: Site, old: Code) -> None:
-        super().__init__(site)
+    def __init__(self, site: Site, old: Code, server: Running | None) -> None:
+        super().__init__(site, server)
         self.old = old
 
     async def roll_back(self) -> None:
@@ -60,14 +64,16 @@ class Drill(SiteUnderLoad):
 
 
 @contextlib.asynccontextmanager
-async def drill(place: Path, old: Code, url: str = "") -> AsyncGenerator[Drill, None]:
-    site = Site(place, old, url)
+async def drill(
+    place: Path, old: Code, url: str = "", server: Running | None = None
+) -> AsyncGenerator[Drill, None]:
+    site = Site(place, old, url, kubeconfigs_of(server))
     await site.without_accounts(old)
     async with kept([site.broker]):
         await site.until_broker_answers()
         await site.run(old, "migrate")
         async with kept([*site.components.values()]):
-            yield Drill(site, old)
+            yield Drill(site, old, server)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -77,6 +83,29 @@ async def made(
     url = "" if request.param == "sqlite" else request.getfixturevalue("postgres").empty()
     async with drill(tmp_path, old, url) as started:
         yield started
+
+
+@pytest.fixture
+async def binding(tmp_path: Path, old: Code, postgres: Postgres) -> AsyncGenerator[Drill, None]:
+    """With PostgreSQL and a real API server, in which extenders bind the pods."""
+    async with (
+        cluster(tmp_path / "cluster") as server,
+        drill(tmp_path, old, postgres.empty(), server) as started,
+    ):
+        yield started
+
+
+async def test_no_binding_is_lost_and_no_card_given_twice_in_an_upgrade_and_a_rollback(
+    binding: Drill,
+) -> None:
+    site = binding.site
+    async with binding.under_load():
+        await site.run(TODAY, "migrate", "--phase", "pre")
+        await binding.replace(TODAY, *site.components)
+        await binding.roll_back()
+        await site.run(TODAY, "migrate", "--phase", "pre")
+        await binding.replace(TODAY, *reversed(site.components))
+    await binding.require_whole(older_folds=STATE)
 
 
 async def test_an_upgrade_from_0_2_0_and_a_rollback_lose_nothing(made: Drill) -> None:

@@ -40,6 +40,10 @@ _COMMANDS = {
 }
 
 
+# The setting by which a component reaches the API server.
+CLUSTERS = {Role.OPERATOR: "KUBECONFIG", Role.EXTENDER: "EXTENDER_BINDS"}
+
+
 class Code(NamedTuple):
     """A version of the code."""
 
@@ -57,8 +61,15 @@ class Failed(Exception):
 class Site:
     """A broker of the operator's own, a database, and the components beside it."""
 
-    def __init__(self, place: Path, code: Code, database_url: str = "") -> None:
+    def __init__(
+        self,
+        place: Path,
+        code: Code,
+        database_url: str = "",
+        kubeconfigs: Mapping[Role, Path] = {},  # of an API server, if there is one
+    ) -> None:
         self.place, self.data = place, place / "data"
+        self._kubeconfigs = kubeconfigs
         self.database: Place = database_url or self.data / "joulie.db"
         self.ended: list[Ended] = []
         self._url = f"nats://127.0.0.1:{free_port()}"
@@ -129,8 +140,11 @@ class Site:
         port, metrics = self._ports.get(name, (0, 0))
         clean = {key: value for key, value in os.environ.items() if not key.startswith("NATS_")}
         place = {"DATABASE_URL": self.database} if isinstance(self.database, str) else {}
+        found = self._kubeconfigs.get(role)
+        cluster = {CLUSTERS[role]: str(found), "POD_NAMESPACE": "joulie-system"} if found else {}
         return clean | {
             **place,
+            **cluster,
             "NATS_URL": address.url,
             "NATS_USER": address.user,
             "NATS_PASSWORD": address.password,

@@ -21,6 +21,7 @@ from logged_answers import Answer
 
 NODES = [f"n{at}" for at in range(50)]
 CALLERS = 8
+FILLED_AT_ONCE = 5_000
 TIMEOUT_S = 1.0  # of kube-scheduler's configuration
 
 
@@ -55,6 +56,13 @@ class Load:
             facts: list[AnyEvent] = [hardware(name), eco(name) if at % 2 else performance(name)]
             await self._publish([self._voices.stamp(each) for each in facts])
 
+    async def fill(self, facts: int) -> None:
+        """A history of readings of all nodes, as fast as the broker stores it."""
+        for first in range(0, facts, FILLED_AT_ONCE):
+            numbers = range(first, min(facts, first + FILLED_AT_ONCE))
+            watts = [power(NODES[each % len(NODES)], 200 + each % 97) for each in numbers]
+            await self._publish([self._voices.stamp(each) for each in watts])
+
     async def report(self) -> None:
         """Without end: power of all nodes. What fails is published again, unchanged."""
         for number in range(1_000_000):
@@ -82,31 +90,34 @@ class Load:
         clients = {name: Client(*where) for name, where in self._extenders.items()}
         try:
             for number in range(1_000_000):
-                uid = f"{caller}-{number}"
-                names = self._draw.sample(NODES, 20)
-                pod = {"Pod": a_pod(uid), "Nodes": None, "NodeNames": names}
-                body = json.dumps(pod).encode()
-                for verb in ("filter", "prioritize"):
-                    await self._ask(clients, verb, uid, body)
-                if self._binds:
-                    self._bound.append(bound(uid, names[0]))
+                await self._place(clients, f"{caller}-{number}")
                 await asyncio.sleep(self._pause_s)
         finally:
             for client in clients.values():
                 await client.close()
 
-    async def _ask(self, clients: dict[str, Client], verb: str, uid: str, body: bytes) -> None:
+    async def _place(self, clients: Mapping[str, Client], uid: str) -> None:
+        names = self._draw.sample(NODES, 20)
+        pod = {"Pod": a_pod(uid), "Nodes": None, "NodeNames": names}
+        body = json.dumps(pod).encode()
+        for verb in ("filter", "prioritize"):
+            await self._ask(clients, verb, uid, body)
+        if self._binds:
+            self._bound.append(bound(uid, names[0]))
+
+    async def _ask(self, clients: Mapping[str, Client], verb: str, uid: str, body: bytes) -> bytes:
+        """The reply. Extenders are tried until one answers."""
         while True:
             replica = self._draw.choice([*clients])
             call = Answer(replica, verb, uid)
             self.asked[call] += 1
             begun = time.monotonic()
             try:
-                await clients[replica].post(verb, body, TIMEOUT_S)
+                reply = await clients[replica].post(verb, body, TIMEOUT_S)
             except CallFailed:
                 self.failed += 1
                 await asyncio.sleep(0.05)
                 continue
             self.answered[call] += 1
             self.seconds.append(time.monotonic() - begun)
-            return
+            return reply
