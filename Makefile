@@ -86,6 +86,7 @@ three: setup ## three brokers, databases and extenders, kills and cut links; nee
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s --timeout 1800 \
 	  tests/cli/test_three_of_everything.py
 
+# HISTORY=500000 for more facts before the streams get more copies.
 rolling: setup ## upgrades from 0.2.0, rollbacks and moves while pods are placed; needs PostgreSQL
 	$(BIN)/python -m pytest -m drill -s --timeout 1800 tests/cli/test_rolling_upgrade.py \
 	  tests/cli/test_moves_under_load.py
