@@ -96,14 +96,14 @@ class Load:
             for client in clients.values():
                 await client.close()
 
-    async def _place(self, clients: Mapping[str, Client], uid: str) -> None:
+    async def _place(self, clients: Mapping[str, Client], number: str) -> None:
         names = self._draw.sample(NODES, 20)
-        pod = {"Pod": a_pod(uid), "Nodes": None, "NodeNames": names}
+        pod = {"Pod": a_pod(number), "Nodes": None, "NodeNames": names}
         body = json.dumps(pod).encode()
         for verb in ("filter", "prioritize"):
-            await self._ask(clients, verb, uid, body)
+            await self._ask(clients, verb, number, body)
         if self._binds:
-            self._bound.append(bound(uid, names[0]))
+            self._bound.append(bound(number, names[0]))
 
     async def _ask(self, clients: Mapping[str, Client], verb: str, uid: str, body: bytes) -> bytes:
         """The reply. Extenders are tried until one answers."""
