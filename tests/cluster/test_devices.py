@@ -14,12 +14,16 @@ import pytest
 
 from joulie_bus.runtime.ports import free_port
 from joulie_process import joulie
+from joulie_projections.history.history import History
+from joulie_projections.state.state import ClusterState
 from kube_builders import asking, schedulable
 from kube_conditions import NODES, PODS, TIMEOUT_S, Condition, placed, pod_of, wait_until
 from kube_devices import (
+    CLAIMS,
     CLASSES,
     SLICES,
     TEMPLATES,
+    claim,
     claiming,
     device_class,
     eight,
@@ -37,6 +41,7 @@ FREED_S = 2.0
 COMMAND_S = 3.0  # for the command that looks, on a busy machine
 CARDS_W = 8 * 700 * 0.65  # of a pod of class standard, without a preset
 CORES = 8
+EXTENDED_SINCE = 37  # the minor version
 
 
 class Scheduled(NamedTuple):
@@ -98,16 +103,25 @@ async def added_w(cluster: Scheduled, name: str) -> dict[str, float]:
     return {terms["node"]: terms["marginal_w"] for terms in scored["best"]}
 
 
+async def two_nodes(server: Running, of: dict[str, Any]) -> None:
+    """Nodes with eight devices each, and their class."""
+    for name in ("a", "b"):
+        made = schedulable(name)
+        made["metadata"]["labels"]["pool"] = "gpus"
+        await server.put(NODES, made)
+        await server.put(SLICES, resource_slice(name, eight(name)))
+    await server.put(CLASSES, of)
+
+
 @ONLY_REAL
 async def test_a_pod_with_eight_claimed_cards_holds_them_and_adds_their_watts(
     server: Running, tmp_path: Path
 ) -> None:
-    await server.put(NODES, schedulable("a"), schedulable("b"))
-    await server.put(CLASSES, device_class())
+    await two_nodes(server, device_class())
     await server.put(TEMPLATES, template("eight", 8))
-    await server.put(SLICES, *[resource_slice(name, eight(name)) for name in ("a", "b")])
     asks = claiming("train", "template/eight", cores=CORES, **{"joulie.io/gpu-model": "H100"})
     plain = asking("plain", cpu=str(CORES), memory="16Mi")
+    plain["spec"]["nodeSelector"] = {"pool": "gpus"}  # scored on the same nodes
     async with scheduled(server, tmp_path) as cluster:
         await wait_until(has_cards(cluster, 16))
         await put_claiming(server, asks)
@@ -128,3 +142,57 @@ async def test_a_pod_with_eight_claimed_cards_holds_them_and_adds_their_watts(
     assert of_train[node] - of_plain[node] == pytest.approx(CARDS_W)
     assert freed_s < FREED_S + COMMAND_S
     assert after["total"]["whole"] == 16
+
+
+@ONLY_REAL
+async def test_an_extended_resource_of_a_device_class_counts_once(
+    server: Running, tmp_path: Path
+) -> None:
+    """From 1.37 on: kube-scheduler makes the claim, and the node has nothing in allocatable."""
+    if (minor := int(server.version.split(".")[1])) < EXTENDED_SINCE:
+        pytest.skip(f"1.{minor} needs a feature gate for extended resources of DRA")
+    named = device_class()
+    named["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    await two_nodes(server, named)
+    asks = asking("train", cpu=str(CORES), memory="16Mi")
+    asks["metadata"]["annotations"] = {"joulie.io/gpu-model": "H100"}
+    asks["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "8"}
+    async with scheduled(server, tmp_path) as cluster:
+        await wait_until(has_cards(cluster, 16))
+        await server.put(PODS, asks)
+        await wait_until(placed(server, "train"))
+        await wait_until(has_holders(cluster, 8))
+        held = await gpus(cluster.data)
+        with History.of(cluster.data / "joulie.db") as history:
+            nodes = history.cluster_state().nodes
+
+    assert set(holders(held)) == {"default/train"}
+    assert sorted(nodes[name].load.gpu_standard_milli for name in ("a", "b")) == [0, 8000]
+    assert [nodes[name].gpus for name in ("a", "b")] == [8, 8]
+
+
+@ONLY_REAL
+async def test_two_pods_of_one_claim_hold_its_cards_once(server: Running, tmp_path: Path) -> None:
+    await two_nodes(server, device_class())
+    await server.put(CLAIMS, claim("shared", 2))
+    async with scheduled(server, tmp_path) as cluster:
+        await wait_until(has_cards(cluster, 16))
+        await put_claiming(server, *[claiming(name, "claim/shared") for name in ("p", "q")])
+        await wait_until(placed(server, "p", "q"))
+        await wait_until(has_holders(cluster, 4))
+        held = await gpus(cluster.data)
+        with History.of(cluster.data / "joulie.db") as history:
+            state = history.cluster_state()
+
+    assert [card["allocated"][0]["pods"] for card in held["cards"] if card["allocated"]] == [
+        sorted(["default/p", "default/q"], key=_uids(state).__getitem__)
+    ] * 2
+    assert sorted(node.load.gpu_standard_milli for node in state.nodes.values())[-2:] == [0, 2000]
+    assert {pod.pod.name: pod.pod.gpu_milli for pod in state.pods.values()} == {
+        "p": 1000,
+        "q": 1000,
+    }
+
+
+def _uids(state: ClusterState) -> dict[str, str]:
+    return {f"{pod.pod.namespace}/{pod.pod.name}": uid for uid, pod in state.pods.items()}
