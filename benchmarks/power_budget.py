@@ -5,12 +5,12 @@
 Time is virtual. The plans are the operator's, at its pace; the orders and the writers of caps are
 those of the product, and the physics of the simulator obey the limits that they set. Each node runs
 one job after the other on nearly all of it, of class performance on nodes of that class, for 10 to
-60 minutes and 50 to 100 % busy. While the target is held, the feed is looked at each `--tick`
-seconds, at other times each second.
+60 minutes and 50 to 100 % busy. In the first 30 s of the target a tick is a second, while it is
+held `--tick` seconds: a plan is made once a tick at most, and the power is looked at.
 
 The settings are the defaults, but for the share of performance nodes (`--performance`: a tenth;
 these are the nodes with the most cards) and the caps of eco nodes before the target (`--eco-cap`).
-At the end the broker is cut off for five minutes, and new jobs are 100 % busy meanwhile.
+At the end the broker is cut off for two minutes, and new jobs are 100 % busy meanwhile.
 """
 
 import argparse
@@ -26,17 +26,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "energy"))
 from budget_drill import Drill, Report, drill
 from joulie_operator.planning.rules import Rules
 
-LOST_S = 300
+LOST_S = 120
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--hours", type=float, default=3.0)
     parser.add_argument("--share", type=float, default=0.7, help="of the power before")
     parser.add_argument("--performance", type=float, default=0.1, help="share of the nodes")
     parser.add_argument("--eco-cap", type=int, default=100, help="per cent, without a target")
-    parser.add_argument("--tick", type=int, default=10)
+    parser.add_argument("--tick", type=int, default=30)
     parser.add_argument("--folder", type=Path, help="where the writers keep limits")
     args = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))

@@ -250,24 +250,25 @@ class Report(NamedTuple):
 
 
 SAFE_AFTER_S = 70  # the lease of an order, and a check
+_SETTLES_S = 10  # the tick while nothing is measured
+_LOST_S = 5  # the tick while the broker is cut off
 
 
 def drill(made: Drill, share: float, hold_s: int, lost_s: int, tick_s: int = 1) -> Report:
     """Settles, sets the target, holds it, cuts the broker off, brings it back, and ends it."""
-    warm = [*made.run(60)]
+    list(made.run(60, _SETTLES_S))
     made.fill()
-    warm = [*made.run(120)]
-    before = sum(warm[-30:]) / 30
+    *_, before = made.run(120, _SETTLES_S)
     goal = share * before
     made.target(goal, 30 + hold_s + lost_s + 120)
     first = [*made.run(30)]
     held = [*made.run(hold_s, tick_s)]
     made.broker, usual = False, made.busy
     made.busy = (1.0, 1.0)
-    lost = [*made.run(lost_s)]
+    lost = [*made.run(lost_s, _LOST_S)]
     made.broker, made.busy = True, usual
-    list(made.run(120))
-    after = [*made.run(120)]
+    list(made.run(120, _SETTLES_S))
+    *_, after = made.run(120, _SETTLES_S)
     met = next((at for at, watts in enumerate(first) if watts <= goal), None)
     return Report(
         before,
@@ -276,9 +277,9 @@ def drill(made: Drill, share: float, hold_s: int, lost_s: int, tick_s: int = 1) 
         max(held) / goal,
         sum(held) / len(held) / goal,
         tick_s * sum(watts > goal for watts in held),
-        max(lost[:SAFE_AFTER_S]) / goal,
-        max(lost[SAFE_AFTER_S:]) / goal,
-        sum(after[-30:]) / 30 / before,
+        max(lost[: SAFE_AFTER_S // _LOST_S]) / goal,
+        max(lost[SAFE_AFTER_S // _LOST_S :]) / goal,
+        after / before,
         made.slowed,
         len(made.plans),
         1000 * sum(made.plan_s) / len(made.plan_s),
