@@ -157,10 +157,12 @@ class Running:
         return self.directory / f"{user}.kubeconfig"
 
     def asked(self, user: str = "operator") -> list[Tree]:
-        """All requests of one account: verb, object, status code."""
+        """All requests of one account for objects: verb, object, status code. What the server
+        serves, such as the versions of an API, is no object."""
         lines = (self.directory / ASKED).read_bytes().splitlines()
         trees = map(msgspec.json.decode, lines)
-        return [tree for tree in trees if tree["user"]["username"] == TOKENS[user][0]]
+        ours = (tree for tree in trees if tree["user"]["username"] == TOKENS[user][0])
+        return [tree for tree in ours if "objectRef" in tree]
 
     async def all(self, path: str) -> dict[str, Tree]:
         pages = [page async for page in self.api.pages(path)]
