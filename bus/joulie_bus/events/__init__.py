@@ -91,6 +91,7 @@ from joulie_bus.events.pods import (
     PodFinished,
     PodGone,
     PodPending,
+    Ties,
     WorkloadClass,
 )
 from joulie_bus.events.settings import SettingsDeclared
@@ -212,6 +213,7 @@ __all__ = [
     "TargetSet",
     "TelemetrySampled",
     "Terms",
+    "Ties",
     "TransitionCompleted",
     "Values",
     "Verb",

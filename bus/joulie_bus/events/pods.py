@@ -13,6 +13,7 @@ from joulie_bus.events.bounds import (
     DeviceAsks,
     GivenCards,
     GpuMilli,
+    Holder,
     Name,
     ShareMilli,
     Uid,
@@ -45,6 +46,13 @@ class DeviceAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     milli: GpuMilli = 0  # the part of the pod's `gpu_milli` that is theirs
 
 
+class Ties(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """What a pod is a part of."""
+
+    group: Holder = ""  # what it is placed together with, such as jobset/train; of its namespace
+    replaced_by: Word = ""  # only in facts: the kind of controller that puts an equal pod elsewhere
+
+
 class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a pod requests, and by which rule. Facts and decisions hold the same value."""
 
@@ -61,8 +69,17 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     gpu_cards: Cards = 0  # whole cards
     gpu: GpuAsk = GpuAsk()
     team: Word = ""  # the team in its label
-    replaced_by: Word = ""  # only in facts: the kind of controller that puts an equal pod elsewhere
+    ties: Ties = Ties()
     devices: DeviceAsk = DeviceAsk()
+    # No further field: from 16 on, MessagePack writes another head, and rows of old logs change.
+
+    @property
+    def group(self) -> str:
+        return self.ties.group
+
+    @property
+    def replaced_by(self) -> str:
+        return self.ties.replaced_by
 
 
 class PodPending(Event, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from joulie_audit.questions.explain import (
     similar_names,
     weights_in,
 )
+from joulie_audit.questions.gang import GangNow, gang_now, in_words
 from joulie_audit.questions.time_travel import (
     NodeChange,
     binding_of,
@@ -54,6 +55,7 @@ class PodReport(msgspec.Struct):
     outcome: Outcome | None
     missing: str = ""  # why the outcome is missing
     preset: str | None = None  # of these settings; None: they are not in the log
+    gang: GangNow | None = None  # its group
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -88,6 +90,7 @@ async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> PodReport:
         report = PodReport(explanation, None, explanation.outcome)
         weights = weights_in(history, explanation.settings)
         report.preset = weights.preset if weights else None
+        report.gang = gang_now(explanation.pod, history.cluster_state())
         if args.node is not None:
             report.asked_for = await _terms_of(history, facts, explanation, args.node)
         if report.outcome is None:
@@ -163,6 +166,7 @@ def pod_json(report: PodReport) -> dict[str, Any]:
         "view_text": explanation.view_text,
         "settings": explanation.settings,
         "preset": report.preset,
+        "gang": report.gang._asdict() if report.gang else None,
         "candidates": report.pod.candidates,
         "top": msgspec.to_builtins(explanation.scored.top) if explanation.scored else [],
         "asked_for": msgspec.to_builtins(report.asked_for),
@@ -196,6 +200,8 @@ def _request_lines(report: PodReport) -> Iterator[str]:
     gpus = f", {pod.gpu_milli / ONE_GPU:g} GPU{many}" if pod.gpu_milli else ""
     memory = f", {pod.memory_bytes / 2**30:.3g} GiB" if pod.memory_bytes else ""
     yield f"  requests   {pod.cpu_milli / 1000:g} cores{memory}{gpus}"
+    if report.gang is not None:
+        yield f"  group      {in_words(report.gang)}"
     preset = f" (preset {report.preset})" if report.preset else ""
     yield f"  view       {explanation.view_text}; settings {explanation.settings}{preset}"
 

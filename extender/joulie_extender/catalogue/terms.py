@@ -19,6 +19,7 @@ from joulie_extender.terms.energy import (
     score_by_watts,
 )
 from joulie_extender.terms.freshness import SOURCES, ScoreBasis
+from joulie_extender.terms.gang import Gang, GangOfTen
 from joulie_extender.terms.headroom import Headroom
 from joulie_extender.terms.over_cap import OverCap
 from joulie_extender.terms.packing import LostGpus, LostGpusAlone, Packing, PackingAlone
@@ -44,12 +45,15 @@ class Formula:
         self.start = start  # the score before terms are added
         self.start_name = start_name  # of its points, which are no term of an entry
         self.inputs = [term for term in terms if not term.is_summand]
-        self.summands = [term for term in terms if term.is_summand and not term.is_after_clamp]
+        self.last = [term for term in terms if term.is_last]
+        self.summands = [
+            term for term in terms if term.is_summand and not (term.is_after_clamp or term.is_last)
+        ]
         self.after_clamp = [term for term in terms if term.is_after_clamp]
 
     @property
     def added(self) -> list[Term[Any]]:
-        return [*self.summands, *self.after_clamp]
+        return [*self.summands, *self.after_clamp, *self.last]
 
     def point_names(self) -> list[str]:
         names = [term.name for term in self.added]
@@ -75,6 +79,7 @@ HEADROOM = Formula(
     Packing(),
     Wishes(),
     CardsKept(),
+    Gang(),
 )
 ENERGY = Formula(
     Draining(),
@@ -86,10 +91,11 @@ ENERGY = Formula(
     FirstProcess(),
     FirstCard(),
     OverCap(),
+    Gang(),
     start=score_by_watts,
     start_name="watts",
 )
-CARDS = Formula(LostGpusAlone(), PackingAlone(), WishesOfTen(), highest=HIGHEST)
+CARDS = Formula(LostGpusAlone(), PackingAlone(), WishesOfTen(), GangOfTen(), highest=HIGHEST)
 FORMULAS: Mapping[str, Formula] = {"headroom": HEADROOM, "energy": ENERGY, "cards": CARDS}
 TERMS: tuple[Term[Any], ...] = tuple(term for each in FORMULAS.values() for term in each.terms)
 

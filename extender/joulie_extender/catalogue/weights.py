@@ -14,6 +14,7 @@ from joulie_extender.terms.class_points import ClassPointsSettings
 from joulie_extender.terms.cooling import CoolingSettings
 from joulie_extender.terms.energy import EnergyWeights
 from joulie_extender.terms.freshness import FreshnessSettings
+from joulie_extender.terms.gang import GangSettings
 from joulie_extender.terms.headroom import HeadroomSettings
 from joulie_extender.terms.power import FacilitySettings
 from joulie_extender.terms.preferences import PreferenceWeights
@@ -38,6 +39,7 @@ class ScoreSettings(
     ClassPointsSettings,
     FacilitySettings,
     CardsKeptSettings,
+    GangSettings,
 ):
     """The settings whose values a declaration in the log has under the same names."""
 

@@ -71,6 +71,7 @@ def score_with(
     terms, more = _summed(formula, asked, weights)
     if not asked.is_measured:
         _cap_neutral(asked.total, asked.basis, weights)
+    more = _finish(formula, asked, weights, more)
     basis = asked.basis
     if formula is ENERGY:
         basis = np.where(basis > NEUTRAL, int(ScoreBasis.ENERGY), basis)
@@ -83,6 +84,7 @@ def gpu_score(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weigh
     or up to `score_range` where packing follows what pods ask for, whose differences are small."""
     asked = TermInput(pod, twin_columns, rows)
     terms, more = _summed(CARDS, asked, weights)
+    more = _finish(CARDS, asked, weights, more)
     basis = np.full(len(rows), ScoreBasis.CARDS)
     scale = weights.score_range / HIGHEST if weights.gpu.packing == FRAGMENTATION else 1.0
     return Scores(truncated(asked.total * scale), terms, basis, asked.cluster, more)
@@ -140,6 +142,28 @@ def _cap_neutral(scores: Floats, basis: Ints, weights: Weights) -> None:
         return
     known = scores[~neutral]
     scores[neutral] = min(weights.neutral, float(known.max())) if len(known) else weights.neutral
+
+
+def _finish(
+    formula: Formula, asked: TermInput, weights: Weights, more: Mapping[str, Floats]
+) -> Mapping[str, Floats]:
+    """The terms that change a finished score; a node without data does not become the best."""
+    found = dict(more)
+    for term in formula.last:
+        value = term.value(asked, weights)
+        if value is not None:
+            found[term.name] = value
+            asked.total += term.points(value, weights)
+    if len(found) > len(more) and not asked.is_measured:
+        _below_known(asked.total, asked.basis)
+    return found
+
+
+def _below_known(scores: Floats, basis: Ints) -> None:
+    neutral = basis <= NEUTRAL
+    known = scores[~neutral]
+    if len(known):
+        scores[neutral] = np.minimum(scores[neutral], known.max())
 
 
 def terms_digest(scores: Scores) -> bytes:

@@ -108,13 +108,14 @@ class TermInput:
         self.rows = rows
         self.cluster = node_terms.cluster
         self.marginal_power = node_terms.marginal_power
+        self.is_measured = True  # of all candidates: the common case
         self.values: dict[str, Floats] = {}  # of the terms that were computed before
         self.total: Floats  # the score so far
         self._place = node_terms.place
         self._kept: dict[object, Any] = {}
         if node_terms is not NO_NODE_TERMS:
             self.basis = node_terms.basis.take(rows)
-            self.is_measured = int(self.basis.min(initial=MEASURED)) == MEASURED  # the common case
+            self.is_measured = int(self.basis.min(initial=MEASURED)) == MEASURED
             self._table = node_terms.table.take(rows, axis=0).T
 
     def column(self, name: str) -> Floats:
@@ -146,6 +147,7 @@ class Term(ABC, Generic[S_contra]):
     columns: ClassVar[tuple[tuple[str, NodeColumn], ...]] = ()
     is_summand: ClassVar[bool] = True  # else it is computed first, and others use its value
     is_after_clamp: ClassVar[bool] = False  # needs the sum of the others, from 0 to 100
+    is_last: ClassVar[bool] = False  # needs the finished score, of nodes without readings, too
 
     @abstractmethod
     def value(self, asked: TermInput, settings: S_contra, /) -> Floats | None:

@@ -38,14 +38,20 @@ from joulie_projections.quantities import Quantity, parse
 from joulie_projections.state.cards import UNKNOWN_HOLDER, CardState
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 
-# Labels that facts contain: Joulie's own, the zone, and those by which clouds mark spot nodes.
+# Labels that facts contain: Joulie's own, the zone, those by which clouds mark spot nodes, and
+# those that tell which nodes have short links between them.
 _OUR_LABELS = (
     "joulie.io/",
+    "cloud.google.com/gce-topology-",
     "cloud.google.com/gke-spot",
     "eks.amazonaws.com/capacityType",
     "karpenter.sh/capacity-type",
     "kubernetes.azure.com/scalesetpriority",
+    "network.topology.nvidia.com/",
     "node.kubernetes.io/lifecycle",
+    "nvidia.com/gpu.clique",
+    "topology.k8s.aws/network-node-layer-",
+    "topology.kubernetes.io/rack",
     "topology.kubernetes.io/zone",
 )
 
@@ -193,7 +199,7 @@ class PodKind:
         namespace_class = self._namespaces.get(seen.metadata.namespace or "")
         ask = ask_of(seen, namespace_class, self._resources)
         if kind := replaced_by(seen):
-            ask = replace(ask, replaced_by=kind)
+            ask = replace(ask, ties=replace(ask.ties, replaced_by=kind))
         ask = self.devices.ask_with_devices(ask, seen)
         if seen.spec.node_name:
             return PodBound(pod=ask, node=seen.spec.node_name)

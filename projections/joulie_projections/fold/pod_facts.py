@@ -22,6 +22,7 @@ from joulie_projections.state.state import (
     ClusterRow,
     NodeState,
     PodState,
+    gang_of,
     hour_key,
 )
 from joulie_projections.state.state_changes import Draft
@@ -80,7 +81,7 @@ def _count_shape(draft: Draft, pod: PodAsk) -> None:
 def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
     known = draft.pods.get(bound.pod.uid)
     if known is not None and (known.node or known.finished):
-        _devices_changed(draft, known, bound)
+        _seen_again(draft, known, bound)
         return
     if known is None:
         _count_shape(draft, bound.pod)
@@ -94,6 +95,7 @@ def _pod_bound(draft: Draft, bound: PodBound, at: int) -> None:
         daemon_pods=node.daemon_pods + _daemon(bound.pod),
         load=node.load + load,
         arrivals=_with_arrival(node, Arrival(bound.pod.uid, at, load)),
+        gangs=_with_member(node.gangs, bound.pod, 1),
     )
     draft.nodes.put(bound.node, after)
 
@@ -103,19 +105,35 @@ def _asks_anew(known: PodAsk, pod: PodAsk) -> bool:
     return bool(pod.devices.claims) and pod != known
 
 
-def _devices_changed(draft: Draft, known: PodState, bound: PodBound) -> None:
-    if known.finished or known.node != bound.node or not _asks_anew(known.pod, bound.pod):
+def _seen_again(draft: Draft, known: PodState, bound: PodBound) -> None:
+    """What is told of a pod that runs may change: its devices, and what a newer version adds."""
+    if known.finished or known.node != bound.node:
         return
-    draft.pods.put(bound.pod.uid, replace(known, pod=bound.pod))
-    node = draft.nodes.get(known.node)
+    pod = bound.pod
+    if not _asks_anew(known.pod, pod):
+        pod = replace(known.pod, ties=pod.ties)
+    if pod == known.pod:
+        return
+    draft.pods.put(pod.uid, replace(known, pod=pod))
+    node, load = draft.nodes.get(known.node), load_of(pod)
     if node is None:
         return
-    load = load_of(bound.pod)
-    arrivals = tuple(
-        replace(each, load=load) if each.uid == bound.pod.uid else each for each in node.arrivals
+    after = replace(
+        node,
+        load=node.load - load_of(known.pod) + load,
+        arrivals=tuple(
+            replace(each, load=load) if each.uid == pod.uid else each for each in node.arrivals
+        ),
+        gangs=_with_member(_with_member(node.gangs, known.pod, -1), pod, 1),
     )
-    after = replace(node, load=node.load - load_of(known.pod) + load, arrivals=arrivals)
     draft.nodes.put(known.node, after)
+
+
+def _with_member(gangs: dict[str, int], pod: PodAsk, more: int) -> dict[str, int]:
+    if not (gang := gang_of(pod)):
+        return gangs  # the common case
+    found = gangs | {gang: gangs.get(gang, 0) + more}
+    return {key: found[key] for key in sorted(found) if found[key] > 0}
 
 
 def _with_arrival(node: NodeState, new: Arrival) -> tuple[Arrival, ...]:
@@ -140,6 +158,7 @@ def _pod_finished(draft: Draft, uid: str, at: int) -> None:
         daemon_pods=node.daemon_pods - _daemon(known.pod),
         load=node.load - load_of(known.pod),
         arrivals=tuple(arrival for arrival in node.arrivals if arrival.uid != uid),
+        gangs=_with_member(node.gangs, known.pod, -1),
     )
     if node.present and after.pods == after.daemon_pods and not _daemon(known.pod):
         after = replace(after, emptied_at=at)

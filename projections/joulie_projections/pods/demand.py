@@ -8,13 +8,14 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.errors import BadAnnotation
-from joulie_bus.events import DeviceAsk, GpuAsk, PodAsk
+from joulie_bus.events import DeviceAsk, GpuAsk, PodAsk, Ties
 from joulie_bus.events.bounds import MOST_BYTES, MOST_CARDS, MOST_CPU_MILLI, MOST_GPU_MILLI
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES, MIG
 from joulie_projections.hardware.mig import fraction, profile_of
 from joulie_projections.pods.classify import CLASS_ANNOTATIONS, classify, exemption
 from joulie_projections.pods.devices import claims_of
 from joulie_projections.pods.gpu_request import GPU_ANNOTATIONS, gpu_ask_of
+from joulie_projections.pods.groups import group_of
 from joulie_projections.pods.kubernetes_pod import (
     Affinity,
     Container,
@@ -27,6 +28,7 @@ from joulie_projections.quantities import Quantity, parse, rounded_up
 
 TEAM_LABEL = "joulie.io/team"
 CACHED_ASKS = 8192  # distinct asks, about 8 MiB; all pods of a deployment share one
+_NO_TIES = PodAsk(uid="", namespace="", name="").ties  # the default itself: entries omit it
 _READ_ANNOTATIONS = CLASS_ANNOTATIONS | GPU_ANNOTATIONS
 
 
@@ -99,10 +101,16 @@ def ask_of(
         namespace=metadata.namespace or "default",
         name=metadata.name or "",
         exempt=exemption(pod),
+        ties=_ties(pod),
     )
     if not pod.spec.resource_claims:
         return asked
     return msgspec.structs.replace(asked, devices=DeviceAsk(claims=claims_of(pod)))
+
+
+def _ties(pod: Pod) -> Ties:
+    group = group_of(pod)
+    return Ties(group=group) if group else _NO_TIES  # the common case
 
 
 @lru_cache(maxsize=CACHED_ASKS)

@@ -65,6 +65,10 @@ class PodResourceClaim(msgspec.Struct, rename="camel"):
     resource_claim_template_name: str | None = None
 
 
+class SchedulingGroup(msgspec.Struct, rename="camel"):
+    pod_group_name: str | None = None
+
+
 class Spec(msgspec.Struct, rename="camel"):
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
@@ -76,6 +80,7 @@ class Spec(msgspec.Struct, rename="camel"):
     priority: int | None = None
     node_name: str | None = None
     resource_claims: list[PodResourceClaim] | None = None
+    scheduling_group: SchedulingGroup | None = None
 
 
 class ClaimStatus(msgspec.Struct, rename="camel"):

@@ -91,6 +91,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     refused_caps: str = ""
     agent_cards: tuple[str, ...] = ()  # the cards that its agent reported
     settable: SettableCaps = NOT_SETTABLE
+    gangs: dict[str, int] = {}  # how many pods of each group run here, by `gang_of`
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -108,6 +109,11 @@ class Life(msgspec.Struct, frozen=True, array_like=True, gc=False):
     missing: tuple[int, ...] = ()
     lost: int = 0  # missing numbers beyond the limit
     later: dict[str, int] = {}  # while numbers are missing: the newest number per subject
+
+
+def gang_of(pod: PodAsk) -> str:
+    """The key of its group; empty if it is in none."""
+    return f"{pod.namespace}/{pod.group}" if pod.group else ""
 
 
 class ProducerState(msgspec.Struct, frozen=True, array_like=True, gc=False):

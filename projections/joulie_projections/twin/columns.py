@@ -19,7 +19,8 @@ from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.cooling import Heat, linear
 from joulie_projections.twin.facility import NO_HALLS, Halls, halls_of
-from joulie_projections.twin.labels import NO_LABELS, Labels
+from joulie_projections.twin.gangs import Gangs
+from joulie_projections.twin.labels import Labels
 from joulie_projections.twin.power import Coefficients, LoadWatts, Rated, modelled_w
 from joulie_projections.twin.twin import ReadingColumns, Source, TwinRow, reading_of, row_of
 
@@ -63,6 +64,8 @@ Column = npt.NDArray[Any]
 Columns = dict[str, Column]
 NO_CARDS = Cards.empty()
 EMPTY_LABELS = Labels()
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+NO_GANGS = Gangs()
 
 
 class TwinColumns:
@@ -84,6 +87,7 @@ class TwinColumns:
         self.cards = cards  # the cards of these nodes
         self.labels = labels
         self.gpu_demand = PRIOR_DEMAND  # what pods ask of cards
+        self.gangs = NO_GANGS  # where members of groups run
         self.memo: dict[object, object] = {}  # results that readers compute once for these columns
 
     @classmethod
@@ -139,7 +143,7 @@ class TwinColumns:
     def _with(self, columns: Columns, cards: Cards) -> "TwinColumns":
         """The same nodes with other columns."""
         found = TwinColumns(self.rows, columns, self.planned_at, self.halls, cards, self.labels)
-        found.gpu_demand = self.gpu_demand
+        found.gpu_demand, found.gangs = self.gpu_demand, self.gangs
         return found
 
     def with_readings(self, nodes: Collection[NodeState]) -> "TwinColumns":
@@ -182,7 +186,7 @@ class TwinColumns:
         """
         names = self.rows
         rows, blanks = list[tuple[int, TwinRow]](), list[int]()
-        labelled: dict[int, Mapping[str, str]] = {}
+        changed: dict[int, NodeState] = {}
         for name, node in changes:
             at = None if node is None else node.ordinal + 1
             old = names.get(name)
@@ -194,18 +198,19 @@ class TwinColumns:
                 blanks.append(old)
             if node is not None:
                 rows.append((node.ordinal + 1, row_of(node, halls)))
-                labelled[node.ordinal + 1] = node.labels
+                changed[node.ordinal + 1] = node
         height = max((at for at, _ in rows), default=0) + 1
         columns = {name: _blanked(self.columns[name], height, blanks) for name in _COLUMNS}
         where = np.array([at for at, _ in rows], np.int64)
         values = zip(*(_values_of(row) for _, row in rows), strict=True) if rows else ()
         for name, these in zip(_COLUMNS, values, strict=False):
             columns[name] = _with_values(columns[name], where, these)
-        labels = self.labels.following({**dict.fromkeys(blanks, NO_LABELS), **labelled})
+        labels = self.labels.following(_of_rows(changed, blanks, "labels"))
         touched = np.union1d(where, np.array(blanks, np.int64))
         columns |= self._hall_columns(columns, halls, touched)
         found = TwinColumns(names, columns, planned_at, halls, self.cards, labels)
         found.gpu_demand = self.gpu_demand
+        found.gangs = self.gangs.following(_of_rows(changed, blanks, "gangs"))
         return found
 
     def _hall_columns(self, columns: Columns, halls: Halls, touched: Ints) -> Columns:
@@ -267,6 +272,13 @@ def _headroom(columns: Columns, cooling: Floats) -> Floats:
     """The share of power that the caps allow, reduced by the cooling stress."""
     caps: Ints = columns["cpu_cap_pct"] + columns["gpu_cap_pct"]
     return caps / 200 * (1 - cooling / 100) * 100
+
+
+def _of_rows(changed: Mapping[int, NodeState], blanks: list[int], name: str) -> dict[int, Any]:
+    """A mapping that nodes have, by row; none for rows that were left."""
+    return dict.fromkeys(blanks, NOTHING) | {
+        row: getattr(node, name) for row, node in changed.items()
+    }
 
 
 def _move(rows: dict[str, int], name: str, at: int | None) -> None:

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_kit import MB, a_card, a_claim, wanting
-from joulie_bus.events import GpuAsk, PodAsk
+from joulie_bus.events import GpuAsk, PodAsk, Ties
 from joulie_bus.testing import NOON, hardware
 from joulie_extender.defragment.movable_pods import Judged, movable
 from joulie_extender.defragment.plan import DefragmentationPlan, defragmentation_plan
@@ -36,7 +36,9 @@ def a_node(ordinal: int, *, load: Load = Load(), gpus: int = 4) -> NodeState:  #
 def moving(uid: str = "p", *, cores: int = 94, share_milli: int = 0) -> PodAsk:
     """A pod that takes nearly all cores of its node."""
     pod = wanting(uid, cards=0, share_milli=share_milli)
-    return replace(pod, cpu_milli=cores * 1000, memory_bytes=GIB, replaced_by="ReplicaSet")
+    return replace(
+        pod, cpu_milli=cores * 1000, memory_bytes=GIB, ties=Ties(replaced_by="ReplicaSet")
+    )
 
 
 def cluster(pod: PodAsk, **cards: CardState) -> ClusterState:
@@ -76,7 +78,7 @@ def test_what_is_of_no_use_is_what_the_metric_counts() -> None:
 @pytest.mark.parametrize(
     ("pod", "why"),
     [
-        pytest.param(replace(moving(), replaced_by=""), "no controller", id="bare"),
+        pytest.param(replace(moving(), ties=Ties()), "no controller", id="bare"),
         pytest.param(replace(moving(), workload="performance"), "of class performance", id="class"),
         pytest.param(replace(moving(), exempt="daemonset"), "stays with its node", id="daemon"),
         pytest.param(replace(moving(), placement="eco-only"), "one profile only", id="profile"),
