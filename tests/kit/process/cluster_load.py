@@ -84,8 +84,12 @@ class ClusterLoad(Load):
         self.why: Counter[str] = Counter()  # of bindings that failed
 
     async def schedule(self) -> None:
-        async with background(self._watch_cards(), "cards"):
-            await super().schedule()
+        try:
+            async with background(self._watch_cards(), "cards"):
+                await super().schedule()
+        finally:  # a caller may end while it deletes its pod
+            for name in await self._server.all(PODS):
+                await self._server.api.delete(f"{PODS}/{name}")
 
     async def _watch_cards(self) -> None:
         """Without end. A list is of one moment."""

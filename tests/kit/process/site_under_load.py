@@ -22,6 +22,9 @@ from mixed_versions import EXTENDERS, TODAY, Code, Site
 PATIENCE_S = 120.0
 ANSWERS = 60  # of each step
 BINDINGS = 20  # likewise, in a cluster
+# 0.2.0 leaves out facts about pods from the sixth minute of an hour on; `joulie dead retry` folds
+# them.
+OF_0_2_0 = "rows cannot be written"
 # How a reader ends when the broker's users get accounts; the next start reads by direct gets.
 DIRECT_ONLY = "CONSUMER.CREATE"
 
@@ -143,7 +146,8 @@ class SiteUnderLoad:
         kinds = {each["kind"] for each in replayed["told"]} - {older_folds}
         assert kinds == set(), replayed
         with History.of(self.site.database) as history:
-            assert not history.set_aside()  # no fact was left out
+            left_out = [each.why for each in history.quarantined()]
+        assert all(older_folds and OF_0_2_0 in why for why in left_out), left_out
         ends = [each for each in self.site.ended if DIRECT_ONLY not in each.why]
         assert ends == []
         assert max(Counter(each.name for each in self.site.ended).values(), default=0) <= 1
