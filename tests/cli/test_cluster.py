@@ -27,6 +27,7 @@ from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_process import joulie
 from kube_api import ApiServer, Fault
 from kube_builders import card, granted, namespace, node, node_hardware, pod, server_of_four
+from kube_devices import serve_kinds
 from kube_fields import Patch
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +39,7 @@ NAMES = [f"n{number}" for number in range(8)]
 async def server() -> AsyncGenerator[ApiServer, None]:
     """Four managed nodes, for an account with the rights of the manifest."""
     made = server_of_four("operator", granted("rbac.yaml"))
+    serve_kinds(made)
     made.put("nodehardwares", node_hardware("n0"))
     made.put("namespaces", namespace("fast", "performance"))
     made.put("pods", pod("p1"), "team")

@@ -24,6 +24,7 @@ from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store.energy_table import EnergyTable
 from kube_api import ApiServer
 from kube_builders import granted, pod, server_of_four
+from kube_devices import serve_kinds
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 PATIENCE_S = 60.0
@@ -32,6 +33,7 @@ PATIENCE_S = 60.0
 @pytest.fixture
 async def server() -> AsyncGenerator[ApiServer, None]:
     made = server_of_four("shadow", granted("rbac-shadow.yaml"))
+    serve_kinds(made)
     async with made.listening():
         yield made
 

@@ -93,6 +93,7 @@ class Place(NamedTuple):
                 return (), {
                     "CONSOLE_ADDR": f"127.0.0.1:{free_port()}",
                     "NOTIFY_URL": f"http://127.0.0.1:{free_port()}",
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}",
                 }
             case "simulator":
                 return ("--nodes", "20"), {}

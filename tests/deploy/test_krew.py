@@ -17,8 +17,16 @@ from helm_chart import loaded
 ROOT = Path(__file__).parents[2]
 KREW = ROOT / "deploy/krew"
 URL, HOMEPAGE = "https://example.com/v1", "https://example.com"
-# What the imported packages use only where it is.
-INDIRECT = {"pydantic", "pydantic-core", "annotated-types", "typing-inspection"}
+# What the imported packages use only where it is. The client of Kubernetes looks for `google.auth`
+# in a namespace that other packages have a part of.
+INDIRECT = {
+    "pydantic",
+    "pydantic-core",
+    "annotated-types",
+    "typing-inspection",
+    "protobuf",
+    "googleapis-common-protos",
+}
 IMPORTED = """
 import sys
 import joulie_cli.kubectl.__main__

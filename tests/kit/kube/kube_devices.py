@@ -3,8 +3,15 @@
 from typing import Any
 
 from joulie_operator.kube.api_client import object_path
+from joulie_operator.resources.device_objects import CLAIMS as OF_CLAIMS
+from joulie_operator.resources.device_objects import CLASSES as OF_CLASSES
+from joulie_operator.resources.device_objects import GROUP
+from joulie_operator.resources.device_objects import SLICES as OF_SLICES
+from joulie_operator.resources.device_objects import TEMPLATES as OF_TEMPLATES
+from kube_api import ApiServer
 from kube_builders import asking
 from kube_conditions import PODS
+from kube_fields import Kind
 from kube_real import Running, all_of
 
 Tree = dict[str, Any]
@@ -15,6 +22,14 @@ TEMPLATES = f"{RESOURCES}/namespaces/default/resourceclaimtemplates"
 DRIVER = "gpu.nvidia.com"
 MODEL, MEMORY = "NVIDIA H100 80GB HBM3", "81559Mi"
 OF_TEMPLATE = "resource.kubernetes.io/pod-claim-name"
+
+
+def serve_kinds(server: ApiServer, version: str = "v1") -> None:
+    """The stand-in has the API of DRA, without objects."""
+    for plural, kind in ((OF_SLICES, "ResourceSlice"), (OF_CLASSES, "DeviceClass")):
+        server.objects.kinds[GROUP, plural] = Kind(GROUP, version, plural, kind)
+    for plural, kind in ((OF_CLAIMS, "ResourceClaim"), (OF_TEMPLATES, "ResourceClaimTemplate")):
+        server.objects.kinds[GROUP, plural] = Kind(GROUP, version, plural, kind, namespaced=True)
 
 
 def device(name: str, *, uuid: str = "", **fields: Any) -> Tree:

@@ -35,9 +35,9 @@ from kube_devices import (
     device_class,
     eight,
     resource_slice,
+    serve_kinds,
     template,
 )
-from kube_fields import Kind
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60
@@ -45,10 +45,7 @@ LIMITED = "limited"
 
 
 def serve_devices(server: ApiServer, version: str = "v1") -> None:
-    for plural, kind in ((SLICES, "ResourceSlice"), (CLASSES, "DeviceClass")):
-        server.objects.kinds[GROUP, plural] = Kind(GROUP, version, plural, kind)
-    for plural, kind in ((CLAIMS, "ResourceClaim"), (TEMPLATES, "ResourceClaimTemplate")):
-        server.objects.kinds[GROUP, plural] = Kind(GROUP, version, plural, kind, namespaced=True)
+    serve_kinds(server, version)
     server.put(CLASSES, device_class())
     server.put(SLICES, resource_slice("n1", eight("n1")))
     server.put(TEMPLATES, template("two", 2), "default")
