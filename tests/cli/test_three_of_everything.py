@@ -28,6 +28,8 @@ SETTLED_S = 90.0
 # That readers stand still. Servers of the broker that do not reach each other outvote each other,
 # and a connection of which one direction is cut looks open to one of its ends.
 MOST_S = 20.0
+LATER = 100  # facts after a fault; 50 are published each second
+SEEN_S = 8.0  # readers that stand still are seen within it
 ANSWERS = 1000  # before streams get more copies
 HISTORY = int(os.environ.get("HISTORY", "20000"))  # facts, before that
 # Why programs may end by themselves: another one leads, and a server of the database that was
@@ -70,6 +72,21 @@ class Run:
             while asyncio.get_running_loop().time() < ends:
                 await asyncio.sleep(every_s)
                 await self.faults.one()
+
+    async def go_one_by_one(self) -> None:
+        """Each fault by itself: the next one comes when nothing recovers from the last."""
+        for name, cause in self.faults.each():
+            await self.installation.until_whole()
+            async with self.under_load():
+                self.readers.fault = name
+                begun = asyncio.get_running_loop().time()
+                await cause()
+                await self.readers.know(self.load.facts + LATER)
+                seconds = asyncio.get_running_loop().time() - begun
+                self.faults.happened.append(f"{name}: {seconds:.1f} s until later facts were read")
+                await asyncio.sleep(SEEN_S)
+            await self.installation.checked("verify")
+            assert (await self.installation.checked("replay"))["mismatches"] == 0
 
     async def cut_each_link(self, ways: int, for_s: float) -> None:
         pairs = itertools.combinations if ways == 2 else itertools.permutations
@@ -167,6 +184,13 @@ async def test_kills_and_cut_links_lose_and_double_no_answer(tmp_path: Path) -> 
                 await made.require_whole()
     except NoNetworkOfItsOwn as reason:
         pytest.skip(str(reason))
+
+
+@pytest.mark.drill
+async def test_after_each_fault_alone_the_log_is_whole(tmp_path: Path) -> None:
+    async with run(on_loopback(), tmp_path, links=False) as made:
+        await made.go_one_by_one()
+        await made.require_whole()
 
 
 @pytest.mark.drill

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import random
 import time
@@ -14,6 +15,7 @@ from machines import COUNT
 from programs import Program
 
 CUT_S = 8.0  # a link, before it is joined again
+FROZEN_S = 10.0
 PATIENCE_S = 90.0  # of a busy machine
 GRACE_S = 5.0  # a reader that starts has read everything by then
 
@@ -86,6 +88,27 @@ class Faults:
                 ("one way", 3, self._cut_one_way),
                 ("isolated", 2, self._isolate),
             ]
+
+    def each(self) -> list[tuple[str, Callable[[], Awaitable[object]]]]:
+        """Faults that the readers are far from, by name: none is of an extender's machine alone."""
+        installation = self._installation
+        return [
+            *((f"kill {each.name}", self._killing(each)) for each in installation.of("broker")),
+            *((f"kill {each.name}", self._killing(each)) for each in installation.of("projector")),
+            *(
+                (f"freeze {each.name}", functools.partial(each.freeze, FROZEN_S))
+                for each in installation.of("projector")
+            ),
+            ("failover", self._fail_over),
+            ("kill everything", self._killing(*installation.programs)),
+        ]
+
+    def _killing(self, *programs: Program) -> Callable[[], Awaitable[object]]:
+        async def kill() -> None:
+            for each in programs:
+                each.kill()
+
+        return kill
 
     async def one(self) -> None:
         weights = [weight for _, weight, _ in self._kinds]

@@ -97,6 +97,16 @@ class Program:
             self._killed = True
             os.killpg(self._process.pid, number)
 
+    async def freeze(self, seconds: float) -> None:
+        """It stands still, as on a machine without CPU, and continues."""
+        assert self._process is not None
+        group = self._process.pid
+        os.killpg(group, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            os.killpg(group, signal.SIGCONT)
+
     async def stop(self) -> None:
         """In order; it stays stopped."""
         self.is_held = True
