@@ -1,8 +1,8 @@
 """Entries of the decision log as spans: one trace for each pod.
 
 The ids follow from the uid of the pod and the id of the entry, so that the same entry is the same
-span, whoever sends it and how often. The span of the pod is sent with its outcome; the spans of its
-decisions name it as their parent before.
+span in every console. The span of the pod is sent with its outcome, after the spans of its
+decisions, whose parent it is.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
-    AnyEvent,
     BindDecided,
     FallbackAnswered,
     FilterDecided,
@@ -28,14 +27,7 @@ from joulie_extender.decide.explained import Explained, explained
 Attribute = str | int | float | bool | list[str]
 MOST_PODS = 20_000  # that wait for their outcome; the oldest is forgotten for a newer one
 POD_SPAN = "schedule pod"
-_OF_PODS = (
-    BindDecided,
-    FallbackAnswered,
-    FilterDecided,
-    OutcomeSeen,
-    PreemptDecided,
-    PrioritizeDecided,
-)
+Decision = FilterDecided | PrioritizeDecided | PreemptDecided | BindDecided | FallbackAnswered
 
 
 class Span(NamedTuple):
@@ -66,10 +58,10 @@ class PodTraces:
             event = codec.read(envelope, what)
         except Undecodable:
             return []  # the log has an entry for it
-        if not isinstance(event, _OF_PODS):
-            return []
         if isinstance(event, OutcomeSeen):
             return [self._pod_span(event, record.at)]
+        if not isinstance(event, Decision):
+            return []
         span = _decision_span(event, envelope, record.at)
         self._remember(event.key, span.start)
         return [span]
@@ -95,7 +87,7 @@ class PodTraces:
         return Span(trace, own, None, POD_SPAN, began, at, attributes)
 
 
-def _decision_span(event: AnyEvent, envelope: Envelope, stored_at: int) -> Span:
+def _decision_span(event: Decision, envelope: Envelope, stored_at: int) -> Span:
     """From the answer's own clock until its entry was written. A machine whose clock is wrong
     writes times outside of that; the span has no length then."""
     found = explained(event)
@@ -114,10 +106,10 @@ def _decision_span(event: AnyEvent, envelope: Envelope, stored_at: int) -> Span:
     )
 
 
-def _attributes(event: AnyEvent, found: Explained, entry_id: str) -> dict[str, Attribute]:
-    namespace, name = _names_of(event)
+def _attributes(event: Decision, found: Explained, entry_id: str) -> dict[str, Attribute]:
+    named = event if isinstance(event, BindDecided | FallbackAnswered) else event.pod
     attributes: dict[str, Attribute] = {
-        **_pod_attributes(event.key, namespace, name),
+        **_pod_attributes(event.key, named.namespace, named.name),
         "joulie.entry": entry_id,
         "joulie.replica": entry_id.partition(":")[0],
         "joulie.explanation": found.line,
@@ -133,14 +125,6 @@ def _attributes(event: AnyEvent, found: Explained, entry_id: str) -> dict[str, A
     if found.cards:
         attributes["joulie.cards"] = list(found.cards)
     return attributes
-
-
-def _names_of(event: AnyEvent) -> tuple[str, str]:
-    if isinstance(event, FilterDecided | PreemptDecided | PrioritizeDecided):
-        return event.pod.namespace, event.pod.name
-    if isinstance(event, BindDecided | FallbackAnswered | OutcomeSeen):
-        return event.namespace, event.name
-    raise TypeError(f"{event.TYPE} is not about a pod")
 
 
 def _pod_attributes(uid: str, namespace: str, name: str) -> dict[str, Attribute]:

@@ -6,7 +6,7 @@ rack. What cannot be lowered is divided as it is drawn: nodes with pods of class
 nodes whose limits no writer sets.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_operator.planning.power.limitable import Limitable, rated_mw
@@ -65,14 +65,8 @@ class Feed(NamedTuple):
 
 def highest_level(feed: Feed, target_mw: int) -> tuple[int, int]:
     """The highest level that meets the target, and the power that is expected with it."""
-    low, high = feed.floor, FULL
-    while low < high:
-        middle = (low + high + 1) // 2
-        if feed.expected_mw(middle) * FULL <= target_mw * AIM:
-            low = middle
-        else:
-            high = middle - 1
-    return low, feed.expected_mw(low)
+    level = _highest(feed, target_mw, feed.expected_mw)
+    return level, feed.expected_mw(level)
 
 
 def safe_level(feed: Feed, nodes: Mapping[str, NodeState], target_mw: int) -> int:
@@ -81,11 +75,20 @@ def safe_level(feed: Feed, nodes: Mapping[str, NodeState], target_mw: int) -> in
     limited = sum(part.max_mw for each in feed.eco for part in each.parts)
     awake = (nodes[name] for name in feed.members if nodes[name].power_state != "asleep")
     others = sum(map(rated_mw, awake)) - limited
+    return _highest(
+        feed, target_mw, lambda level: others + sum(each.most_mw(level) for each in feed.eco)
+    )
+
+
+def _highest(feed: Feed, target_mw: int, power_mw: Callable[[int], int]) -> int:
+    """The highest level whose power meets the target; the floor if none does."""
     low, high = feed.floor, FULL
     while low < high:
         middle = (low + high + 1) // 2
-        most = others + sum(each.most_mw(middle) for each in feed.eco)
-        low, high = (middle, high) if most * FULL <= target_mw * AIM else (low, middle - 1)
+        if power_mw(middle) * FULL <= target_mw * AIM:
+            low = middle
+        else:
+            high = middle - 1
     return low
 
 
