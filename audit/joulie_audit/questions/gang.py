@@ -1,4 +1,4 @@
-"""The group of pods that a pod is placed together with: its members, and who is missing."""
+"""The group of pods that a pod is placed together with: running members and missing ones."""
 
 from typing import NamedTuple
 

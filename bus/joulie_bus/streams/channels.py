@@ -73,7 +73,7 @@ CHANNELS = (
     Channel("joulie.obs.{cluster}.gpu.{card}", "a card, by its uuid", get_args(CardFact)),
     Channel(
         "joulie.obs.{cluster}.device.{card}",
-        "a card that kube-scheduler gives out by DRA, and who holds it",
+        "a card that kube-scheduler allocates by DRA, and its ResourceClaims",
         (DeviceSeen, DeviceGone),
     ),
     Channel(
