@@ -206,13 +206,13 @@ MAY_READ_ROWS = {
     "joulie_projections/chain/outcomes.py",  # compares rows, which the log has checked
     "joulie_projections/decision_log/log.py",
     "joulie_extender/debug/recent_answers.py",  # their size
-    "joulie_console/views/cluster_view.py",  # the id of a node, beside its name
+    "joulie_answers/views/cluster_view.py",  # the id of a node, beside its name
 }
 # With the columns of the position of a decision, as a replay has them.
 MAY_NAME_BY_COLUMNS = {
     "joulie_extender/decide/decide.py",
     "joulie_audit/questions/explain.py",
-    "joulie_console/views/decision_text.py",
+    "joulie_answers/views/decision_text.py",
 }
 
 

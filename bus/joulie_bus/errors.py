@@ -66,6 +66,7 @@
     ├── BadCatalog               a hardware catalog that cannot be used; all mistakes at once
     ├── DataDirectoryError       a data directory that is missing, taken or not ours
     ├── NotInTheLog              the requested entry does not exist, or no longer
+    │   ├── NotAnswered          a question without an answer; with the status of HTTP
     │   ├── AgedOut              the stream no longer has the messages that were requested
     │   └── NeverArchived        they had aged out before they were archived
     ├── NotCompared              a run of a comparison that failed
@@ -631,6 +632,14 @@ class NotTrimmed(JoulieError):
 
 class NotInTheLog(JoulieError):
     """The message says what was requested, where, and what exists instead."""
+
+
+class NotAnswered(NotInTheLog):
+    """A question without an answer, with the status that HTTP has for the reason."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 class AgedOut(NotInTheLog):

@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import get_args
 
+from joulie_answers.views.cluster_view import POWER_STATES, UNKNOWN, class_name
 from joulie_console.views import health
-from joulie_console.views.cluster_view import POWER_STATES, UNKNOWN, class_name
 from joulie_extender.catalogue.terms import point_names
 from joulie_extender.decide.entry_verbs import Verb
 from joulie_projections.energy.report import NO_PLAN, NOT_ON_CARDS, NOT_SHARED, By

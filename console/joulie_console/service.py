@@ -10,6 +10,11 @@ from typing import NamedTuple
 import uvicorn
 from starlette.applications import Starlette
 
+from joulie_answers.answers import HistorySources
+from joulie_answers.readers.energy import EnergyReader, OpenEnergy
+from joulie_answers.readers.history import HistoryReader, OpenHistory
+from joulie_answers.readers.plan_pages import PlanPages
+from joulie_answers.readers.time_travel import TimeTravel
 from joulie_bus.errors import PortTaken
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
@@ -18,16 +23,12 @@ from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_bus.streams.subjects import Subjects
 from joulie_console.api.app import make_app
 from joulie_console.api.http_limits import BoundedProtocol
-from joulie_console.api.queries import Console, HistorySources
+from joulie_console.api.queries import Console
 from joulie_console.api.security import AccessControl
+from joulie_console.notify.integrity import Integrity
 from joulie_console.notify.settings import NotifySettings
-from joulie_console.readers.energy import EnergyReader, OpenEnergy
-from joulie_console.readers.history import HistoryReader, OpenHistory
-from joulie_console.readers.integrity import Integrity
-from joulie_console.readers.time_travel import TimeTravel
 from joulie_console.settings import ConsoleSettings
 from joulie_console.stream.event_tail import EventTail
-from joulie_console.stream.plans import PlanPages
 from joulie_console.stream.poller import ClusterPoller
 from joulie_console.stream.server_sent_events import StreamOptions
 from joulie_console.traces.wanted import is_wanted

@@ -72,6 +72,7 @@ EXAMPLES: list[JoulieError] = [
     errors.BadCatalog("catalog.toml", ["cpu number 1: no source"]),
     errors.DataDirectoryError("/data holds no database. Start `joulie up` there first."),
     errors.NotInTheLog("There is no entry 12: the log goes from 1 to 11. Nothing was proved."),
+    errors.NotAnswered(404, "No node 'n9' at position 5. Nothing was read."),
     errors.PurgeDenied("JOULIE_DEC"),
     errors.NotTrimmed("/archive and the database differ at entry 7. Nothing was deleted."),
     errors.NotCompared("The run failed: the address is in use. Nothing was compared."),

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from joulie_answers.schema.requests import TOKEN_HEADER
 from joulie_bus.errors import ConsoleUnavailable, KubernetesRefused
-from joulie_console.schema.requests import TOKEN_HEADER
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer
 
 SERVICE, PORT = "joulie-console", "http"

@@ -11,10 +11,10 @@ from joulie.client.archive import replay_archive
 from joulie.client.broker import BrokerEvent, events_of_broker
 from joulie.client.console import ConsoleClient
 from joulie.client.stream import StreamEvent
+from joulie_answers.schema import requests as queries
+from joulie_answers.schema import responses as answers
 from joulie_bus import events
 from joulie_bus.errors import ConsoleNotReached, ConsoleRefused, JoulieError
-from joulie_console.schema import requests as queries
-from joulie_console.schema import responses as answers
 
 __all__ = [
     "BrokerEvent",

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
+from joulie_answers.schema.responses import Notice
 from joulie_bus.errors import Undecodable, Unreachable
 from joulie_bus.events import AnyEvent, codec
-from joulie_console.schema.responses import Notice
 
 MOST_WAITING = 10_000  # events that the program has not read yet
 BrokerEvent = AnyEvent | Notice

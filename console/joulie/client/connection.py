@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
+from joulie_answers.schema.responses import Problem
 from joulie_bus.errors import ConsoleNotReached, ConsoleRefused, Undecodable
-from joulie_console.schema.responses import Problem
 
 LARGEST = 64 << 20  # of an answer; the map of 5,000 nodes is smaller than 1 MiB
 LARGEST_PROBLEM = 64 << 10

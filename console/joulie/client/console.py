@@ -10,11 +10,11 @@ import msgspec
 
 from joulie.client.connection import ConsoleConnection, decoded
 from joulie.client.stream import EventStream, StreamEvent
+from joulie_answers.schema import requests as q
+from joulie_answers.schema import responses as a
+from joulie_answers.schema import routes
+from joulie_answers.schema.routes import A, Q, Route
 from joulie_bus.errors import ConsoleNotReached
-from joulie_console.schema import requests as q
-from joulie_console.schema import responses as a
-from joulie_console.schema import routes
-from joulie_console.schema.routes import A, Q, Route
 
 TIMEOUT_S = 35.0  # an answer about the past may take the console 30 s
 PATIENCE_S = 300.0  # without a console, before a stream gives up

@@ -10,10 +10,10 @@ import aiohttp
 import msgspec
 
 from joulie.client.connection import CONNECT_S, FAILURES, ConsoleConnection, decoded, why_of
+from joulie_answers.schema import routes
+from joulie_answers.schema.responses import STREAM_VALUES, StreamValue
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import ConsoleNotReached, ConsoleRefused
-from joulie_console.schema import routes
-from joulie_console.schema.responses import STREAM_VALUES, StreamValue
 
 SILENT_S = 45.0  # three heartbeats; then the connection is dead
 LARGEST_FRAME = 16 << 20

@@ -15,15 +15,16 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from joulie_bus.errors import BusError, NotInTheLog, StoreError, TooFarBack
+from joulie_answers.schema import requests, responses, routes
+from joulie_answers.schema.routes import ENTRY_PARAMETER, Route
+from joulie_bus.errors import BusError, NotAnswered, NotInTheLog, StoreError, TooFarBack
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.vital_tasks import why_not_ready
-from joulie_console.api.queries import ApiError, Console
+from joulie_console.api.queries import Console
 from joulie_console.api.security import AccessControl, SecurityMiddleware, etag_matches, problem
 from joulie_console.page_files import PageFile, page_files
-from joulie_console.schema import asyncapi, openapi, requests, responses, routes
-from joulie_console.schema.routes import ENTRY_PARAMETER, Route
+from joulie_console.schema import asyncapi, openapi
 from joulie_console.stream.event_tail import cursor_of
 from joulie_console.stream.server_sent_events import EventStream, StreamClient, StreamOptions
 
@@ -85,7 +86,7 @@ class StreamEndpoint:
         named = request.headers.get("last-event-id") or query.after
         start = cursor_of(named) if named else None
         if named and start is None:
-            raise ApiError(400, f"{named[:80]!r} is not a stream id of the form POSITION.ENTRY.")
+            raise NotAnswered(400, f"{named[:80]!r} is not a stream id of the form POSITION.ENTRY.")
         await console.poller.attend()
         client = StreamClient(console.tail, console.poller, query, start)
         return EventStream(client, self._options, self._count)
@@ -107,7 +108,7 @@ def make_app(
         ],
         exception_handlers={
             HTTPException: _http_error,
-            ApiError: _api_error,
+            NotAnswered: _api_error,
             TooFarBack: _gone,
             **dict.fromkeys((BusError, NotInTheLog, StoreError), _unavailable),
             Exception: _internal_error,
@@ -176,11 +177,11 @@ def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awa
 def read(request: Request, query_type: type[Any]) -> Any:
     parameters = dict(request.query_params)
     if len(parameters) != len(request.query_params.multi_items()):
-        raise ApiError(400, "A parameter occurs twice.")
+        raise NotAnswered(400, "A parameter occurs twice.")
     try:
         query = msgspec.convert(parameters, query_type, strict=False)
     except msgspec.ValidationError as error:
-        raise ApiError(400, f"{error}.") from error
+        raise NotAnswered(400, f"{error}.") from error
     for field in msgspec.structs.fields(query_type):
         _require_plain(parameters.get(field.encode_name, ""), field, getattr(query, field.name))
     return query
@@ -189,9 +190,11 @@ def read(request: Request, query_type: type[Any]) -> Any:
 def _require_plain(text: str, field: Any, value: object) -> None:
     """Refuses what msgspec converts beyond the schema: `null` to None, numbers to times."""
     if text and value is None:
-        raise ApiError(400, f"{text} is not a value of `{field.encode_name}`: omit it.")
+        raise NotAnswered(400, f"{text} is not a value of `{field.encode_name}`: omit it.")
     if isinstance(value, datetime) and ":" not in text:
-        raise ApiError(400, f"`{field.encode_name}` must be a time such as 2026-05-04T12:00:00Z.")
+        raise NotAnswered(
+            400, f"`{field.encode_name}` must be a time such as 2026-05-04T12:00:00Z."
+        )
 
 
 def _path_arguments(request: Request, route: Route[Any, Any]) -> tuple[Any, ...]:
@@ -202,7 +205,7 @@ def _path_arguments(request: Request, route: Route[Any, Any]) -> tuple[Any, ...]
     if schema is not ENTRY_PARAMETER:
         return (text,)
     if not (text.isascii() and text.isdigit() and 0 < int(text[:17]) <= requests.MAX_INTEGER):
-        raise ApiError(404, f"{text[:80]!r} is not the number of an entry.")
+        raise NotAnswered(404, f"{text[:80]!r} is not the number of an entry.")
     return (int(text),)
 
 

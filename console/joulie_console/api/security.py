@@ -18,11 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from joulie_answers.schema.requests import TOKEN_HEADER
+from joulie_answers.schema.responses import Problem
 from joulie_bus.core.http_head import Head, HeadRule, canonical_names, refusal_of_host
 from joulie_bus.runtime import metrics
 from joulie_console.page_files import page_files
-from joulie_console.schema.requests import TOKEN_HEADER
-from joulie_console.schema.responses import Problem
 from joulie_console.settings import ConsoleSettings, read_token
 
 PUBLIC_PATHS = frozenset(

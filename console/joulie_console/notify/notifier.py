@@ -8,8 +8,8 @@ import time
 
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.logging import get_logger
+from joulie_console.notify.integrity import Integrity
 from joulie_console.notify.webhook import Webhook
-from joulie_console.readers.integrity import Integrity
 from joulie_console.stream.poller import ClusterPoller
 from joulie_console.views.conditions import Condition, conditions_of
 from joulie_console.views.occurrences import Occurrences

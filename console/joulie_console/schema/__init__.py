@@ -1,6 +1,6 @@
-"""Requests and responses of the console's API: one class each.
+"""The documents that describe the API of the console.
 
 No I/O, no clock.
-Not here: HTTP (`api`).
-In: query parameters. Out: JSON documents.
+Not here: questions and answers (`joulie_answers.schema`), HTTP (`api`).
+In: the routes. Out: OpenAPI and AsyncAPI.
 """

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from joulie_answers.schema import responses, routes
 from joulie_bus.events import EVENT_TYPES, AnyEvent, CapOrder
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.channels import CHANNELS, Channel
 from joulie_bus.streams.roles import GRANTS, Role
-from joulie_console.schema import responses, routes
 from joulie_projections.chain.signed import Handover, Head, Retirement
 
 Tree = dict[str, Any]

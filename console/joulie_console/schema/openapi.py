@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from joulie_console.schema import requests, responses
-from joulie_console.schema.routes import Route
+from joulie_answers.schema import requests, responses
+from joulie_answers.schema.routes import Route
 
 REFUSALS = {
     "400": "The query is not valid",

@@ -15,17 +15,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_answers.readers.history import HistoryReader, PlacedRange
+from joulie_answers.schema.responses import DecisionBrief
+from joulie_answers.views.cluster_view import MS
+from joulie_answers.views.decision_text import DescribedEntry
+from joulie_answers.views.plan_text import PlanLine, plan_line
 from joulie_bus.errors import StoreError
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_console.readers.history import HistoryReader, PlacedRange
-from joulie_console.schema.responses import DecisionBrief
-from joulie_console.views.cluster_view import MS
-from joulie_console.views.decision_text import DescribedEntry
-from joulie_console.views.plan_text import PlanLine, plan_line
 
 LEDGER_S = 2.0  # between two reads of how far the ledger is behind
 LEDGER_KEPT_S = 3 * LEDGER_S  # after a read that is older, the ledger may have caught up

@@ -13,10 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_bus.errors import ViewBehind
-from joulie_console.schema.responses import Cluster, MapChanges, PowerPoint
-from joulie_console.stream.event_tail import EventTail
-from joulie_console.views.cluster_view import (
+from joulie_answers.schema.responses import Cluster, MapChanges, PowerPoint
+from joulie_answers.views.cluster_view import (
     MS,
     ClusterSnapshot,
     MapState,
@@ -28,6 +26,8 @@ from joulie_console.views.cluster_view import (
     map_state,
     phases,
 )
+from joulie_bus.errors import ViewBehind
+from joulie_console.stream.event_tail import EventTail
 from joulie_console.views.health import HealthInputs, interval_s_of, warnings_of
 from joulie_projections.state.completeness import ViewAges
 from joulie_projections.state.rows import tables_of

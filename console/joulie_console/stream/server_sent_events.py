@@ -14,13 +14,13 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from joulie_answers.schema.requests import Stream
+from joulie_answers.schema.responses import MapChanges, Notice
+from joulie_answers.views.plan_text import PlanLine
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_console.schema.requests import Stream
-from joulie_console.schema.responses import MapChanges, Notice
 from joulie_console.stream.event_tail import Cursor, DecisionLine, EventTail, decision_frame
 from joulie_console.stream.poller import ClusterPoller
-from joulie_console.views.plan_text import PlanLine
 
 RETRY_MS = 1_000
 SLOW_S = 0.5  # a client that takes longer for one chunk is slow

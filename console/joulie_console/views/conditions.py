@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple, get_args
 
-from joulie_console.schema.responses import Level, Part, Warning
+from joulie_answers.schema.responses import Level, Part, Warning
 from joulie_operator.planning.power_target import by_feed
 from joulie_operator.planning.rules import rules_of
 from joulie_operator.planning.sleep import sleep_numbers

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from joulie_answers.schema.responses import Warning
 from joulie_bus.events import PlanMade
 from joulie_bus.streams.incomplete import described
 from joulie_bus.streams.records import IncompleteCopy
-from joulie_console.schema.responses import Warning
 from joulie_projections.energy.report import BEHIND_S
 from joulie_projections.state.completeness import NEVER_MS
 

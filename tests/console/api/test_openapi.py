@@ -69,8 +69,8 @@ async def test_every_route_is_in_the_document(browser: httpx2.AsyncClient) -> No
 
 
 def _routes() -> list[Any]:
+    from joulie_answers.schema.routes import STREAM
     from joulie_console.api.app import operations
-    from joulie_console.schema.routes import STREAM
 
     return [*operations(_Anything()), STREAM]  # type: ignore[arg-type]
 

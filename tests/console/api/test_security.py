@@ -16,13 +16,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from joulie_answers.schema.requests import TOKEN_HEADER
+from joulie_answers.schema.responses import Problem
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort, Source
 from joulie_console.api import http_limits
 from joulie_console.api.security import AccessControl, SecurityMiddleware, route_path
-from joulie_console.schema.requests import TOKEN_HEADER
-from joulie_console.schema.responses import Problem
 from joulie_console.service import listening
 from joulie_console.settings import ConsoleSettings
 

@@ -23,8 +23,8 @@ from joulie.client import (
     connection,
     queries,
 )
-from joulie_console.schema import routes
-from joulie_console.schema.routes import Route
+from joulie_answers.schema import routes
+from joulie_answers.schema.routes import Route
 
 pytestmark = pytest.mark.anyio
 ROUTES = {each.name: each for each in vars(routes).values() if isinstance(each, Route)}

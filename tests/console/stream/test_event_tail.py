@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import Engine
 
 from audit_kit import LogBuilder
+from joulie_answers.readers.history import HistoryReader, PlacedPlans
 from joulie_bus.errors import DatabaseUnreachable
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import node_seen, plan_made, until
-from joulie_console.readers.history import HistoryReader, PlacedPlans
 from joulie_console.stream import event_tail
 from joulie_console.stream.event_tail import EventTail
 from joulie_projections.decision_log.heads import Signer

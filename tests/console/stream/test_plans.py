@@ -11,6 +11,11 @@ from sqlalchemy import Engine
 
 from audit_kit import LogBuilder
 from console_kit import ConsoleHarness, running_console
+from joulie_answers import answers as queries
+from joulie_answers.readers import plan_pages as plans
+from joulie_answers.readers.history import HistoryReader
+from joulie_answers.readers.plan_pages import Page, PlanPages
+from joulie_answers.views.plan_text import plan_line
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
@@ -24,12 +29,8 @@ from joulie_bus.testing import (
     records,
     until,
 )
-from joulie_console.api import queries
-from joulie_console.readers.history import HistoryReader
-from joulie_console.stream import event_tail, plans
+from joulie_console.stream import event_tail
 from joulie_console.stream.event_tail import EventTail
-from joulie_console.stream.plans import Page, PlanPages
-from joulie_console.views.plan_text import plan_line
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.history.history import History

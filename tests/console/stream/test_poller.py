@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from console_kit import STALENESS_S, ConsoleHarness
+from joulie_answers.readers.history import HistoryReader
+from joulie_answers.schema.requests import Stream
 from joulie_bus.testing import node_seen
-from joulie_console.readers.history import HistoryReader
-from joulie_console.schema.requests import Stream
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import IDLE_POWER_S, IDLE_S, POLL_S, POWER_S, ClusterPoller
 from joulie_console.stream.server_sent_events import StreamClient, StreamOptions

@@ -21,6 +21,7 @@ from console_kit import (
     open_stream,
     running_console,
 )
+from joulie_answers.views.decision_text import DescribedEntry
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import SettingsDeclared
 from joulie_bus.runtime.ports import free_port
@@ -28,7 +29,6 @@ from joulie_bus.testing import ask, caps, eco, hardware, node_seen, plan_made, p
 from joulie_console.stream import event_tail, server_sent_events
 from joulie_console.stream.event_tail import DecisionLine
 from joulie_console.stream.server_sent_events import SLOW_S
-from joulie_console.views.decision_text import DescribedEntry
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]

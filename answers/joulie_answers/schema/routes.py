@@ -6,8 +6,8 @@ The console serves them, its OpenAPI document describes them, and `joulie.client
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from joulie_console.schema import requests as q
-from joulie_console.schema import responses as a
+from joulie_answers.schema import requests as q
+from joulie_answers.schema import responses as a
 
 Q = TypeVar("Q", bound=q.Query)
 A = TypeVar("A", bound=a.Answer)

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from joulie_answers.readers.history import PodAnswer
+from joulie_answers.schema.responses import PendingCause, PendingPod
+from joulie_answers.views.cluster_view import MS, phase_of, pod_brief
 from joulie_bus.events import BindDecided, FallbackAnswered, FilterDecided
-from joulie_console.readers.history import PodAnswer
-from joulie_console.schema.responses import PendingCause, PendingPod
-from joulie_console.views.cluster_view import MS, phase_of, pod_brief
 from joulie_extender.catalogue.rules import advice_of
 from joulie_extender.rules.node_class import STALE_ADVICE
 from joulie_operator.planning.resting import FreeNodes, resting_pods

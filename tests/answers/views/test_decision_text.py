@@ -2,9 +2,9 @@
 
 import pytest
 
+from joulie_answers.views.decision_text import DescribedEntry, EntryRow, describe, explain
 from joulie_bus.events import DecisionEntry
 from joulie_bus.testing import NOON, ask, producer
-from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe, explain
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.state.completeness import NEVER_MS

@@ -1,6 +1,6 @@
 """What a report computed as saved, as API values."""
 
-from joulie_console.schema import responses
+from joulie_answers.schema import responses
 from joulie_projections.energy.savings import SavedRange, Savings
 
 

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from joulie_bus.events import PlanMade
-from joulie_bus.runtime.presets import HEADROOM
-from joulie_console.schema.requests import NodeClassName, PodPhase
-from joulie_console.schema.responses import (
+from joulie_answers.schema.requests import NodeClassName, PodPhase
+from joulie_answers.schema.responses import (
     Basis,
     Claimed,
     Classes,
@@ -22,6 +20,8 @@ from joulie_console.schema.responses import (
     Sampled,
     StateMachine,
 )
+from joulie_bus.events import PlanMade
+from joulie_bus.runtime.presets import HEADROOM
 from joulie_operator.planning.guard import Stage
 from joulie_operator.planning.node_states import WAKING, node_states
 from joulie_projections.state.cards import CardState, holder_of, is_usable

@@ -8,8 +8,8 @@ from typing import cast
 
 import pytest
 
+from joulie_answers.readers.history import MAX_QUERIES, HistoryReader
 from joulie_bus.errors import QueryRefused
-from joulie_console.readers.history import MAX_QUERIES, HistoryReader
 from joulie_projections.history.history import History
 
 pytestmark = pytest.mark.anyio

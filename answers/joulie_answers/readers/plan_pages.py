@@ -1,14 +1,14 @@
 """All retained plans in pages: the newest from memory, older ones from the stream."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
+from joulie_answers.readers.history import HistoryReader, PlanRanges
+from joulie_answers.views.plan_text import PlanLine, plan_line
 from joulie_audit.archive.fact_source import StreamFacts, streams_of
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import Stream
-from joulie_console.readers.history import HistoryReader, PlanRanges
-from joulie_console.stream.event_tail import EventTail
-from joulie_console.views.plan_text import PlanLine, plan_line
 from joulie_projections.fold.manifest import Manifest, Range
 
 CHUNK = 1_000  # events that are read from the stream at a time
@@ -20,11 +20,32 @@ class Page(NamedTuple):
     following: int | None  # the next page is before this position; None: there are no more
 
 
+class RecentPlans(Protocol):
+    """The newest plans, in memory."""
+
+    plans_gone: int  # events that have left the stream
+
+    @property
+    def first_plan(self) -> int: ...
+    @property
+    def has_dropped_plans(self) -> bool: ...
+    def plans_before(self, position: int, /) -> Sequence[PlanLine]: ...  # oldest first
+
+
 class PlanPages:
-    def __init__(self, bus: Log, history: HistoryReader, tail: EventTail) -> None:
+    def __init__(self, bus: Log, history: HistoryReader, tail: RecentPlans) -> None:
         self._bus = bus
         self._history = history
         self._tail = tail
+
+    @property
+    def gone(self) -> int:
+        """Events that have left the stream."""
+        return self._tail.plans_gone
+
+    @property
+    def first_in_memory(self) -> int:
+        return self._tail.first_plan
 
     def from_memory(self, before: int, node: str, limit: int) -> Page:
         """From memory only."""
@@ -61,7 +82,7 @@ class PlanPages:
         return Page(lines, before)
 
 
-def _about(node: str, lines: list[PlanLine]) -> list[PlanLine]:
+def _about(node: str, lines: Sequence[PlanLine]) -> list[PlanLine]:
     return [line for line in lines if node in ("", line.node)]
 
 

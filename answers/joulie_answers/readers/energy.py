@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from joulie_answers.readers.saved import saved_now
+from joulie_answers.readers.savings import savings_of
+from joulie_answers.schema import requests, responses
 from joulie_bus.errors import Unreadable
-from joulie_console.readers.saved import saved_now
-from joulie_console.readers.savings import savings_of
-from joulie_console.schema import requests, responses
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.report import (
     MS_PER_HOUR,
@@ -50,13 +50,13 @@ class EnergyReader:
         self._thread.shutdown()
 
     async def energy(
-        self, stamp: dict[str, Any], period: Period, query: requests.Energy
+        self, stamp: responses.Stamp, period: Period, query: requests.Energy
     ) -> responses.Energy:
         """Raises Unreadable if the database fails."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._read, stamp, period, query)
 
-    async def saved(self, stamp: dict[str, Any], now_ms: int) -> responses.Saved:
+    async def saved(self, stamp: responses.Stamp, now_ms: int) -> responses.Saved:
         """Raises Unreadable if the database fails."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._saved, stamp, now_ms)
@@ -82,12 +82,12 @@ class EnergyReader:
                 for each in table.holders()
             ]
 
-    def _saved(self, stamp: dict[str, Any], now_ms: int) -> responses.Saved:
+    def _saved(self, stamp: responses.Stamp, now_ms: int) -> responses.Saved:
         with self._open_energy() as table:
             return saved_now(table, stamp, now_ms)
 
     def _read(
-        self, stamp: dict[str, Any], period: Period, query: requests.Energy
+        self, stamp: responses.Stamp, period: Period, query: requests.Energy
     ) -> responses.Energy:
         kinds = ("node", *KINDS.get(query.by, ("group",)))
         with self._open_energy() as table:
@@ -148,7 +148,7 @@ def series_of(intervals: Sequence[Interval], known: Period) -> list[responses.En
 
 
 def _answer(
-    stamp: dict[str, Any],
+    stamp: responses.Stamp,
     report: EnergyReport,
     shares: list[responses.EnergyShare],
     series: list[responses.EnergyPoint],

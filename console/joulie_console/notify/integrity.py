@@ -5,11 +5,11 @@ the newest entries, or takes entries away: the head at the broker is out of reac
 users.
 """
 
+from joulie_answers.readers.history import HistoryReader
 from joulie_audit.chain.entries import EntryRange, walk
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.whole_stream import messages
 from joulie_bus.streams.subjects import Stream
-from joulie_console.readers.history import HistoryReader
 from joulie_console.views.conditions import Condition, log_invalid
 from joulie_projections.chain.signed import Head, statement_in
 from joulie_projections.history.history import NEWEST, History

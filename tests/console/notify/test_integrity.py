@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 import joulie_migrations
 from audit_kit import RecordedLog, small_log_in
+from joulie_answers.readers.history import HistoryReader
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
@@ -18,9 +19,8 @@ from joulie_audit.retention.trim_streams import newest_records
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, ask, power
-from joulie_console.readers import integrity
-from joulie_console.readers.history import HistoryReader
-from joulie_console.readers.integrity import Integrity
+from joulie_console.notify import integrity
+from joulie_console.notify.integrity import Integrity
 from joulie_console.views.conditions import Condition
 from joulie_projections.decision_log import heads
 from joulie_projections.decision_log.heads import Head

@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import Engine
 
 from audit_kit import NAMES, LogBuilder
+from joulie_answers.readers import time_travel
+from joulie_answers.readers.history import HistoryReader
+from joulie_answers.readers.time_travel import TimeTravel
 from joulie_audit.recompute.fold import rows_of
 from joulie_bus.errors import TooFarBack
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import hardware, node_seen, power
-from joulie_console.readers import time_travel
-from joulie_console.readers.history import HistoryReader
-from joulie_console.readers.time_travel import TimeTravel
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.history.history import History

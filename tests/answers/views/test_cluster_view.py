@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from joulie_bus.events import NodeGone, Terms
-from joulie_bus.events.decisions import LaterTerms
-from joulie_bus.testing import eco, hardware, node_seen, noon, power, records, waking
-from joulie_console.views.cluster_view import (
+from joulie_answers.views.cluster_view import (
     ClusterSnapshot,
     Overview,
     map_changes,
     map_state,
     state_of,
 )
-from joulie_console.views.decision_text import loss_of
+from joulie_answers.views.decision_text import loss_of
+from joulie_bus.events import NodeGone, Terms
+from joulie_bus.events.decisions import LaterTerms
+from joulie_bus.testing import eco, hardware, node_seen, noon, power, records, waking
 from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_projections.fold.sequence import fold

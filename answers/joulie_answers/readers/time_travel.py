@@ -7,13 +7,13 @@ needs: it does not block the event loop, and it bounds the time and memory of a 
 import asyncio
 from typing import NamedTuple
 
+from joulie_answers.readers.history import HistoryReader
+from joulie_answers.views.cluster_view import ClusterSnapshot
 from joulie_audit.archive.fact_source import StreamFacts, streams_of
 from joulie_audit.recompute.fold import FoldedState
 from joulie_audit.replay.fold_start import start_before
 from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, TooFarBack
 from joulie_bus.log.protocol import Log
-from joulie_console.readers.history import HistoryReader
-from joulie_console.views.cluster_view import ClusterSnapshot
 from joulie_projections.fold.commit import Inputs
 from joulie_projections.history.history import History
 

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from threading import BoundedSemaphore
 from typing import NamedTuple, TypeVar
 
+from joulie_answers.views.decision_text import DescribedEntry, EntryRow, describe
 from joulie_bus.errors import QueryRefused, Undecodable
 from joulie_bus.events import SettingsDeclared, codec
 from joulie_bus.streams.subjects import Stream
-from joulie_console.views.decision_text import DescribedEntry, EntryRow, describe
 from joulie_extender.catalogue.declaration import weights_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_projections.decision_log.heads import Head

@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_answers.schema.responses import PlanEntry, Transition
+from joulie_answers.views.cluster_view import MS, plan_brief
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     CapsSet,
@@ -20,8 +22,6 @@ from joulie_bus.events import (
 )
 from joulie_bus.streams.authority import require_authority
 from joulie_bus.streams.records import Record
-from joulie_console.schema.responses import PlanEntry, Transition
-from joulie_console.views.cluster_view import MS, plan_brief
 
 _json = msgspec.json.Encoder().encode
 

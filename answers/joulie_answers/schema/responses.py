@@ -4,12 +4,12 @@ Times are milliseconds since 1970 by the broker's clock. Every response carries 
 the age of that position; `position` counts facts, `entry` counts the decision log.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypedDict
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
-from joulie_console.schema.requests import Class, NodeClassName, PodPhase
+from joulie_answers.schema.requests import Class, NodeClassName, PodPhase
 from joulie_extender.decide.entry_verbs import Verb
 
 Percent = Annotated[float, Meta(description="percent")]
@@ -26,6 +26,15 @@ BEHIND_STEP_MS = 10_000  # an answer is another one when the ledger is so much f
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
     """A part of a response."""
+
+
+class Stamp(TypedDict):
+    """What every answer carries: its position, and how old that is."""
+
+    position: int
+    at_ms: int
+    age_ms: int
+    behind_ms: int
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

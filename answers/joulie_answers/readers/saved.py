@@ -1,10 +1,9 @@
 """What was saved today and this month: the metered energy of each day by the report of that day."""
 
 from datetime import UTC, datetime
-from typing import Any
 
-from joulie_console.readers.savings import range_of, savings_of
-from joulie_console.schema import responses
+from joulie_answers.readers.savings import range_of, savings_of
+from joulie_answers.schema import responses
 from joulie_projections.energy.intervals import start_of
 from joulie_projections.energy.report import EnergyReport, Reading, kwh, worth_json
 from joulie_projections.energy.savings import Period, SavedInPeriod, saved_on
@@ -14,7 +13,7 @@ MS_PER_SECOND = 1000
 METERS = ("node",)
 
 
-def saved_now(table: EnergyTable, stamp: dict[str, Any], now_ms: int) -> responses.Saved:
+def saved_now(table: EnergyTable, stamp: responses.Stamp, now_ms: int) -> responses.Saved:
     newest = table.savings()
     day_ms, month_ms = _midnight(now_ms), _midnight(now_ms, first_of_month=True)
     by_day = table.savings_by_day(month_ms, now_ms)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import msgspec.structs
 import numpy as np
 
+from joulie_answers.schema.responses import Candidate, DecisionBrief, Loss, TermSet
+from joulie_answers.views.cluster_view import MS
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
@@ -17,8 +19,6 @@ from joulie_bus.events import (
     codec,
     named_values,
 )
-from joulie_console.schema.responses import Candidate, DecisionBrief, Loss, TermSet
-from joulie_console.views.cluster_view import MS
 from joulie_extender.catalogue.rules import sentence_of
 from joulie_extender.catalogue.terms import ENERGY, points_of, watts_of
 from joulie_extender.catalogue.weights import Weights

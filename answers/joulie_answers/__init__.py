@@ -1,0 +1,1 @@
+"""What people ask of Joulie, answered once: pods, nodes, plans, cards, decisions and energy."""

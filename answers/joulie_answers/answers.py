@@ -1,0 +1,391 @@
+"""What people ask: a query in, its answer out. Read-only; neither HTTP nor a command line."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import NamedTuple, TypeVar
+
+from joulie_answers.newest import Newest
+from joulie_answers.readers import pending_pods
+from joulie_answers.readers.energy import EnergyReader, Period
+from joulie_answers.readers.history import HistoryReader
+from joulie_answers.readers.plan_pages import Page, PlanPages
+from joulie_answers.readers.time_travel import TimeTravel
+from joulie_answers.schema import requests, responses
+from joulie_answers.schema.responses import Stamp
+from joulie_answers.views import cluster_view, decision_text
+from joulie_answers.views.cluster_view import MS, Overview, policy_of
+from joulie_answers.views.decision_text import KINDS, DescribedEntry, candidates_of, explain
+from joulie_bus.errors import NotAnswered
+from joulie_bus.events import PrioritizeDecided, Terms
+from joulie_projections.chain.entry import MAX_COLUMN_INT
+from joulie_projections.history.history import EntryQuery
+from joulie_projections.state.completeness import ViewAges
+from joulie_projections.state.state import NodeState, PodState
+
+EXAMINED = 500  # pending pods that one query examines
+HOUR = 3_600_000_000_000  # ns
+DECISIONS_PER_POD = 50  # decisions in the response about one pod
+TRANSITIONS_PER_NODE = 100  # in the response about one node
+T = TypeVar("T")
+
+
+class ResolvedSnapshot(NamedTuple):
+    """The snapshot that a response describes."""
+
+    overview: Overview
+    ages: ViewAges
+    is_now: bool
+
+    def stamp(self) -> Stamp:
+        snapshot = self.overview.snapshot
+        return {
+            "position": snapshot.position,
+            "at_ms": snapshot.at // MS,
+            "age_ms": self.ages.heard_ms,
+            "behind_ms": self.ages.behind_ms,
+        }
+
+
+class HistorySources(NamedTuple):
+    """The sources of everything that is not in the newest snapshot."""
+
+    history: HistoryReader
+    time_travel: TimeTravel
+    plans: PlanPages
+    energy: EnergyReader
+
+
+class Answers:
+    """One method per question."""
+
+    def __init__(
+        self, newest: Newest, sources: HistorySources, clock: Callable[[], int], staleness_s: float
+    ) -> None:
+        self._newest = newest
+        self._history, self._plans = sources.history, sources.plans
+        self._time_travel, self._energy = sources.time_travel, sources.energy
+        self._clock = clock
+        self._staleness_s = staleness_s
+
+    # --- points in time -----------------------------------------------------------------------
+
+    def _now(self) -> ResolvedSnapshot:
+        overview = self._newest.overview
+        return ResolvedSnapshot(overview, self._newest.ages, is_now=True)
+
+    def _stamp(self) -> Stamp:
+        return self._newest.stamp()
+
+    async def _resolve(self, query: requests.SnapshotQuery) -> ResolvedSnapshot:
+        if query.at is not None and query.time is not None:
+            raise NotAnswered(400, "Give either `at` or `time`, not both.")
+        position = query.at
+        if query.time is not None:
+            position = await self._position_by(_ns(query.time))
+        now = self._now()
+        newest = now.overview.snapshot.position
+        if position is None or position == newest:
+            return now
+        newest = self._newest.position  # the overview may be of half a second before
+        if position > newest:
+            raise NotAnswered(
+                404, f"Position {position} does not exist yet: the newest is {newest}."
+            )
+        snapshot = await self._time_travel.snapshot_at(position)
+        age_ms = max(0, self._clock() - snapshot.at) // MS
+        ages = ViewAges(age_ms, age_ms)
+        return ResolvedSnapshot(Overview(snapshot, self._staleness_s), ages, is_now=False)
+
+    async def _position_by(self, time_ns: int) -> int:
+        if time_ns >= self._clock():
+            return self._newest.overview.snapshot.position
+        manifest = await self._history.manifest_by(time_ns) if time_ns > 0 else None
+        if manifest is None:
+            raise NotAnswered(410, "Nothing was committed by that time.")
+        return min(manifest.p_to, self._newest.overview.snapshot.position)
+
+    # --- nodes --------------------------------------------------------------------------------
+
+    async def nodes(self, query: requests.Nodes) -> responses.NodeList:
+        resolved = await self._resolve(query)
+        cluster_state = resolved.overview.snapshot.cluster_state
+        names = [
+            name
+            for name, node in cluster_state.nodes.items()
+            if query.q in name and _matches_rack(node, query.rack)
+        ]
+        briefs = [resolved.overview.node(name) for name in names]
+        if query.node_class is not None:
+            briefs = [brief for brief in briefs if brief.node_class == query.node_class]
+        items = _sorted_nodes(briefs, query)
+        page, following = _page(items, query.offset, query.limit)
+        return responses.NodeList(**resolved.stamp(), items=page, total=len(items), next=following)
+
+    async def node(self, query: requests.SnapshotQuery, name: str) -> responses.NodeDetail:
+        resolved = await self._resolve(query)
+        overview, cluster_state = resolved.overview, resolved.overview.snapshot.cluster_state
+        node = cluster_state.nodes.get(name)
+        if node is None:
+            raise NotAnswered(404, f"No node {name!r} at position {overview.snapshot.position}.")
+        brief = overview.node(name)
+        page = await self._transitions(name, overview.snapshot.position + 1)
+        return responses.NodeDetail(
+            **resolved.stamp(),
+            node=brief,
+            labels=node.labels,
+            samples=cluster_view.samples_of(node),
+            machine=cluster_view.state_of(node, policy_of(cluster_state)),
+            transitions=[
+                line.entry.transition
+                for line in page.lines
+                if isinstance(line.entry.transition, responses.Transition)
+            ],
+            earlier=page.following,
+            plans_gone=self._plans.gone,
+            pods=cluster_view.pods_on(cluster_state, name),
+            cards=cluster_view.cards_of(cluster_state, name),
+        )
+
+    async def _transitions(self, node: str, before: int) -> Page:
+        """From memory if possible. Only a query for older ones reads the stream."""
+        found = self._plans.from_memory(before, node, TRANSITIONS_PER_NODE)
+        if found.following is not None and before <= self._plans.first_in_memory:
+            return await self._plans.before(before, node, TRANSITIONS_PER_NODE)
+        return found
+
+    # --- pods and cards -----------------------------------------------------------------------
+
+    async def pods(self, query: requests.Pods) -> responses.PodList:
+        resolved = await self._resolve(query)
+        briefs = [
+            cluster_view.pod_brief(pod)
+            for pod in resolved.overview.snapshot.cluster_state.pods.values()
+            if _matches_pod(pod, query)
+        ]
+        briefs.sort(key=lambda brief: (brief.namespace, brief.name, brief.uid))
+        page, following = _page(briefs, query.offset, query.limit)
+        return responses.PodList(**resolved.stamp(), items=page, total=len(briefs), next=following)
+
+    async def pod(self, query: requests.SnapshotQuery, uid: str) -> responses.PodDetail:
+        resolved = await self._resolve(query)
+        uid = await self._uid_of(uid, resolved)
+        pod = resolved.overview.snapshot.cluster_state.pods.get(uid)
+        until = None if resolved.is_now else resolved.overview.snapshot.at
+        found = await self._described(EntryQuery(pod_uid=uid, until=until), DECISIONS_PER_POD)
+        if pod is None and not found:
+            raise NotAnswered(404, f"No pod {uid!r}: give a uid, or namespace/name.")
+        return responses.PodDetail(
+            **resolved.stamp(),
+            pod=cluster_view.pod_brief(pod) if pod else None,
+            decisions=[described.brief for described in found],
+            explanation=explain(pod.pod if pod else None, pod.node if pod else "", found),
+        )
+
+    async def _uid_of(self, text: str, resolved: ResolvedSnapshot) -> str:
+        """The uid of a pod that is named by namespace/name: of the newest one with that name."""
+        if "/" not in text:
+            return text
+        for uid, pod in resolved.overview.snapshot.cluster_state.pods.items():
+            if f"{pod.pod.namespace}/{pod.pod.name}" == text:
+                return uid
+        until = None if resolved.is_now else resolved.overview.snapshot.at
+        found = await self._described(EntryQuery(pod=text, until=until), 1)
+        return found[0].brief.pod_uid if found else text
+
+    async def pending(self, query: requests.Pending) -> responses.PendingList:
+        resolved = self._now()
+        cluster_state = resolved.overview.snapshot.cluster_state
+        uids = pending_pods.pending_uids(cluster_state)
+        answers = await self._history.newest_answers(uids[:EXAMINED])
+        items = pending_pods.pending_list(cluster_state, uids[:EXAMINED], answers)
+        page, following = _page(items, query.offset, query.limit)
+        return responses.PendingList(
+            **resolved.stamp(),
+            items=page,
+            total=len(uids),
+            next=following,
+            causes=pending_pods.causes(items),
+            unread=len(uids) - len(items),
+        )
+
+    async def energy(self, query: requests.Energy) -> responses.Energy:
+        until = _ns(query.until) if query.until else self._clock()
+        since = _ns(query.since) if query.since else until - query.hours * HOUR
+        if since >= until:
+            raise NotAnswered(400, "`since` must be before `until`.")
+        period = Period(since // MS, until // MS)
+        return await self._energy.energy(self._stamp(), period, query)
+
+    async def saved(self, _query: requests.NoParameters) -> responses.Saved:
+        return await self._energy.saved(self._stamp(), self._clock() // MS)
+
+    async def gpus(self, query: requests.Gpus) -> responses.GpuList:
+        resolved = await self._resolve(query)
+        cards = [
+            card
+            for card in cluster_view.cards_of(resolved.overview.snapshot.cluster_state)
+            if query.node in ("", card.node) and query.model in ("", card.model)
+        ]
+        page, following = _page(cards, query.offset, query.limit)
+        idle = await self._energy.idle_holders() if resolved.is_now else None
+        names = {card.uuid for card in cards}
+        return responses.GpuList(
+            **resolved.stamp(),
+            items=page,
+            total=len(cards),
+            next=following,
+            idle=None if idle is None else [each for each in idle if each.uuid in names],
+        )
+
+    # --- decisions ----------------------------------------------------------------------------
+
+    async def _described(self, selection: EntryQuery, limit: int) -> list[DescribedEntry]:
+        found = await self._history.newest(requests.MAX_INTEGER, selection, limit, lambda _: True)
+        return found.entries
+
+    async def decisions(self, query: requests.Decisions) -> responses.DecisionList:
+        selection = EntryQuery(
+            pod_uid=query.uid,
+            pod=query.pod,
+            kinds=(KINDS[query.verb],) if query.verb else (),
+            since=_ns(query.since) if query.since else None,
+            until=_ns(query.until) if query.until else None,
+        )
+
+        def matches(found: DescribedEntry) -> bool:
+            is_class = query.workload in (None, found.brief.workload)
+            return is_class and (not query.node or query.node in found.nodes())
+
+        before = query.before or requests.MAX_INTEGER
+        found = await self._history.newest(before, selection, query.limit, matches)
+        return responses.DecisionList(
+            **self._stamp(),
+            items=[each.brief for each in found.entries],
+            next=found.following,
+            entries=self._newest.entries,
+        )
+
+    async def decision(self, query: requests.Decision, entry: int) -> responses.DecisionDetail:
+        opened = await self._history.entry(entry)
+        if opened is None:
+            newest = self._newest.entries
+            raise NotAnswered(404, f"No entry {entry}: the newest is {newest}.")
+        logged, described, names = opened
+        found = described.explained
+        settings = found.basis.settings if found.basis else ""
+        weights = self._history.weights_by(settings)
+        computed, same = await self._computed(query, described.event)
+        return responses.DecisionDetail(
+            **self._stamp(),
+            decision=described.brief,
+            settings=settings,
+            values=self._history.values_of(settings),
+            code=self._history.code_of(settings),
+            pod=cluster_view.pod_brief(PodState(pod=found.pod)) if found.pod else None,
+            cluster_trend_w_per_min=found.trend_w_per_min,
+            perf_pressure=found.pressure,
+            candidates=candidates_of(described.event, names, weights, computed),
+            cards=list(found.cards),
+            error=found.error,
+            hash=bytes(logged.hash).hex(),
+            prev=bytes(logged.prev).hex(),
+            same_digest=same,
+        )
+
+    async def _computed(
+        self, query: requests.Decision, event: object
+    ) -> tuple[Sequence[Terms], bool | None]:
+        """The terms of every candidate, from the facts of that position."""
+        if query.terms != "all" or not isinstance(event, PrioritizeDecided):
+            return [], None
+        weights = self._history.weights.get(event.basis.settings)
+        if weights is None:
+            raise NotAnswered(410, f"The settings {event.basis.settings} are not in the log.")
+        snapshot = await self._time_travel.snapshot_at(event.basis.view)
+        try:
+            return decision_text.recomputed_terms(event, snapshot.twin_columns, weights)
+        except (KeyError, StopIteration) as error:
+            raise NotAnswered(410, "A candidate has no twin at that position.") from error
+
+    # --- plans and heads ----------------------------------------------------------------------
+
+    async def plans(self, query: requests.Plans) -> responses.PlanList:
+        found = await self._plans.before(
+            query.before or requests.MAX_INTEGER, query.node, query.limit
+        )
+        return responses.PlanList(
+            **self._stamp(),
+            items=[line.entry for line in found.lines],
+            next=found.following,
+            plans_gone=self._plans.gone,
+        )
+
+    async def heads(self, query: requests.Heads) -> responses.HeadList:
+        before = query.before or requests.MAX_INTEGER
+        found = await self._history.heads(before, query.limit + 1)
+        newest = await self._history.heads(requests.MAX_INTEGER, 1)
+        items = [
+            responses.SignedHead(
+                entry=head.pos,
+                hash=head.hash.hex(),
+                signed_at_ms=head.signed_at // MS,
+                key_id=head.key_id,
+                signature=head.signature.hex(),
+            )
+            for head in found[: query.limit]
+        ]
+        entries = self._newest.entries
+        return responses.HeadList(
+            **self._stamp(),
+            items=items,
+            next=items[-1].entry if len(found) > query.limit else None,
+            entries=entries,
+            unsigned=max(0, entries - newest[0].pos) if newest else entries,
+        )
+
+
+def _ns(instant: datetime) -> int:
+    """Nanoseconds, clamped to the largest integer of a column (the year 9999 is beyond it)."""
+    return max(-MAX_COLUMN_INT, min(MAX_COLUMN_INT, int(instant.timestamp() * 1_000_000) * 1_000))
+
+
+def _matches_rack(node: NodeState, rack: str) -> bool:
+    return not rack or node.labels.get(cluster_view.RACK_LABEL, "") == rack
+
+
+def _matches_pod(pod: PodState, query: requests.Pods) -> bool:
+    ask = pod.pod
+    return (
+        (query.q in f"{ask.namespace}/{ask.name}" or query.q == ask.uid)
+        and query.node in ("", pod.node)
+        and query.workload in (None, ask.workload)
+        and query.phase in (None, cluster_view.phase_of(pod))
+    )
+
+
+_ORDERS: dict[str, Callable[[responses.NodeBrief], float | None]] = {
+    "headroom": lambda node: node.headroom,
+    "cooling": lambda node: node.cooling,
+    "measured": lambda node: node.measured_w,
+    "trend": lambda node: node.trend_w_per_min,
+    "pods": lambda node: node.pods,
+    "gpus": lambda node: node.gpus,
+}
+
+
+def _sorted_nodes(
+    briefs: Sequence[responses.NodeBrief], query: requests.Nodes
+) -> list[responses.NodeBrief]:
+    """Unknown values come last in both orders; ties are sorted by name."""
+    down = query.order == "desc"
+    by_name = sorted(briefs, key=lambda node: node.name, reverse=down and query.sort == "name")
+    if query.sort == "name":
+        return by_name
+    value = _ORDERS[query.sort]
+    sign = -1 if down else 1
+    return sorted(by_name, key=lambda node: (value(node) is None, sign * (value(node) or 0)))
+
+
+def _page(items: Sequence[T], offset: int, limit: int) -> tuple[list[T], int | None]:
+    end = offset + limit
+    return list(items[offset:end]), end if end < len(items) else None

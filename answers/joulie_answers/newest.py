@@ -1,0 +1,19 @@
+"""The newest state that answers are about: a console has it in memory, a command reads it."""
+
+from typing import Protocol
+
+from joulie_answers.schema.responses import Stamp
+from joulie_answers.views.cluster_view import Overview
+from joulie_projections.state.completeness import ViewAges
+
+
+class Newest(Protocol):
+    @property
+    def overview(self) -> Overview: ...
+    @property
+    def ages(self) -> ViewAges: ...  # of `overview`
+    @property
+    def position(self) -> int: ...  # the overview may be slightly older
+    @property
+    def entries(self) -> int: ...  # of the decision log
+    def stamp(self) -> Stamp: ...  # of an answer that needs no overview
