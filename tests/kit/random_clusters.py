@@ -14,13 +14,20 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from joulie_bus.events import CapsMeasured, HardwareDiscovered, WorkloadClass
+from joulie_bus.events import (
+    CapsMeasured,
+    DeviceClaim,
+    DeviceSeen,
+    HardwareDiscovered,
+    WorkloadClass,
+)
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
 from joulie_projections.pods.load import Load
 from joulie_projections.state.arrivals import HOURS, hour_of, window_of, with_arrival
+from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.state import (
     CLUSTER,
     NOT_SETTABLE,
@@ -110,9 +117,9 @@ def cluster(number: int) -> Cluster:
         state.cluster.update(_history(dice))
     others = Dice(number + CASES)
     _agree(others, state)
-    return Cluster(
-        state, _with_floor(others, _rules(dice)), PlanBasis(7, NOON, not dice.rarely(0.15))
-    )
+    rules = _with_floor(others, _rules(dice))
+    _hold_cards(Dice(number + 2 * CASES), state, rules)
+    return Cluster(state, rules, PlanBasis(7, NOON, not dice.rarely(0.15)))
 
 
 def _node(dice: Dice, ordinal: int) -> NodeState:
@@ -168,6 +175,44 @@ def _agree(dice: Dice, state: ClusterState) -> None:
             | ({"joulie.io/rack": dice.one(("r1", "r2"))} if dice.is_so() else {}),
             settable=SettableCaps(at, kinds) if dice.is_so(0.8) else NOT_SETTABLE,
         )
+
+
+def _hold_cards(dice: Dice, state: ClusterState, rules: Rules) -> None:
+    """Cards are free, or held by pods of one class, of both or of none that is known; most writers
+    can set each of them by itself."""
+    for name, node in state.nodes.items():
+        pods = [uid for uid, pod in state.pods.items() if pod.node == name]
+        for at in range(node.gpus):
+            state.gpus[f"{name}-g{at}"] = _held(dice, name, pods)
+        kinds = node.settable.kinds
+        if "gpu" in kinds and dice.is_so(0.7):
+            settable = SettableCaps(node.settable.at, (*kinds, "cards"))
+            state.nodes[name] = node = msgspec.structs.replace(node, settable=settable)
+        if rules.target_rules > 3 and dice.is_so(0.3):
+            capped = msgspec.structs.replace(node, standard_gpu_cap_pct=dice.one((40, 60, 99)))
+            state.nodes[name] = capped
+
+
+def _held(dice: Dice, node: str, pods: Sequence[str]) -> CardState:
+    known = [*pods, "nobody"] if dice.is_so(0.2) or not pods else pods
+    owner, other = dice.one(known), dice.one(known)
+    claim = Claim(namespace="default", name=other, node=node, mb=1, expires_at=NOON)
+    return CardState(
+        at=NOON,
+        node=node,
+        healthy=True,
+        owner=owner if dice.is_so(0.4) else "",
+        holder="?" if dice.is_so(0.1) else "",
+        claims={other: claim} if dice.is_so(0.4) else {},
+        device=_allocated(dice, node, other) if dice.is_so(0.2) else None,
+    )
+
+
+def _allocated(dice: Dice, node: str, pod: str) -> DeviceSeen:
+    claim = DeviceClaim(
+        uid="c", namespace="n", name="c", pods=(pod,) if dice.is_so(0.8) else (), milli=1000
+    )
+    return DeviceSeen(card="c", node=node, claims=(claim,) if dice.is_so() else ())
 
 
 def _labels(dice: Dice) -> dict[str, str]:
@@ -294,7 +339,7 @@ def _rules(dice: Dice) -> Rules:
         sleep_rules=dice.one((1, 2, 3, 4, 5, 5)),
         density_rules=dice.one((1, 2)),
         cap_rules=dice.one((1, 2)),
-        target_rules=dice.one((1, 2, 3, 3)),
+        target_rules=dice.one((1, 2, 3, 4)),
         power_model=dice.one((1, 2, 3)),
         eco_without_caps=dice.is_so(0.9),
     )

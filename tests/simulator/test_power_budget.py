@@ -44,6 +44,23 @@ def test_no_node_with_a_performance_pod_is_capped(report: Report) -> None:
     assert report.slowed == 0
 
 
+def test_cards_of_class_standard_beside_those_of_performance_take_their_part(
+    tmp_path: Path,
+) -> None:
+    """Three tenths of the nodes are of class performance, and each runs both classes."""
+    found = list[Report]()
+    for rules in (3, 4):
+        settings = UNCAPPED._replace(static_hp_frac=0.3, target_rules=rules)
+        folder = tmp_path / str(rules)
+        folder.mkdir()
+        found.append(drill(Drill(40, settings, folder, mixed=True), 0.7, 60, 120, 5))
+    before, after = found
+    assert before.held_mean > 1.1
+    assert after.held_most <= 1.01
+    assert (before.capped_cards, before.slowed, after.slowed) == (0, 0, 0)
+    assert after.capped_cards > 20
+
+
 def test_what_no_cap_can_save_is_told(tmp_path: Path) -> None:
     """By default half of the nodes are for class performance, and these have most of the cards."""
     made = Drill(40, Rules(), tmp_path)

@@ -24,6 +24,8 @@ class Actuator(Protocol):
     def name(self) -> str: ...
     @property
     def kind(self) -> str: ...
+    @property
+    def card(self) -> str: ...  # its uuid; empty for processors
     def read(self) -> Limit: ...  # raises Unreadable
     def problem(self) -> str: ...  # why it cannot be set, as far as that shows without setting it
     def set(self, value: int) -> None: ...  # raises NotSet
@@ -36,6 +38,7 @@ class RaplLimit(NamedTuple):
     component: str
     file: Path
     kind: str = "cpu"
+    card: str = ""
 
     @property
     def name(self) -> str:
@@ -73,6 +76,10 @@ class NvmlLimit(NamedTuple):
     @property
     def name(self) -> str:
         return f"nvml/{self.device.uuid}"
+
+    @property
+    def card(self) -> str:
+        return self.device.uuid
 
     def read(self) -> Limit:
         ask, handle = self.library.ask, self.device.handle

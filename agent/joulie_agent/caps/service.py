@@ -180,7 +180,7 @@ class CapService:
 
 def wanted_of(order: CapOrder) -> Order:
     cpu = order.cpu_mw_per_socket
-    return Order(cpu_uw=None if cpu is None else cpu * 1000, gpu_mw=order.gpu_mw)
+    return Order(None if cpu is None else cpu * 1000, order.gpu_mw, order.card_mw)
 
 
 def safe_of(order: CapOrder) -> Order:
@@ -192,14 +192,15 @@ def facts_of(
     node: str, order: CapOrder | None, wanted: Order, outcomes: Sequence[Outcome]
 ) -> Facts:
     """A cap counts as applied if all limits of its kind are as ordered: a single one that is not
-    may draw up to its own limit."""
+    may draw up to its own limit. Cards that are ordered one by one count one by one."""
     plan = order.plan if order else ""
     cpu, gpu = (_applied(kind, wanted, outcomes) for kind in ("cpu", "gpu"))
     applied = CapsApplied(
         node=node,
         plan=plan,
         cpu_mw_per_socket=None if cpu is None else cpu // 1000,
-        gpu_mw=gpu,
+        gpu_mw=None if wanted.card_mw else gpu,
+        card_mw=_applied_cards(wanted, outcomes) if wanted.card_mw else {},
     )
     reasons = [f"{each.name}: {each.refused}" for each in outcomes if each.refused]
     missing = _without_actuators(wanted, outcomes)
@@ -214,8 +215,19 @@ def _applied(kind: str, wanted: Order, outcomes: Sequence[Outcome]) -> int | Non
     return max(each.value or 0 for each in ours)
 
 
+def _applied_cards(wanted: Order, outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """Those that are as ordered; a card that is given back may draw up to its own limit."""
+    return {
+        each.card: each.value or 0
+        for each in outcomes
+        if each.card and not each.refused and wanted.of(each.kind, each.card) is not None
+    }
+
+
 def _without_actuators(wanted: Order, outcomes: Sequence[Outcome]) -> list[str]:
     found = {each.kind for each in outcomes}
-    return [
-        why for kind, why in NO_LIMIT.items() if wanted.of(kind) is not None and kind not in found
-    ]
+    kinds = [why for kind, why in NO_LIMIT.items() if wanted.has(kind) and kind not in found]
+    cards = {each.card for each in outcomes}
+    ordered = (card for card, cap in wanted.card_mw.items() if cap is not None)
+    missing = [f"{card}: this node has no such card" for card in ordered if card not in cards]
+    return [*kinds, *(missing if "gpu" in found else ())]

@@ -40,9 +40,11 @@ def settable(
     found = {kind: [whys[name] for name, of in kinds.items() if of == kind] for kind in NO_LIMIT}
     reasons = [f"{name}: {why}" for name, why in whys.items() if why]
     reasons += [why for kind, why in NO_LIMIT.items() if not found[kind]]
+    has_cards = bool(found["gpu"]) and not any(found["gpu"])
     return CapsSettable(
         node=node,
         cpu=bool(found["cpu"]) and not any(found["cpu"]),
-        gpu=bool(found["gpu"]) and not any(found["gpu"]),
+        gpu=has_cards,
+        cards=has_cards and all(each.card for each in actuators if each.kind == "gpu"),
         because=clipped("\n".join(reasons)),
     )

@@ -1,6 +1,7 @@
 """Carries out an order on all limits of the node, one step after the other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from joulie_agent.caps.actuators import Actuator, NotSet
@@ -21,13 +22,22 @@ from joulie_agent.sources.host import Unreadable
 
 class Order(NamedTuple):
     """The caps that a plan orders, in microwatts for a package and milliwatts for a card; None for
-    no cap. An order of a node that did not opt in has none."""
+    no cap. An order of a node that did not opt in has none. `card_mw` is the cap of single cards in
+    place of `gpu_mw`."""
 
     cpu_uw: int | None = None
     gpu_mw: int | None = None
+    card_mw: Mapping[str, int | None] = MappingProxyType({})
 
-    def of(self, kind: str) -> int | None:
-        return {"cpu": self.cpu_uw, "gpu": self.gpu_mw}.get(kind)
+    def of(self, kind: str, card: str = "") -> int | None:
+        if kind == "gpu":
+            return self.card_mw.get(card, self.gpu_mw)
+        return self.cpu_uw if kind == "cpu" else None
+
+    def has(self, kind: str) -> bool:
+        """Whether a cap of this kind is ordered, be it of one card."""
+        of_cards = self.card_mw.values() if kind == "gpu" else ()
+        return any(cap is not None for cap in (self.of(kind), *of_cards))
 
 
 NOTHING = Order()
@@ -40,6 +50,7 @@ class Outcome(NamedTuple):
     kind: str
     value: int | None
     refused: str = ""
+    card: str = ""
 
 
 class Writer:
@@ -51,7 +62,7 @@ class Writer:
 
     def carry_out(self, order: Order, actuators: Iterable[Actuator]) -> list[Outcome]:
         """The limits that are ordered, or were the writer's. Others are not touched, nor listed."""
-        done = (self._carry_out(actuator, order.of(actuator.kind)) for actuator in actuators)
+        done = (self._carry_out(each, order.of(each.kind, each.card)) for each in actuators)
         return [outcome for outcome in done if outcome is not None]
 
     def release(self, actuators: Iterable[Actuator]) -> list[Outcome]:
@@ -79,7 +90,7 @@ class Writer:
             step = next_step(actuator.read(), wanted, known)
             return self._do(actuator, step)
         except (Unreadable, NotSet) as error:
-            return Outcome(actuator.name, actuator.kind, None, str(error))
+            return Outcome(actuator.name, actuator.kind, None, str(error), actuator.card)
 
     def _do(
         self, actuator: Actuator, step: Apply | Keep | Restore | Forget | Refuse
@@ -97,7 +108,7 @@ class Writer:
             case _:
                 pass
         refused = step.why if isinstance(step, Refuse | Forget) else ""
-        return Outcome(name, kind, actuator.read().now, refused)
+        return Outcome(name, kind, actuator.read().now, refused, actuator.card)
 
     def _set(self, actuator: Actuator, value: int, step: Apply) -> Remembered:
         """Sets the value and reads it back; a value that the hardware did not take is undone."""

@@ -99,4 +99,6 @@ def _transition_fields(event: object) -> tuple[str, str, str, str] | None:
 def _caps(event: CapsSet) -> str:
     cpu = "none" if event.cpu_cap_pct is None else f"{event.cpu_cap_pct} %"
     gpu = "none" if event.gpu_cap_pct is None else f"{event.gpu_cap_pct} %"
-    return f"caps: CPU {cpu}, GPU {gpu}"
+    single = event.standard_gpu_cap_pct
+    cards = "" if single is None else f", cards of class standard {single} %"
+    return f"caps: CPU {cpu}, GPU {gpu}{cards}"

@@ -64,6 +64,7 @@ _PLANNED_FIELDS = (
     "gpu_cap_pct",
     "cpu_cap_mw_per_socket",
     "gpu_cap_mw",
+    "standard_gpu_cap_pct",
     "class_at",
     "caps_at",
 )

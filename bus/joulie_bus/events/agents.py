@@ -32,6 +32,8 @@ class CardRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     holder: Holder = ""
 
 
+CardWatts = Annotated[dict[Name, Milliwatts], msgspec.Meta(max_length=MOST_READ_CARDS)]
+OrderedCards = Annotated[dict[Name, Milliwatts | None], msgspec.Meta(max_length=MOST_READ_CARDS)]
 CardsRead = Annotated[tuple[CardRead, ...], msgspec.Meta(max_length=MOST_READ_CARDS)]
 
 
@@ -63,17 +65,20 @@ class CapOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     safe_cpu_mw_per_socket: Milliwatts | None = None
     safe_gpu_mw: Milliwatts | None = None
     safe_s: Count = 0
+    card_mw: OrderedCards = {}  # by uuid, in place of `gpu_mw`; None is no cap
 
 
 class CapsApplied(Event, frozen=True, kw_only=True):
     """The limits of a node that its writer set, as the hardware shows them. Absent means that no
-    limit of this kind is the writer's: the hardware draws up to its own limit."""
+    limit of this kind is the writer's: the hardware draws up to its own limit. Cards that do not
+    all have the same cap are listed one by one, and a card that is not listed has none."""
 
     TYPE: ClassVar[str] = "caps.applied"
     node: Name
     plan: Word = ""
     cpu_mw_per_socket: Milliwatts | None = None
     gpu_mw: Milliwatts | None = None
+    card_mw: CardWatts = {}  # by uuid
 
     @property
     def key(self) -> str:
@@ -88,6 +93,7 @@ class CapsSettable(Event, frozen=True, kw_only=True):
     node: Name
     cpu: bool = False  # the limits of all processors
     gpu: bool = False  # the limits of all cards
+    cards: bool = False  # also to another value for each card
     because: Text = ""  # why limits cannot be set, one reason a line
 
     @property

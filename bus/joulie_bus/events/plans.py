@@ -88,6 +88,8 @@ class CapsSet(Event, frozen=True, kw_only=True):
     gpu_cap_pct: Percent | None = None
     cpu_cap_mw_per_socket: Milliwatts | None = None
     gpu_cap_mw: Milliwatts | None = None  # per card
+    # Of each card that pods of class standard alone hold, where it is lower than that of the node.
+    standard_gpu_cap_pct: Percent | None = None
 
     @property
     def key(self) -> str:

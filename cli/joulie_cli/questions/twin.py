@@ -23,7 +23,7 @@ from joulie_cli.wiring import Wiring
 from joulie_operator.planning.power.consent import SIGN_OF_LIFE_S
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import cluster_state_of
-from joulie_projections.state.state import SettableCaps
+from joulie_projections.state.state import NodeState, SettableCaps
 
 SETTINGS = (ArchivePlace,)
 
@@ -84,7 +84,8 @@ def as_text(found: TwinAt, steps: list[NodeChange]) -> str:
         f"  class      {twin.node_class.name.lower()}",
         f"  measured   {measured}, trend {twin.trend_w_per_min:+.1f} W/min",
         f"  may draw   {twin.capped_w:.0f} W of {twin.tdp_w:.0f} W "
-        f"(caps: CPU {_percent(state.cpu_cap_pct)}, GPU {_percent(state.gpu_cap_pct)})",
+        f"(caps: CPU {_percent(state.cpu_cap_pct)}, GPU {_percent(state.gpu_cap_pct)}"
+        f"{_of_single_cards(state)})",
         f"  can cap    {_settable(state.settable, found.committed_at)}",
         *([refused] if state.refused_caps else []),
         f"  cooling    {twin.cooling:.1f}",
@@ -109,6 +110,13 @@ def _settable(settable: SettableCaps, now: int) -> str:
         f"{kinds}, reported {age_s:.0f} s before{silent if age_s > SIGN_OF_LIFE_S else ''}"
         f"{f' ({why})' if why else ''}"
     )
+
+
+def _of_single_cards(state: NodeState) -> str:
+    if state.standard_gpu_cap_pct is None:
+        return ""
+    held = f"cards of class standard {state.standard_gpu_cap_pct} %"
+    return f", {held}: {len(state.applied_card_mw)} are capped"
 
 
 def _percent(cap: int | None) -> str:

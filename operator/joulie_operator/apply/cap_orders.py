@@ -61,11 +61,12 @@ class CapOrders:
         self._published[order.node] = (order, now_s)
 
 
-def _caps(order: CapOrder) -> tuple[int | None, ...]:
+def _caps(order: CapOrder) -> tuple[object, ...]:
     """The safe caps hold for another time with each order: that alone is no change."""
     return (
         order.cpu_mw_per_socket,
         order.gpu_mw,
         order.safe_cpu_mw_per_socket,
         order.safe_gpu_mw,
+        order.card_mw,
     )

@@ -13,6 +13,7 @@ from joulie_operator.planning.guard import Stage, stage_of
 from joulie_operator.planning.measured_caps import cap_choice
 from joulie_operator.planning.policies import Candidate
 from joulie_operator.planning.power.budget import SAFE_INPUT
+from joulie_operator.planning.power.cards import Uses, card_uses, cards_mw
 from joulie_operator.planning.power.consent import CPU, GPU, is_opted_in, kinds_set
 from joulie_operator.planning.power.limitable import NO_CAPS, percent_of
 from joulie_operator.planning.power_target import by_feed, is_fed, limited, targets_in_force
@@ -29,21 +30,51 @@ def cap_orders(state: ClusterState, position: int, now: int) -> Iterator[CapOrde
     have stopped, a node has its safe caps if it has some."""
     safe = _SafeCaps.of(state, now)
     plan, stopped = state.plan, _have_stopped(state, now)
-    for name, node in state.nodes.items():
-        if node.present and is_opted_in(node):
-            found = safe.caps(name, node)
-            caps = current_caps(node) if found is None or not stopped else found[0]
-            safe_caps, safe_s = found or (NO_CAPS, 0)
-            yield CapOrder(
-                node=name,
-                plan=plan.plan if plan else "",
-                view=position,
-                cpu_mw_per_socket=_cpu_mw(node, caps),
-                gpu_mw=_gpu_mw(node, caps),
-                safe_cpu_mw_per_socket=_cpu_mw(node, safe_caps),
-                safe_gpu_mw=_gpu_mw(node, safe_caps),
-                safe_s=safe_s,
-            )
+    ours = {n: node for n, node in state.nodes.items() if node.present and is_opted_in(node)}
+    single = _SingleCards.of(state, ours)
+    for name, node in ours.items():
+        found = safe.caps(name, node)
+        caps = current_caps(node) if found is None or not stopped else found[0]
+        safe_caps, safe_s = found or (NO_CAPS, 0)
+        yield CapOrder(
+            node=name,
+            plan=plan.plan if plan else "",
+            view=position,
+            cpu_mw_per_socket=_cpu_mw(node, caps),
+            gpu_mw=_gpu_mw(node, caps),
+            safe_cpu_mw_per_socket=_cpu_mw(node, safe_caps),
+            safe_gpu_mw=_gpu_mw(node, safe_caps),
+            safe_s=safe_s,
+            card_mw=single.caps(name, node, _gpu_mw(node, caps)),
+        )
+
+
+class _SingleCards(NamedTuple):
+    """The cards that do not have the cap of their node. Who holds a card is asked for each order:
+    a pod of class performance does not wait for a plan."""
+
+    uses: Mapping[str, Uses]
+    rules: Rules
+
+    @classmethod
+    def of(cls, state: ClusterState, nodes: Mapping[str, NodeState]) -> "_SingleCards":
+        rules = rules_of(state.plan.settings) if state.plan is not None else Rules()
+        return cls(card_uses(state, [n for n, node in nodes.items() if _is_mixed(node)]), rules)
+
+    def caps(self, name: str, node: NodeState, all_mw: int | None) -> dict[str, int | None]:
+        uses = self.uses.get(name)
+        if not uses:
+            return {}
+        spared_mw = _gpu_mw(node, caps_for("performance", node, self.rules))
+        return cards_mw(node, uses, all_mw, spared_mw)
+
+
+def _is_mixed(node: NodeState) -> bool:
+    """Whether a plan caps cards of class standard, or a pod of class performance is on a node whose
+    cards are capped."""
+    if node.standard_gpu_cap_pct is not None:
+        return True
+    return node.performance_pods > 0 and _gpu_mw(node, current_caps(node)) is not None
 
 
 def _have_stopped(state: ClusterState, now: int) -> bool:

@@ -24,7 +24,8 @@ from joulie_operator.planning.power.budget import (
     share_inputs,
     shares,
 )
-from joulie_operator.planning.power.consent import kinds_expected
+from joulie_operator.planning.power.cards import Uses, card_uses
+from joulie_operator.planning.power.consent import CARDS, kinds_expected, kinds_set
 from joulie_operator.planning.power.limitable import (
     NO_CAPS,
     Limitable,
@@ -32,6 +33,7 @@ from joulie_operator.planning.power.limitable import (
     has_settled,
     is_silent,
     limitable,
+    limitable_cards,
     pct,
     silent_mw,
 )
@@ -73,6 +75,7 @@ class PowerLimits(NamedTuple):
     because: tuple[str, ...]
     closes: Mapping[str, str]  # nodes that get no more pods of class standard, and why
     opens: Mapping[str, str]
+    cards: Mapping[str, int]  # by other nodes: the caps in per cent of cards of class standard
 
     def applied(self, name: str, caps: Caps, node: NodeState) -> Caps:
         """The caps of the node's class, or lower ones."""
@@ -81,8 +84,12 @@ class PowerLimits(NamedTuple):
         percent = self.percent.get(name)
         return caps if percent is None else limited(caps, percent, node)
 
+    def of_cards(self, name: str) -> int | None:
+        percent = self.cards.get(name, 100)
+        return percent if percent < 100 else None
 
-NO_LIMITS = PowerLimits({}, frozenset(), {}, {}, {}, (), {}, {})
+
+NO_LIMITS = PowerLimits({}, frozenset(), {}, {}, {}, (), {}, {}, {})
 
 
 def targets_in_force(cluster_state: ClusterState, rules: Rules, now: int) -> list[TargetInForce]:
@@ -118,16 +125,19 @@ def power_limits(
     now: int,
     class_caps: Callable[[], Mapping[str, Caps]],
     rising: Callable[[], Collection[str]],
+    planned: Collection[str] = (),
 ) -> PowerLimits:
-    """`class_caps` are the caps of the eco nodes that may be capped at present, and `rising` the
-    nodes whose caps this plan lifts."""
+    """`class_caps` are the caps of the eco nodes that may be capped at present, `rising` the nodes
+    whose caps this plan lifts, and `planned` all nodes of the plan."""
     targets = targets_in_force(cluster_state, rules, now)
     if not targets:
         closed = (name for name, node in cluster_state.nodes.items() if node.closed_at)
         opens = dict.fromkeys(closed, NO_TARGET)
         return NO_LIMITS._replace(opens=opens) if opens else NO_LIMITS
     nodes, drawn = cluster_state.nodes, _drawn(cluster_state.nodes, rules, now)
-    present = _Present(nodes, drawn, class_caps(), rising(), rules, now)
+    capped = class_caps()
+    uses = _single_cards(cluster_state, [n for n in planned if n not in capped], rules, now)
+    present = _Present(nodes, drawn, capped, rising(), rules, now, uses)
     division = _Division(present)
     for target in targets:
         division.add(target, _feed_of(target, present))
@@ -143,6 +153,12 @@ class _Present(NamedTuple):
     lifted: Collection[str]  # nodes whose caps this plan lifts
     rules: Rules
     now: int
+    uses: Mapping[str, Uses]  # of the cards of other nodes whose cards may be capped one by one
+
+    def limitable_cards(self, name: str) -> Limitable:
+        node = self.nodes[name]
+        silent = is_silent(node, self.now)
+        return limitable_cards(name, node, self.uses[name], self.drawn[name], silent=silent)
 
     def limitable(self, name: str) -> Limitable:
         node, caps, drawn_mw = self.nodes[name], self.capped[name], self.drawn[name]
@@ -158,12 +174,22 @@ class _Present(NamedTuple):
         return floor_permille(numbers(self.rules.policy_numbers))
 
 
+def _single_cards(
+    state: ClusterState, names: Collection[str], rules: Rules, now: int
+) -> Mapping[str, Uses]:
+    """The cards of these nodes, where the writer can set each of them by itself."""
+    if rules.target_rules < 4:
+        return {}
+    nodes = state.nodes
+    return card_uses(state, {name for name in names if CARDS in kinds_set(nodes[name], now)})
+
+
 class _Division:
     """Divides one target after the other, and collects what follows for each node."""
 
     def __init__(self, present: _Present) -> None:
         self._nodes, self._drawn, self._rules = present.nodes, present.drawn, present.rules
-        self._percent = dict[str, int]()
+        self._percent, self._cards = dict[str, int](), dict[str, int]()
         self._kept, self._closed = set[str](), set[str]()
         self._headroom, self._inputs = dict[str, int](), dict[str, float]()
         self._because = list[str]()
@@ -178,6 +204,8 @@ class _Division:
             self._inputs |= feed.named({SAFE_INPUT: safe})
         if feed.stays:
             self._kept.update(each.name for each in feed.eco)
+            for each in feed.cards:
+                self._cap_cards(each.name, pct(self._nodes[each.name].standard_gpu_cap_pct))
             self._headroom[target.feed] = max(0, target.power_mw - feed.total_mw - feed.more_mw)
         else:
             self._cap(target, feed, is_closed=is_closed)
@@ -188,9 +216,14 @@ class _Division:
         self._inputs |= feed.named({"eco_cap_permille": level})
         for each in feed.eco:
             self._percent[each.name] = min(self._percent.get(each.name, 100), each.percent(level))
+        for each in feed.cards:
+            self._cap_cards(each.name, each.percent(level))
         self._because.append(_sentence(target, feed.total_mw, level, is_closed=is_closed))
         if self._rules.target_rules > 2:
             self._explain(target, feed, level, expected)
+
+    def _cap_cards(self, name: str, percent: int) -> None:
+        self._cards[name] = min(self._cards.get(name, 100), percent)
 
     def _explain(self, target: TargetInForce, feed: Feed, level: int, expected_mw: int) -> None:
         kept = Kept.of(feed, self._nodes, self._drawn)
@@ -217,6 +250,7 @@ class _Division:
             tuple(self._because),
             closes,
             opens,
+            self._cards,
         )
 
 
@@ -253,12 +287,14 @@ def _feed_of(target: TargetInForce, present: _Present) -> Feed:
     members = [name for name in drawn if is_fed(nodes[name], target.feed)]
     total = sum(drawn[name] for name in members)
     eco = [present.limitable(name) for name in members if name in present.capped]
+    cards = [present.limitable_cards(name) for name in members if name in present.uses]
     lifted = (name for name in members if name in present.lifted)
     rises = {n: limitable(n, nodes[n], NO_CAPS, drawn[n]).rise_mw() for n in lifted}
     more = sum(rises.values())
     is_settling = not more and _is_settling(nodes, members, present.now)
     stays = is_settling or _is_within(total + more, target.power_mw)
-    return Feed(target.feed, members, total, rises, eco, stays, is_settling, present.floor())
+    floor = present.floor()
+    return Feed(target.feed, members, total, rises, eco, stays, is_settling, floor, cards)
 
 
 def _is_settling(nodes: Mapping[str, NodeState], members: Sequence[str], now: int) -> bool:

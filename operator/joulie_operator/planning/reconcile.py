@@ -219,13 +219,7 @@ class _Transitions:
         self, name: str, node: NodeState, transition: Transition | None, assignment: Assignment
     ) -> Iterator[NodePlan]:
         if transition is None:
-            settled = caps_profile(
-                node,
-                self._basis.now,
-                pods_known=self._basis.pods_known,
-                settle_s=self._rules.caps_settle_s,
-            )
-            yield from self._caps(name, node, settled)
+            yield from self._caps(name, node, self._settled(node))
             return
         if transition.after == Stage.PERFORMANCE:
             yield from self._caps(name, node, "performance")  # caps are raised before pods arrive
@@ -234,12 +228,12 @@ class _Transitions:
             yield from self._caps(name, node, "eco")  # the deadline overrides the pods
 
     def _caps(self, name: str, node: NodeState, profile: Profile | None) -> Iterator[CapsSet]:
-        if profile is None:
-            return
-        caps = self._class_caps(profile, name, node)
+        """Without a profile the node keeps its caps, but for those of single cards."""
+        caps = self._class_caps(profile, name, node) if profile else current_caps(node)
+        cards = None if profile == "eco" else self.limits.of_cards(name)
         if profile == "eco":
             caps = self.limits.applied(name, caps, node)
-        if caps != current_caps(node):
+        if caps != current_caps(node) or cards != node.standard_gpu_cap_pct:
             yield CapsSet(
                 plan=self._plan,
                 node=name,
@@ -247,6 +241,7 @@ class _Transitions:
                 gpu_cap_pct=caps.gpu_pct,
                 cpu_cap_mw_per_socket=caps.cpu_mw_per_socket,
                 gpu_cap_mw=caps.gpu_mw,
+                standard_gpu_cap_pct=cards,
             )
 
     def limit_power(
@@ -262,18 +257,22 @@ class _Transitions:
         def rising() -> set[str]:
             return {name for name, each in assignments.items() if each.profile == "performance"}
 
-        self.limits = power_limits(cluster_state, self._rules, self._basis.now, class_caps, rising)
+        self.limits = power_limits(
+            cluster_state, self._rules, self._basis.now, class_caps, rising, assignments
+        )
 
     def _eco_caps(self, name: str) -> Caps | None:
         """The caps of the class of a node that has or gets eco caps; None for other nodes."""
         node = self._nodes[name]
-        settled = caps_profile(
+        return self._class_caps("eco", name, node) if self._settled(node) == "eco" else None
+
+    def _settled(self, node: NodeState) -> Profile | None:
+        return caps_profile(
             node,
             self._basis.now,
             pods_known=self._basis.pods_known,
             settle_s=self._rules.caps_settle_s,
         )
-        return self._class_caps("eco", name, node) if settled == "eco" else None
 
     def _class_caps(self, profile: Profile, name: str, node: NodeState) -> Caps:
         """Those of the settings; for eco nodes without a measured saving, those of performance."""

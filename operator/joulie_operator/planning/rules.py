@@ -41,8 +41,9 @@ class Rules(NamedTuple):
     sleep_rules: int = 5  # of consolidate_and_sleep; 1 to 4 in older plans
     density_rules: int = 2  # 1 in older plans, in which cores could outweigh eight cards
     cap_rules: int = 2  # 1 in older plans: watts without percent where the maximum is unknown
-    # Of power targets; in older plans 2, which count on each eco node, or 1, which close no node.
-    target_rules: int = 3
+    # Of power targets; in older plans 3, which cap no card by itself, 2, which count on each eco
+    # node, or 1, which close no node.
+    target_rules: int = 4
     # Of nodes without readings; in older plans 2, without curves, or 1, without idle power.
     power_model: int = 3
     eco_without_caps: bool = True  # whether nodes become eco where no writer can set caps

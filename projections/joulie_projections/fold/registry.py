@@ -126,6 +126,7 @@ def _evolve_by_agent(
                 applied_at=at,
                 applied_cpu_mw=fact.cpu_mw_per_socket,
                 applied_gpu_mw=fact.gpu_mw,
+                applied_card_mw=fact.card_mw,
                 refused_caps="",
             )
         case CapsRefused():
@@ -171,6 +172,7 @@ def _evolve_plan(draft: Draft, fact: PlanEvent, at: int) -> None:
                 gpu_cap_pct=fact.gpu_cap_pct,
                 cpu_cap_mw_per_socket=fact.cpu_cap_mw_per_socket,
                 gpu_cap_mw=fact.gpu_cap_mw,
+                standard_gpu_cap_pct=fact.standard_gpu_cap_pct,
                 caps_at=at,
             )
         case _:

@@ -36,7 +36,8 @@ class Arrival(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SettableCaps(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The writer's newest report of which limits it can set: of the "cpu", of the "gpu"."""
+    """The writer's newest report of which limits it can set: of the "cpu", of the "gpu", and of
+    each of the "cards" another one."""
 
     at: int = 0  # 0: there was none
     kinds: tuple[str, ...] = ()
@@ -92,6 +93,8 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     agent_cards: tuple[str, ...] = ()  # the cards that its agent reported
     settable: SettableCaps = NOT_SETTABLE
     gangs: dict[str, int] = {}  # how many pods of each group run here, by `gang_of`
+    standard_gpu_cap_pct: int | None = None  # of cards that pods of class standard alone hold
+    applied_card_mw: dict[str, int] = {}  # by uuid, where not all cards have the same cap
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

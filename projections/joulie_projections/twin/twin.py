@@ -208,6 +208,14 @@ def _in_per_cent(limit_mw: int | None, most_mw: int) -> int:
     return 100 if limit_mw is None or not most_mw else min(100, -(-limit_mw * 100 // most_mw))
 
 
+def _of_cards_w(node: NodeState) -> float:
+    """What the caps of single cards take from the budget of the node."""
+    if not node.applied_card_mw or node.hardware is None:
+        return 0.0
+    most_mw = node.hardware.gpu_max_mw
+    return sum(max(0, most_mw - each) for each in node.applied_card_mw.values()) / 1000
+
+
 def row_of(node: NodeState, halls: Halls) -> TwinRow:
     hardware = hardware_of(node)
     cpu_cap, gpu_cap = caps_in_effect(node)
@@ -220,7 +228,7 @@ def row_of(node: NodeState, halls: Halls) -> TwinRow:
         closed=node.closed_at > 0,
         cpu_cap_pct=cpu_cap,
         gpu_cap_pct=gpu_cap if hardware.gpus else cpu_cap,
-        capped_w=hardware.cpu_max_w * cpu_cap / 100 + gpus_w * gpu_cap / 100,
+        capped_w=hardware.cpu_max_w * cpu_cap / 100 + gpus_w * gpu_cap / 100 - _of_cards_w(node),
         tdp_w=hardware.cpu_max_w + gpus_w,
         density=_density(hardware),
         cores=hardware.cores,

@@ -27,6 +27,8 @@ class Running:
 
     def speed(self, drawn: Draw) -> float:
         """The speed of the slower of CPU and cards."""
+        if drawn.cards:
+            return min([drawn.cpu_speed, *(drawn.cards[at][1] for at in self.cards)])
         return min(drawn.cpu_speed, drawn.gpu_speed) if self.job.gpus else drawn.cpu_speed
 
 
@@ -133,13 +135,17 @@ class SimNode:
         return {card_uuid(self.name, at): value for at, value in enumerate(each)}
 
     def _each_card(self) -> list[float]:
+        if not self.shape.gpus or self.power == "asleep":
+            return [0.0] * self.shape.gpus
+        return card_watts(self.shape, self._use(), self._drawn)
+
+    def _use(self) -> list[float]:
+        """The utilisation of each card."""
         use = [0.0] * self.shape.gpus
-        if not use or self.power == "asleep":
-            return use
         for running in self.running.values():
             for at in running.cards:
                 use[at] = running.job.utilisation
-        return card_watts(self.shape, use, self._drawn)
+        return use
 
     def first_end(self) -> EndForecast | None:
         """Forecast the first end under the current load; replaces older forecasts."""
@@ -164,6 +170,7 @@ class SimNode:
         load = Load(
             sum(job.cores * job.utilisation for job in jobs),
             tuple(job.utilisation for job in jobs for _ in range(job.gpus)),
+            tuple(self._use()) if self.caps.each else (),
         )
         return draw(self.shape, load, self.caps, self._ambient_c)
 

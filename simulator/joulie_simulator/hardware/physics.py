@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from joulie_simulator.hardware.shapes import Shape
@@ -26,6 +26,7 @@ class Load(NamedTuple):
 
     cores: float = 0.0  # each by its utilisation
     cards: tuple[float, ...] = ()  # of each card in use, its utilisation
+    each: tuple[float, ...] = ()  # of all cards, where they have different caps
 
 
 class Caps(NamedTuple):
@@ -33,6 +34,7 @@ class Caps(NamedTuple):
 
     cpu_pct: int | None = None
     gpu_pct: int | None = None
+    each: tuple[int | None, ...] = ()  # of all cards, in place of `gpu_pct`
 
 
 class Draw(NamedTuple):
@@ -40,6 +42,7 @@ class Draw(NamedTuple):
     cpu_speed: float  # 1: as fast as without a cap
     gpu_speed: float
     gpu_w: float = 0.0  # of all cards; part of `watts`
+    cards: tuple[tuple[float, float], ...] = ()  # watts and speed of each, where they differ
 
 
 def draw(shape: Shape, load: Load, caps: Caps, ambient_c: float) -> Draw:
@@ -49,9 +52,10 @@ def draw(shape: Shape, load: Load, caps: Caps, ambient_c: float) -> Draw:
     cpu_w, cpu_speed = _capped(
         idle, idle + (cpu_max - idle) * (2 * busy - busy**CURVATURE), cpu_max, caps.cpu_pct
     )
-    gpu_w, gpu_speed = _cards(shape, load, caps)
+    cards = tuple(_each_card(shape, load, caps)) if caps.each else ()
+    gpu_w, gpu_speed = (sum(w for w, _ in cards), 1.0) if cards else _cards(shape, load, caps)
     fans = 1 + FAN_SHARE_PER_DEGREE * max(0.0, ambient_c - COMFORT_C)
-    return Draw((cpu_w + gpu_w) * fans, cpu_speed, gpu_speed, gpu_w)
+    return Draw((cpu_w + gpu_w) * fans, cpu_speed, gpu_speed, gpu_w, cards)
 
 
 def card_watts(shape: Shape, use: Sequence[float], drawn: Draw) -> list[float]:
@@ -60,6 +64,8 @@ def card_watts(shape: Shape, use: Sequence[float], drawn: Draw) -> list[float]:
     if cards is None:
         return []
     added = [cards.added_w(each) if each else 0.0 for each in use]
+    if drawn.cards:
+        return [watts for watts, _ in drawn.cards]
     above_w, whole = max(0.0, drawn.gpu_w - cards.idle_w * cards.number), sum(added)
     return [cards.idle_w + (above_w * each / whole if whole else 0.0) for each in added]
 
@@ -71,6 +77,16 @@ def _cards(shape: Shape, load: Load, caps: Caps) -> tuple[float, float]:
     idle, full = float(cards.idle_w * cards.number), float(cards.max_w * cards.number)
     natural = min(full, idle + sum(map(cards.added_w, load.cards)))
     return _capped(idle, natural, full, caps.gpu_pct)
+
+
+def _each_card(shape: Shape, load: Load, caps: Caps) -> Iterator[tuple[float, float]]:
+    """Watts and speed of each card under its own cap."""
+    cards = shape.cards
+    if cards is not None:
+        for busy, pct in zip(load.each, caps.each, strict=True):
+            added_w = cards.added_w(busy) if busy else 0.0
+            natural = min(float(cards.max_w), cards.idle_w + added_w)
+            yield _capped(float(cards.idle_w), natural, float(cards.max_w), pct)
 
 
 def _capped(idle: float, natural: float, full: float, cap_pct: int | None) -> tuple[float, float]:

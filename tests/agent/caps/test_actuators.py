@@ -81,6 +81,6 @@ def test_a_recorded_card_takes_a_limit_and_gives_it_back(
         outcomes: list[list[object]] = json.loads(done.stdout)
         return outcomes
 
-    uuid = "nvml/GPU-00000000-1111-2222-3333-444444444444"
-    assert carried_out("400") == [[uuid, "gpu", 400_000, ""]]
-    assert carried_out("") == [[uuid, "gpu", 700_000, ""]]
+    uuid = "GPU-00000000-1111-2222-3333-444444444444"
+    assert carried_out("400") == [[f"nvml/{uuid}", "gpu", 400_000, "", uuid]]
+    assert carried_out("") == [[f"nvml/{uuid}", "gpu", 700_000, "", uuid]]

@@ -11,9 +11,9 @@ import pytest
 
 from fake_card import HIGH, FakeCard
 from joulie_agent.caps.memory import Memory
-from joulie_agent.caps.service import LEASE_S, REPEAT_S, CapService
+from joulie_agent.caps.service import LEASE_S, REPEAT_S, CapService, facts_of
 from joulie_agent.caps.settable import NO_LIMIT, REFUSED_S
-from joulie_agent.caps.writer import Writer
+from joulie_agent.caps.writer import Order, Outcome, Writer
 from joulie_bus.events import AnyEvent, CapOrder, CapsApplied, CapsRefused, CapsSettable, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
@@ -91,6 +91,33 @@ async def test_a_node_without_a_cap_gets_the_safe_one_when_the_budget_is_lost(
     before = rig.card.writes
     await rig.after(LEASE_S + 1)
     assert (before, rig.card.now) == (0, 300_000)
+
+
+def test_single_cards_are_reported_as_the_hardware_shows_them_and_refused_by_name() -> None:
+    order = Order(card_mw={"GPU-1": 300_000, "GPU-2": 250_000, "GPU-3": None, "GPU-9": 200_000})
+    found = [
+        Outcome("nvml/GPU-1", "gpu", 300_000, "", "GPU-1"),
+        Outcome("nvml/GPU-2", "gpu", 450_000, "another program has set it", "GPU-2"),
+        Outcome("nvml/GPU-3", "gpu", HIGH, "", "GPU-3"),
+    ]
+    applied, refused = facts_of("n1", None, order, found)
+    assert applied == CapsApplied(node="n1", card_mw={"GPU-1": 300_000})
+    assert refused is not None
+    assert refused.because.splitlines() == [
+        "nvml/GPU-2: another program has set it",
+        "GPU-9: this node has no such card",
+    ]
+
+
+async def test_caps_of_single_cards_are_given_back_when_the_orders_stop(tmp_path: Path) -> None:
+    """Without orders it is not known who holds a card, so they have no safe caps."""
+    rig = Rig(tmp_path)
+    order = CapOrder(node="n1", plan="p", view=1, card_mw={"GPU-1": 300_000}, safe_s=600)
+    rig.service.receive(msgspec.msgpack.encode(order))
+    await rig.after(1)
+    held = rig.card.now
+    await rig.after(LEASE_S + 1)
+    assert (held, rig.card.now) == (300_000, HIGH)
 
 
 async def test_an_order_after_a_lost_budget_holds_again(tmp_path: Path) -> None:
@@ -211,7 +238,7 @@ async def test_what_can_be_set_is_known_before_any_order_and_nothing_is_touched(
     tmp_path: Path,
 ) -> None:
     rig = Rig(tmp_path)
-    assert rig.settable() == CapsSettable(node="n1", gpu=True, because=NO_LIMIT["cpu"])
+    assert rig.settable() == CapsSettable(node="n1", gpu=True, cards=True, because=NO_LIMIT["cpu"])
     assert (rig.card.writes, rig.memory.names()) == (0, [])
 
 
@@ -327,7 +354,7 @@ async def test_an_order_reaches_the_node_and_its_outcome_the_log(tmp_path: Path)
 @pytest.mark.slow
 async def test_what_can_be_set_is_repeated_and_taken_back_at_the_end(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
-    can = CapsSettable(node="n1", gpu=True, because=NO_LIMIT["cpu"])
+    can = CapsSettable(node="n1", gpu=True, cards=True, because=NO_LIMIT["cpu"])
     ended = CapsSettable(node="n1", because="the writer has ended")
 
     async def until_reported(core: JetStreamLog, times: int) -> None:

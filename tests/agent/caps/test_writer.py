@@ -30,6 +30,22 @@ def test_a_cap_is_set_within_the_range_and_given_back(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "limits.json").read_text()) == {"limits": {}}
 
 
+def test_each_card_gets_its_own_cap_and_those_without_one_are_not_touched(tmp_path: Path) -> None:
+    cards = [FakeCard(name) for name in ("GPU-1", "GPU-2", "GPU-3")]
+    writer = Writer(Memory(tmp_path / "limits.json"))
+    writer.carry_out(Order(gpu_mw=600_000, card_mw={"GPU-1": 300_000, "GPU-2": None}), cards)
+    assert [card.now for card in cards] == [300_000, HIGH, 600_000]
+    assert cards[1].writes == 0
+
+
+def test_a_card_is_given_back_when_only_its_own_cap_ends(tmp_path: Path) -> None:
+    cards = [FakeCard(name) for name in ("GPU-1", "GPU-2")]
+    writer = Writer(Memory(tmp_path / "limits.json"))
+    writer.carry_out(Order(card_mw={"GPU-1": 300_000, "GPU-2": 300_000}), cards)
+    writer.carry_out(Order(card_mw={"GPU-2": 300_000}), cards)
+    assert [card.now for card in cards] == [HIGH, 300_000]
+
+
 def test_two_writers_of_one_node_are_refused(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "limits.json")
     with pytest.raises(BadMemory, match="another process sets the limits"):

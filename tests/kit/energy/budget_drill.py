@@ -4,7 +4,7 @@ Time is virtual: a tick is a second. The plans take the time that they take here
 of an operator do. The physics of the simulator obey the limits that the writers set.
 """
 
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from time import process_time
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from joulie_agent.caps.actuators import Actuator
 from joulie_agent.caps.memory import Memory
 from joulie_agent.caps.rules import Limit
 from joulie_agent.caps.service import CHECK_S, CapService
@@ -31,6 +32,7 @@ from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 from joulie_simulator.cluster.cluster import SimCluster, SimNode
 from joulie_simulator.engine import MORNING_S, Engine, Options
+from joulie_simulator.hardware.shapes import card_uuid
 from joulie_simulator.meters import Meters
 from joulie_simulator.workload.workload import Job, Workload
 
@@ -48,6 +50,7 @@ class SimLimit(NamedTuple):
     engine: Engine
     node: SimNode
     kind: str
+    card: str = ""
 
     @property
     def name(self) -> str:
@@ -75,15 +78,58 @@ class SimLimit(NamedTuple):
         self.engine.cap([(self.node.name, wanted)])
 
 
-class Drill:
-    """`broker` is whether orders, readings and reports arrive."""
+class SimCardLimit(NamedTuple):
+    """The power limit of one card of a simulated node."""
 
-    def __init__(self, nodes: int, rules: Rules, folder: Path, seed: int = 1) -> None:
+    engine: Engine
+    node: SimNode
+    at: int
+    kind: str = "gpu"
+
+    @property
+    def card(self) -> str:
+        return card_uuid(self.node.name, self.at)
+
+    @property
+    def name(self) -> str:
+        return f"card/{self.card}"
+
+    def read(self) -> Limit:
+        low, high = _card_range(self.node)
+        pct = self.node.caps.each[self.at] if self.node.caps.each else None
+        return Limit(high if pct is None else high * pct // 100, low, high, high, high // 100)
+
+    def problem(self) -> str:
+        return ""
+
+    def set(self, value: int) -> None:
+        _, high = _card_range(self.node)
+        pct, caps = -(-value * 100 // high), self.node.caps
+        each = list(caps.each or [None] * self.node.shape.gpus)
+        each[self.at] = None if pct >= 100 else pct
+        self.engine.cap([(self.node.name, caps._replace(each=tuple(each) if any(each) else ()))])
+
+
+def _card_range(node: SimNode) -> tuple[int, int]:
+    assert node.shape.cards is not None
+    return node.shape.cards.min_w * 1000, node.shape.cards.max_w * 1000
+
+
+class Drill:
+    """`broker` is whether orders, readings and reports arrive. With `mixed`, each node of class
+    performance runs a job of its class on half of its cards, and one of class standard on the
+    others."""
+
+    def __init__(
+        self, nodes: int, rules: Rules, folder: Path, seed: int = 1, *, mixed: bool = False
+    ) -> None:
+        self._mixed = mixed
         self.state, self.rules, self.seconds = ClusterState(), rules, 0
         self.plans = list[Plan]()
         self.broker = True
         self.busy = (0.5, 1.0)  # how busy a new job is
-        self.slowed = 0  # ticks in which a node with a performance pod was capped
+        self.slowed = 0  # ticks in which a card or a node of a performance pod was capped
+        self.capped_cards = 0  # cards of class standard that were capped beside them, at most
         self.plan_s = list[float]()
         self._dice = Random(seed)
         self._engine = Engine(SimCluster(nodes), Workload(seed, "run"), Options(pods_per_s=1e-9))
@@ -92,7 +138,7 @@ class Drill:
         self._policy = load_policy(rules.policy)
         self._plan_at = self._ordered_at = self._told_at = 0.0
         self._view, self._jobs = 0, 0
-        self._where = dict[str, str]()
+        self._where = dict[str, tuple[str, str, float]]()
         racks = {name: f"r{at // RACK_OF}" for at, name in enumerate(self._nodes)}
         self.fold([_labelled(fact, racks) for fact in self._engine.initial_facts()])
 
@@ -106,11 +152,16 @@ class Drill:
 
     def _writer(self, name: str, folder: Path) -> CapService:
         node, memory = self._nodes[name], Memory(folder / f"{name}.json")
-        kinds = ("cpu", "gpu") if node.shape.gpus else ("cpu",)
-        limits = [SimLimit(self._engine, node, kind) for kind in kinds]
-        return CapService(
-            CLUSTER, name, Writer(memory), lambda: limits, lambda: float(self.seconds)
-        )
+        cpu = SimLimit(self._engine, node, "cpu")
+        cards = [SimCardLimit(self._engine, node, at) for at in range(node.shape.gpus)]
+        whole = [cpu, SimLimit(self._engine, node, "gpu")] if cards else [cpu]
+
+        def limits() -> list[Actuator]:
+            known = self.state.nodes.get(name)
+            performs = known is not None and known.profile == "performance"
+            return [cpu, *cards] if performs else [*whole]
+
+        return CapService(CLUSTER, name, Writer(memory), limits, lambda: float(self.seconds))
 
     def fold(self, facts: list[Fact]) -> None:
         draft = Draft(self.state)
@@ -120,16 +171,21 @@ class Drill:
 
     def fill(self) -> None:
         """Each node runs one job on nearly all of it: of its own class, as the filter places it."""
-        for name in self._nodes:
-            self._start(name)
+        for name, node in self._nodes.items():
+            performs = self.state.nodes[name].profile == "performance"
+            if performs and self._mixed and node.shape.gpus:
+                self._start(name, "performance", 0.5)
+                self._start(name, "", 0.5)
+            else:
+                self._start(name, "performance" if performs else "", 1.0)
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str, workload: str, share: float) -> None:
         node, self._jobs = self._nodes[name], self._jobs + 1
         uid, busy = f"j{self._jobs}", self._dice.uniform(*self.busy)
-        workload = "performance" if self.state.nodes[name].profile == "performance" else ""
-        seconds, cores = self._dice.uniform(600, 3600), 0.9 * node.shape.cores
-        job = Job(uid, uid, "team", workload, cores, 1024, node.shape.gpus, seconds, busy)
-        self._where[uid] = name
+        seconds, cores = self._dice.uniform(600, 3600), 0.9 * share * node.shape.cores
+        gpus = round(node.shape.gpus * share)
+        job = Job(uid, uid, "team", workload, cores, 1024, gpus, seconds, busy)
+        self._where[uid] = (name, workload, share)
         self.fold(self._engine.bind(job, name))
 
     def target(self, watts: float, seconds: float) -> None:
@@ -158,7 +214,7 @@ class Drill:
         self.fold(facts)
         for fact in facts:
             if isinstance(fact, PodFinished):
-                self._start(self._where.pop(fact.uid))
+                self._start(*self._where.pop(fact.uid))
 
     def _measure(self) -> float:
         """A broker that is cut off gets nothing, neither now nor later."""
@@ -208,12 +264,28 @@ class Drill:
 
     def _check(self, tick_s: int) -> None:
         """Each writer checks its limits now and then; and no performance pod is slowed."""
-        for at, (name, writer) in enumerate(self._writers.items()):
+        for at, writer in enumerate(self._writers.values()):
             if tick_s >= CHECK_S or (self.seconds + at) % int(CHECK_S) == 0:
                 _done(writer.carry_out())
-            if self.state.nodes[name].performance_pods:
-                caps = self._nodes[name].caps
-                self.slowed += any(pct not in (None, 100) for pct in caps)
+        performing = (n for n, node in self.state.nodes.items() if node.performance_pods)
+        self.slowed += sum(self._slows(self._nodes[name]) for name in performing)
+        each = (node.caps.each for node in self._nodes.values())
+        self.capped_cards = max(self.capped_cards, sum(map(_lowered, each)))
+
+    def _slows(self, node: SimNode) -> bool:
+        """Whether processors or cards of a performance pod are capped."""
+        each = node.caps.each
+        of_pods = [
+            each[at]
+            for uid, running in node.running.items()
+            if self._where[uid][1] == "performance" and each
+            for at in running.cards
+        ]
+        return _lowered([node.caps.cpu_pct, node.caps.gpu_pct, *of_pods]) > 0
+
+
+def _lowered(caps: Sequence[int | None]) -> int:
+    return sum(pct not in (None, 100) for pct in caps)
 
 
 def _done(work: Coroutine[None, None, None]) -> None:
@@ -245,6 +317,7 @@ class Report(NamedTuple):
     safe_most: float  # with the safe caps
     after: float  # of the power before, when the target was over
     slowed: int
+    capped_cards: int
     plans: int
     plan_ms: float  # mean processor time
 
@@ -281,6 +354,7 @@ def drill(made: Drill, share: float, hold_s: int, lost_s: int, tick_s: int = 1) 
         max(lost[SAFE_AFTER_S // _LOST_S :]) / goal,
         after / before,
         made.slowed,
+        made.capped_cards,
         len(made.plans),
         1000 * sum(made.plan_s) / len(made.plan_s),
     )

@@ -11,9 +11,10 @@ LOW, HIGH = 200_000, 700_000
 class FakeCard:
     """A card in memory. `fuse` ends the process before one of the next effects."""
 
-    name, kind = "nvml/GPU-1", "gpu"
+    kind = "gpu"
 
-    def __init__(self) -> None:
+    def __init__(self, card: str = "GPU-1") -> None:
+        self.card, self.name = card, f"nvml/{card}"
         self.now = HIGH
         self.refuses = False
         self.writes = 0

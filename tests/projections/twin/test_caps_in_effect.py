@@ -35,6 +35,12 @@ def test_a_cap_that_is_not_applied_leaves_the_whole_budget() -> None:
     assert budget(CapsApplied(node="n1")) == 700 + 2 * 700
 
 
+def test_a_card_that_is_capped_by_itself_lowers_the_budget_by_its_own_part() -> None:
+    applied = CapsApplied(node="n1", card_mw={"g1": 300_000})
+    assert budget(applied) == 700 + 700 + 300
+    assert budget(applied, CapsApplied(node="n1")) == 700 + 2 * 700
+
+
 def test_the_reason_of_a_refusal_is_kept_until_the_next_report() -> None:
     refused = CapsRefused(node="n1", because="nvml/GPU-1: another program has set it")
     assert "another program" in folded(CapsApplied(node="n1"), refused).refused_caps

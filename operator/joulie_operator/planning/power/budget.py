@@ -7,6 +7,7 @@ nodes whose limits no writer sets.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from joulie_operator.planning.power.limitable import Limitable, rated_mw
@@ -48,6 +49,11 @@ class Feed(NamedTuple):
     stays: bool  # whether the caps need no change, or the last one does not show yet
     settles: bool  # the latter
     floor: int = LOWEST_PERMILLE
+    cards: Sequence[Limitable] = ()  # of other nodes: the cards of class standard
+
+    @property
+    def limited(self) -> Iterator[Limitable]:
+        return chain(self.eco, self.cards)
 
     @property
     def more_mw(self) -> int:
@@ -55,8 +61,8 @@ class Feed(NamedTuple):
 
     def expected_mw(self, level: int) -> int:
         """The power of the nodes with these caps."""
-        others = self.total_mw + self.more_mw - sum(each.now_mw() for each in self.eco)
-        return others + sum(each.expected_mw(level) for each in self.eco)
+        others = self.total_mw + self.more_mw - sum(each.now_mw() for each in self.limited)
+        return others + sum(each.expected_mw(level) for each in self.limited)
 
     def named(self, inputs: Mapping[str, float]) -> dict[str, float]:
         suffix = f"_{self.name}" if self.name else ""
@@ -102,8 +108,10 @@ class Kept(NamedTuple):
     def of(cls, feed: Feed, nodes: Mapping[str, NodeState], drawn: Mapping[str, int]) -> "Kept":
         limited = {each.name for each in feed.eco if each.parts}
         kept = [name for name in feed.members if name not in limited]
-        performs = sum(drawn[name] for name in kept if _performs(nodes[name]))
-        return cls(performs, sum(drawn[name] for name in kept) - performs)
+        cards = {each.name: each.now_mw() for each in feed.cards if each.parts}
+        left = {name: drawn[name] - cards.get(name, 0) for name in kept}
+        performs = sum(mw for name, mw in left.items() if _performs(nodes[name]))
+        return cls(performs, sum(left.values()) - performs)
 
 
 def _performs(node: NodeState) -> bool:
@@ -115,7 +123,7 @@ def shares(
 ) -> Iterator[PowerShare]:
     """The racks that draw the most, and the others added up. The shares add up to the power that is
     expected of the feed."""
-    limited = {each.name: each for each in feed.eco if each.parts}
+    limited = {each.name: each for each in feed.limited if each.parts}
     racks = dict[str, list[str]]()
     for name in feed.members:
         racks.setdefault(rack_of(nodes[name]), []).append(name)

@@ -9,6 +9,7 @@ from joulie_projections.state.state import NodeState
 OPT_IN = "joulie.io/caps"  # the label of nodes on which caps may be set: "enforce"
 SIGN_OF_LIFE_S = 180.0  # three reports of a writer
 CPU, GPU = "cpu", "gpu"
+CARDS = "cards"  # each card by itself
 KINDS = frozenset((CPU, GPU))
 _NOTHING = frozenset[str]()
 _SECOND = 1_000_000_000

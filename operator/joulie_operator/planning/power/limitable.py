@@ -8,10 +8,11 @@ from typing import NamedTuple
 from zlib import crc32
 
 from joulie_operator.planning.caps import Caps, current_caps
+from joulie_operator.planning.power.cards import Uses, used_cards
 from joulie_operator.planning.power.consent import CPU, GPU, KINDS
 from joulie_projections.state.state import NodeState
 from joulie_projections.twin.power import load_w
-from joulie_projections.twin.twin import caps_in_effect, hardware_of
+from joulie_projections.twin.twin import caps_in_effect, hardware_of, node_cards
 
 NO_CAPS = Caps()
 SILENT_NS = 120_000_000_000  # without a reading for so long, a node may draw what its caps allow
@@ -106,6 +107,33 @@ def limitable(
     elif has_settled(node):
         found = [_as_read(part) for part in found]
     return Limitable(name, _turn(name), tuple(found))
+
+
+def limitable_cards(
+    name: str, node: NodeState, uses: Uses, drawn_mw: int, *, silent: bool
+) -> Limitable:
+    """The cards of class standard on a node whose other cards keep their caps. What the cards draw
+    is divided among those in use."""
+    standard, others = used_cards(uses)
+    whole = dict(_parts(node, current_caps(node), drawn_mw)).get(GPU)
+    if whole is None or not standard or node.hardware is None or not node.hardware.gpu_max_mw:
+        return Limitable(name, _turn(name), ())
+    idle_mw = whole.least_mw * standard // max(len(uses), node_cards(node))
+    above_mw = max(0, whole.now_mw - whole.least_mw) * standard // (standard + others)
+    part = Part(
+        max_mw=node.hardware.gpu_max_mw * standard,
+        now_mw=idle_mw + above_mw,
+        least_mw=idle_mw,
+        class_pct=whole.cap_pct,
+        cap_pct=min(whole.cap_pct, pct(node.standard_gpu_cap_pct)),
+        low_mw=min(node.hardware.gpu_min_mw, node.hardware.gpu_max_mw) * standard,
+        near_pct=_NEAR_PCT,
+    )
+    if silent:
+        part = part.at_its_cap()
+    elif has_settled(node):  # what the split gives them above their cap, others have drawn
+        part = part._replace(now_mw=min(part.now_mw, part.most_mw(part.cap_pct)))
+    return Limitable(name, _turn(name), (part,))
 
 
 def _within_caps(node: NodeState, parts: Mapping[str, Part]) -> dict[str, Part]:

@@ -5,22 +5,33 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from joulie_bus.events import CapsSet
+from joulie_bus.events import CapOrder, CapsSet
 from joulie_bus.runtime.settings import Source
-from joulie_bus.testing import NOON, SECOND, hardware
+from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning.cap_orders import cap_orders
-from joulie_operator.planning.caps import caps_for
+from joulie_operator.planning.caps import Caps, caps_for, current_caps
 from joulie_operator.planning.power.budget import PowerShare, shares_in
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
-from joulie_operator.planning.rules import Rules
+from joulie_operator.planning.rules import Rules, rules_of
 from joulie_operator.plugins import load_policy
 from joulie_operator.settings import OperatorSettings
+from joulie_projections.fold.registry import evolve
 from joulie_projections.pods.load import Load
-from joulie_projections.state.state import ClusterState, NodeState, Sample, SettableCaps
+from joulie_projections.state.cards import CardState
+from joulie_projections.state.state import (
+    ClusterState,
+    NodeState,
+    PodState,
+    Sample,
+    SettableCaps,
+)
+from joulie_projections.state.state_changes import Draft
 from random_clusters import CASES, cluster
 
 CONSENT = {"joulie.io/caps": "enforce"}
 BOTH = SettableCaps(NOON - SECOND, ("cpu", "gpu"))
+EACH = replace(BOTH, kinds=("cpu", "gpu", "cards"))
+PERFORMS = Rules(static_hp_frac=1)
 ECO = Rules(static_hp_frac=0, cpu_eco_pct=100, gpu_eco_pct=100, eco_without_caps=True)
 
 
@@ -208,15 +219,10 @@ def test_a_node_that_never_opted_in_is_never_touched(first: int) -> None:
     """And no node with pods of class performance gets a lower cap for a target."""
     for number in range(first, first + 100):
         state, made = newest(number)
+        draft = Draft(state)
         for event in made.events:
-            if isinstance(event, CapsSet):
-                state.nodes[event.node] = replace(
-                    state.nodes[event.node],
-                    cpu_cap_pct=event.cpu_cap_pct,
-                    gpu_cap_pct=event.gpu_cap_pct,
-                    cpu_cap_mw_per_socket=event.cpu_cap_mw_per_socket,
-                    gpu_cap_mw=event.gpu_cap_mw,
-                )
+            evolve(draft, event, NOON)
+        draft.commit()
         for order in cap_orders(state, 7, NOON):
             assert state.nodes[order.node].labels.get("joulie.io/caps") == "enforce"
 
@@ -229,8 +235,142 @@ def test_no_target_lowers_the_caps_of_a_node_on_which_performance_pods_run(first
         found = plan(made.state, made.policy, rules, made.basis)
         for event in found.events:
             if isinstance(event, CapsSet) and made.state.nodes[event.node].performance_pods:
-                caps = caps_for("performance", made.state.nodes[event.node], rules)
-                assert (event.cpu_cap_pct, event.gpu_cap_pct) == (caps.cpu_pct, caps.gpu_pct)
+                node = made.state.nodes[event.node]
+                allowed = (caps_for("performance", node, rules), current_caps(node))
+                caps = (event.cpu_cap_pct, event.gpu_cap_pct)
+                assert caps in {(each.cpu_pct, each.gpu_pct) for each in allowed}
+
+
+@pytest.mark.parametrize("first", range(0, CASES, 500))
+def test_no_order_caps_a_card_of_a_performance_pod(first: int) -> None:
+    """Nor one of which it is not known who holds it, on a node with such pods; whatever the plans
+    before, and while plans stand still."""
+    spared = capped = 0
+    for number in range(first, first + 500):
+        state, made = newest(number)
+        draft = Draft(state)
+        for event in (made.made, *made.events):
+            evolve(draft, event, NOON)
+        draft.commit()
+        for order in cap_orders(state, 7, NOON):
+            own = caps_for("performance", state.nodes[order.node], rules_of(made.made.settings))
+            for uuid, card in cards_of(state, order.node):
+                cap = order.card_mw.get(uuid, order.gpu_mw)
+                if may_perform(state, card):
+                    assert cap is None or cap >= lowest_mw(state.nodes[order.node], own)
+                    spared += 1
+                capped += cap is not None
+    assert spared > 10
+    assert capped > 10
+
+
+def cards_of(state: ClusterState, node: str) -> list[tuple[str, CardState]]:
+    return [(uuid, card) for uuid, card in state.gpus.items() if card.node == node]
+
+
+def may_perform(state: ClusterState, card: CardState) -> bool:
+    """By the words of the law, not by those of the plan."""
+    if not state.nodes[card.node].performance_pods:
+        return False
+    uids = {card.owner, *card.claims} - {""}
+    uids |= {uid for claim in (card.device.claims if card.device else ()) for uid in claim.pods}
+    pods = [state.pods.get(uid) for uid in uids]
+    return any(pod is None or (not pod.finished and is_performance(pod)) for pod in pods)
+
+
+def is_performance(pod: PodState) -> bool:
+    return pod.pod.workload == "performance"
+
+
+def lowest_mw(node: NodeState, caps: Caps) -> int:
+    """The cap of class performance."""
+    if caps.gpu_mw is not None:
+        return caps.gpu_mw
+    assert node.hardware is not None
+    return node.hardware.gpu_max_mw * (caps.gpu_pct or 100) // 100
+
+
+def performing(**fields: object) -> ClusterState:
+    """A node with a card of each class, a free one, and one that an unknown pod holds."""
+    found = replace(hardware("n0", cores=10, watts=1000, gpus=4), gpu_min_mw=200_000)
+    made = node(
+        0, 3000, profile="performance", performance_pods=1, hardware=found, gpus=4, gpu_cap_pct=100
+    )
+    state = state_of(replace(made, settable=EACH, load=Load(10_000, 10_000_000, 1000, 1000)))
+    state.nodes["n0"] = replace(state.nodes["n0"], **fields)
+    for uid, performs in (("s", False), ("p", True)):
+        pod = ask(uid, performance=performs, cores=5, gpus=1)
+        state.pods[uid] = PodState(pod=pod, node="n0", bound_at=NOON)
+    for at, owner in enumerate(("s", "p", "", "x")):
+        state.gpus[f"g{at}"] = CardState(at=NOON, node="n0", healthy=True, owner=owner)
+    return state
+
+
+def folded(state: ClusterState, made: Plan) -> CapOrder:
+    draft = Draft(state)
+    for event in (made.made, *made.events):
+        evolve(draft, event, NOON)
+    draft.commit()
+    [order] = cap_orders(state, 8, NOON)
+    return order
+
+
+def test_a_target_caps_the_cards_of_class_standard_beside_those_of_performance() -> None:
+    state = performing()
+
+    order = folded(state, planned(state, 2700, PERFORMS))
+
+    assert order.gpu_mw is None
+    assert order.cpu_mw_per_socket is None
+    assert list(order.card_mw) == ["g0"]
+    assert 200_000 <= (order.card_mw["g0"] or 0) < 600_000
+
+
+def test_a_card_is_spared_as_soon_as_a_performance_pod_gets_it() -> None:
+    """Without another plan."""
+    state = performing()
+    planned_before = folded(state, planned(state, 2700, PERFORMS))
+    state.gpus["g0"] = replace(state.gpus["g0"], owner="p")
+
+    [order] = cap_orders(state, 9, NOON)
+
+    assert "g0" in planned_before.card_mw
+    assert order.card_mw == {}
+
+
+def test_no_cap_of_a_card_is_below_the_floor_nor_below_what_the_card_accepts() -> None:
+    state = performing()
+    assert folded(state, planned(state, 100, PERFORMS, numbers=",power_floor_pct=50")).card_mw == {
+        "g0": 350_000
+    }
+    state = performing()
+    assert folded(state, planned(state, 100, PERFORMS, numbers=",power_floor_pct=5")).card_mw == {
+        "g0": 200_000
+    }
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"labels": {"joulie.io/managed": "true"}}, {"settable": BOTH}],
+    ids=["no consent", "a writer of an older version"],
+)
+def test_no_card_is_capped_by_itself_without_consent_and_a_writer(
+    fields: dict[str, object],
+) -> None:
+    made = planned(performing(**fields), 2700, PERFORMS)
+
+    assert all(event.TYPE != "plan.caps-set" for event in made.events)
+    assert made.made.inputs["performance_w"] == 3000
+
+
+def test_cards_are_given_back_when_the_target_ends() -> None:
+    state = performing()
+    folded(state, planned(state, 2700, PERFORMS))
+
+    order = folded(state, plan(state, load_policy(PERFORMS.policy), PERFORMS, PlanBasis(9, NOON)))
+
+    assert state.nodes["n0"].standard_gpu_cap_pct is None
+    assert order.card_mw == {}
 
 
 @pytest.mark.parametrize("first", range(0, CASES, 100))
