@@ -7,16 +7,18 @@ from typing import NamedTuple, TypeVar
 from joulie_answers.newest import Newest
 from joulie_answers.readers import pending_pods
 from joulie_answers.readers.energy import EnergyReader, Period
+from joulie_answers.readers.facts import OpenFacts
 from joulie_answers.readers.history import HistoryReader
-from joulie_answers.readers.plan_pages import Page, PlanPages
-from joulie_answers.readers.time_travel import TimeTravel
+from joulie_answers.readers.plan_pages import Page, PlanPages, RecentPlans
+from joulie_answers.readers.time_travel import SERVED, Bounds, TimeTravel
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
-from joulie_answers.views import cluster_view, decision_text
+from joulie_answers.views import cards, cluster_view, decision_text
 from joulie_answers.views.cluster_view import MS, Overview, policy_of
 from joulie_answers.views.decision_text import KINDS, DescribedEntry, candidates_of, explain
 from joulie_bus.errors import NotAnswered
 from joulie_bus.events import PrioritizeDecided, Terms
+from joulie_extender.gpu.models import Aliases
 from joulie_projections.chain.entry import MAX_COLUMN_INT
 from joulie_projections.history.history import EntryQuery
 from joulie_projections.state.completeness import ViewAges
@@ -54,18 +56,36 @@ class HistorySources(NamedTuple):
     plans: PlanPages
     energy: EnergyReader
 
+    @classmethod
+    def over(
+        cls,
+        facts: OpenFacts,
+        history: HistoryReader,
+        recent: RecentPlans,
+        energy: EnergyReader,
+        bounds: Bounds = SERVED,
+    ) -> "HistorySources":
+        travel = TimeTravel(facts, history, bounds)
+        return cls(history, travel, PlanPages(facts, history, recent), energy)
+
 
 class Answers:
     """One method per question."""
 
     def __init__(
-        self, newest: Newest, sources: HistorySources, clock: Callable[[], int], staleness_s: float
+        self,
+        newest: Newest,
+        sources: HistorySources,
+        clock: Callable[[], int],
+        staleness_s: float,
+        aliases: Aliases = (),
     ) -> None:
         self._newest = newest
         self._history, self._plans = sources.history, sources.plans
         self._time_travel, self._energy = sources.time_travel, sources.energy
         self._clock = clock
         self._staleness_s = staleness_s
+        self._aliases = aliases  # of models of cards
 
     # --- points in time -----------------------------------------------------------------------
 
@@ -143,7 +163,7 @@ class Answers:
             earlier=page.following,
             plans_gone=self._plans.gone,
             pods=cluster_view.pods_on(cluster_state, name),
-            cards=cluster_view.cards_of(cluster_state, name),
+            cards=cards.cards_on(cluster_state, name),
         )
 
     async def _transitions(self, node: str, before: int) -> Page:
@@ -221,19 +241,19 @@ class Answers:
 
     async def gpus(self, query: requests.Gpus) -> responses.GpuList:
         resolved = await self._resolve(query)
-        cards = [
-            card
-            for card in cluster_view.cards_of(resolved.overview.snapshot.cluster_state)
-            if query.node in ("", card.node) and query.model in ("", card.model)
-        ]
-        page, following = _page(cards, query.offset, query.limit)
+        snapshot = resolved.overview.snapshot
+        chosen = cards.chosen(snapshot.cluster_state, query, self._aliases)
+        page, following = _page(chosen, query.offset, query.limit)
         idle = await self._energy.idle_holders() if resolved.is_now else None
-        names = {card.uuid for card in cards}
+        names = cards.uuids(chosen)
+        is_all = cards.selects_all(query)
         return responses.GpuList(
             **resolved.stamp(),
-            items=page,
-            total=len(cards),
+            items=[cards.card_of(snapshot.cluster_state, *each) for each in page],
+            total=len(chosen),
             next=following,
+            sums=cards.sums_of([card for _, card in chosen]),
+            free_gpus=cards.free_by_model(snapshot.twin_columns, self._aliases) if is_all else None,
             idle=None if idle is None else [each for each in idle if each.uuid in names],
         )
 

@@ -12,9 +12,8 @@ from starlette.applications import Starlette
 
 from joulie_answers.answers import HistorySources
 from joulie_answers.readers.energy import EnergyReader, OpenEnergy
+from joulie_answers.readers.facts import in_streams
 from joulie_answers.readers.history import HistoryReader, OpenHistory
-from joulie_answers.readers.plan_pages import PlanPages
-from joulie_answers.readers.time_travel import TimeTravel
 from joulie_bus.errors import PortTaken
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
@@ -32,6 +31,7 @@ from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import ClusterPoller
 from joulie_console.stream.server_sent_events import StreamOptions
 from joulie_console.traces.wanted import is_wanted
+from joulie_extender.gpu.models import Aliases
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
 from joulie_projections.store.energy_table import EnergyTable
@@ -58,6 +58,7 @@ class ServiceSettings(NamedTuple):
     console: ConsoleSettings
     notify: NotifySettings
     staleness_s: float
+    aliases: Aliases = ()  # of models of cards
 
 
 async def serve(
@@ -68,10 +69,8 @@ async def serve(
     history, energy = HistoryReader(stored.open_history), EnergyReader(stored.open_energy)
     tail = EventTail(bus, history)
     poller = ClusterPoller(view, tail, subjects.cluster, settings.staleness_s)
-    sources = HistorySources(
-        history, TimeTravel(bus, history), PlanPages(bus, history, tail), energy
-    )
-    console = Console(poller, tail, sources, view.now_ns, settings.staleness_s)
+    sources = HistorySources.over(in_streams(bus, history), history, tail, energy)
+    console = Console(poller, tail, sources, settings.staleness_s, settings.aliases)
     options = StreamOptions(heartbeat_s=own.heartbeat_s, max_behind=own.max_behind)
     app = make_app(console, AccessControl(own), options, own.max_clients)
     integrity = Integrity(bus, history)

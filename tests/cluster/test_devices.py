@@ -64,7 +64,7 @@ async def scheduled(server: Running, tmp_path: Path) -> AsyncGenerator[Scheduled
 
 def has_cards(cluster: Scheduled, count: int) -> Condition:
     async def condition() -> bool:
-        return len((await gpus(cluster.data))["cards"]) == count
+        return len((await gpus(cluster.data))["items"]) == count
 
     return condition
 
@@ -81,12 +81,12 @@ async def gpus(data: Path) -> dict[str, Any]:
     command = (sys.executable, "-m", "joulie_cli.main", "gpus", "--json", "--data", str(data))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
-    found: dict[str, Any] = json.loads(out or '{"cards": []}')
+    found: dict[str, Any] = json.loads(out or '{"items": []}')
     return found
 
 
 def holders(found: dict[str, Any]) -> list[str]:
-    return [pod for card in found["cards"] for each in card["allocated"] for pod in each["pods"]]
+    return [pod for card in found["items"] for each in card["allocated"] for pod in each["pods"]]
 
 
 async def added_w(cluster: Scheduled, name: str) -> dict[str, float]:

@@ -53,7 +53,7 @@ class ConsoleHarness:
         self.bus = bus
         self.view = view
         self.url = url
-        self._database = database_file
+        self.database = database_file
         self._producers = Voices("harness", CLUSTER, time.time_ns)
         self._extender = Producer("extender-0", CLUSTER, time.time_ns)
         self.entries = 0
@@ -111,7 +111,7 @@ class ConsoleHarness:
 
     def fill_ledger(self, state: LedgerState) -> None:
         """Writes a state of the ledger, as the component `ledger` does."""
-        engine = database.writer(self._database)
+        engine = database.writer(self.database)
         try:
             EnergyTable(engine).save(0, state)
         finally:
@@ -119,7 +119,7 @@ class ConsoleHarness:
 
     def keep_holders(self, *found: IdleHolder) -> None:
         """Writes cards that are held without work, as the component `ledger` does."""
-        engine = database.writer(self._database)
+        engine = database.writer(self.database)
         try:
             EnergyTable(engine).keep_holders(found, 1)
         finally:
@@ -127,7 +127,7 @@ class ConsoleHarness:
 
     def keep_savings(self, savings: Savings) -> None:
         """Writes what was saved, as `joulie report` does."""
-        engine = database.writer(self._database)
+        engine = database.writer(self.database)
         try:
             EnergyTable(engine).keep_savings(savings)
         finally:
@@ -144,11 +144,11 @@ class ConsoleHarness:
 
     def commits(self) -> list[Manifest]:
         """Oldest first."""
-        with History.of(self._database) as history:
+        with History.of(self.database) as history:
             return list(history.manifests())
 
     def _tip(self) -> int:
-        with History.of(self._database) as history:
+        with History.of(self.database) as history:
             return history.tip()
 
 

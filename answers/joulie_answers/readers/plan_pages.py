@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from joulie_answers.readers.facts import OpenFacts
 from joulie_answers.readers.history import HistoryReader, PlanRanges
 from joulie_answers.views.plan_text import PlanLine, plan_line
-from joulie_audit.archive.fact_source import StreamFacts, streams_of
-from joulie_bus.log.protocol import Log
-from joulie_bus.streams.records import StreamState
+from joulie_audit.archive.fact_source import FactSource
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.manifest import Manifest, Range
 
@@ -33,8 +32,8 @@ class RecentPlans(Protocol):
 
 
 class PlanPages:
-    def __init__(self, bus: Log, history: HistoryReader, tail: RecentPlans) -> None:
-        self._bus = bus
+    def __init__(self, open_facts: OpenFacts, history: HistoryReader, tail: RecentPlans) -> None:
+        self._open_facts = open_facts
         self._history = history
         self._tail = tail
 
@@ -64,18 +63,17 @@ class PlanPages:
         return Page([*found.lines, *older.lines], older.following)
 
     async def _older(self, before: int, node: str, limit: int) -> Page:
-        state = await self._bus.state(Stream.PLAN)
-        self._tail.plans_gone = state.first - 1
-        streams = await self._history.run(streams_of)
         lines: list[PlanLine] = []
-        async with StreamFacts.over(self._bus, streams) as facts:
+        async with self._open_facts() as facts:
+            first = await facts.first_of(Stream.PLAN)
+            self._tail.plans_gone = first - 1
             for _ in range(MAX_EVENTS_READ // CHUNK):
                 ranges = await self._history.plans_before(before, CHUNK)
                 before = ranges.mapped_to
-                lines += _about(node, await _read(facts, _retained(ranges, state)))
+                lines += _about(node, await _read(facts, _retained(ranges, first)))
                 if len(lines) > limit:
                     return _limited(lines, limit)
-                if before <= 1 or _reaches_first_event(ranges, state):
+                if before <= 1 or _reaches_first_event(ranges, first):
                     return Page(lines, None)
                 if ranges.events < CHUNK:
                     break  # the search reached its limit of manifests
@@ -90,7 +88,7 @@ def _limited(lines: list[PlanLine], limit: int) -> Page:
     return Page(lines[:limit], lines[limit - 1].number)
 
 
-async def _read(facts: StreamFacts, manifests: list[Manifest]) -> list[PlanLine]:
+async def _read(facts: FactSource, manifests: list[Manifest]) -> list[PlanLine]:
     """Newest first; the stream itself is read forward."""
     lines: list[PlanLine] = []
     for manifest in manifests:
@@ -100,16 +98,16 @@ async def _read(facts: StreamFacts, manifests: list[Manifest]) -> list[PlanLine]
     return lines[::-1]
 
 
-def _retained(ranges: PlanRanges, state: StreamState) -> list[Manifest]:
+def _retained(ranges: PlanRanges, first: int) -> list[Manifest]:
     kept: list[Manifest] = []
     for manifest in ranges.manifests:
         (part,) = manifest.ranges
-        gone = max(0, state.first - part.first)
+        gone = max(0, first - part.first)
         if part.first + gone <= part.last:
             rest = Range(part.stream, part.first + gone, part.last)
             kept.append(manifest._replace(ranges=(rest,), p_from=manifest.p_from + gone))
     return kept
 
 
-def _reaches_first_event(ranges: PlanRanges, state: StreamState) -> bool:
-    return bool(ranges.manifests) and ranges.manifests[0].ranges[0].first <= state.first
+def _reaches_first_event(ranges: PlanRanges, first: int) -> bool:
+    return bool(ranges.manifests) and ranges.manifests[0].ranges[0].first <= first

@@ -7,14 +7,13 @@ needs: it does not block the event loop, and it bounds the time and memory of a 
 import asyncio
 from typing import NamedTuple
 
+from joulie_answers.readers.facts import OpenFacts
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.views.cluster_view import ClusterSnapshot
-from joulie_audit.archive.fact_source import StreamFacts, streams_of
+from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.recompute.fold import FoldedState
 from joulie_audit.replay.fold_start import start_before
 from joulie_bus.errors import NotInTheLog, StreamGap, StreamReplaced, TooFarBack
-from joulie_bus.log.protocol import Log
-from joulie_projections.fold.commit import Inputs
 from joulie_projections.history.history import History
 
 CACHE_SIZE = 4  # snapshots: the page queries the same one several times
@@ -22,40 +21,54 @@ MAX_FACTS = 500_000  # facts folded for one query: about ten seconds of one core
 TIMEOUT_S = 30.0  # for one query, including the wait for other queries
 
 
+class Bounds(NamedTuple):
+    """Of one query. A command of one user has none."""
+
+    facts: int = MAX_FACTS
+    timeout_s: float | None = TIMEOUT_S
+
+
+SERVED, UNBOUNDED = Bounds(), Bounds(2**63, None)
+
+
 class TimeTravel:
     """Folds for one query at a time, because folding is expensive."""
 
-    def __init__(self, bus: Log, history: HistoryReader) -> None:
-        self._bus = bus
+    def __init__(
+        self, open_facts: OpenFacts, history: HistoryReader, bounds: Bounds = SERVED
+    ) -> None:
+        self._open_facts = open_facts
         self._history = history
+        self._bounds = bounds
         self._cache: dict[int, ClusterSnapshot] = {}
         self._lock = asyncio.Lock()
 
     async def snapshot_at(self, position: int) -> ClusterSnapshot:
         """Raises TooFarBack if facts are missing or too many, or after a timeout."""
         try:
-            async with asyncio.timeout(TIMEOUT_S), self._lock:
+            async with asyncio.timeout(self._bounds.timeout_s), self._lock:
                 if position not in self._cache:
                     self._cache[position] = await self._fold_to(position)
                 while len(self._cache) > CACHE_SIZE:
                     self._cache.pop(next(iter(self._cache)))
                 return self._cache[position]
         except TimeoutError as error:
-            why = f"folding, and the wait for other queries, took longer than {TIMEOUT_S:.0f} s."
+            took = f"took longer than {self._bounds.timeout_s:g} s."
+            why = f"folding, and the wait for other queries, {took}"
             raise TooFarBack(position, why) from error
 
     async def _fold_to(self, position: int) -> ClusterSnapshot:
         start = await self._history.run(lambda history: _fold_start(history, position))
         folding = start.folding
-        if (distance := position - folding.position) > MAX_FACTS:
+        if (distance := position - folding.position) > self._bounds.facts:
             raise TooFarBack(position, _too_long(distance, position))
-        async with StreamFacts.over(self._bus, start.streams) as facts:
+        async with self._open_facts() as facts:
             while folding.position < position:
                 await self._fold_next(folding, facts, position)
         twin_columns = await asyncio.to_thread(folding.twin_columns)
         return ClusterSnapshot(position, start.committed_at, folding.cluster_state, twin_columns)
 
-    async def _fold_next(self, folding: FoldedState, facts: StreamFacts, position: int) -> None:
+    async def _fold_next(self, folding: FoldedState, facts: FactSource, position: int) -> None:
         manifests = await self._history.manifests_to(folding.position, position)
         if not manifests:
             raise TooFarBack(position, "no batch of that time is in the database.")
@@ -70,13 +83,12 @@ class TimeTravel:
 
 class _FoldStart(NamedTuple):
     folding: FoldedState
-    streams: Inputs
     committed_at: int  # of the requested position
 
 
 def _fold_start(history: History, position: int) -> _FoldStart:
     committed_at = history.committed_at(position) if position else None
-    return _FoldStart(start_before(history, position), streams_of(history), committed_at or 0)
+    return _FoldStart(start_before(history, position), committed_at or 0)
 
 
 def _too_long(distance: int, position: int) -> str:

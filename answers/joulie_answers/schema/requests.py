@@ -68,7 +68,9 @@ class Pods(SnapshotQuery, frozen=True, kw_only=True):
 
 class Gpus(SnapshotQuery, frozen=True, kw_only=True):
     node: Text = ""
-    model: Text = ""
+    model: Text = ""  # as in a pod's annotation
+    pod: Text = ""  # a uid, a name, or namespace/name
+    free: bool = False  # only healthy cards with free memory
     limit: Limit = 100
     offset: Offset = 0
 

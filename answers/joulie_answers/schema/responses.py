@@ -208,16 +208,31 @@ class Claimed(Item, frozen=True, kw_only=True):
     expires_at_ms: int
 
 
+class Allocated(Item, frozen=True, kw_only=True):
+    """A ResourceClaim that has a card."""
+
+    claim: str  # namespace/name
+    pods: list[str]  # namespace/name
+    share: float  # of the card
+
+
 class Gpu(Item, frozen=True, kw_only=True):
     uuid: str
-    node: str
+    node: str  # empty if none has the card
+    node_present: bool  # whether that node exists
     model: str
     total_mb: int
+    used_mb: int  # by pods, with claims that are not seen yet
+    free_mb: int  # for further pods
     allocated_mb: int
     claimed_mb: int
     healthy: bool
+    idle: bool  # no pod holds it
     nvlink_group: str
     owner: str
+    pool: str  # of a device of DRA
+    taint: str
+    allocated: list[Allocated]
     claims: list[Claimed]
     updated_at_ms: int
 
@@ -281,10 +296,30 @@ class IdleHolder(Item, frozen=True, kw_only=True):
     power_w: float
 
 
+class CardSums(Item, frozen=True, kw_only=True):
+    cards: int
+    nodes: int
+    whole: int  # cards that no pod holds, with free memory
+    holes: int  # cards in use, with free memory
+    unhealthy: int
+    total_mb: int
+    used_mb: int
+    free_mb: int
+    largest_free_mb: int  # on one card
+    fragmentation_pct: Percent  # the part of the free memory that is on cards in use
+
+
+class FreeGpus(Item, frozen=True, kw_only=True):
+    free: float
+    unusable: float  # of these: of no use to any pod like those that asked for GPUs before
+
+
 class GpuList(Answer, frozen=True, kw_only=True):
     items: list[Gpu]
     total: int
     next: int | None
+    sums: CardSums  # of all cards that the query selects
+    free_gpus: dict[str, FreeGpus] | None  # by model; null if the query selects some cards only
     idle: list[IdleHolder] | None  # by the ledger; None: of another time, or it cannot be read
 
     @property

@@ -11,9 +11,7 @@ import numpy.typing as npt
 from joulie_answers.schema.requests import NodeClassName, PodPhase
 from joulie_answers.schema.responses import (
     Basis,
-    Claimed,
     Classes,
-    Gpu,
     NodeBrief,
     PlanBrief,
     PodBrief,
@@ -24,7 +22,6 @@ from joulie_bus.events import PlanMade
 from joulie_bus.runtime.presets import HEADROOM
 from joulie_operator.planning.guard import Stage
 from joulie_operator.planning.node_states import WAKING, node_states
-from joulie_projections.state.cards import CardState, holder_of, is_usable
 from joulie_projections.state.state import (
     CLUSTER,
     ClusterState,
@@ -278,55 +275,6 @@ def phases(cluster_state: ClusterState) -> dict[PodPhase, int]:
     for pod in cluster_state.pods.values():
         counted[phase_of(pod)] += 1
     return counted
-
-
-# --- cards ------------------------------------------------------------------------------------
-
-
-class CardCount(NamedTuple):
-    shown: int
-    unhealthy: int
-
-
-def count_cards(cluster_state: ClusterState) -> CardCount:
-    healthy = [card.healthy for card in cluster_state.gpus.values() if card.node]
-    return CardCount(len(healthy), healthy.count(False))
-
-
-def cards_of(cluster_state: ClusterState, node: str = "") -> list[Gpu]:
-    """The cards with a known node, sorted by node; of one node or of all."""
-    shown = [
-        _card(uuid, card)
-        for uuid, card in cluster_state.gpus.items()
-        if card.node and node in ("", card.node)
-    ]
-    return sorted(shown, key=lambda card: (card.node, card.uuid))
-
-
-def _card(uuid: str, card: CardState) -> Gpu:
-    return Gpu(
-        uuid=uuid,
-        node=card.node,
-        model=card.model,
-        total_mb=card.total_mb,
-        allocated_mb=card.allocated_mb,
-        claimed_mb=sum(claim.mb for claim in card.claims.values()),
-        healthy=is_usable(card),
-        nvlink_group=card.nvlink_group,
-        owner=holder_of(card),
-        claims=[
-            Claimed(
-                pod_uid=uid,
-                namespace=claim.namespace,
-                name=claim.name,
-                mb=claim.mb,
-                confirmed=claim.confirmed,
-                expires_at_ms=claim.expires_at // MS,
-            )
-            for uid, claim in sorted(card.claims.items())
-        ],
-        updated_at_ms=card.at // MS,
-    )
 
 
 # --- the cluster ------------------------------------------------------------------------------

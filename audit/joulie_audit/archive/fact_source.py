@@ -86,6 +86,10 @@ class StreamFacts:
                 records.extend(await self._read(wanted))
         return records
 
+    async def first_of(self, stream: Stream) -> int:
+        """The first sequence that has not aged out."""
+        return (await self._bus.state(stream)).first
+
     def begins_at(self, position: int) -> bool:
         return False
 

@@ -1,7 +1,6 @@
 """Prints the result of a command in the format of `--output`."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -16,7 +15,7 @@ def show(args: argparse.Namespace, data: object, text: str) -> None:
 def rendered(form: str, data: object, text: str) -> str:
     match form:
         case "json":
-            return json.dumps(data)
+            return msgspec.json.encode(data).decode()
         case "yaml":
             return msgspec.yaml.encode(data).decode().rstrip("\n")
         case _:

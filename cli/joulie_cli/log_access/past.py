@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import joulie_migrations
+from joulie_answers.readers.facts import RetainedFacts
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
@@ -130,16 +131,25 @@ def require_readable(data: DataDirectory) -> None:
 @contextlib.asynccontextmanager
 async def facts_of(
     wires: Wiring, archive: Path | None
-) -> AsyncGenerator[tuple[History, FactSource], None]:
+) -> AsyncGenerator[tuple[History, RetainedFacts], None]:
     async with contextlib.AsyncExitStack() as stack:
         history = stack.enter_context(history_of(wires, archive))
 
-        async def streams() -> FactSource:
+        async def streams() -> RetainedFacts:
             bus = await stack.enter_async_context(broker_of(wires))
             return await stack.enter_async_context(StreamFacts.on(bus, history))
 
         facts = LazyFacts(streams)
         yield history, facts if archive is None else ArchivedFacts(Archive.of(archive), facts)
+
+
+@contextlib.asynccontextmanager
+async def retained_facts_of(
+    wires: Wiring, archive: Path | None
+) -> AsyncGenerator[RetainedFacts, None]:
+    """The facts that can still be read; those of the archive are all there."""
+    async with facts_of(wires, archive) as (_, facts):
+        yield facts
 
 
 @contextlib.asynccontextmanager
@@ -172,7 +182,7 @@ class FactsOpener:
     async def _facts(self, history: History) -> AsyncGenerator[FactSource, None]:
         async with contextlib.AsyncExitStack() as stack:
 
-            async def streams() -> FactSource:
+            async def streams() -> RetainedFacts:
                 if self.address is None:
                     raise NotInTheLog(f"{self.archive} ends before the log. Try again.")
                 opened = JetStreamLog.open(self.address, CLIENT_NAME)
@@ -186,16 +196,22 @@ class FactsOpener:
 class LazyFacts:
     """Opens the facts at their first use: no broker is contacted or started before."""
 
-    def __init__(self, opened: Callable[[], Awaitable[FactSource]]) -> None:
+    def __init__(self, opened: Callable[[], Awaitable[RetainedFacts]]) -> None:
         self._opened = opened
-        self._facts: FactSource | None = None
+        self._facts: RetainedFacts | None = None
 
     async def of(
         self, manifest: Manifest, streams: frozenset[Stream] = frozenset(MERGE_ORDER)
     ) -> list[Record]:
+        return await (await self._open()).of(manifest, streams)
+
+    async def first_of(self, stream: Stream) -> int:
+        return await (await self._open()).first_of(stream)
+
+    async def _open(self) -> RetainedFacts:
         if self._facts is None:
             self._facts = await self._opened()
-        return await self._facts.of(manifest, streams)
+        return self._facts
 
 
 def jobs_of(wanted: int, history: History) -> int:

@@ -1,8 +1,6 @@
 """The questions that only a console answers, beside those of `joulie_answers`: what it holds in
 memory of the whole cluster."""
 
-from collections.abc import Callable
-
 from joulie_answers.answers import Answers, HistorySources
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
@@ -10,6 +8,7 @@ from joulie_answers.views import cluster_view
 from joulie_answers.views.cluster_view import MS, Overview
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import ClusterPoller
+from joulie_extender.gpu.models import Aliases
 from joulie_projections.state.completeness import ViewAges
 
 
@@ -53,10 +52,11 @@ class Console(Answers):
         poller: ClusterPoller,
         tail: EventTail,
         sources: HistorySources,
-        clock: Callable[[], int],
         staleness_s: float,
+        aliases: Aliases = (),
     ) -> None:
-        super().__init__(NewestInMemory(poller, tail), sources, clock, staleness_s)
+        clock = poller.live_view.now_ns
+        super().__init__(NewestInMemory(poller, tail), sources, clock, staleness_s, aliases)
         self.poller = poller
         self.tail = tail
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_answers.schema.responses import Cluster, MapChanges, PowerPoint
+from joulie_answers.views.cards import count_cards
 from joulie_answers.views.cluster_view import (
     MS,
     ClusterSnapshot,
     MapState,
     Overview,
-    count_cards,
     facility_of,
     last_plan,
     map_changes,

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Engine
 
 from audit_kit import NAMES, LogBuilder
-from joulie_answers.readers import time_travel
+from joulie_answers.readers.facts import in_streams
 from joulie_answers.readers.history import HistoryReader
-from joulie_answers.readers.time_travel import TimeTravel
+from joulie_answers.readers.time_travel import Bounds, TimeTravel
 from joulie_audit.recompute.fold import rows_of
 from joulie_bus.errors import TooFarBack
 from joulie_bus.streams.subjects import Stream
@@ -38,7 +38,7 @@ async def maker(writer: Engine, tmp_path: Path) -> LogBuilder:
 @pytest.fixture
 def travel(maker: LogBuilder, database_file: Path) -> Generator[TimeTravel, None, None]:
     history = HistoryReader(lambda: History.readable(database_file))
-    yield TimeTravel(maker.bus, history)
+    yield TimeTravel(in_streams(maker.bus, history), history)
     history.close()
 
 
@@ -96,7 +96,7 @@ async def test_a_recreated_stream_is_refused(travel: TimeTravel, maker: LogBuild
 async def test_too_many_facts_are_refused_before_folding(
     travel: TimeTravel, maker: LogBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_travel, "MAX_FACTS", 10)
+    monkeypatch.setattr(travel, "_bounds", Bounds(facts=10))
     maker.snapshot()
     await maker.facts(*(power("n1", number) for number in range(1, 12)))
 
@@ -110,7 +110,7 @@ async def test_too_many_facts_are_refused_before_folding(
 async def test_the_wait_for_other_queries_times_out(
     travel: TimeTravel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time_travel, "TIMEOUT_S", 0.05)
+    monkeypatch.setattr(travel, "_bounds", Bounds(timeout_s=0.05))
     async with travel._lock:
         with pytest.raises(TooFarBack, match="the wait for other queries"):
             await travel.snapshot_at(20)

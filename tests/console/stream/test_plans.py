@@ -13,6 +13,7 @@ from audit_kit import LogBuilder
 from console_kit import ConsoleHarness, running_console
 from joulie_answers import answers as queries
 from joulie_answers.readers import plan_pages as plans
+from joulie_answers.readers.facts import in_streams
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.readers.plan_pages import Page, PlanPages
 from joulie_answers.views.plan_text import plan_line
@@ -64,7 +65,7 @@ async def pages(
     tail = EventTail(maker.bus, history)
     async with background(tail.follow(), "journal"):
         await until(lambda: tail.is_ready)
-    yield PlanPages(maker.bus, history, tail)
+    yield PlanPages(in_streams(maker.bus, history), history, tail)
     history.close()
 
 

@@ -16,6 +16,8 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--pod", metavar="POD", help="cards of this pod: uid, name or namespace/name"
     )
     parser.add_argument("--free", action="store_true", help="only healthy cards with free memory")
+    shared.archive(parser)
+    shared.source(parser)
 
 
 def program() -> Program:

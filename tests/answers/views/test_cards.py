@@ -1,12 +1,16 @@
-"""The output of `joulie gpus`."""
+"""What is said of cards: which are chosen, their sums, and the text."""
 
 from msgspec.structs import replace
 
 from gpu_kit import A100, MB, a_card, a_claim, node
-from joulie_cli.questions.gpus import CardFilter, as_text, report
+from joulie_answers.schema.requests import Gpus
+from joulie_answers.schema.responses import FreeGpus, GpuList, IdleHolder
+from joulie_answers.text.gpus import gpus_text
+from joulie_answers.views import cards
 from joulie_projections.pods.load import Load
 from joulie_projections.state.gpu_arrivals import PRIOR_DEMAND
 from joulie_projections.state.state import GPU_DEMAND, ClusterRow, ClusterState
+from joulie_projections.twin.columns import TwinColumns
 
 T4 = "Tesla T4"
 
@@ -23,34 +27,47 @@ def cluster_state() -> ClusterState:
     return found
 
 
-def shown(card_filter: CardFilter) -> list[str]:
-    return [card["uuid"] for card in report(cluster_state(), card_filter)["cards"]]
+def answer(found: ClusterState, query: Gpus | None = None, *held: IdleHolder) -> GpuList:
+    query = query or Gpus()
+    chosen = cards.chosen(found, query, ())
+    free = cards.free_by_model(TwinColumns.of_state(found), ()) if query == Gpus() else None
+    return GpuList(
+        position=1,
+        at_ms=0,
+        age_ms=0,
+        behind_ms=0,
+        items=[cards.card_of(found, *each) for each in chosen],
+        total=len(chosen),
+        next=None,
+        sums=cards.sums_of([card for _, card in chosen]),
+        free_gpus=free,
+        idle=list(held),
+    )
+
+
+def shown(query: Gpus) -> list[str]:
+    return [uuid for uuid, _ in cards.chosen(cluster_state(), query, ())]
 
 
 def test_cards_are_chosen_by_node_model_pod_and_room() -> None:
-    assert shown(CardFilter()) == ["a", "b", "d", "c"]
-    assert shown(CardFilter(node="n1")) == ["c"]
-    assert shown(CardFilter(model="A100")) == ["a", "b", "d"]
-    assert shown(CardFilter(is_free=True)) == ["b", "c"]
-    assert (
-        shown(CardFilter(pod="team/q"))
-        == shown(CardFilter(pod="u2"))
-        == shown(CardFilter(pod="q"))
-        == ["b"]
-    )
-    assert shown(CardFilter(pod="u9")) == ["d"]
+    assert shown(Gpus()) == ["a", "b", "d", "c"]
+    assert shown(Gpus(node="n1")) == ["c"]
+    assert shown(Gpus(model="A100")) == ["a", "b", "d"]
+    assert shown(Gpus(free=True)) == ["b", "c"]
+    assert shown(Gpus(pod="team/q")) == shown(Gpus(pod="u2")) == shown(Gpus(pod="q")) == ["b"]
+    assert shown(Gpus(pod="u9")) == ["d"]
 
 
 def test_fragmentation_is_the_free_share_of_cards_in_use() -> None:
-    total = report(cluster_state(), CardFilter())["total"]
+    total = answer(cluster_state()).sums
 
-    assert (total["whole"], total["holes"], total["unhealthy"]) == (1, 1, 1)
-    assert (total["free_mb"], total["largest_free_mb"]) == (46_000, 30_000)
-    assert total["fragmentation_pct"] == 65.2
+    assert (total.whole, total.holes, total.unhealthy) == (1, 1, 1)
+    assert (total.free_mb, total.largest_free_mb) == (46_000, 30_000)
+    assert total.fragmentation_pct == 65.2
 
 
 def test_a_table_names_the_pods_of_a_card_and_its_faults() -> None:
-    lines = as_text(report(cluster_state(), CardFilter())).splitlines()
+    lines = gpus_text(answer(cluster_state())).splitlines()
 
     assert lines[1].split() == [
         *("n0", "a", A100, "40960", "40960", "0", "team/p", "(40960", "MB)"),
@@ -66,21 +83,20 @@ def test_a_uuid_of_a_real_card_does_not_touch_the_next_column() -> None:
     found.nodes["n0"] = node(0)
     found.gpus = {uuid: a_card()}
 
-    lines = as_text(report(found, CardFilter())).splitlines()
+    lines = gpus_text(answer(found)).splitlines()
 
     assert uuid in lines[1].split()
     assert lines[0].index("model") == lines[1].index(A100)
 
 
 def test_without_cards_there_is_one_line() -> None:
-    assert as_text(report(ClusterState(), CardFilter())).startswith("0 card(s) on 0 node(s)")
+    assert gpus_text(answer(ClusterState())).startswith("0 card(s) on 0 node(s)")
 
 
 def test_a_card_that_is_held_without_work_has_a_line_of_its_own() -> None:
-    found = report(cluster_state(), CardFilter())
-    held = {"node": "n0", "card": "a", "pods": ("team/p",), "since_ms": 0, "power_w": 125.2}
+    held = IdleHolder(node="n0", uuid="a", pods=["team/p"], since_ms=0, power_w=125.2)
 
-    lines = as_text({**found, "idle_holders": [held]}).splitlines()
+    lines = gpus_text(answer(cluster_state(), None, held)).splitlines()
 
     assert lines[-1] == (
         "IDLE: team/p holds a on n0 without work since 1970-01-01 00:00:00 UTC, at 125 W"
@@ -97,10 +113,10 @@ def test_free_gpus_that_no_pod_could_use_have_a_line_of_their_own() -> None:
         "stranded": a_card("n1", model="T4"),
     }
     found.cluster[GPU_DEMAND] = ClusterRow(gpu_demand=PRIOR_DEMAND)  # 4 cores for half a card
-    told = report(found, CardFilter())
+    free = cards.free_by_model(TwinColumns.of_state(found), ())
 
-    assert told["free_gpus"]["T4"] == {"free": 1.0, "unusable": 1.0}
-    assert told["free_gpus"]["H100"] == {"free": 1.1, "unusable": 0.1}
+    assert free["T4"] == FreeGpus(free=1.0, unusable=1.0)
+    assert free["H100"] == FreeGpus(free=1.1, unusable=0.1)
     line = "H100: 1.10 GPUs free, 0.10 of them of no use to any pod like those that asked for GPUs"
-    assert f"{line} before" in as_text(told).splitlines()
-    assert "free_gpus" not in report(found, CardFilter(node="n0"))
+    assert f"{line} before" in gpus_text(answer(found)).splitlines()
+    assert not cards.selects_all(Gpus(node="n0"))

@@ -1,0 +1,91 @@
+"""A command that reads the data itself gets the answers that a console gives over HTTP."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from console_kit import STALENESS_S, ConsoleHarness
+from joulie.client import ConsoleClient, answers, queries
+from joulie_answers.answers import Answers
+from joulie_answers.readers.facts import in_streams
+from joulie_answers.readers.history import HistoryReader
+from joulie_answers.stored import Judgement, Stored, stored_answers
+from joulie_projections.history.history import History
+from joulie_projections.store.energy_table import EnergyTable
+
+pytestmark = pytest.mark.anyio
+OF_THE_ANSWER = ("at_ms", "age_ms", "behind_ms", "ledger_behind_ms")  # differ from call to call
+Source = Answers | ConsoleClient
+QUESTIONS: dict[str, Callable[[Source], Awaitable[answers.Answer]]] = {
+    "cards": lambda source: source.gpus(queries.Gpus()),
+    "cards with room": lambda source: source.gpus(queries.Gpus(free=True)),
+}
+
+
+@contextlib.asynccontextmanager
+async def local(harness: ConsoleHarness) -> AsyncGenerator[Answers, None]:
+    place = harness.database
+    history = HistoryReader(lambda: History.readable(place))
+    stored = Stored(
+        lambda: History.readable(place),
+        lambda: EnergyTable.readable(place),
+        in_streams(harness.bus, history),
+    )
+    try:
+        async with stored_answers(stored, Judgement(time.time_ns(), STALENESS_S)) as found:
+            yield found
+    finally:
+        history.close()
+
+
+def comparable(answer: answers.Answer) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(answer)
+    return {name: value for name, value in document.items() if name not in OF_THE_ANSWER}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+async def test_both_sources_give_the_same_document(scenario: ConsoleHarness, question: str) -> None:
+    ask = QUESTIONS[question]
+    async with ConsoleClient(scenario.url) as console, local(scenario) as stored:
+        over_http, from_data = await ask(console), await ask(stored)
+
+    assert comparable(over_http) == comparable(from_data)
+
+
+COMMANDS = {
+    "gpus": "items",
+}
+
+
+async def joulie(*words: str, data: Path) -> Any:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "joulie_cli.main", *words, "--data", str(data)),
+        env={**os.environ, "JOULIE_CLUSTER": "test"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, err.decode()
+    return out.decode()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_a_command_asks_a_console_and_prints_one_document(
+    scenario: ConsoleHarness, command: str, tmp_path: Path
+) -> None:
+    """The data directory is empty: nothing but the console answers."""
+    words = (*command.split(), "--server", scenario.url)
+    document = json.loads(await joulie(*words, "-o", "json", data=tmp_path))
+    text = await joulie(*words, data=tmp_path)
+
+    assert document[COMMANDS[command]]
+    assert text.strip()
