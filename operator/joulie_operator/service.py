@@ -24,6 +24,7 @@ from joulie_bus.streams.records import Stored
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_operator import plan_metrics
 from joulie_operator.observe.cluster_visibility import ClusterVisibility, full_visibility
+from joulie_operator.planning.power_target import TargetInForce, targets_in_force
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan
 from joulie_operator.plugins import load_policy
 from joulie_operator.settings import OperatorSettings
@@ -80,13 +81,24 @@ class Operator:
         _clear_stops()
         try:
             while True:
-                began = time.process_time()
+                began, targets = time.process_time(), self._targets()
                 self._report_stop(await self._attempt())
                 spent_s = time.process_time() - began
-                await asyncio.sleep(pause_s(spent_s, self._settings.interval_s))
+                await self._rest(pause_s(spent_s, self._settings.interval_s), targets)
         finally:
             _clear_stops()  # another operator may plan from now on
             plan_metrics.clear()
+
+    async def _rest(self, pause: float, targets: Sequence[TargetInForce]) -> None:
+        """A power target that begins, changes or ends does not wait for the end of a long pause."""
+        ends = time.monotonic() + pause
+        while (left := ends - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, CHECK_INTERVAL_S))
+            if self._targets() != targets:
+                return
+
+    def _targets(self) -> list[TargetInForce]:
+        return targets_in_force(self._view.cluster_state, self._rules, self._clock())
 
     async def _attempt(self) -> PlanningStopped | None:
         try:

@@ -8,7 +8,15 @@ from dataclasses import replace
 import pytest
 
 from joulie_bus.broker.embedded import Embedded
-from joulie_bus.events import AnyEvent, NodePlan, PlanMade, PodGone, ProfileAssigned, codec
+from joulie_bus.events import (
+    AnyEvent,
+    NodePlan,
+    PlanMade,
+    PodGone,
+    ProfileAssigned,
+    TargetSet,
+    codec,
+)
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import purge
 from joulie_bus.runtime import metrics
@@ -103,6 +111,25 @@ def newest(view: View) -> PlanMade:
 
 def is_planned(view: View) -> bool:
     return all(node.cpu_cap_pct is not None for node in view.cluster_state.nodes.values())
+
+
+@pytest.mark.parametrize("in_s", [-60, 2])
+async def test_a_target_is_planned_for_without_waiting_for_the_end_of_a_pause(
+    bus: JetStreamLog, view: View, monkeypatch: pytest.MonkeyPatch, in_s: int
+) -> None:
+    """Plans of a large cluster rest for as long as their share of a core asks. The target is in
+    force when it is set, or begins later."""
+    monkeypatch.setattr("joulie_operator.service.pause_s", lambda *_: 10 * PATIENCE_S)
+    await tell(bus, view, *nodes(4))
+    async with operating(bus, view, RECONCILE_INTERVAL="1h"):
+        await until(lambda: view.cluster_state.plan is not None)
+        starts_at = view.now_ns() + in_s * 1_000_000_000
+        target = TargetSet(target="grid", power_mw=1000, starts_at=starts_at, ends_at=2**62)
+        await bus.publish([producer(boot="b2").stamp(target)])
+        await until(lambda: metrics.POWER_TARGET.labels(feed="")._value.get() == 1)
+        clear = TargetSet(target="grid", starts_at=starts_at, ends_at=2**62)
+        await bus.publish([producer(boot="b3").stamp(clear)])
+        await until(lambda: metrics.POWER_TARGET.labels(feed="")._value.get() == 0)
 
 
 @pytest.mark.parametrize(
