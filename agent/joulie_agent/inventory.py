@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, assigned, holders
 from joulie_agent.pods import Devices
 from joulie_agent.report import CapRange, Card, NodeReport
@@ -91,7 +93,19 @@ def _card(card: Card, pods: Sequence[str], uids: Mapping[str, str]) -> CardRead:
         link_group=card.link_group,
         owner=owner,
         holder=holder,
+        power_limited_s=_whole(card.power_limited_s),
+        heat_limited_s=_whole(card.heat_limited_s),
     )
+
+
+def _whole(seconds: float | None) -> int | None:
+    return None if seconds is None else int(seconds)
+
+
+def without_counts(found: InventoryRead) -> InventoryRead:
+    """What changes now and then; how long a card was slowed down rises all the time."""
+    cards = (replace(each, power_limited_s=None, heat_limited_s=None) for each in found.cards)
+    return replace(found, cards=tuple(cards))
 
 
 def _mw(watts: float | None) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from joulie_agent.delivery import Delivery
-from joulie_agent.inventory import Inventory
+from joulie_agent.inventory import Inventory, without_counts
 from joulie_agent.measure.node_power import node_power
 from joulie_agent.measure.processors import MODELLED, processors_mw, with_processors
 from joulie_agent.pods import Energy, PodMeter
@@ -21,6 +21,7 @@ from joulie_bus.runtime import metrics
 
 INVENTORY_S = 5.0
 INVENTORY_AGAIN_S = 600.0
+COUNTS_AGAIN_S = 300.0  # only how long cards were slowed down has changed
 PODS_EACH_S = 10.0  # their processor time is read
 PODS_PUBLISHED_EACH_S = 60.0
 
@@ -69,16 +70,23 @@ class Agent:
         self._sample_power()
 
     async def _take_inventory(self) -> None:
-        """Published when something changed, and now and then for a log that has lost it."""
+        """Published when something changed, and now and then for a log that has lost it, or for
+        how long cards were slowed down."""
         now = self._clock()
         if now - self._inventory_s < INVENTORY_S:
             return
         self._inventory_s = now
         found = self._newest = await self._inventory.read(self._sampler.library())
-        if found == self._found and now - self._inventory_published_s < INVENTORY_AGAIN_S:
+        if not self._is_news(found, now - self._inventory_published_s):
             return
         self._delivery.put_inventory(found)
         self._found, self._inventory_published_s = found, now
+
+    def _is_news(self, found: InventoryRead, since_s: float) -> bool:
+        known = self._found
+        if known is None or without_counts(found) != without_counts(known):
+            return True
+        return since_s >= (INVENTORY_AGAIN_S if found == known else COUNTS_AGAIN_S)
 
     def _sample_power(self) -> None:
         readings = self._sampler.sample()

@@ -64,6 +64,14 @@ async def test_cards_of_a_tree_are_listed_without_a_kubelet(tmp_path: Path) -> N
     assert found.hardware.cpu_max_mw_per_socket == 350_000
 
 
+def test_a_card_has_the_whole_seconds_for_which_it_was_slowed_down() -> None:
+    slowed = replace(REPORT, cards=(replace(CARD, power_limited_s=12.9, heat_limited_s=0.0),))
+    (card,) = inventory_of(slowed, {}, {}, EMPTY).cards
+    (unknown,) = inventory_of(REPORT, {}, {}, EMPTY).cards
+    assert (card.power_limited_s, card.heat_limited_s) == (12, 0)
+    assert (unknown.power_limited_s, unknown.heat_limited_s) == (None, None)
+
+
 def test_a_metric_has_how_long_cards_were_slowed_down_and_forgets_cards_that_are_gone() -> None:
     def shown() -> dict[str, float]:
         (family,) = metrics.AGENT_LIMITED.collect()

@@ -11,11 +11,11 @@ from joulie_agent.inventory import Inventory
 from joulie_agent.sampler import Sampler
 from joulie_agent.service import Agent
 from joulie_agent.sources.host import Host
-from joulie_bus.events import TelemetrySampled, codec
+from joulie_bus.events import CardRead, InventoryRead, TelemetrySampled, codec
 from joulie_bus.log.memory import MemoryLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.subjects import Stream, agent_name
-from joulie_bus.testing import CLUSTER, VirtualClock, memory_log
+from joulie_bus.testing import CLUSTER, VirtualClock, hardware, memory_log
 from joulie_bus.testing.clock import NOON
 from joulie_projections.hardware.catalog import EMPTY
 
@@ -78,6 +78,26 @@ async def test_the_first_reading_of_a_counter_is_no_power(tmp_path: Path) -> Non
     rig = Rig(tmp_path)
     await rig.sample()
     assert await rig.published() == []
+
+
+async def test_how_long_cards_were_slowed_down_is_published_each_five_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It rises all the time under a cap."""
+    rig = Rig(tmp_path)
+
+    async def slowed(_inventory: object, _library: object) -> InventoryRead:
+        card = CardRead(uuid="g", model="m", total_mb=1, power_limited_s=int(rig.clock.now_s))
+        return InventoryRead(node="n1", hardware=hardware("n1"), cards=(card,))
+
+    monkeypatch.setattr(Inventory, "read", slowed)
+    for _ in range(700):
+        await rig.second(100)
+    newest = (await rig.log.state(Stream.TEL)).last
+    found = [await rig.log.message(Stream.TEL, number + 1) for number in range(newest)]
+    events = [codec.decoded(record.data, "the test") for record in found if record]
+    told = [event.cards[0].power_limited_s for event in events if isinstance(event, InventoryRead)]
+    assert told == [1, 301, 601]
 
 
 async def test_a_steady_node_is_published_each_ten_seconds(tmp_path: Path) -> None:

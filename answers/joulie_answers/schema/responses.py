@@ -233,6 +233,9 @@ class Gpu(Item, frozen=True, kw_only=True):
     pool: str  # of a device of DRA
     taint: str
     allocated: list[Allocated]
+    # How long its power limit or heat slowed it down since its driver was loaded; null: not known.
+    power_limited_s: int | None
+    heat_limited_s: int | None
     claims: list[Claimed]
     updated_at_ms: int
 

@@ -1,17 +1,20 @@
 """Cards as a table, their sums, and those that are held without work."""
 
+from collections.abc import Sequence
+
 from joulie_answers.schema.responses import Gpu, GpuList
 from joulie_answers.text.tables import table
 from joulie_answers.text.times import shown
 from joulie_projections.state.cards import UNKNOWN_HOLDER
 
 _HEAD = ("node", "card", "model", "MB used", "of", "link", "used by")
-_NUMBERS = {"MB used", "of"}
+_SLOWED = ("slowed by power", "by heat")  # only where an agent reports it
+_NUMBERS = {"MB used", "of", *_SLOWED}
 
 
 def gpus_text(found: GpuList) -> str:
     sums = found.sums
-    lines = table(_HEAD, [_cells(card) for card in found.items], _NUMBERS) if found.items else []
+    lines = _table(found.items) if found.items else []
     lines.append(
         f"{sums.cards} card(s) on {sums.nodes} node(s): {sums.whole} whole, "
         f"{sums.holes} shared with room, {sums.unhealthy} unhealthy; "
@@ -30,6 +33,23 @@ def gpus_text(found: GpuList) -> str:
         for each in found.idle or ()
     ]
     return "\n".join(lines)
+
+
+def _table(cards: Sequence[Gpu]) -> list[str]:
+    counts = [(card.power_limited_s, card.heat_limited_s) for card in cards]
+    is_known = any(each != (None, None) for each in counts)
+    *head, users = _HEAD
+    rows = []
+    for card, slowed in zip(cards, counts, strict=True):
+        *cells, used_by = _cells(card)
+        rows.append((*cells, *(map(_duration, slowed) if is_known else ()), used_by))
+    return table((*head, *(_SLOWED if is_known else ()), users), rows, _NUMBERS)
+
+
+def _duration(seconds: int | None) -> str:
+    if seconds is None:
+        return "?"
+    return f"{seconds} s" if seconds < 3600 else f"{seconds / 3600:.1f} h"
 
 
 def _cells(card: Gpu) -> tuple[str, ...]:

@@ -84,6 +84,8 @@ def card_of(cluster_state: ClusterState, uuid: str, card: CardState) -> Gpu:
         pool=card.device.pool if card.device else "",
         taint=card.device.taint if card.device else "",
         allocated=[*_allocated(cluster_state, card)],
+        power_limited_s=card.power_limited_s,
+        heat_limited_s=card.heat_limited_s,
         claims=[
             Claimed(
                 pod_uid=uid,

@@ -30,6 +30,9 @@ class CardRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     link_group: Word = ""
     owner: Uid = ""
     holder: Holder = ""
+    # Whole seconds since the driver was loaded; None: it does not count them.
+    power_limited_s: Count | None = None  # slowed down by its power limit
+    heat_limited_s: Count | None = None  # slowed down by heat
 
 
 CardWatts = Annotated[dict[Name, Milliwatts], msgspec.Meta(max_length=MOST_READ_CARDS)]

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from joulie_bus.events.base import Event
-from joulie_bus.events.bounds import CardMb, Cards, Holder, Name, ShareMilli, Uid, Word
+from joulie_bus.events.bounds import CardMb, Cards, Count, Holder, Name, ShareMilli, Uid, Word
 
 CardSource = Literal["agent", "resource"]
 MOST_POD_UIDS = 256  # of one claim, as Kubernetes allows
@@ -29,6 +29,8 @@ class GpuSeen(Event, frozen=True, kw_only=True):
     owner: Uid = ""  # uid of the pod that holds the card
     holder: Holder = ""  # namespace/name of that pod if the uid is not known; "?": neither is
     source: CardSource = "resource"
+    power_limited_s: Count | None = None  # as in `CardRead`
+    heat_limited_s: Count | None = None
 
     @property
     def key(self) -> str:

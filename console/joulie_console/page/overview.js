@@ -2,7 +2,7 @@
 // The overview: totals, the map or the table of nodes, power, decisions, plans, and cards.
 
 import { Chart } from "./chart.js";
-import { ago, count, DASH, moment, percent, points, watts } from "./format.js";
+import { ago, count, DASH, lasting, moment, percent, points, watts } from "./format.js";
 import { Decisions, Plans } from "./lists.js";
 import { Legend, MapView } from "./map.js";
 import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
@@ -279,12 +279,24 @@ function IdleHolders({ idle }) {
   `;
 }
 
-const CARD = ["Card", "Node", "Model", "Memory", "Claimed by", "Health"];
+const CARD = [
+  "Card",
+  "Node",
+  "Model",
+  "Memory",
+  "Slowed by power",
+  "By heat",
+  "Claimed by",
+  "Health",
+];
+const CARD_NUMBERS = ["Memory", "Slowed by power", "By heat"];
 
 /** @param {{ items: any[], label: string }} props */
 export function Cards({ items, label }) {
   const gib = (/** @type {number} */ mb) => count(mb / 1024);
-  return html`<${Table} label=${label} head=${heads(CARD, ["Memory"])}>
+  const slowed = (/** @type {number | null} */ seconds) =>
+    seconds === null ? "not known" : lasting(seconds * 1000);
+  return html`<${Table} label=${label} head=${heads(CARD, CARD_NUMBERS)}>
     ${
     items.map((card) =>
       html`
@@ -299,6 +311,8 @@ export function Cards({ items, label }) {
             <${Name} text=${card.model} />
           </td>
           <td class="n">${gib(card.allocated_mb)} of ${gib(card.total_mb)} GiB</td>
+          <td class="n">${slowed(card.power_limited_s)}</td>
+          <td class="n">${slowed(card.heat_limited_s)}</td>
           <td>${card.claims.length
             ? card.claims.map((/** @type {any} */ claim) =>
               html`<${Name} key=${claim.pod_uid} text=${`${claim.namespace}/${claim.name}`} />`

@@ -50,6 +50,8 @@ def _sighting(node: str, card: CardRead) -> GpuSeen:
         owner=card.owner,
         holder=card.holder,
         source="agent",
+        power_limited_s=card.power_limited_s,
+        heat_limited_s=card.heat_limited_s,
     )
 
 

@@ -48,6 +48,8 @@ class CardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     source: str = ""
     claims: dict[str, Claim] = {}  # by pod uid; several pods can share a card's memory
     device: DeviceSeen | None = None  # as DRA shows it: kube-scheduler gives the card out
+    power_limited_s: int | None = None  # as in `GpuSeen`
+    heat_limited_s: int | None = None
 
 
 def after_sighting(card: CardState | None, fact: CardFact, at: int) -> CardState | None:
@@ -68,6 +70,8 @@ def after_sighting(card: CardState | None, fact: CardFact, at: int) -> CardState
                 source=fact.source,
                 claims=claims,
                 device=card.device if card is not None else None,
+                power_limited_s=fact.power_limited_s,
+                heat_limited_s=fact.heat_limited_s,
             )
         case GpuGone():
             device = card.device if card is not None else None

@@ -7,9 +7,12 @@ from joulie_answers.schema.requests import Gpus
 from joulie_answers.schema.responses import FreeGpus, GpuList, IdleHolder
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.views import cards
+from joulie_bus.testing import inventory, records
+from joulie_projections.fold.sequence import fold
 from joulie_projections.pods.load import Load
 from joulie_projections.state.gpu_arrivals import PRIOR_DEMAND
 from joulie_projections.state.state import GPU_DEMAND, ClusterRow, ClusterState
+from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
 
 T4 = "Tesla T4"
@@ -120,3 +123,17 @@ def test_free_gpus_that_no_pod_could_use_have_a_line_of_their_own() -> None:
     line = "H100: 1.10 GPUs free, 0.10 of them of no use to any pod like those that asked for GPUs"
     assert f"{line} before" in gpus_text(answer(found)).splitlines()
     assert not cards.selects_all(Gpus(node="n0"))
+
+
+def test_a_card_shows_how_long_its_power_limit_and_heat_slowed_it_down() -> None:
+    found = inventory("n1", "GPU-1", "GPU-2")
+    first = replace(found.cards[0], power_limited_s=7300, heat_limited_s=0)
+    draft = Draft(state := ClusterState())
+    fold(draft, records(replace(found, cards=(first, found.cards[1]))), 0)
+    draft.commit()
+    shown_cards = answer(state)
+    assert [card.power_limited_s for card in shown_cards.items] == [7300, None]
+    _, first_line, second_line, *_ = gpus_text(shown_cards).splitlines()
+    assert "2.0 h" in first_line
+    assert " 0 s" in first_line
+    assert second_line.count("?") == 2
