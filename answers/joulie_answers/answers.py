@@ -1,11 +1,13 @@
 """What people ask: a query in, its answer out. Read-only; neither HTTP nor a command line."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from joulie_answers.newest import Newest
 from joulie_answers.readers import pending_pods
+from joulie_answers.readers.attempt_values import attempt_of, group_of, outcome_brief
+from joulie_answers.readers.attempts import Attempts
 from joulie_answers.readers.energy import EnergyReader, Period
 from joulie_answers.readers.facts import OpenFacts
 from joulie_answers.readers.history import HistoryReader
@@ -16,7 +18,9 @@ from joulie_answers.schema.responses import Stamp
 from joulie_answers.views import cards, cluster_view, decision_text
 from joulie_answers.views.cluster_view import MS, Overview, policy_of
 from joulie_answers.views.decision_text import KINDS, DescribedEntry, candidates_of, explain
-from joulie_bus.errors import NotAnswered
+from joulie_audit.questions.explain import not_there
+from joulie_audit.questions.gang import gang_now
+from joulie_bus.errors import NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_extender.gpu.models import Aliases
 from joulie_projections.chain.entry import MAX_COLUMN_INT
@@ -83,6 +87,7 @@ class Answers:
         self._newest = newest
         self._history, self._plans = sources.history, sources.plans
         self._time_travel, self._energy = sources.time_travel, sources.energy
+        self._attempts = Attempts(sources.history, sources.time_travel)
         self._clock = clock
         self._staleness_s = staleness_s
         self._aliases = aliases  # of models of cards
@@ -141,7 +146,7 @@ class Answers:
         page, following = _page(items, query.offset, query.limit)
         return responses.NodeList(**resolved.stamp(), items=page, total=len(items), next=following)
 
-    async def node(self, query: requests.SnapshotQuery, name: str) -> responses.NodeDetail:
+    async def node(self, name: str, query: requests.SnapshotQuery) -> responses.NodeDetail:
         resolved = await self._resolve(query)
         overview, cluster_state = resolved.overview, resolved.overview.snapshot.cluster_state
         node = cluster_state.nodes.get(name)
@@ -186,30 +191,60 @@ class Answers:
         page, following = _page(briefs, query.offset, query.limit)
         return responses.PodList(**resolved.stamp(), items=page, total=len(briefs), next=following)
 
-    async def pod(self, query: requests.SnapshotQuery, uid: str) -> responses.PodDetail:
+    async def pod(self, uid: str, query: requests.Pod) -> responses.PodDetail:
         resolved = await self._resolve(query)
         uid = await self._uid_of(uid, resolved)
         pod = resolved.overview.snapshot.cluster_state.pods.get(uid)
         until = None if resolved.is_now else resolved.overview.snapshot.at
         found = await self._described(EntryQuery(pod_uid=uid, until=until), DECISIONS_PER_POD)
         if pod is None and not found:
-            raise NotAnswered(404, f"No pod {uid!r}: give a uid, or namespace/name.")
+            why = await self._history.run(lambda history: not_there(history, uid))
+            raise NotAnswered(404, why)
         return responses.PodDetail(
             **resolved.stamp(),
             pod=cluster_view.pod_brief(pod) if pod else None,
             decisions=[described.brief for described in found],
             explanation=explain(pod.pod if pod else None, pod.node if pod else "", found),
+            **await self._attempt(query, uid, pod, resolved),
         )
 
+    async def _attempt(
+        self, query: requests.Pod, uid: str, pod: PodState | None, resolved: ResolvedSnapshot
+    ) -> dict[str, Any]:
+        """The newest attempt, where the pod is, and its group."""
+        state, node = resolved.overview.snapshot.cluster_state, pod.node if pod else ""
+        try:
+            attempt = await self._attempts.newest(uid)
+        except NotInTheLog:
+            if query.candidate:
+                raise
+            group = gang_now(pod.pod, state) if pod else None
+            return {"attempt": None, "outcome": None, "group": group_of(group)}
+        asked_for = None
+        if query.candidate:
+            asked_for = await self._attempts.terms_of(attempt, query.candidate)
+        weights = self._history.weights.get(attempt.found.settings)
+        return {
+            "attempt": attempt_of(attempt.found, weights, asked_for),
+            "outcome": outcome_brief(attempt.outcome(node)),
+            "group": group_of(gang_now(attempt.found.pod, state)),
+        }
+
     async def _uid_of(self, text: str, resolved: ResolvedSnapshot) -> str:
-        """The uid of a pod that is named by namespace/name: of the newest one with that name."""
-        if "/" not in text:
+        """The uid of a pod that is named by namespace/name, by its name alone or by its uid: of the
+        newest one with that name."""
+        pods = resolved.overview.snapshot.cluster_state.pods
+        if text in pods:
             return text
-        for uid, pod in resolved.overview.snapshot.cluster_state.pods.items():
-            if f"{pod.pod.namespace}/{pod.pod.name}" == text:
-                return uid
+        names = {uid: f"{pod.pod.namespace}/{pod.pod.name}" for uid, pod in pods.items()}
+        named = {uid: name for uid, name in names.items() if text in (name, name.partition("/")[2])}
+        _require_one(text, named.values())
+        if named:
+            return next(iter(named))
         until = None if resolved.is_now else resolved.overview.snapshot.at
-        found = await self._described(EntryQuery(pod=text, until=until), 1)
+        found = await self._described(EntryQuery(pod=text, until=until), DECISIONS_PER_POD)
+        if text not in {each.brief.pod_uid for each in found}:
+            _require_one(text, (f"{each.brief.namespace}/{each.brief.name}" for each in found))
         return found[0].brief.pod_uid if found else text
 
     async def pending(self, query: requests.Pending) -> responses.PendingList:
@@ -285,7 +320,7 @@ class Answers:
             entries=self._newest.entries,
         )
 
-    async def decision(self, query: requests.Decision, entry: int) -> responses.DecisionDetail:
+    async def decision(self, entry: int, query: requests.Decision) -> responses.DecisionDetail:
         opened = await self._history.entry(entry)
         if opened is None:
             newest = self._newest.entries
@@ -362,6 +397,12 @@ class Answers:
             entries=entries,
             unsigned=max(0, entries - newest[0].pos) if newest else entries,
         )
+
+
+def _require_one(text: str, names: Iterable[str]) -> None:
+    if len(found := sorted(set(names))) > 1:
+        why = f"{text!r} matches several pods: {', '.join(found[:5])}. Write namespace/name."
+        raise NotAnswered(404, why)
 
 
 def _ns(instant: datetime) -> int:

@@ -137,7 +137,7 @@ async def test_a_pod_with_eight_claimed_cards_holds_them_and_adds_their_watts(
         freed_s = time.monotonic() - began
         after = await gpus(cluster.data)
 
-    [node] = {card["node"] for card in held["cards"] if card["allocated"]}
+    [node] = {card["node"] for card in held["items"] if card["allocated"]}
     assert set(holders(held)) == {"default/train"}
     assert of_train[node] - of_plain[node] == pytest.approx(CARDS_W)
     assert freed_s < FREED_S + COMMAND_S
@@ -184,7 +184,7 @@ async def test_two_pods_of_one_claim_hold_its_cards_once(server: Running, tmp_pa
         with History.of(cluster.data / "joulie.db") as history:
             state = history.cluster_state()
 
-    assert [card["allocated"][0]["pods"] for card in held["cards"] if card["allocated"]] == [
+    assert [card["allocated"][0]["pods"] for card in held["items"] if card["allocated"]] == [
         sorted(["default/p", "default/q"], key=_uids(state).__getitem__)
     ] * 2
     assert sorted(node.load.gpu_standard_milli for node in state.nodes.values())[-2:] == [0, 2000]

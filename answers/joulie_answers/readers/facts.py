@@ -12,7 +12,7 @@ from joulie_bus.streams.subjects import Stream
 
 
 class RetainedFacts(FactSource, Protocol):
-    async def first_of(self, stream: Stream) -> int:
+    async def first_of(self, stream: Stream, /) -> int:
         """The first sequence that can still be read."""
         ...
 

@@ -66,6 +66,10 @@ class Pods(SnapshotQuery, frozen=True, kw_only=True):
     offset: Offset = 0
 
 
+class Pod(SnapshotQuery, frozen=True, kw_only=True):
+    candidate: Text = ""  # also the terms of this node; recomputed if they are not recorded
+
+
 class Gpus(SnapshotQuery, frozen=True, kw_only=True):
     node: Text = ""
     model: Text = ""  # as in a pod's annotation

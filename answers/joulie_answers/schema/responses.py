@@ -524,10 +524,58 @@ class DecisionDetail(Answer, frozen=True, kw_only=True):
     same_digest: bool | None = None  # recorded and recomputed terms are equal; None: not recomputed
 
 
+class Refused(Item, frozen=True, kw_only=True):
+    reason: str
+    nodes: int
+    examples: list[str]
+
+
+class Attempt(Item, frozen=True, kw_only=True):
+    """The newest scheduling attempt of a pod."""
+
+    number: int  # of the attempts in the newest entries about the pod
+    at_ms: int
+    entries: list[int]
+    pod: PodBrief
+    view: int
+    view_age_ms: int | None
+    behind_ms: int | None
+    view_text: str
+    settings: str
+    preset: str | None  # of these settings; null: they are not in the log
+    candidates: int
+    filtered: str  # what the filter decided, in words; empty if it was not asked
+    refused: list[Refused]
+    reason: str  # of the refusals, as sent to kube-scheduler
+    cluster_trend_w_per_min: float | None
+    perf_pressure: float | None
+    scores: list[Candidate]  # those with terms, best first; then the one that was asked for
+
+
+class Outcome(Item, frozen=True, kw_only=True):
+    node: str
+    rank: int | None  # of that node among the scores; 1 is the best
+    score: int | None
+    source: str  # the log or the binding
+
+
+class Group(Item, frozen=True, kw_only=True):
+    """The pods that are placed together with a pod, by the newest state."""
+
+    name: str
+    bound: int
+    nodes: dict[str, int]  # members on each
+    missing: list[str]  # known members that wait
+    text: str
+
+
 class PodDetail(Answer, frozen=True, kw_only=True):
     pod: PodBrief | None  # None if the pod was deleted; its decisions stay
     decisions: list[DecisionBrief]
     explanation: list[str]
+    attempt: Attempt | None  # None if it was never filtered or scored
+    outcome: Outcome | None
+    group: Group | None
 
 
 class PlanEntry(Item, frozen=True, kw_only=True):

@@ -384,7 +384,7 @@ class ArchivedFacts:
             raise NeverArchived(str(self._archive.path), manifest.p_from, manifest.p_to)
         return [record for record in kept.records if record.stream in streams]
 
-    async def first_of(self, _: Stream) -> int:
+    async def first_of(self, _: Stream, /) -> int:
         """An archive has all facts from the first one on."""
         return 1
 

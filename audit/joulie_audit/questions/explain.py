@@ -74,12 +74,14 @@ def read(entry: StoredEntry) -> AnyEvent | None:
         return None
 
 
-def attempts_of(history: History, pod: str) -> list[tuple[StoredEntry, AnyEvent]]:
+def attempts_of(
+    history: History, pod: str, most: int | None = None
+) -> list[tuple[StoredEntry, AnyEvent]]:
     """All entries about one pod, newest first. Raises if the name is ambiguous."""
-    found = list(history.find(EntryQuery(pod=pod)))
+    found = list(history.find(EntryQuery(pod=pod), most))
     names = {entry.pod for entry in found if entry.pod}
     if not found:
-        raise NotInTheLog(_not_there(history, pod))
+        raise NotInTheLog(not_there(history, pod))
     if len(names) > 1 and pod not in {entry.pod_uid for entry in found}:
         raise NotInTheLog(
             f"{pod!r} matches several pods: {', '.join(sorted(names)[:5])}. Write namespace/name."
@@ -92,9 +94,12 @@ def attempts_of(history: History, pod: str) -> list[tuple[StoredEntry, AnyEvent]
     ]
 
 
-def explain_pod(history: History, pod: str, names: RowNames | None = None) -> Explanation:
-    """`names` are those at the view, if they are known from elsewhere than the database."""
-    logged = attempts_of(history, pod)
+def explain_pod(
+    history: History, pod: str, names: RowNames | None = None, most: int | None = None
+) -> Explanation:
+    """`names` are those at the view, if they are known from elsewhere than the database; `most` is
+    the number of entries that are read, the newest ones."""
+    logged = attempts_of(history, pod, most)
     scored = _first(logged, PrioritizeDecided)
     filtered = _first(logged, FilterDecided)
     if filtered is None and scored is None:
@@ -187,7 +192,7 @@ def _outcome_seen(logged: list[tuple[StoredEntry, AnyEvent]]) -> Outcome | None:
     return Outcome(event.node, event.rank, event.score, "the log")
 
 
-def _not_there(history: History, pod: str) -> str:
+def not_there(history: History, pod: str) -> str:
     newest = history.pod_names(3)
     if pod in history.row_names().nodes():
         return f"{pod!r} is a node, not a pod. `joulie explain node {pod}` explains it."

@@ -81,7 +81,7 @@ class ConsoleClient:
     async def pods(self, query: q.Pods | None = None) -> a.PodList:
         return await self._answer(routes.PODS, query)
 
-    async def pod(self, name: str, query: q.SnapshotQuery | None = None) -> a.PodDetail:
+    async def pod(self, name: str, query: q.Pod | None = None) -> a.PodDetail:
         """One pod, by uid or namespace/name, with its explanation and its decisions."""
         return await self._answer(routes.POD, query, name)
 

@@ -158,7 +158,7 @@ def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awa
         started = time.perf_counter()
         query = read(request, route.query_type)
         await console.poller.attend()
-        answer = await operation.answer(query, *_path_arguments(request, route))
+        answer = await operation.answer(*_path_arguments(request, route), query)
         metrics.CONSOLE_SECONDS.labels(route=route.name).observe(time.perf_counter() - started)
         tag = f'W/"{answer.position}-{console.tail.entry}{answer.revision}"'
         headers = {

@@ -1,5 +1,6 @@
 """Explanations of placements, from the log alone."""
 
+import re
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -7,7 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from audit_kit import NAMES, RecordedLog, record_small_log
+from joulie_answers.readers.attempt_values import attempt_of
+from joulie_answers.schema.responses import Candidate, PodDetail
+from joulie_answers.text.pod import pod_text
+from joulie_answers.text.score_table import score_table
+from joulie_answers.views.decision_text import term_set
 from joulie_audit.questions.explain import (
+    Explanation,
     Outcome,
     Rejection,
     explain_pod,
@@ -19,9 +26,8 @@ from joulie_audit.questions.explain import (
 from joulie_audit.questions.listing import about_node, line_of, row_of
 from joulie_audit.questions.time_travel import Binding, binding_of, cluster_state_at
 from joulie_bus.errors import NotInTheLog
-from joulie_bus.events import NodeGone, OutcomeSeen, PrioritizeDecided
+from joulie_bus.events import NodeGone, OutcomeSeen, PrioritizeDecided, Terms
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen
-from joulie_cli.questions.explain import PodReport, pod_json, pod_text, rules_behind
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_prioritize
 from joulie_projections.history.history import EntryQuery
@@ -31,6 +37,21 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames
 
 pytestmark = pytest.mark.anyio
+
+
+def answer_about(found: Explanation, weights: Weights | None = None) -> PodDetail:
+    return PodDetail(
+        position=1,
+        at_ms=0,
+        age_ms=0,
+        behind_ms=0,
+        pod=None,
+        decisions=[],
+        explanation=[],
+        attempt=attempt_of(found, weights),
+        outcome=None,
+        group=None,
+    )
 
 
 async def test_the_last_attempt_is_explained_with_its_view_and_entries(
@@ -93,13 +114,13 @@ async def test_a_decision_without_a_view_is_explained_without_its_numbers(
     await small_log.builder.publish(scored)
     async with small_log.reading() as (history, _):
         found = explain_pod(history, "team/blind")
-    report = PodReport(found, None, None)
+    answer = answer_about(found)
 
-    assert "  view       none: the extender had no view of the cluster yet" in pod_text(report)
-    assert str(NEVER_MS) not in pod_text(report)
-    tree = pod_json(report)
-    assert tree["view_age_ms"] is None
-    assert tree["view_text"].startswith("none: the extender had no view")
+    assert "  view       none: the extender had no view of the cluster yet" in pod_text(answer)
+    assert str(NEVER_MS) not in pod_text(answer)
+    assert answer.attempt is not None
+    assert answer.attempt.view_age_ms is None
+    assert answer.attempt.view_text.startswith("none: the extender had no view")
 
 
 async def test_without_a_logged_outcome_the_binding_gives_the_node(small_log: RecordedLog) -> None:
@@ -281,6 +302,11 @@ async def test_an_entry_is_formatted_as_one_line_and_as_plain_values(
     assert row_of(entry, None)["kind"] == event.TYPE
 
 
+def _candidate(terms: Terms) -> Candidate:
+    shown = term_set(terms, Weights())
+    return Candidate(node=terms.node, verdict="", answer=None, terms=shown, loss=None)
+
+
 def test_an_explanation_names_the_rule_behind_a_headroom_without_a_reading() -> None:
     nodes = {
         "measured": NodeState(
@@ -299,7 +325,8 @@ def test_an_explanation_names_the_rule_behind_a_headroom_without_a_reading() -> 
         "bare": "undiscovered",
         "stale": "neutral",
     }
-    reported = [line.split()[0] for line in rules_behind(top)]
+    found = [_candidate(terms) for terms in top]
+    reported = [line.split()[0] for line in score_table(found, "")][1 + len(top) :]
     assert sorted(reported) == ["neutral", "predicted", "undiscovered"]
 
 
@@ -323,9 +350,37 @@ async def test_an_explanation_shows_the_terms_of_its_scoring(
         explanation = explain_pod(history, "web")
     assert explanation.scored is not None
 
-    text = pod_text(PodReport(explanation, None, None))
+    text = pod_text(answer_about(explanation, weights))
 
     assert title in text
     n4 = next(terms for terms in explanation.scored.top if terms.node == "n4")
     assert attrgetter(field)(n4) > 0
     assert f"{attrgetter(field)(n4):.2f}" in text
+
+
+@pytest.mark.parametrize("scoring", ["headroom", "energy"])
+async def test_the_points_of_each_line_add_up_to_its_score(
+    recorded: RecordedLog, scoring: str
+) -> None:
+    made = recorded.builder
+    made.weights = Weights(scoring=scoring)
+    await record_small_log(recorded)
+    await made.facts(hardware("n4", gpus=8))
+    await made.answer(ask("web"))
+    async with recorded.reading() as (history, _):
+        explanation = explain_pod(history, "web")
+    attempt = answer_about(explanation, made.weights).attempt
+    assert attempt is not None
+
+    head, *lines = score_table(attempt.scores, "n4")
+    rows = [line for line in lines if line.split()[0].strip("*").startswith("n")]
+    points = [line.partition("|")[0].split()[1 : 1 + _columns(head)] for line in rows]
+
+    assert len(rows) == len(attempt.scores) > 1
+    for score, *parts in points:
+        assert float(score) == pytest.approx(sum(map(float, parts)), abs=0.03)
+
+
+def _columns(head: str) -> int:
+    """Of numbers before the watts or the source; titles may be of two words."""
+    return len(re.split(r"\s{2,}", head.partition("|")[0].removesuffix("from").strip()))

@@ -27,6 +27,8 @@ OF_THE_ANSWER = ("at_ms", "age_ms", "behind_ms", "ledger_behind_ms")  # differ f
 Source = Answers | ConsoleClient
 QUESTIONS: dict[str, Callable[[Source], Awaitable[answers.Answer]]] = {
     "cards": lambda source: source.gpus(queries.Gpus()),
+    "a pod": lambda source: source.pod("team/heavy", queries.Pod()),
+    "a pod and a candidate": lambda source: source.pod("runs", queries.Pod(candidate="n2")),
     "cards with room": lambda source: source.gpus(queries.Gpus(free=True)),
 }
 
@@ -63,6 +65,7 @@ async def test_both_sources_give_the_same_document(scenario: ConsoleHarness, que
 
 COMMANDS = {
     "gpus": "items",
+    "explain team/heavy": "attempt",
 }
 
 

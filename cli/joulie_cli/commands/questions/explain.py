@@ -13,6 +13,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--node", metavar="NAME", help="also show the terms of this candidate")
     shared.archive(parser)
+    shared.source(parser)
 
 
 def program() -> Program:
