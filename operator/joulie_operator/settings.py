@@ -171,6 +171,12 @@ class OperatorSettings:
     gpu_eco_pct: int | None = setting(
         percent, "GPU_ECO_CAP_PCT_OF_MAX", "60", "GPU cap of eco nodes"
     )
+    gpu_eco_clock_pct: int | None = setting(
+        percent,
+        "GPU_ECO_CLOCK_PCT_OF_MAX",
+        "none",
+        "Highest clock of the cards of eco nodes with the label joulie.io/clocks=enforce",
+    )
     gpu_absolute: bool = setting(
         boolean, "GPU_WRITE_ABSOLUTE_CAPS", "false", "GPU caps in watts beside percent"
     )

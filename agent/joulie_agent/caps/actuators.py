@@ -27,6 +27,7 @@ class Actuator(Protocol):
     @property
     def card(self) -> str: ...  # its uuid; empty for processors
     def read(self) -> Limit: ...  # raises Unreadable
+    def value_of(self, ordered: int) -> int: ...  # what an order means here, in its own unit
     def problem(self) -> str: ...  # why it cannot be set, as far as that shows without setting it
     def set(self, value: int) -> None: ...  # raises NotSet
 
@@ -50,6 +51,9 @@ class RaplLimit(NamedTuple):
             self.file.with_name(self.file.name.replace("power_limit", "max_power"))
         )
         return Limit(self.host.integer(self.file), high=high or None, grain=GRAIN_UW)
+
+    def value_of(self, ordered: int) -> int:
+        return ordered
 
     def problem(self) -> str:
         """The kernel sets nothing before something is written."""
@@ -90,6 +94,9 @@ class NvmlLimit(NamedTuple):
         default = ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
         low, high = span if span is not None else (None, None)
         return Limit(now, low, high, default)
+
+    def value_of(self, ordered: int) -> int:
+        return ordered
 
     def problem(self) -> str:
         """The driver lets root alone set it, and has no question that asks for the permission."""

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from joulie_agent.caps.actuators import actuators
+from joulie_agent.caps.actuators import Actuator, actuators
+from joulie_agent.caps.clocks import Locks, clock_locks
 from joulie_agent.caps.memory import BadMemory, Memory
 from joulie_agent.caps.writer import Outcome, Writer
 from joulie_agent.sources.host import Host
-from joulie_agent.sources.nvml import opened
+from joulie_agent.sources.nvml import Library, opened
 
 
 def memory_in(file: Path) -> Memory:
@@ -23,13 +24,21 @@ def release_limits(root: Path, file: Path) -> list[Outcome]:
     host, memory = Host(root), memory_in(file)
     library = opened(host)
     try:
-        return Writer(memory).release(list(actuators(host, library)))
+        return Writer(memory).release(all_limits(host, library, Locks(memory)))
     finally:
         memory.close()
         if library is not None:
             library.close()
 
 
+def all_limits(host: Host, library: Library | None, locks: Locks) -> list[Actuator]:
+    """The limits of this node that can be set, and the clocks of its cards."""
+    clocks = clock_locks(library, locks) if library is not None else []
+    return [*actuators(host, library), *clocks]
+
+
 def shown_limit(outcome: Outcome) -> str:
     value = outcome.value or 0
+    if outcome.kind == "clocks":
+        return f"{value} MHz"
     return f"{value / 1e6:g} W" if outcome.kind == "cpu" else f"{value / 1000:g} W"

@@ -180,7 +180,8 @@ class CapService:
 
 def wanted_of(order: CapOrder) -> Order:
     cpu = order.cpu_mw_per_socket
-    return Order(None if cpu is None else cpu * 1000, order.gpu_mw, order.card_mw)
+    cpu_uw = None if cpu is None else cpu * 1000
+    return Order(cpu_uw, order.gpu_mw, order.card_mw, order.clock_pct)
 
 
 def safe_of(order: CapOrder) -> Order:
@@ -194,13 +195,14 @@ def facts_of(
     """A cap counts as applied if all limits of its kind are as ordered: a single one that is not
     may draw up to its own limit. Cards that are ordered one by one count one by one."""
     plan = order.plan if order else ""
-    cpu, gpu = (_applied(kind, wanted, outcomes) for kind in ("cpu", "gpu"))
+    cpu, gpu, clock = (_applied(kind, wanted, outcomes) for kind in ("cpu", "gpu", "clocks"))
     applied = CapsApplied(
         node=node,
         plan=plan,
         cpu_mw_per_socket=None if cpu is None else cpu // 1000,
         gpu_mw=None if wanted.card_mw else gpu,
         card_mw=_applied_cards(wanted, outcomes) if wanted.card_mw else {},
+        clock_mhz=clock,
     )
     reasons = [f"{each.name}: {each.refused}" for each in outcomes if each.refused]
     missing = _without_actuators(wanted, outcomes)
@@ -220,13 +222,14 @@ def _applied_cards(wanted: Order, outcomes: Sequence[Outcome]) -> dict[str, int]
     return {
         each.card: each.value or 0
         for each in outcomes
-        if each.card and not each.refused and wanted.of(each.kind, each.card) is not None
+        if each.kind == "gpu" and not each.refused and wanted.of(each.kind, each.card) is not None
     }
 
 
 def _without_actuators(wanted: Order, outcomes: Sequence[Outcome]) -> list[str]:
     found = {each.kind for each in outcomes}
-    kinds = [why for kind, why in NO_LIMIT.items() if wanted.has(kind) and kind not in found]
+    no_limit = NO_LIMIT | {"clocks": "the cards of this node have no clocks that can be locked"}
+    kinds = [why for kind, why in no_limit.items() if wanted.has(kind) and kind not in found]
     cards = {each.card for each in outcomes}
     ordered = (card for card, cap in wanted.card_mw.items() if cap is not None)
     missing = [f"{card}: this node has no such card" for card in ordered if card not in cards]

@@ -30,6 +30,11 @@ class RecentRefusals:
         return why if self._clock() < until_s else ""
 
 
+def _can_lock(actuators: Sequence[Actuator], whys: Mapping[str, str]) -> bool:
+    locks = [each.name for each in actuators if each.kind == "clocks"]
+    return bool(locks) and not any(whys[name] for name in locks)
+
+
 def settable(
     node: str, actuators: Sequence[Actuator], obstacles: Mapping[str, str], refused: RecentRefusals
 ) -> CapsSettable:
@@ -45,6 +50,7 @@ def settable(
         node=node,
         cpu=bool(found["cpu"]) and not any(found["cpu"]),
         gpu=has_cards,
+        clocks=_can_lock(actuators, whys),
         cards=has_cards and all(each.card for each in actuators if each.kind == "gpu"),
         because=clipped("\n".join(reasons)),
     )

@@ -23,16 +23,17 @@ from joulie_agent.sources.host import Unreadable
 class Order(NamedTuple):
     """The caps that a plan orders, in microwatts for a package and milliwatts for a card; None for
     no cap. An order of a node that did not opt in has none. `card_mw` is the cap of single cards in
-    place of `gpu_mw`."""
+    place of `gpu_mw`, and `clock_pct` the clock to which all cards are locked."""
 
     cpu_uw: int | None = None
     gpu_mw: int | None = None
     card_mw: Mapping[str, int | None] = MappingProxyType({})
+    clock_pct: int | None = None
 
     def of(self, kind: str, card: str = "") -> int | None:
         if kind == "gpu":
             return self.card_mw.get(card, self.gpu_mw)
-        return self.cpu_uw if kind == "cpu" else None
+        return {"cpu": self.cpu_uw, "clocks": self.clock_pct}.get(kind)
 
     def has(self, kind: str) -> bool:
         """Whether a cap of this kind is ordered, be it of one card."""
@@ -87,7 +88,8 @@ class Writer:
         if wanted is None and known is None:
             return None
         try:
-            step = next_step(actuator.read(), wanted, known)
+            value = None if wanted is None else actuator.value_of(wanted)
+            step = next_step(actuator.read(), value, known)
             return self._do(actuator, step)
         except (Unreadable, NotSet) as error:
             return Outcome(actuator.name, actuator.kind, None, str(error), actuator.card)

@@ -12,6 +12,7 @@ from joulie_bus.events.bounds import (
     Holder,
     Milliwatts,
     Name,
+    Percent,
     Text,
     Uid,
     Word,
@@ -69,6 +70,7 @@ class CapOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     safe_gpu_mw: Milliwatts | None = None
     safe_s: Count = 0
     card_mw: OrderedCards = {}  # by uuid, in place of `gpu_mw`; None is no cap
+    clock_pct: Percent | None = None  # of the highest clock of each card; absent: not locked
 
 
 class CapsApplied(Event, frozen=True, kw_only=True):
@@ -82,6 +84,7 @@ class CapsApplied(Event, frozen=True, kw_only=True):
     cpu_mw_per_socket: Milliwatts | None = None
     gpu_mw: Milliwatts | None = None
     card_mw: CardWatts = {}  # by uuid
+    clock_mhz: Count | None = None  # the highest clock to which all cards are locked
 
     @property
     def key(self) -> str:
@@ -97,6 +100,7 @@ class CapsSettable(Event, frozen=True, kw_only=True):
     cpu: bool = False  # the limits of all processors
     gpu: bool = False  # the limits of all cards
     cards: bool = False  # also to another value for each card
+    clocks: bool = False  # the clocks of all cards
     because: Text = ""  # why limits cannot be set, one reason a line
 
     @property

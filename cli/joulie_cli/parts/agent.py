@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from joulie_agent.caps.actuators import actuators
+from joulie_agent.caps.clocks import Locks
 from joulie_agent.caps.memory import BadMemory, Memory
-from joulie_agent.caps.release import memory_in
+from joulie_agent.caps.release import all_limits, memory_in
 from joulie_agent.caps.writer import Writer
 from joulie_agent.once import read_once
 from joulie_agent.report import NodeReport, Reading
@@ -49,7 +49,8 @@ async def _enforce(wires: Wiring, node: str, host: Host, memory: Memory, *, dry_
 
     library = opened(host)
     writer = Writer(memory, dry_run=dry_run)
-    service = CapService(wires.subjects, node, writer, lambda: list(actuators(host, library)))
+    locks = Locks(memory)
+    service = CapService(wires.subjects, node, writer, lambda: all_limits(host, library, locks))
 
     async def follow() -> None:
         async with connected(wires, Role.AGENT) as bus:

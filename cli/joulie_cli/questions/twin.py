@@ -85,7 +85,7 @@ def as_text(found: TwinAt, steps: list[NodeChange]) -> str:
         f"  measured   {measured}, trend {twin.trend_w_per_min:+.1f} W/min",
         f"  may draw   {twin.capped_w:.0f} W of {twin.tdp_w:.0f} W "
         f"(caps: CPU {_percent(state.cpu_cap_pct)}, GPU {_percent(state.gpu_cap_pct)}"
-        f"{_of_single_cards(state)})",
+        f"{_of_single_cards(state)}{_of_clocks(state)})",
         f"  can cap    {_settable(state.settable, found.committed_at)}",
         *([refused] if state.refused_caps else []),
         f"  cooling    {twin.cooling:.1f}",
@@ -98,18 +98,27 @@ def as_text(found: TwinAt, steps: list[NodeChange]) -> str:
     return "\n".join(lines)
 
 
+_KINDS = {"cpu": "CPU", "gpu": "GPU", "cards": "single cards", "clocks": "clocks"}
+
+
 def _settable(settable: SettableCaps, now: int) -> str:
     """What the writer on the node reported last. The reasons are one a line."""
     if not settable.at:
         return "nothing: no writer has reported (joulie agent --caps)"
-    kinds = " and ".join(kind.upper() for kind in settable.kinds) or "nothing"
+    *kinds, last = [_KINDS.get(kind, kind) for kind in settable.kinds] or ["nothing"]
+    listed = f"{', '.join(kinds)} and {last}" if kinds else last
     age_s = (now - settable.at) / 1e9
     silent = f", too long ago to count (over {SIGN_OF_LIFE_S:g} s)"
     why = "; ".join(settable.because.splitlines())
     return (
-        f"{kinds}, reported {age_s:.0f} s before{silent if age_s > SIGN_OF_LIFE_S else ''}"
+        f"{listed}, reported {age_s:.0f} s before{silent if age_s > SIGN_OF_LIFE_S else ''}"
         f"{f' ({why})' if why else ''}"
     )
+
+
+def _of_clocks(state: NodeState) -> str:
+    locked = state.applied_clock_mhz
+    return "" if locked is None else f", clocks of cards at most {locked} MHz"
 
 
 def _of_single_cards(state: NodeState) -> str:

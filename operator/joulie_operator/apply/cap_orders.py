@@ -69,4 +69,5 @@ def _caps(order: CapOrder) -> tuple[object, ...]:
         order.safe_cpu_mw_per_socket,
         order.safe_gpu_mw,
         order.card_mw,
+        order.clock_pct,
     )

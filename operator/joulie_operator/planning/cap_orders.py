@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from joulie_bus.events import CapOrder
 from joulie_operator.planning.caps import Caps, caps_for, current_caps
-from joulie_operator.planning.guard import Stage, stage_of
+from joulie_operator.planning.guard import Stage, caps_profile, stage_of
 from joulie_operator.planning.measured_caps import cap_choice
 from joulie_operator.planning.policies import Candidate
 from joulie_operator.planning.power.budget import SAFE_INPUT
 from joulie_operator.planning.power.cards import Uses, card_uses, cards_mw
-from joulie_operator.planning.power.consent import CPU, GPU, is_opted_in, kinds_set
+from joulie_operator.planning.power.consent import CLOCKS, CPU, GPU, is_opted_in, kinds_set
 from joulie_operator.planning.power.limitable import NO_CAPS, percent_of
 from joulie_operator.planning.power_target import by_feed, is_fed, limited, targets_in_force
 from joulie_operator.planning.rules import Rules, rules_of
@@ -31,7 +31,8 @@ def cap_orders(state: ClusterState, position: int, now: int) -> Iterator[CapOrde
     safe = _SafeCaps.of(state, now)
     plan, stopped = state.plan, _have_stopped(state, now)
     ours = {n: node for n, node in state.nodes.items() if node.present and is_opted_in(node)}
-    single = _SingleCards.of(state, ours)
+    rules = rules_of(plan.settings) if plan else Rules()
+    single = _SingleCards(card_uses(state, [n for n, of in ours.items() if _is_mixed(of)]), rules)
     for name, node in ours.items():
         found = safe.caps(name, node)
         caps = current_caps(node) if found is None or not stopped else found[0]
@@ -46,6 +47,7 @@ def cap_orders(state: ClusterState, position: int, now: int) -> Iterator[CapOrde
             safe_gpu_mw=_gpu_mw(node, safe_caps),
             safe_s=safe_s,
             card_mw=single.caps(name, node, _gpu_mw(node, caps)),
+            clock_pct=None if plan is None or plan.dry_run else _clock_pct(node, rules, now),
         )
 
 
@@ -55,11 +57,6 @@ class _SingleCards(NamedTuple):
 
     uses: Mapping[str, Uses]
     rules: Rules
-
-    @classmethod
-    def of(cls, state: ClusterState, nodes: Mapping[str, NodeState]) -> "_SingleCards":
-        rules = rules_of(state.plan.settings) if state.plan is not None else Rules()
-        return cls(card_uses(state, [n for n, node in nodes.items() if _is_mixed(node)]), rules)
 
     def caps(self, name: str, node: NodeState, all_mw: int | None) -> dict[str, int | None]:
         uses = self.uses.get(name)
@@ -75,6 +72,16 @@ def _is_mixed(node: NodeState) -> bool:
     if node.standard_gpu_cap_pct is not None:
         return True
     return node.performance_pods > 0 and _gpu_mw(node, current_caps(node)) is not None
+
+
+def _clock_pct(node: NodeState, rules: Rules, now: int) -> int | None:
+    """Of settled eco nodes. The lock is of the whole node: it goes as soon as a pod of class
+    performance is there."""
+    percent = rules.gpu_eco_clock_pct
+    if percent is None or percent >= 100 or node.labels.get(CLOCKS) != "enforce":
+        return None
+    settled = caps_profile(node, now, pods_known=True, settle_s=rules.caps_settle_s)
+    return percent if settled == "eco" else None
 
 
 def _have_stopped(state: ClusterState, now: int) -> bool:

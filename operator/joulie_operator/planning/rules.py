@@ -47,6 +47,7 @@ class Rules(NamedTuple):
     # Of nodes without readings; in older plans 2, without curves, or 1, without idle power.
     power_model: int = 3
     eco_without_caps: bool = True  # whether nodes become eco where no writer can set caps
+    gpu_eco_clock_pct: int | None = None  # to which the cards of eco nodes are locked
     preset: str = HEADROOM  # where the defaults came from; plans do not depend on it
 
     def numbers(self) -> dict[str, float]:

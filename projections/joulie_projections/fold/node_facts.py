@@ -154,7 +154,7 @@ def settable_caps(draft: Draft, found: CapsSettable, at: int) -> None:
     node = draft.nodes.get(found.node)
     if node is None or not node.present:
         return
-    kinds = {"cpu": found.cpu, "gpu": found.gpu, "cards": found.cards}
+    kinds = {"cpu": found.cpu, "gpu": found.gpu, "cards": found.cards, "clocks": found.clocks}
     settable = SettableCaps(at, tuple(kind for kind in kinds if kinds[kind]), found.because)
     draft.nodes.put(found.node, replace(node, at=at, settable=settable))
 

@@ -127,6 +127,7 @@ def _evolve_by_agent(
                 applied_cpu_mw=fact.cpu_mw_per_socket,
                 applied_gpu_mw=fact.gpu_mw,
                 applied_card_mw=fact.card_mw,
+                applied_clock_mhz=fact.clock_mhz,
                 refused_caps="",
             )
         case CapsRefused():

@@ -95,6 +95,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     gangs: dict[str, int] = {}  # how many pods of each group run here, by `gang_of`
     standard_gpu_cap_pct: int | None = None  # of cards that pods of class standard alone hold
     applied_card_mw: dict[str, int] = {}  # by uuid, where not all cards have the same cap
+    applied_clock_mhz: int | None = None  # the highest clock to which its cards are locked
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

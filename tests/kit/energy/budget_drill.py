@@ -68,6 +68,9 @@ class SimLimit(NamedTuple):
         pct = caps.gpu_pct if self.kind == "gpu" else caps.cpu_pct
         return Limit(high if pct is None else high * pct // 100, low, high, high, high // 100)
 
+    def value_of(self, ordered: int) -> int:
+        return ordered
+
     def problem(self) -> str:
         return ""
 
@@ -98,6 +101,9 @@ class SimCardLimit(NamedTuple):
         low, high = _card_range(self.node)
         pct = self.node.caps.each[self.at] if self.node.caps.each else None
         return Limit(high if pct is None else high * pct // 100, low, high, high, high // 100)
+
+    def value_of(self, ordered: int) -> int:
+        return ordered
 
     def problem(self) -> str:
         return ""

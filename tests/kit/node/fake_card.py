@@ -23,6 +23,9 @@ class FakeCard:
     def read(self) -> Limit:
         return Limit(self.now, LOW, HIGH, HIGH)
 
+    def value_of(self, ordered: int) -> int:
+        return ordered
+
     def problem(self) -> str:
         return ""
 

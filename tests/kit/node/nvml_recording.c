@@ -254,6 +254,29 @@ int nvmlDeviceSetGpuLockedClocks(Device *device, unsigned low, unsigned high) {
 int nvmlDeviceResetGpuLockedClocks(Device *device) {
     return nvmlDeviceSetGpuLockedClocks(device, 0, 0);
 }
+/* In steps of 15 MHz from 210 MHz up to the highest clock, as recorded cards have them. */
+int nvmlDeviceGetSupportedGraphicsClocks(Device *device, unsigned memory, unsigned *count,
+                                         unsigned *clocks) {
+    unsigned highest = 0, room = *count;
+    int error = memory ? answer(device, "maxclock0", &highest) : INVALID;
+    if (error) return error;
+    *count = highest < 210 ? 0 : (highest - 210) / 15 + 1;
+    if (!clocks || room < *count) return SMALL;
+    for (unsigned i = 0; i < *count; i++) clocks[i] = 210 + 15 * (*count - 1 - i);
+    return SUCCESS;
+}
+int nvmlDeviceGetSupportedMemoryClocks(Device *device, unsigned *count, unsigned *clocks) {
+    const char *found = member(recording, "nvmlDeviceGetSupportedMemoryClocks");
+    unsigned room = *count;
+    if (is_lost(device)) return LOST;
+    int error = error_of(found);
+    if (error) return error;
+    *count = 0;
+    for (const char *at = found; at && *at != ']'; at = strpbrk(at + 1, ",]")) ++*count;
+    if (!clocks || room < *count) return SMALL;
+    for (unsigned i = 0; i < *count; i++) clocks[i] = atoi(element(found, i));
+    return SUCCESS;
+}
 int nvmlDeviceGetMaxClockInfo(Device *device, unsigned type, unsigned *mhz) {
     char name[16];
     snprintf(name, sizeof name, "maxclock%u", type);

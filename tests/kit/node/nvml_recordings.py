@@ -28,6 +28,7 @@ H100: dict[str, Any] = {
     "clock0": 345,
     "clock1": 345,
     "maxclock0": 1980,
+    "nvmlDeviceGetSupportedMemoryClocks": [2619, 1593],
     "fields": {"NVML_FI_DEV_GET_GPU_RECOVERY_ACTION": {"d": None, "ret": 0, "type": 1, "u": 0}},
 }
 NOT_SUPPORTED = {"error": "Not Supported", "code": 3}

@@ -149,3 +149,45 @@ def test_the_safe_caps_are_ordered_once_plans_have_stopped() -> None:
 def test_caps_without_a_target_stay_as_they_are_when_plans_stop() -> None:
     state = under_target(ends_at=NOON)
     assert order_of(state, NOON + HOUR).cpu_mw_per_socket == 560_000
+
+
+def eco_with_clocks(**fields: object) -> ClusterState:
+    """An eco node that agreed to locked clocks, planned with 70 % of the highest clock."""
+    state = under_target()
+    rules = Rules(gpu_eco_clock_pct=70)
+    made = replace(state.plan, settings=values_of(rules)) if state.plan else None
+    state.cluster[CLUSTER] = replace(state.cluster[CLUSTER], plan=made)
+    labels = {"joulie.io/caps": "enforce", "joulie.io/clocks": "enforce"}
+    state.nodes["n1"] = replace(state.nodes["n1"], **{"labels": labels, **fields})
+    return state
+
+
+def clock_of(state: ClusterState) -> int | None:
+    (order,) = cap_orders(state, 7, NOON)
+    return order.clock_pct
+
+
+def test_the_cards_of_an_eco_node_that_agreed_are_locked() -> None:
+    assert clock_of(eco_with_clocks()) == 70
+
+
+def test_consent_to_caps_is_no_consent_to_locked_clocks() -> None:
+    labels = {"joulie.io/caps": "enforce"}
+    assert clock_of(eco_with_clocks(labels=labels)) is None
+    only = eco_with_clocks(labels={"joulie.io/clocks": "enforce"})
+    assert list(cap_orders(only, 7, NOON)) == []
+
+
+def test_no_clock_is_locked_where_pods_of_class_performance_may_run() -> None:
+    assert clock_of(eco_with_clocks(performance_pods=1)) is None
+    assert clock_of(eco_with_clocks(profile="performance")) is None
+    assert clock_of(eco_with_clocks(draining=True)) is None
+    assert clock_of(eco_with_clocks(class_at=NOON - SECOND)) is None  # pods are in flight
+
+
+def test_a_dry_run_locks_no_clock() -> None:
+    state = eco_with_clocks()
+    assert state.plan is not None
+    made = replace(state.plan, dry_run=True)
+    state.cluster[CLUSTER] = replace(state.cluster[CLUSTER], plan=made)
+    assert clock_of(state) is None

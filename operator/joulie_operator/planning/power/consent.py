@@ -6,6 +6,7 @@ processor that one of them uses.
 
 from joulie_projections.state.state import NodeState
 
+CLOCKS = "joulie.io/clocks"  # of nodes with `OPT_IN`: whether clocks may be locked as well
 OPT_IN = "joulie.io/caps"  # the label of nodes on which caps may be set: "enforce"
 SIGN_OF_LIFE_S = 180.0  # three reports of a writer
 CPU, GPU = "cpu", "gpu"

@@ -253,6 +253,7 @@ def test_no_order_caps_a_card_of_a_performance_pod(first: int) -> None:
             evolve(draft, event, NOON)
         draft.commit()
         for order in cap_orders(state, 7, NOON):
+            assert order.clock_pct is None  # no setting asks for it
             own = caps_for("performance", state.nodes[order.node], rules_of(made.made.settings))
             for uuid, card in cards_of(state, order.node):
                 cap = order.card_mw.get(uuid, order.gpu_mw)
