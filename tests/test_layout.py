@@ -203,6 +203,8 @@ MAY_READ_ROWS = {
     "joulie_projections/store/row_name_table.py",  # keeps their names by position
     "joulie_projections/twin/row_names.py",
     "joulie_projections/twin/columns.py",  # of one position
+    "joulie_projections/twin/in_flight.py",
+    "joulie_extender/answering/in_flight.py",  # a guess, for 20 s
     "joulie_projections/chain/outcomes.py",  # compares rows, which the log has checked
     "joulie_projections/decision_log/log.py",
     "joulie_extender/debug/recent_answers.py",  # their size

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.pacing import rest_s
+from joulie_extender.answering.in_flight import PodsInFlight
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
 from joulie_extender.gpu.expected_loss import prepare
@@ -47,6 +48,7 @@ class CurrentSnapshot:
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
+        self.in_flight = PodsInFlight()  # answered from these snapshots
         self._view: FollowedView | None = None
         self._ready = NO_SNAPSHOT
 
@@ -77,6 +79,7 @@ class CurrentSnapshot:
                 continue
             began = time.thread_time()
             snapshot = view.snapshot()
+            snapshot = snapshot._replace(pods=self.in_flight.known(snapshot.pods))
             spent_s = time.thread_time() - began
             await asyncio.sleep(0)
             began = time.thread_time()

@@ -58,6 +58,7 @@ class Service:
             lambda: self._current_snapshot.is_ready,
             server.fallback_policy(),
         )
+        self.extender.in_flight = self._current_snapshot.in_flight
         self.extender.defer = asyncio.get_running_loop().call_soon
         shipper.spool(declaration(weights))
 

@@ -8,7 +8,7 @@ from joulie_answers.views.decision_text import loss_of, term_set
 from joulie_audit.questions.explain import Explanation
 from joulie_audit.questions.explain import Outcome as Bound
 from joulie_audit.questions.gang import GangNow, in_words
-from joulie_bus.events import Terms
+from joulie_bus.events import NodesInFlight, Terms
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.explained import explained
 from joulie_projections.state.state import PodState
@@ -40,7 +40,15 @@ def attempt_of(
         cluster_trend_w_per_min=scored.cluster_trend_w_per_min if scored else None,
         perf_pressure=scored.perf_pressure if scored else None,
         scores=_scores(scored.top if scored else (), asked_for, weights or Weights()),
+        in_flight=in_flight_text(scored.in_flight or () if scored else ()),
     )
+
+
+def in_flight_text(nodes: NodesInFlight) -> str:
+    if not nodes:
+        return ""
+    devices = sum(each.devices for each in nodes)
+    return f"{devices} devices on {len(nodes)} nodes, of pods that the view did not have yet"
 
 
 def _scores(top: Sequence[Terms], asked_for: Terms | None, weights: Weights) -> list[Candidate]:

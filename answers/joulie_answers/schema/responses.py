@@ -550,6 +550,7 @@ class Attempt(Item, frozen=True, kw_only=True):
     cluster_trend_w_per_min: float | None
     perf_pressure: float | None
     scores: list[Candidate]  # those with terms, best first; then the one that was asked for
+    in_flight: str = ""  # what scores counted of pods that were answered for just before, in words
 
 
 class Outcome(Item, frozen=True, kw_only=True):

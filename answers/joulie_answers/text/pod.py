@@ -54,6 +54,8 @@ def _filter_lines(attempt: Attempt) -> Iterator[str]:
 def _score_lines(attempt: Attempt, outcome: Outcome | None) -> Iterator[str]:
     if attempt.cluster_trend_w_per_min is None:
         return
+    if attempt.in_flight:
+        yield f"  in flight  {attempt.in_flight}"
     yield (
         f"  scores     of {attempt.candidates} candidates, the sum of their points; cluster trend "
         f"{attempt.cluster_trend_w_per_min:+.0f} W/min, pressure {attempt.perf_pressure or 0:.1f}"

@@ -22,7 +22,7 @@ from joulie_bus.events import (
 from joulie_extender.catalogue.rules import sentence_of
 from joulie_extender.catalogue.terms import ENERGY, points_of, watts_of
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide.decide import candidate_names, names_of, rows_of
+from joulie_extender.decide.decide import candidate_names, names_of, scores_again
 from joulie_extender.decide.entry_verbs import VERBS, Verb
 from joulie_extender.decide.explained import (
     PASSED,
@@ -35,7 +35,7 @@ from joulie_extender.decide.explained import (
     view_age_ms,
     view_text,
 )
-from joulie_extender.decide.scoring import score, terms_digest, terms_of
+from joulie_extender.decide.scoring import terms_digest, terms_of
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames
 
@@ -242,9 +242,8 @@ def recomputed_terms(
     event: PrioritizeDecided, twin_columns: TwinColumns, weights: Weights
 ) -> tuple[list[Terms], bool]:
     """The recomputed terms of every candidate, and whether they equal the recorded digest."""
-    names, basis = names_of(event.candidates, twin_columns), event.basis
-    rows = rows_of(event.candidates)
-    scores = score(event.pod, twin_columns, rows, basis.now, basis.oldest_ms, weights)
+    names = names_of(event.candidates, twin_columns)
+    scores = scores_again(event, twin_columns, weights)
     terms = [terms_of(scores, names, at) for at in range(len(names))]
     return terms, terms_digest(scores) == event.terms_digest
 

@@ -24,9 +24,14 @@ from joulie_bus.events import (
 )
 from joulie_extender.catalogue.declaration import weights_of
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide.decide import answered_scores, candidate_names, names_of, rows_of
+from joulie_extender.decide.decide import (
+    answered_scores,
+    candidate_names,
+    names_of,
+    scores_again,
+)
 from joulie_extender.decide.explained import behind_ms, refusals, view_age_ms, view_text
-from joulie_extender.decide.scoring import score, terms_of
+from joulie_extender.decide.scoring import terms_of
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames
@@ -157,9 +162,7 @@ def recompute_terms(
     names = names_of(scored.candidates, twin_columns)
     if node not in names:
         return None
-    basis = scored.basis
-    rows = rows_of(scored.candidates)
-    scores = score(scored.pod, twin_columns, rows, basis.now, basis.oldest_ms, weights)
+    scores = scores_again(scored, twin_columns, weights)
     return terms_of(scores, names, names.index(node))
 
 

@@ -63,6 +63,7 @@ GpuMilli = Annotated[int, Meta(ge=0, le=MOST_GPU_MILLI)]
 Bytes = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
 Cards = Annotated[int, Meta(ge=0, le=MOST_CARDS)]
 CardMb = Annotated[int, Meta(ge=0, le=MOST_CARD_MB)]
+Ordinal = Annotated[int, Meta(ge=0, lt=2**31)]  # of a node, among the rows of the twins
 Score = Annotated[int, Meta(ge=-(2**31), le=2**31)]
 Nanoseconds = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]  # since 1970, wall clock
 

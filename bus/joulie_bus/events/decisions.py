@@ -1,13 +1,24 @@
 """The decision log of the extender: answers, fallbacks, binds and outcomes."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import msgspec.structs
 
 from joulie_bus.events.base import Event, Finite
-from joulie_bus.events.bounds import Count, EventId, Name, Nanoseconds, Score, Text, Uid, Word
+from joulie_bus.events.bounds import (
+    Cards,
+    Count,
+    EventId,
+    Name,
+    Nanoseconds,
+    Ordinal,
+    Score,
+    Text,
+    Uid,
+    Word,
+)
 from joulie_bus.events.pods import PodAsk
 
 Verb = Literal["filter", "prioritize", "preempt"]
@@ -120,6 +131,23 @@ def named_values(terms: Terms) -> dict[str, float]:
     return {**values, **later.pop("more"), **later}
 
 
+class InFlight(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What pods that were answered for take of a node: a load, until the view has them bound, and
+    devices, until it has these allocated.
+    """
+
+    ordinal: Ordinal
+    cpu_milli: Count = 0
+    warm_cpu_micro: Count = 0
+    gpu_standard_milli: Count = 0
+    gpu_performance_milli: Count = 0
+    devices: Cards = 0
+
+
+MOST_IN_FLIGHT = 256  # pods, and so nodes
+NodesInFlight = Annotated[tuple[InFlight, ...], msgspec.Meta(max_length=MOST_IN_FLIGHT)]
+
+
 class PrioritizeDecided(Event, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "decision.prioritize"
     pod: PodAsk
@@ -131,6 +159,9 @@ class PrioritizeDecided(Event, frozen=True, kw_only=True):
     perf_pressure: Finite
     top: list[Terms]
     duty: Duty = "energy"
+    # By ordinal; only for a pod that asks for devices. One of equally good nodes is then the best.
+    # None: it was not considered, as in entries of older versions.
+    in_flight: NodesInFlight | None = None
 
     @property
     def key(self) -> str:

@@ -16,10 +16,14 @@ from joulie_bus.events import (
     FallbackAnswer,
     FallbackAnswered,
     FallbackReason,
+    FilterDecided,
+    PodAsk,
+    PrioritizeDecided,
 )
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_extender.answering.fallback_policy import FallbackPolicy
+from joulie_extender.answering.in_flight import PodsInFlight, asks_devices
 from joulie_extender.answering.verb_metrics import MeteredVerb
 from joulie_extender.binding.bind import Bindings
 from joulie_extender.catalogue.weights import Weights
@@ -71,6 +75,7 @@ class Extender:
         self._scoring_pages = ScoringPages(weights, time.monotonic)
         self.is_ready = is_ready
         self.bindings: Bindings | None = None  # None until a log is connected
+        self.in_flight = PodsInFlight()
         self.defer: Defer = _at_once
         resources = gpu_resources(weights.gpu.resources)
         reader = RequestReader(resources)
@@ -96,6 +101,8 @@ class Extender:
             return refusal(400, str(error))
         if self.bindings is None:
             return Reply(200, bind_reply(BINDING_DISABLED))
+        row = self._snapshot().twin_columns.rows.get(asked.node, 0)
+        self.in_flight.bound(asked.pod_uid, row - 1)
         decided = await self.bindings.bind(asked)
         stored = self._record(decided)
         metrics.BINDINGS.labels(outcome=decided.outcome).inc()
@@ -145,17 +152,35 @@ class Extender:
             asked = asked._replace(pod=with_namespace_class(asked.pod, given))
         if asked.pod.devices.claims:
             asked = asked._replace(pod=with_asked(asked.pod, snapshot.gpus_asked))
-        call = _Call(
-            verb, asked, self._at(snapshot), request.begun + self._fallback_policy.deadline_s
-        )
+        context = self._with_in_flight(self._at(snapshot), asked.pod, snapshot)
+        call = _Call(verb, asked, context, request.begun + self._fallback_policy.deadline_s)
         answer = self._computed(call)
         if not isinstance(answer, Answer):
             return self._fallback(call, answer)
+        if context.in_flight is not None:
+            self._keep_in_flight(answer)
         stored = self._record(answer.decision)
         seconds = time.perf_counter() - started
         self.defer(lambda: self._count(call, answer, seconds))
         reply = _reply(answer.reply, answer.decision.basis)
         return reply if stored is None else self._when_stored(call, stored, reply)
+
+    def _with_in_flight(
+        self, context: DecisionContext, pod: PodAsk, snapshot: ViewSnapshot
+    ) -> DecisionContext:
+        if not asks_devices(pod, snapshot.twin_columns.cards):
+            return context
+        self.in_flight.forget(pod.uid)  # an attempt before this one failed
+        return context._replace(in_flight=self.in_flight.at(snapshot, context.now))
+
+    def _keep_in_flight(self, answer: Answer) -> None:
+        match answer.decision:
+            case PrioritizeDecided() as decision:
+                self.in_flight.scored(decision)
+            case FilterDecided() as decision:
+                self.in_flight.filtered(decision)
+            case _:
+                pass
 
     def _computed(self, call: "_Call[A]") -> Answer | FallbackReason:
         """The answer, or the reason why there is none."""

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from joulie_bus.events import NodesInFlight
 from joulie_projections.twin.columns import TwinColumns
 
 
@@ -12,6 +13,8 @@ class DecisionContext(NamedTuple):
     now: int
     behind_ms: int | None = None  # how far the view is behind the streams; None: not recorded
     incarnation: str = ""  # of the database that the view read
+    # What pods take that were answered for and that the view has not; None: not considered.
+    in_flight: NodesInFlight | None = None
 
     @property
     def oldest_ms(self) -> int:

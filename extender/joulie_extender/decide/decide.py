@@ -26,7 +26,14 @@ from joulie_extender.decide.context import (
     DecisionContext as DecisionContext,  # re-exported for replay
 )
 from joulie_extender.decide.filter import question_of
-from joulie_extender.decide.scoring import gpu_score, score, terms_digest, top_terms
+from joulie_extender.decide.scoring import (
+    Scores,
+    gpu_score,
+    score,
+    terms_digest,
+    top_terms,
+    with_one_best,
+)
 from joulie_extender.protocol.candidates import candidates_of
 from joulie_extender.protocol.candidates import rows_by_name as rows_by_name
 from joulie_projections.twin.arrays import Bools, Ints
@@ -143,11 +150,7 @@ def prioritize_decision(
     weights: Weights,
     duty: Duty = "energy",
 ) -> PrioritizeDecided:
-    rows = rows_of(candidates)
-    if duty == "gpu":
-        scores = gpu_score(pod, context.twin_columns, rows, weights)
-    else:
-        scores = score(pod, context.twin_columns, rows, context.now, context.oldest_ms, weights)
+    scores = _scores_of(pod, rows_of(candidates), context, weights, duty)
     return PrioritizeDecided(
         pod=pod,
         basis=basis_of(context, weights),
@@ -158,7 +161,32 @@ def prioritize_decision(
         perf_pressure=scores.cluster.pressure,
         top=top_terms(scores, names, EXPLAINED),
         duty=duty,
+        in_flight=context.in_flight,
     )
+
+
+def _scores_of(
+    pod: PodAsk, rows: Ints, context: DecisionContext, weights: Weights, duty: Duty
+) -> Scores:
+    columns, now, age_ms, flying = (
+        context.twin_columns,
+        context.now,
+        context.oldest_ms,
+        context.in_flight,
+    )
+    if duty == "gpu":
+        scores = gpu_score(pod, columns, rows, weights, flying)
+    else:
+        scores = score(pod, columns, rows, now, age_ms, weights, flying)
+    return scores if flying is None else with_one_best(scores, rows, pod.uid)
+
+
+def scores_again(
+    decision: PrioritizeDecided, twin_columns: TwinColumns, weights: Weights
+) -> Scores:
+    """With the terms of all candidates."""
+    context = _context_of(decision, twin_columns)
+    return _scores_of(decision.pod, rows_of(decision.candidates), context, weights, decision.duty)
 
 
 def again(decision: Decision, twin_columns: TwinColumns, weights: Weights) -> Decision:
@@ -167,15 +195,7 @@ def again(decision: Decision, twin_columns: TwinColumns, weights: Weights) -> De
 
     Raises KeyError or StopIteration for a candidate that these columns do not have.
     """
-    basis, candidates = decision.basis, decision.candidates
-    context = DecisionContext(
-        twin_columns,
-        basis.view,
-        basis.view_age_ms,
-        basis.now,
-        basis.behind_ms,
-        basis.incarnation,
-    )
+    candidates, context = decision.candidates, _context_of(decision, twin_columns)
     rows = rows_of(candidates)
     match decision:
         case FilterDecided():
@@ -189,6 +209,19 @@ def again(decision: Decision, twin_columns: TwinColumns, weights: Weights) -> De
             return prioritize_decision(
                 decision.pod, candidates, names, context, weights, decision.duty
             )
+
+
+def _context_of(decision: Decision, twin_columns: TwinColumns) -> DecisionContext:
+    basis = decision.basis
+    return DecisionContext(
+        twin_columns,
+        basis.view,
+        basis.view_age_ms,
+        basis.now,
+        basis.behind_ms,
+        basis.incarnation,
+        decision.in_flight if isinstance(decision, PrioritizeDecided) else None,
+    )
 
 
 def all_passed(verdicts: bytes) -> bool:

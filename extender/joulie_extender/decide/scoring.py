@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from joulie_bus.events import PodAsk, Terms, named_terms
+from joulie_bus.events import NodesInFlight, PodAsk, Terms, named_terms
 from joulie_extender.catalogue.terms import CARDS, ENERGY, FIRST, HEADROOM, Formula
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of
@@ -27,6 +27,7 @@ from joulie_extender.terms.freshness import NEUTRAL, SOURCES, ScoreBasis
 from joulie_extender.terms.term import ClusterTerms, NodeTerms, Term, TermInput
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.in_flight import TwinsInFlight
 
 _ROWS = ("score", *FIRST)
 _ROW_OF = {name: row for row, name in enumerate(_ROWS)}
@@ -45,6 +46,7 @@ class Scores(msgspec.Struct, frozen=True):
     basis: Ints
     cluster: ClusterTerms
     more: Mapping[str, Floats]  # the other terms that apply
+    chosen: int | None = None  # the one with the highest answer, if there is only one
 
     @property
     def score(self) -> Floats:
@@ -55,18 +57,32 @@ class Scores(msgspec.Struct, frozen=True):
         return found
 
 
-def score(
-    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, now: int, view_age_ms: int, weights: Weights
+def score(  # noqa: PLR0913
+    pod: PodAsk,
+    twin_columns: TwinColumns,
+    rows: Ints,
+    now: int,
+    view_age_ms: int,
+    weights: Weights,
+    in_flight: NodesInFlight | None = None,
 ) -> Scores:
     """`rows` are the candidates' rows; row 0 stands for a node that the columns do not have."""
     node_terms = node_terms_of(twin_columns, now, view_age_ms, weights)
-    return score_with(node_terms, pod, twin_columns, rows, weights)
+    if not in_flight:
+        return score_with(node_terms, pod, twin_columns, rows, weights)
+    twins = TwinsInFlight(twin_columns, in_flight)
+    asked = TermInput(pod, twins.columns(), rows, node_terms)
+    asked.column("assumed_w")[:] += twins.watts(rows, weights.coefficients)
+    return _scored(asked, weights)
 
 
 def score_with(
     node_terms: NodeTerms, pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights
 ) -> Scores:
-    asked = TermInput(pod, twin_columns, rows, node_terms)
+    return _scored(TermInput(pod, twin_columns, rows, node_terms), weights)
+
+
+def _scored(asked: TermInput, weights: Weights) -> Scores:
     formula = ENERGY if weights.scoring == "energy" else HEADROOM
     terms, more = _summed(formula, asked, weights)
     if not asked.is_measured:
@@ -79,9 +95,17 @@ def score_with(
     return Scores(answer, terms, basis, asked.cluster, more)
 
 
-def gpu_score(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, weights: Weights) -> Scores:
+def gpu_score(
+    pod: PodAsk,
+    twin_columns: TwinColumns,
+    rows: Ints,
+    weights: Weights,
+    in_flight: NodesInFlight | None = None,
+) -> Scores:
     """The score of GPU packing alone, independent of energy: 0 to 10 independent of `score_range`,
     or up to `score_range` where packing follows what pods ask for, whose differences are small."""
+    if in_flight:
+        twin_columns = TwinsInFlight(twin_columns, in_flight).columns()
     asked = TermInput(pod, twin_columns, rows)
     terms, more = _summed(CARDS, asked, weights)
     more = _finish(CARDS, asked, weights, more)
@@ -166,6 +190,23 @@ def _below_known(scores: Floats, basis: Ints) -> None:
         scores[neutral] = np.minimum(scores[neutral], known.max())
 
 
+def with_one_best(scores: Scores, rows: Ints, uid: str) -> Scores:
+    """Among equally good nodes, a hash of the pod chooses the one whose answer is the highest: the
+    next score can then tell where the pod goes, which kube-scheduler would leave to chance.
+    """
+    known = scores.basis > NEUTRAL
+    among = known if known.any() else ~known
+    if not among.any():
+        return scores
+    highest = among & (scores.answer == scores.answer[among].max())
+    equal = np.flatnonzero(highest & (scores.score == scores.score[highest].max()))
+    place = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8]) % len(equal)
+    chosen = equal[np.argsort(rows[equal], kind="stable")[place]]
+    answer = np.minimum(scores.answer, max(int(scores.answer[chosen]) - 1, 0))
+    answer[chosen] = max(int(scores.answer[chosen]), 1)
+    return msgspec.structs.replace(scores, answer=answer, chosen=int(chosen))
+
+
 def terms_digest(scores: Scores) -> bytes:
     """A 32-byte digest of every float of every candidate: equal only if all are bit-identical.
 
@@ -198,8 +239,12 @@ def _terms_at(scores: Scores, names: Sequence[str], at: int, figures: list[float
 
 
 def best(scores: Scores, count: int) -> list[int]:
-    """The places of the highest scores, best first; ties in the order of the request."""
+    """The places of the highest scores, best first; ties in the order of the request, after the
+    one that was chosen.
+    """
     left, places = scores.score.copy(), list[int]()
+    if scores.chosen is not None:
+        left[scores.chosen] = np.inf
     for _ in range(min(count, len(left))):
         places.append(int(left.argmax()))  # of equal ones the first
         left[places[-1]] = -np.inf

@@ -226,7 +226,10 @@ def _gpu_columns(
     columns, nodes = _cached(request, cards, height, aliases), cards.nodes_of(gone)
     if not len(nodes):
         return columns
-    updated = _computed(request, cards.on(nodes, gone), height, aliases)
+    return _with_nodes(columns, _computed(request, cards.on(nodes, gone), height, aliases), nodes)
+
+
+def _with_nodes(columns: GpuColumns, updated: GpuColumns, nodes: Ints) -> GpuColumns:
     return GpuColumns(
         _patched(columns.verdicts, updated.verdicts, nodes),
         _patched(columns.filled, updated.filled, nodes),
@@ -242,7 +245,13 @@ def _cached(request: GpuRequest, cards: Cards, height: int, aliases: Aliases) ->
     kept = cards.memo.get(key)
     if isinstance(kept, GpuColumns):
         return kept
-    columns = _computed(request, cards, height, aliases)
+    if cards.taken is not None:
+        before, _, nodes = cards.taken
+        columns = _cached(request, before, height, aliases)
+        fresh = _computed(request, cards.on(nodes), height, aliases)
+        columns = _with_nodes(columns, fresh, nodes)
+    else:
+        columns = _computed(request, cards, height, aliases)
     if len(cards.memo) >= CACHED_REQUESTS:
         cards.memo.clear()
     cards.memo[key] = columns

@@ -15,7 +15,7 @@ from joulie_extender.gpu.free import free_cores
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.shapes import CARD
 from joulie_projections.twin.arrays import Bools, Floats, Ints
-from joulie_projections.twin.card_columns import NO_NODE, Cards
+from joulie_projections.twin.card_columns import NO_NODE, Cards, Taken
 from joulie_projections.twin.columns import TwinColumns
 
 NO_PLACE = -1
@@ -30,6 +30,7 @@ class Layout(NamedTuple):
     """Where each card is in the matrix: the same until a card is added, removed or replaced."""
 
     place: Ints  # of each card counted: its row in the columns of cards
+    at: Ints  # the inverse: of each row of these, its place here, or NO_PLACE
     row: Ints  # of each of these, in the matrix
     slot: Ints
     nodes: Ints  # of each row of the matrix: its row in the twins' columns
@@ -69,7 +70,9 @@ def _laid_out(cards: Cards) -> Layout:
     order = np.argsort(row, kind="stable")
     seen, row = seen[order], row[order]
     slot = np.arange(len(row)) - np.searchsorted(row, row)
-    return Layout(seen, row, slot, nodes, model, tuple(models), int(slot.max(initial=0)) + 1)
+    at = np.full(len(hosts), NO_PLACE)
+    at[seen] = np.arange(len(seen))
+    return Layout(seen, at, row, slot, nodes, model, tuple(models), int(slot.max(initial=0)) + 1)
 
 
 def rests_of(cards: Cards) -> Ints:
@@ -78,6 +81,9 @@ def rests_of(cards: Cards) -> Ints:
     if isinstance(kept, np.ndarray):
         return kept
     layout = layout_of(cards)
+    if cards.taken is not None:
+        rests = cards.memo[rests_of] = _without(rests_of(cards.taken.before), layout, cards.taken)
+        return rests
     total, free = cards.ints("total_mb"), cards.ints("free_mb")
     part = np.minimum(free * CARD // np.maximum(total, 1), CARD - 1)
     is_whole = cards.bools("idle") & (free >= total - DRIVER_MB)
@@ -86,6 +92,13 @@ def rests_of(cards: Cards) -> Ints:
     rests[layout.row, layout.slot] = milli[layout.place]
     cards.memo[rests_of] = rests
     return rests
+
+
+def _without(rests: Ints, layout: Layout, taken: Taken) -> Ints:
+    found, at = rests.copy(), layout.at[taken.rows]
+    at = at[at != NO_PLACE]
+    found[layout.row[at], layout.slot[at]] = 0
+    return found
 
 
 class FreeCards(NamedTuple):

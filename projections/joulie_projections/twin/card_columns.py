@@ -4,7 +4,7 @@ The row of a card carries no meaning: results are computed from these columns by
 keys that do not depend on the order, so that all replicas and replays agree.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +90,14 @@ class CardsByNode:
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
+class Taken(NamedTuple):
+    """How cards differ from others: readers compute only that part again."""
+
+    before: "Cards"
+    rows: Ints  # of the cards that are not free any more
+    nodes: Ints
+
+
 class Cards:
     """Immutable. A row without a card is all zeros."""
 
@@ -108,6 +116,7 @@ class Cards:
         self.memo: dict[object, object] = {}  # what readers compute once for these cards
         # The same while no card is added, removed or replaced; it may be claimed.
         self.fixed_memo: dict[object, object] = {}
+        self.taken: Taken | None = None
         self._twin_columns_rows = twin_columns_rows
         self._hosts = CardsByNode(columns["node"])
 
@@ -148,6 +157,28 @@ class Cards:
             if row in held and state is not None:
                 _write_use(columns, at, state, absent)
         return Cards(places, columns, self.numbers, {}, self._twin_columns_rows)
+
+    def taking(self, wanted: Mapping[int, int]) -> "Cards":
+        """As if so many free devices of each of these nodes were allocated."""
+        if not (taken := [*self._free_devices(wanted)]):
+            return self
+        at, columns = np.array(taken, np.int64), dict(self.columns)
+        values = {"used_mb": columns["total_mb"][at], "free_mb": 0, "idle": False}
+        for name in _USE:
+            columns[name] = columns[name].copy()
+            columns[name][at] = values[name]
+        places = CardRows(self.rows, self.uuids, self.states)
+        found = Cards(places, columns, self.numbers, self.holders, self._twin_columns_rows)
+        found.taken = Taken(self, at, np.array(sorted(wanted), np.int64))
+        return found._after(self)
+
+    def _free_devices(self, wanted: Mapping[int, int]) -> Iterator[int]:
+        """Rows of cards; which of them, names alone decide."""
+        columns = self.columns
+        for node, count in wanted.items():
+            rows = self._hosts.rows_of(np.array([node]))
+            free = rows[(columns["by_dra"] & columns["idle"] & columns["healthy"])[rows]]
+            yield from sorted(free.tolist(), key=self.uuids.__getitem__)[:count]
 
     def following(
         self, changes: Mapping[str, CardState | None], twin_columns_rows: Mapping[str, int]

@@ -140,6 +140,10 @@ class TwinColumns:
         found.gpu_demand = demand
         return found
 
+    def with_load(self, columns: Columns, cards: Cards) -> "TwinColumns":
+        """The same nodes with other columns of load, and other uses of cards."""
+        return self._with(columns, cards)
+
     def _with(self, columns: Columns, cards: Cards) -> "TwinColumns":
         """The same nodes with other columns."""
         found = TwinColumns(self.rows, columns, self.planned_at, self.halls, cards, self.labels)

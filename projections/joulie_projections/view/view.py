@@ -41,7 +41,7 @@ from joulie_projections.state.completeness import (
 )
 from joulie_projections.state.deltas import Delta, Heartbeat, Sent, decode_delta, decode_heartbeat
 from joulie_projections.state.rows import VIEWED, Row
-from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state import ClusterState, PodState
 from joulie_projections.store.monotonic import monotonic_clock
 from joulie_projections.store.store import Progress, Store
 from joulie_projections.twin.columns import TwinColumns
@@ -68,6 +68,7 @@ class ViewSnapshot(NamedTuple):
     taken: float = 0.0  # by the monotonic clock
     incarnation: str = ""  # of the database
     gpus_asked: GpusAsked = no_gpus_known  # by claims
+    pods: Mapping[str, PodState] = {}  # by uid; the live ones until the next await
 
     @property
     def oldest_ms(self) -> int:
@@ -180,6 +181,7 @@ class View:
             time.monotonic(),
             self._incarnation,
             self.cluster_state.gpus_asked,
+            self.cluster_state.pods,
         )
 
     async def wait_for(self, position: int, timeout_s: float) -> None:
