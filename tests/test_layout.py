@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import hypothesis
@@ -261,3 +262,67 @@ def imported_from_decide(path: str) -> set[str]:
         for alias in node.names
     }
     return found | {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+# A question is answered in one place: who builds a part of an answer, answers.
+SCHEMA = ROOT / "answers/joulie_answers/schema/responses.py"
+OF_THE_CONSOLE = {  # what only a console knows: its stream, its map, how its parts are
+    *("Cluster", "Map", "MapChanges", "PowerPoint", "PowerSeries", "Reach", "Notice", "Warning"),
+    "Problem",
+}
+BUILT_TWICE = {
+    "Candidate": 2,  # of an entry with all its candidates, and of a pod's newest attempt
+}
+
+
+def test_each_part_of_an_answer_is_built_by_one_module() -> None:
+    declared = {
+        node.name for node in ast.parse(SCHEMA.read_text()).body if isinstance(node, ast.ClassDef)
+    } - {"Item", "Answer", "Stamp", *OF_THE_CONSOLE}
+    builders: dict[str, set[str]] = {name: set() for name in declared}
+    for path, name in builders_in(declared):
+        builders[name].add(path)
+
+    twice = {
+        name: found for name, found in builders.items() if len(found) > BUILT_TWICE.get(name, 1)
+    }
+    elsewhere = {
+        name: found
+        for name, found in builders.items()
+        if any(not path.startswith("joulie_answers/") for path in found)
+    }
+    assert (twice, elsewhere) == ({}, {})
+    assert len([name for name, found in builders.items() if found]) > 30
+
+
+def builders_in(names: Set[str]) -> Iterator[tuple[str, str]]:
+    """Modules of the product that import the answers, and the parts that each builds."""
+    for folder in FOLDERS:
+        for path in (ROOT / folder).rglob("*.py"):
+            if "schema.responses" not in (text := path.read_text()) and "schema import" not in text:
+                continue
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Call) and (name := _name_of(node.func)) in names:
+                    yield "/".join(path.relative_to(ROOT).parts[1:]), name
+
+
+# Their commands only choose a source: the local data, a console, or one behind an API server.
+ASKED = ["cli/joulie_cli/questions/gpus.py", "cli/joulie_cli/questions/decisions.py"]
+ASKED += ["cli/joulie_cli/asking/questions.py", "cli/joulie_cli/kubectl/__main__.py"]
+
+
+@pytest.mark.parametrize("file", ASKED)
+def test_a_command_that_asks_computes_no_answer(file: str) -> None:
+    imported = {
+        node.module or ""
+        for node in ast.walk(ast.parse((ROOT / file).read_text()))
+        if isinstance(node, ast.ImportFrom)
+    }
+    computing = (
+        "joulie_projections",
+        "joulie_audit",
+        "joulie_answers.readers",
+        "joulie_answers.views",
+    )
+
+    assert [module for module in imported if module.startswith(tuple(computing))] == []

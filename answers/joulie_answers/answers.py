@@ -17,8 +17,14 @@ from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
 from joulie_answers.views import cards, cluster_view, decision_text
 from joulie_answers.views.cluster_view import MS, Overview, policy_of
-from joulie_answers.views.decision_text import KINDS, DescribedEntry, candidates_of, explain
-from joulie_audit.questions.explain import not_there
+from joulie_answers.views.decision_text import (
+    KINDS,
+    DescribedEntry,
+    candidates_of,
+    considers,
+    explain,
+)
+from joulie_audit.questions.explain import not_there, similar_names
 from joulie_audit.questions.gang import gang_now
 from joulie_bus.errors import NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
@@ -302,14 +308,18 @@ class Answers:
         selection = EntryQuery(
             pod_uid=query.uid,
             pod=query.pod,
+            namespace=query.namespace,
             kinds=(KINDS[query.verb],) if query.verb else (),
             since=_ns(query.since) if query.since else None,
             until=_ns(query.until) if query.until else None,
         )
 
+        considered = await self._considered(query.candidate) if query.candidate else None
+
         def matches(found: DescribedEntry) -> bool:
             is_class = query.workload in (None, found.brief.workload)
-            return is_class and (not query.node or query.node in found.nodes())
+            is_node = not query.node or query.node in found.nodes()
+            return is_class and is_node and (considered is None or considered(found))
 
         before = query.before or requests.MAX_INTEGER
         found = await self._history.newest(before, selection, query.limit, matches)
@@ -319,6 +329,16 @@ class Answers:
             next=found.following,
             entries=self._newest.entries,
         )
+
+    async def _considered(self, node: str) -> Callable[[DescribedEntry], bool]:
+        """Whether an entry considered the node, which had several rows perhaps."""
+        names = await self._history.run(lambda history: history.row_names())
+        if node not in (known := names.nodes()):
+            why = f"No node {node!r} is known. Known are {similar_names(node, known)}."
+            raise NotAnswered(404, why)
+        spans = names.spans_of(node)
+
+        return lambda found: considers(found.event, node, spans)
 
     async def decision(self, entry: int, query: requests.Decision) -> responses.DecisionDetail:
         opened = await self._history.entry(entry)

@@ -18,7 +18,7 @@ from types import ModuleType
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 # What the plugin imports; a test compares it with the modules.
-IMPORTED = {"aiohttp", "kubernetes", "msgspec", "numpy", "prometheus-client", "structlog"}
+IMPORTED = {"aiohttp", "kubernetes", "msgspec", "numpy", "prometheus-client", "pyyaml", "structlog"}
 PROGRAM = "kubectl-joulie"
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,18 +57,19 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.fail("five demos made no decision")
 
 
-def scored_in(where: Path) -> list[str]:
+def scored_in(where: Path) -> list[dict[str, Any]]:
     asked = ["joulie", "decisions", "--kind", "prioritize", "--json"]
-    return run(asked, where).stdout.splitlines()
+    listed: dict[str, Any] = json.loads(run(asked, where).stdout or '{"items": []}')
+    return list(listed["items"])
 
 
 @pytest.fixture(scope="module")
 def names(where: Path) -> dict[str, str]:
     """Replacements for the README's pod, node and times, from this demo."""
-    scored = json.loads(scored_in(where)[0])
-    node = scored["data"]["top"][0]["node"]
+    scored = scored_in(where)[-1]
+    node, pod = scored["winner"], f"{scored['namespace']}/{scored['name']}"
     assert SHOWN_POD is not None, "the README explains no pod by name"
-    return {"POD": scored["pod"], "NODE": node, "-10s": "-1s", SHOWN_POD[1]: scored["pod"]}
+    return {"POD": pod, "NODE": node, "-10s": "-1s", SHOWN_POD[1]: pod}
 
 
 def by_name(command: str) -> bool:

@@ -43,7 +43,7 @@ MERGE = "application/merge-patch+json"
 ENDPOINTS = f"/api/v1/namespaces/{NAMESPACE}/endpoints"
 SLICES = f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices"
 BINDINGS = PLACES["ClusterRoleBinding"]
-PLACED = re.compile(r"\n(It runs|kube-scheduler put it) on n\d")  # which node, it decides
+PLACED = re.compile(r"\n  outcome    bound to n\d")  # which node, it decides
 
 
 class Ran(NamedTuple):

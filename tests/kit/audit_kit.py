@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_answers.views.decision_text import considers
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.archive.restore import Restored, restore_at
+from joulie_audit.questions.explain import read
 from joulie_bus.events import AnyEvent, Fact, PodAsk
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.log.producer import Producer
@@ -35,7 +37,7 @@ from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.quarantine_quota import within_quota
 from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.fold.snapshots import frozen_state_of, pack
-from joulie_projections.history.history import History
+from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
@@ -269,3 +271,9 @@ def signed_with_a_secret(key: Path, pos: int, entry_hash: bytes, now: int) -> He
     head = Head(pos=pos, hash=entry_hash, signed_at=now, key_id=key_id, signature=b"")
     secret = base64.b64decode(key.read_text().split()[1])
     return msgspec.structs.replace(head, signature=hmac.digest(secret, head.text, "sha256"))
+
+
+def about_node(history: History, node: str) -> Callable[[StoredEntry], bool]:
+    """Whether an entry considered the node."""
+    spans = history.row_names().spans_of(node)
+    return lambda entry: considers(read(entry), node, spans)

@@ -66,7 +66,7 @@ class PlanPages:
         lines: list[PlanLine] = []
         async with self._open_facts() as facts:
             first = await facts.first_of(Stream.PLAN)
-            self._tail.plans_gone = first - 1
+            self._tail.plans_gone = max(0, first - 1)  # 0: nothing was published yet
             for _ in range(MAX_EVENTS_READ // CHUNK):
                 ranges = await self._history.plans_before(before, CHUNK)
                 before = ranges.mapped_to

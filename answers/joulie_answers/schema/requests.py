@@ -80,8 +80,10 @@ class Gpus(SnapshotQuery, frozen=True, kw_only=True):
 
 
 class Decisions(Query, frozen=True, kw_only=True):
-    pod: Text = ""  # namespace/name
+    pod: Text = ""  # namespace/name, a name alone, or a uid
     uid: Text = ""
+    namespace: Text = ""
+    candidate: Text = ""  # a node that was considered, whatever became of it
     node: Text = ""  # the winner, a refused node, or the node that was bound
     verb: Verb | None = None
     workload: Class | None = field(default=None, name="class")

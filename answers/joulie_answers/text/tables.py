@@ -16,3 +16,10 @@ def table(
         ).rstrip()
         for line in lines
     ]
+
+
+def cell(value: object) -> str:
+    """A dash for what is unknown."""
+    if value is None or value == "":
+        return "-"
+    return f"{value:.1f}" if isinstance(value, float) else str(value)

@@ -37,7 +37,7 @@ from joulie_extender.decide.explained import (
 )
 from joulie_extender.decide.scoring import terms_digest, terms_of
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.twin.row_names import RowNames
+from joulie_projections.twin.row_names import RowNames, RowSpan, names_node
 
 KINDS: dict[Verb, str] = {
     **{verb: kind for kind, verb in VERBS.items()},
@@ -65,6 +65,13 @@ class DescribedEntry(NamedTuple):
             found = refusals(self.event, self.names)
             nodes += [node for refusal in found for node in refusal.nodes]
         return frozenset(nodes)
+
+
+def considers(event: AnyEvent | None, node: str, spans: Sequence[RowSpan]) -> bool:
+    """Whether a node, which had the rows `spans`, is a candidate or the one that was chosen."""
+    if isinstance(event, FilterDecided | PrioritizeDecided | PreemptDecided):
+        return names_node(event.candidates, event.basis.view, node, spans)
+    return explained(event).node == node
 
 
 class EntryRow(NamedTuple):

@@ -1,20 +1,20 @@
 """The source of the answers of a command: a console, or the local data."""
 
 import argparse
+import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
-
-from msgspec.structs import replace
+from typing import Any
 
 from joulie.client.console import ConsoleClient
-from joulie_answers.answers import Answers
 from joulie_answers.readers.history import OpenHistory
 from joulie_answers.stored import Judgement, Stored, stored_answers
 from joulie_audit.archive.combined_history import Sources
+from joulie_cli.asking.questions import Answered, Question, Source
+from joulie_cli.display.output import show
 from joulie_cli.log_access.past import (
     ArchivePlace,
     archive_of,
@@ -28,18 +28,6 @@ from joulie_projections.catalog_file import CatalogSettings
 from joulie_projections.store.energy_table import EnergyTable
 
 SETTINGS = (ArchivePlace, ScoringSettings, CatalogSettings)
-Source = Answers | ConsoleClient  # their methods are the same
-PAGE = 1000  # items; the most that a console sends at once
-
-
-class _Listed(Protocol):
-    @property
-    def items(self) -> list[Any]: ...
-    @property
-    def next(self) -> int | None: ...
-
-
-L = TypeVar("L", bound=_Listed)
 
 
 @contextlib.asynccontextmanager
@@ -76,15 +64,13 @@ def _judgement(wires: Wiring) -> Judgement:
     return Judgement(time.time_ns(), staleness_s, aliases)
 
 
-async def all_pages(
-    question: Callable[[Any], Awaitable[L]], query: Any, most: int | None = None
-) -> L:
-    """One answer with the items of all pages, or with the first `most`."""
-    field = "before" if "before" in query.__struct_fields__ else "offset"
-    whole = page = await question(replace(query, limit=min(PAGE, most or PAGE)))
-    items = list(page.items)
-    while page.next is not None and (most is None or len(items) < most):
-        limit = PAGE if most is None else min(PAGE, most - len(items))
-        page = await question(replace(query, limit=limit, **{field: page.next}))
-        items += page.items
-    return replace(whole, items=items, next=page.next)  # type: ignore[type-var]
+def asked(args: argparse.Namespace, wires: Wiring, question: Question) -> int:
+    """Asks, and prints the answer."""
+
+    async def ask() -> Answered:
+        async with source_of(args, wires) as source:
+            return await question(source, args)
+
+    found = asyncio.run(ask())
+    show(args, found.document, found.text)
+    return 0

@@ -14,7 +14,7 @@ def show(args: argparse.Namespace, data: object, text: str) -> None:
 
 def rendered(form: str, data: object, text: str) -> str:
     match form:
-        case "json":
+        case "json" | "jsonl":
             return msgspec.json.encode(data).decode()
         case "yaml":
             return msgspec.yaml.encode(data).decode().rstrip("\n")

@@ -4,21 +4,8 @@ from datetime import UTC, datetime
 
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog
-from joulie_bus.runtime.settings import duration
+from joulie_cli.display.times import HOW, SECOND, as_time
 from joulie_projections.history.history import History
-
-SECOND = 1_000_000_000
-HOW = "a position, a time such as 2026-11-21T10:30, or -10m"
-
-
-def as_time(text: str, now: int) -> int:
-    """Nanoseconds since 1970; a time without a zone is UTC."""
-    if text.startswith("-"):
-        return now - int(duration(text[1:]) * SECOND)
-    time = datetime.fromisoformat(text)
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return int(time.timestamp() * SECOND)
 
 
 def time_of_period(text: str, now: int) -> int:

@@ -10,14 +10,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from joulie.client.console import ConsoleClient
+from joulie_answers.schema.requests import Decisions
 from joulie_bus.errors import ConsoleUnavailable, KubernetesRefused
+from joulie_cli.asking.proxy import Place, ProxyConnection
 from joulie_cli.doctor.judgement.calls import LastCall, SchedulerPod
 from joulie_cli.doctor.judgement.findings import Unseen
 from joulie_cli.doctor.judgement.limits import Certificate, ClockSeen
 from joulie_cli.doctor.judgement.objects import LABEL, Account, Admission, Part
 from joulie_cli.doctor.judgement.placements import Placements, PodSeen, placements_in
 from joulie_cli.doctor.observed_here import NS, certificate_in, clock_seen
-from joulie_cli.kubectl.console import Console, Place
 from joulie_cli.supervisor.gauges import Gauges, gauges_of, parsed
 from joulie_extender.protocol.scheduler_config import DEFAULT_NAME, LEASE
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, Query
@@ -204,10 +206,11 @@ class ClusterObserver:
 
     async def last_call(self) -> LastCall:
         """From the console, through the proxy of its Service."""
-        console = await Console.of(self._api, Place(self._namespace))
-        found = await console.get("/v1/decisions", verb="prioritize", limit="1")
-        at_ms = found["items"][0]["at_ms"] if found["items"] else 0
-        return LastCall(at_ms * MS, found["entries"])
+        proxy = await ProxyConnection.of(self._api, Place(self._namespace))
+        console = ConsoleClient.over(proxy)
+        found = await console.decisions(Decisions(verb="prioritize", limit=1))
+        at_ms = found.items[0].at_ms if found.items else 0
+        return LastCall(at_ms * MS, found.entries)
 
     async def gauges(self, pods: Sequence[Tree]) -> list[Gauges] | Unseen:
         if self._is_inside:

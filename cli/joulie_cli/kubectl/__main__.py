@@ -2,19 +2,21 @@
 
 import argparse
 import asyncio
-import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
+from joulie.client.console import ConsoleClient
 from joulie_bus.errors import JoulieError, KubernetesRefused
 from joulie_bus.runtime import logging
-from joulie_cli.kubectl import answers, nodes
-from joulie_cli.kubectl.console import NAMESPACE, SECRET, Console, Place
+from joulie_cli.asking import questions
+from joulie_cli.asking.proxy import NAMESPACE, SECRET, Place, ProxyConnection
+from joulie_cli.command_line import options as shared
+from joulie_cli.commands.questions import decisions, explain, gpus
+from joulie_cli.display.output import rendered
+from joulie_cli.kubectl import nodes
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, ApiUnreachable
-from joulie_operator.resources.crds import yaml
 
 HOME = Path.home() / ".kube/config"
 
@@ -45,12 +47,9 @@ async def _run(args: argparse.Namespace) -> None:
         if args.command == "status":
             await nodes.status(api, args)
             return
-        console = await Console.of(api, Place(args.installation, args.token_secret))
-        answer = await answers.ANSWERS[args.command](console, args)
-    if args.output == "json":
-        print(json.dumps(answer.tree))
-    else:
-        print((yaml(answer.tree) if args.output == "yaml" else answer.text).rstrip("\n"))
+        connection = await ProxyConnection.of(api, Place(args.installation, args.token_secret))
+        answered = await args.question(ConsoleClient.over(connection), args)
+    print(rendered(args.output, answered.document, answered.text).rstrip("\n"))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,25 +60,50 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("-o", "--output", choices=("wide", "json"), help="more columns, or JSON")
     status.add_argument("--sort-by", choices=sorted(nodes.SORTS), default="node", metavar="COLUMN")
     _connection(status)
-    explain = _console(commands, "explain", "explain why a pod is where it is")
-    explain.add_argument("pod", metavar="POD", help="name, namespace/name or uid")
-    explain.add_argument("-n", "--namespace", default="", metavar="NAME", help="of the pod")
-    twins = _console(commands, "twins", "list the digital twins of the nodes, or show one")
-    twins.add_argument("node", nargs="?", default="", metavar="NODE")
-    decisions = _console(commands, "decisions", "list the newest decisions")
-    decisions.add_argument("--pod", default="", metavar="NAMESPACE/NAME")
-    for parser in (decisions, _console(commands, "plans", "list the newest plans and transitions")):
-        parser.add_argument("--node", default="", metavar="NAME", help="about this node")
-    gpus = _console(commands, "gpus", "list GPU cards with their free memory")
-    gpus.add_argument("--node", default="", metavar="NAME", help="cards of this node")
-    gpus.add_argument("--model", default="", metavar="NAME", help="cards of this model")
+    asked = _console(commands, "explain", explain.question, _pod)
+    asked.add_argument("-n", "--namespace", default="", metavar="NAME", help="of the pod")
+    _console(commands, "gpus", gpus.question, questions.gpus)
+    _console(commands, "decisions", decisions.question, questions.decisions)
+    _console(commands, "twins", _twins, questions.nodes)
+    _console(commands, "plans", _plans, questions.plans)
     return top
 
 
-def _console(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=what, description=what)
-    parser.add_argument("-o", "--output", choices=("json", "yaml"), help="the API's own answer")
-    parser.add_argument("--limit", type=_limit, default=20, metavar="N", help="the newest N (20)")
+async def _pod(source: questions.Source, args: argparse.Namespace) -> questions.Answered:
+    """kubectl gives the namespace by an option."""
+    if args.namespace:
+        args.what = [f"{args.namespace}/{args.what[-1]}"]
+    return await questions.pod(source, args)
+
+
+def _twins(parser: argparse.ArgumentParser) -> None:
+    """list the digital twins of the nodes, or show one."""
+    shared.output(parser)
+    shared.newest(parser)
+    parser.add_argument("node", nargs="?", default="", metavar="NODE")
+
+
+def _plans(parser: argparse.ArgumentParser) -> None:
+    """list the newest plans and transitions."""
+    shared.output(parser)
+    shared.newest(parser)
+    parser.add_argument("--node", default="", metavar="NAME", help="about this node")
+
+
+def _console(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    options: Callable[[argparse.ArgumentParser], None],
+    question: questions.Question,
+) -> argparse.ArgumentParser:
+    """A question of `joulie`, with the API server's proxy as its way to a console."""
+    about = (sys.modules[options.__module__].__doc__ if options.__name__ == "question" else "") or (
+        options.__doc__ or ""
+    )
+    what = about.splitlines()[0].removesuffix(".")
+    parser = commands.add_parser(name, help=what, description=what)
+    options(parser)
+    parser.set_defaults(question=question)
     parser.add_argument(
         "--installation", default=NAMESPACE, metavar="NAME", help=f"namespace ({NAMESPACE})"
     )
@@ -93,12 +117,6 @@ def _console(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
 def _connection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="how to reach the cluster")
     parser.add_argument("--context", metavar="NAME", help="context of the kubeconfig")
-
-
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= 1000):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1000")
-    return int(text)
 
 
 if __name__ == "__main__":

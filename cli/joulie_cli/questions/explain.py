@@ -4,14 +4,12 @@ import argparse
 import asyncio
 from typing import Any
 
-from joulie_answers.schema.requests import Pod
-from joulie_answers.schema.responses import PodDetail
-from joulie_answers.text.pod import pod_text
 from joulie_audit.archive.fact_source import newest_plan_facts
 from joulie_audit.questions.explain import similar_names
 from joulie_audit.questions.time_travel import NodeChange, node_changes
 from joulie_bus.errors import NotInTheLog
-from joulie_cli.asking.sources import SETTINGS, source_of
+from joulie_cli.asking import questions
+from joulie_cli.asking.sources import SETTINGS, asked
 from joulie_cli.display import plan_changes
 from joulie_cli.display.output import show
 from joulie_cli.display.time_arguments import shown
@@ -25,14 +23,18 @@ SHOWN_STEPS = 20
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     match args.what:
+        case ["node" | "plan" as what, _] if args.server:
+            raise NotInTheLog(
+                f"`joulie explain {what}` reads the local data only. Nothing was asked. Leave "
+                "--server out, or ask it with `joulie explain POD`."
+            )
         case ["node", name]:
             return _print(args, asyncio.run(_node(args, wires, name)), _node_text)
         case ["plan", which]:
             return _print(args, asyncio.run(_plan(args, wires, which)), _plan_text)
         case [pod] | ["pod", pod]:
-            found = asyncio.run(_pod(args, wires, pod))
-            show(args, found, pod_text(found))
-            return 0
+            args.what = [pod]
+            return asked(args, wires, questions.pod)
         case _:
             raise NotInTheLog(
                 "Nothing to explain. Give a pod (namespace/name or uid), `node NAME` or `plan ID`."
@@ -42,15 +44,6 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 def _print(args: argparse.Namespace, report: dict[str, Any], text: Any) -> int:
     show(args, report, text(report))
     return 0
-
-
-# --- a pod ------------------------------------------------------------------------------------
-
-
-async def _pod(args: argparse.Namespace, wires: Wiring, pod: str) -> PodDetail:
-    query = Pod(candidate=args.node or "")
-    async with source_of(args, wires) as source:
-        return await source.pod(pod, query)
 
 
 # --- a node, a plan ---------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The API of a console: one method per path."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -30,6 +30,16 @@ class Page(Protocol):
 P = TypeVar("P", bound=Page)
 
 
+class Connection(Protocol):
+    """How a console is reached."""
+
+    url: str
+
+    async def json(
+        self, path: str, parameters: Mapping[str, str], timeout_s: float, /
+    ) -> bytes: ...
+
+
 class ConsoleClient:
     """A console. Use it as `async with ConsoleClient(URL) as console`.
 
@@ -48,6 +58,14 @@ class ConsoleClient:
         self._place = url, token_file, ca_file
         self._timeout_s = timeout_s
         self._opened: ConsoleConnection | None = None
+        self._over: Connection | None = None
+
+    @classmethod
+    def over(cls, connection: Connection) -> "ConsoleClient":
+        """A client that does not open its connection, and has no stream."""
+        client = cls(connection.url)
+        client._over = connection
+        return client
 
     async def __aenter__(self) -> Self:
         self._opened = ConsoleConnection(*self._place)
@@ -143,7 +161,7 @@ class ConsoleClient:
         return self._opened
 
     async def _answer(self, route: Route[Q, A], query: Q | None, of: str = "") -> A:
-        connection = self._connection()
+        connection = self._over or self._connection()
         path = route.path.partition("{")[0] + quote(of, safe="")
         parameters = {} if query is None else parameters_of(query)
         body = await connection.json(path, parameters, self._timeout_s)

@@ -174,7 +174,7 @@ class EventTail:
         await self._until_read(self._skip_decisions)
         state = await self._bus.state(Stream.PLAN)
         after = max(0, state.first - 1, state.last - PLANS_KEPT)
-        self._has_dropped_plans, self.plans_gone = after > 0, state.first - 1
+        self._has_dropped_plans, self.plans_gone = after > 0, max(0, state.first - 1)
         async with self._bus.reading(Stream.PLAN, after, state.created, self.wakeup) as reader:
             await self._until_read(lambda: self._load_positions(after + 1))
             self._plans_read = after

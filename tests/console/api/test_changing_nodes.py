@@ -13,9 +13,9 @@ import httpx2
 import pytest
 from msgspec.structs import replace
 
+from audit_kit import about_node
 from console_kit import WEIGHTS, ConsoleHarness
 from joulie_audit.questions.explain import EXAMPLES, explain_pod
-from joulie_audit.questions.listing import about_node
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER, ask, until
 from joulie_extender.decide.decide import DecisionContext, decide_filter

@@ -29,6 +29,13 @@ QUESTIONS: dict[str, Callable[[Source], Awaitable[answers.Answer]]] = {
     "cards": lambda source: source.gpus(queries.Gpus()),
     "a pod": lambda source: source.pod("team/heavy", queries.Pod()),
     "a pod and a candidate": lambda source: source.pod("runs", queries.Pod(candidate="n2")),
+    "decisions": lambda source: source.decisions(queries.Decisions()),
+    "decisions that considered a node": lambda source: source.decisions(
+        queries.Decisions(candidate="n2", namespace="team")
+    ),
+    "nodes": lambda source: source.nodes(queries.Nodes()),
+    "a node": lambda source: source.node("n2", queries.SnapshotQuery()),
+    "plans": lambda source: source.plans(queries.Plans()),
     "cards with room": lambda source: source.gpus(queries.Gpus(free=True)),
 }
 
@@ -66,6 +73,7 @@ async def test_both_sources_give_the_same_document(scenario: ConsoleHarness, que
 COMMANDS = {
     "gpus": "items",
     "explain team/heavy": "attempt",
+    "decisions --kind filter --kind prioritize": "items",
 }
 
 

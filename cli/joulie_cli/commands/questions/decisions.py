@@ -1,6 +1,7 @@
 """list the entries of the decision log, newest last."""
 
 import argparse
+from collections.abc import Sequence
 
 from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
@@ -13,10 +14,18 @@ ENTRY_KINDS = (
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    shared.output(parser)
+    question(parser, ("table", "json", "jsonl", "yaml"))
     parser.add_argument(
         "--follow", action="store_true", help="print new entries as they are written"
     )
+    shared.source(parser)
+
+
+def question(
+    parser: argparse.ArgumentParser, formats: Sequence[str] = ("table", "json", "yaml")
+) -> None:
+    """Without where it is asked: `kubectl joulie` has other options for that."""
+    shared.output(parser, formats)
     parser.add_argument("--pod", metavar="POD", help="namespace/name, a name or a uid")
     parser.add_argument("--node", metavar="NAME", help="name of a candidate")
     parser.add_argument("--namespace", metavar="NAME")
@@ -30,7 +39,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--since", metavar="TIME", help="a time, or -10m")
     shared.newest(parser)
-    shared.archive(parser)
 
 
 def program() -> Program:

@@ -7,13 +7,17 @@ from joulie_cli.command_line.commands import Program
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    question(parser)
+    shared.source(parser)
+
+
+def question(parser: argparse.ArgumentParser) -> None:
+    """Without where it is asked: `kubectl joulie` has other options for that."""
     shared.output(parser)
     parser.add_argument(
         "what", nargs="+", metavar="POD", help="namespace/name, uid; node NAME; plan ID|POSITION"
     )
     parser.add_argument("--node", metavar="NAME", help="also show the terms of this candidate")
-    shared.archive(parser)
-    shared.source(parser)
 
 
 def program() -> Program:

@@ -7,6 +7,12 @@ from joulie_cli.command_line.commands import Program
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    question(parser)
+    shared.source(parser)
+
+
+def question(parser: argparse.ArgumentParser) -> None:
+    """Without where it is asked: `kubectl joulie` has other options for that."""
     shared.output(parser)
     parser.add_argument("--node", metavar="NAME", help="cards of this node")
     parser.add_argument(
@@ -16,8 +22,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--pod", metavar="POD", help="cards of this pod: uid, name or namespace/name"
     )
     parser.add_argument("--free", action="store_true", help="only healthy cards with free memory")
-    shared.archive(parser)
-    shared.source(parser)
 
 
 def program() -> Program:

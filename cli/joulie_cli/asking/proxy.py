@@ -5,7 +5,8 @@ travels in a header of its own. It is in a Secret: reading it is the right that 
 """
 
 import base64
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -37,16 +38,17 @@ class Place(NamedTuple):
         return f"/api/v1/namespaces/{quote(self.namespace, safe='')}/secrets/{self.secret}"
 
 
-class Console:
-    """Reads the API of the console. `Console.of` reads the token first."""
+class ProxyConnection:
+    """A console behind an API server. `ProxyConnection.of` reads the token first."""
 
     def __init__(self, api: ApiServer, place: Place, token: str) -> None:
         self._api = api
         self._place = place
+        self.url = f"the console in the namespace {place.namespace}"
         self._headers = {TOKEN_HEADER: token}
 
     @classmethod
-    async def of(cls, api: ApiServer, place: Place) -> "Console":
+    async def of(cls, api: ApiServer, place: Place) -> "ProxyConnection":
         path = place.secret_path()
         try:
             found = (await api.fetch(path)).body
@@ -58,15 +60,13 @@ class Console:
             raise ConsoleUnavailable(place.namespace, why, "Name another one with --token-secret.")
         return cls(api, place, base64.b64decode(data["token"]).decode().strip())
 
-    async def get(self, path: str, **query: str) -> dict[str, Any]:
+    async def json(self, path: str, parameters: Mapping[str, str], _timeout_s: float, /) -> bytes:
         """The reply of a path such as /v1/plans."""
-        given = {name: value for name, value in query.items() if value}
         try:
-            fetched = await self._api.fetch(self._place.path(path), given, self._headers)
+            fetched = await self._api.fetch(self._place.path(path), parameters, self._headers)
         except KubernetesRefused as error:
             raise ConsoleUnavailable(self._place.namespace, str(error), _hint(error)) from error
-        reply: dict[str, Any] = msgspec.json.decode(fetched.body, type=dict[str, Any])
-        return reply
+        return fetched.body
 
 
 def _hint(error: KubernetesRefused) -> str:

@@ -1,0 +1,21 @@
+"""Entries of the decision log, one a line, the newest last."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from joulie_answers.schema.responses import DecisionBrief
+
+
+def decisions_text(newest_first: Sequence[DecisionBrief]) -> str:
+    return "\n".join(decision_lines(newest_first))
+
+
+def decision_lines(newest_first: Sequence[DecisionBrief]) -> Iterator[str]:
+    yield from map(_line, reversed(newest_first))
+
+
+def _line(brief: DecisionBrief) -> str:
+    at = f"{datetime.fromtimestamp(brief.at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    pod = f"{brief.namespace}/{brief.name}" if brief.name else ""
+    reason = f": {brief.reason}" if brief.refused and brief.reason else ""
+    return f"{brief.entry:>9}  {at}  {brief.verb:<17} {pod:<32} {brief.text}{reason}"

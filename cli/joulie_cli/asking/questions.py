@@ -1,0 +1,113 @@
+"""The questions of the command line: the same program for the local data, for a console, and for
+a console behind an API server. Imports nothing that reads a database."""
+
+import argparse
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from joulie.client.console import ConsoleClient
+from joulie_answers.schema import requests as q
+from joulie_answers.schema.responses import Answer, DecisionBrief, DecisionList
+from joulie_answers.text.decisions import decisions_text
+from joulie_answers.text.gpus import gpus_text
+from joulie_answers.text.nodes import node_text, nodes_text
+from joulie_answers.text.plans import plans_text
+from joulie_answers.text.pod import pod_text
+from joulie_bus.errors import NotInTheLog
+from joulie_cli.asking.pages import PAGE, all_pages
+from joulie_cli.display.times import time_since
+from joulie_extender.decide.entry_verbs import VERBS, Verb
+
+if TYPE_CHECKING:
+    from joulie_answers.answers import Answers
+
+    Source = Answers | ConsoleClient  # their methods are the same
+else:
+    Source = ConsoleClient
+
+
+class Answered(NamedTuple):
+    document: Answer
+    text: str
+
+
+Question = Callable[[Source, argparse.Namespace], Awaitable[Answered]]
+
+
+async def pod(source: Source, args: argparse.Namespace) -> Answered:
+    [name] = args.what
+    found = await source.pod(name, q.Pod(candidate=args.node or ""))
+    return Answered(found, pod_text(found))
+
+
+async def gpus(source: Source, args: argparse.Namespace) -> Answered:
+    query = q.Gpus(node=args.node or "", model=args.model or "", pod=args.pod or "", free=args.free)
+    found = await all_pages(source.gpus, query)
+    return Answered(found, gpus_text(found))
+
+
+async def nodes(source: Source, args: argparse.Namespace) -> Answered:
+    """All, or the one that is named."""
+    if args.node:
+        one = await source.node(args.node, q.SnapshotQuery())
+        return Answered(one, node_text(one))
+    found = await all_pages(source.nodes, q.Nodes(), args.limit)
+    return Answered(found, nodes_text(found))
+
+
+async def plans(source: Source, args: argparse.Namespace) -> Answered:
+    found = await all_pages(source.plans, q.Plans(node=args.node or ""), args.limit)
+    return Answered(found, plans_text(found))
+
+
+async def decisions(source: Source, args: argparse.Namespace) -> Answered:
+    found = await _newest(source, _asked_for(args, time.time_ns()), _verbs(args), args.limit)
+    if not found.items:
+        raise NotInTheLog(_nothing(found.entries))
+    return Answered(found, decisions_text(found.items))
+
+
+def _asked_for(args: argparse.Namespace, now: int) -> q.Decisions:
+    since = time_since(args.since, now) if args.since else None
+    return q.Decisions(
+        pod=args.pod or "",
+        namespace=args.namespace or "",
+        candidate=args.node or "",
+        since=since,
+    )
+
+
+def _verbs(args: argparse.Namespace) -> list[Verb | None]:
+    return [VERBS[f"decision.{kind}"] for kind in args.kind or ()] or [None]
+
+
+async def _newest(
+    source: Source, query: q.Decisions, verbs: Sequence[Verb | None], limit: int
+) -> DecisionList:
+    """Of each kind that is asked for, together the newest ones."""
+    lists = [await all_pages(source.decisions, replace(query, verb=verb), limit) for verb in verbs]
+    items = sorted((each for one in lists for each in one.items), key=lambda one: -one.entry)
+    return replace(lists[0], items=items[:limit], next=lists[0].next if len(lists) == 1 else None)
+
+
+async def following(source: Source, args: argparse.Namespace) -> AsyncIterator[list[DecisionBrief]]:
+    """The newest entries, then those that are new since the last time, newest first."""
+    query, verbs = _asked_for(args, time.time_ns()), _verbs(args)
+    found = await _newest(source, query, verbs, args.limit)
+    yield found.items
+    seen = found.entries
+    while True:
+        found = await _newest(source, query, verbs, PAGE)
+        yield [each for each in found.items if each.entry > seen]
+        seen = max([seen, *(each.entry for each in found.items)])
+
+
+def _nothing(entries: int) -> str:
+    if not entries:
+        return "The log has no decisions yet. `joulie status` shows what runs."
+    return (
+        f"None of the {entries} entries matches. Remove a filter, or list all: `joulie decisions`."
+    )

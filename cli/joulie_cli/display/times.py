@@ -1,0 +1,30 @@
+"""Times of the command line that are relative to now, or absolute."""
+
+from datetime import UTC, datetime
+
+from joulie_bus.errors import NotInTheLog
+from joulie_bus.runtime.settings import duration
+
+SECOND = 1_000_000_000
+HOW = "a position, a time such as 2026-11-21T10:30, or -10m"
+
+
+def as_time(text: str, now: int) -> int:
+    """Nanoseconds since 1970; a time without a zone is UTC."""
+    if text.startswith("-"):
+        return now - int(duration(text[1:]) * SECOND)
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return int(time.timestamp() * SECOND)
+
+
+def time_since(text: str, now: int) -> datetime:
+    """Raises NotInTheLog."""
+    try:
+        at = as_time(text, now)
+    except ValueError as error:
+        raise NotInTheLog(f"{text!r} is not {HOW}.") from error
+    if at > now:
+        raise NotInTheLog(f"--since {text} lies in the future. Give a time in the past.")
+    return datetime.fromtimestamp(at / SECOND, UTC)
