@@ -7,6 +7,7 @@ import msgspec
 
 from joulie_bus.events import NodePlan
 from joulie_operator.planning.power.budget import is_of_rack, shares_in
+from joulie_operator.planning.power_target import place
 
 
 def as_json(event: NodePlan) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def input_lines(inputs: Mapping[str, float]) -> Iterator[str]:
     yield "  inputs     " + ", ".join(others)
     shares = shares_in(inputs)
     for share in shares[:MOST_RACKS]:
-        feed = f"feed {share.feed}" if share.feed else "cluster"
+        feed = place(share.feed) if share.feed else "cluster"
         rack = f"rack {share.rack}" if share.rack else "no rack"
         drawn, given = share.drawn_w / 1000, share.share_w / 1000
         reached = f"caps reach {share.capped} of {share.nodes} nodes"

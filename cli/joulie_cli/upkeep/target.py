@@ -15,6 +15,7 @@ from joulie_cli.display.time_arguments import shown
 from joulie_cli.display.times import SECOND, as_time
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring, connected
+from joulie_operator.planning.power_target import RACK, place
 from joulie_projections.state.state import Target
 
 SETTINGS = ()
@@ -51,7 +52,7 @@ def target_of(args: argparse.Namespace, now: int) -> TargetSet:
     return TargetSet(
         target=args.name,
         power_mw=round(args.watts * 1000),
-        feed=args.feed or "",
+        feed=f"{RACK}{args.rack}" if args.rack else args.feed or "",
         starts_at=starts,
         ends_at=ends,
         because=args.because or "",
@@ -77,7 +78,7 @@ async def _publish(wires: Wiring, event: TargetSet) -> None:
 def _done(event: TargetSet) -> str:
     if event.power_mw is None:
         return f"Target {event.target} is withdrawn."
-    where = f"feed {event.feed}" if event.feed else "the cluster"
+    where = place(event.feed)
     return (
         f"Target {event.target}: {where} draws at most {event.power_mw / 1000:g} W "
         f"from {shown(event.starts_at)} to {shown(event.ends_at)}."

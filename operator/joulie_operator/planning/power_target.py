@@ -39,11 +39,12 @@ from joulie_operator.planning.power.limitable import (
 )
 from joulie_operator.planning.rules import Rules, numbers
 from joulie_projections.state.state import ClusterState, NodeState
-from joulie_projections.twin.totals import measurement_of
+from joulie_projections.twin.totals import measurement_of, rack_of
 from joulie_projections.twin.twin import hardware_of
 
 FEED_LABEL = "joulie.io/feed"
 CLUSTER_FEED = ""
+RACK = "rack:"  # before the name of a rack, where a target is of a rack and not of a feed
 TARGET_NUMBER = "power_target_w"  # in POLICY_NUMBERS
 _BAND = (960, 995)  # parts per thousand of a target: outside, caps change, and aim within
 _OPENS = 900  # nodes are opened when the lowest caps are expected to leave this room
@@ -80,7 +81,7 @@ class PowerLimits(NamedTuple):
     def applied(self, name: str, caps: Caps, node: NodeState) -> Caps:
         """The caps of the node's class, or lower ones."""
         if name in self.kept:
-            return _lower(caps, current_caps(node))
+            caps = _lower(caps, current_caps(node))
         percent = self.percent.get(name)
         return caps if percent is None else limited(caps, percent, node)
 
@@ -240,10 +241,12 @@ class _Division:
             self._because.append(_shortfall(target, feed, kept, expected_mw))
 
     def limits(self) -> PowerLimits:
+        lowered = self._percent.keys()
         closes, opens = _placement(self._nodes, self._closed, selector(self._rules.selector))
         return PowerLimits(
             self._percent,
-            frozenset(self._kept - self._percent.keys()),
+            # Older rules raised the caps that one target keeps to those that another one needs.
+            frozenset(self._kept if self._rules.target_rules > 3 else self._kept - lowered),
             self._headroom,
             self._drawn,
             self._inputs,
@@ -310,7 +313,7 @@ def _is_within(total_mw: int, target_mw: int) -> bool:
 
 
 def _sentence(target: TargetInForce, total_mw: int, level: int, *, is_closed: bool) -> str:
-    of = f"feed {target.feed}" if target.feed else "the cluster"
+    of = place(target.feed)
     why = f" ({target.because})" if target.because else ""
     caps = "no caps below those of the class" if level == FULL else f"eco caps {level / 10:g} %"
     most, drawn = target.power_mw / 1_000_000, total_mw / 1_000_000
@@ -319,7 +322,7 @@ def _sentence(target: TargetInForce, total_mw: int, level: int, *, is_closed: bo
 
 
 def _shortfall(target: TargetInForce, feed: Feed, kept: Kept, expected_mw: int) -> str:
-    of = f"feed {target.feed}" if target.feed else "the cluster"
+    of = place(target.feed)
     left, performs, beyond = (
         f"{mw / 1_000_000:.3f} kW"
         for mw in (expected_mw - target.power_mw, kept.performance_mw, kept.out_of_reach_mw)
@@ -331,7 +334,16 @@ def _shortfall(target: TargetInForce, feed: Feed, kept: Kept, expected_mw: int) 
     )
 
 
+def place(feed: str) -> str:
+    """What a target is of, in words."""
+    if feed.startswith(RACK):
+        return f"rack {feed.removeprefix(RACK)}"
+    return f"feed {feed}" if feed else "the cluster"
+
+
 def is_fed(node: NodeState, feed: str) -> bool:
+    if feed.startswith(RACK):
+        return node.present and rack_of(node) == feed.removeprefix(RACK)
     return node.present and feed in (CLUSTER_FEED, node.labels.get(FEED_LABEL))
 
 

@@ -1,4 +1,4 @@
-"""limit the power of the cluster or of a feed for a time."""
+"""limit the power of the cluster, of a feed or of a rack for a time."""
 
 import argparse
 
@@ -14,7 +14,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
     parser.add_argument("name", nargs="?", default="target", help="name of the target (target)")
     parser.add_argument("--watts", type=_watts, metavar="W", help="the most power")
-    parser.add_argument("--feed", metavar="NAME", help="label joulie.io/feed (the whole cluster)")
+    of = parser.add_mutually_exclusive_group()
+    of.add_argument("--feed", metavar="NAME", help="label joulie.io/feed (the whole cluster)")
+    of.add_argument("--rack", metavar="NAME", help="label joulie.io/rack (the whole cluster)")
     parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or +10m (now)")
     parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or +10m")
     parser.add_argument("--because", metavar="TEXT", help="the reason, for the plans")

@@ -88,6 +88,44 @@ def test_each_rack_gets_what_its_nodes_are_expected_to_draw() -> None:
     assert 0.9 < shares["a"].share_w / (2 * shares["b"].share_w) < 1.1
 
 
+def test_a_target_of_a_rack_lowers_the_caps_of_its_nodes_alone() -> None:
+    state = state_of(*(in_rack(rack, node(at)) for at, rack in enumerate("aabb")))
+    rules = ECO._replace(policy_numbers="power_target_w.rack:a=1400")
+
+    made = plan(state, load_policy(rules.policy), rules, PlanBasis(7, NOON))
+
+    assert caps_of(made).keys() == {"n0", "n1"}
+    assert made.made.inputs["target_w_rack:a"] == 1400
+    assert 0.96 * 1400 < made.made.inputs["expected_w_rack:a"] <= 1400
+    assert "rack a may draw 1.400 kW" in made.made.because
+    assert sum(share.share_w for share in shares_in(made.made.inputs)) <= 1400
+
+
+def test_the_targets_of_a_rack_and_of_all_hold_at_once() -> None:
+    """Each node has the lower of both levels."""
+    state = state_of(*(in_rack(rack, node(at)) for at, rack in enumerate("aabb")))
+    numbers = ",power_target_w.rack:a=1000"
+
+    both, alone = planned(state, 3200, numbers=numbers), planned(state, 3200)
+
+    caps, without = caps_of(both), caps_of(alone)
+    assert (caps["n2"], caps["n3"]) == (without["n2"], without["n3"])
+    assert sum(10 * (caps[name] or 100) for name in ("n0", "n1")) <= 1000
+
+
+def test_caps_that_one_target_keeps_are_not_raised_for_another_one() -> None:
+    """The feed is as it should be; the rack needs less of one of its nodes than that."""
+    settled = {"cpu_cap_pct": 80, "caps_at": NOON - 60 * SECOND}
+    state = state_of(in_rack("a", node(0, 800, **settled)), node(1, 800, **settled))
+
+    made = planned(state, 1610, numbers=",power_target_w.rack:a=700")
+
+    assert 67 <= (caps_of(made)["n0"] or 100) <= 69
+    assert "n1" not in caps_of(made)
+    raised = planned(state, 1610, numbers=",power_target_w.rack:a=900")
+    assert caps_of(raised) == {}
+
+
 def test_racks_beyond_the_list_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("joulie_operator.planning.power.budget.MOST_RACKS", 1)
     state = state_of(*(in_rack(rack, node(at)) for at, rack in enumerate("abc")))
