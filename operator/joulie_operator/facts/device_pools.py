@@ -7,15 +7,18 @@ of a generation are there, the former generation counts. The order of slices mak
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from joulie_bus.events.bounds import MOST_CARD_MB, NAME, WORD, is_name
 from joulie_operator.resources.device_objects import (
     DeviceFields,
+    DeviceTaintRule,
     ResourceSlice,
     SliceDevice,
     SliceSpec,
+    Taint,
+    TaintRuleSpec,
 )
 from joulie_projections.quantities import parse
 
@@ -160,9 +163,45 @@ def _megabytes(spec: SliceSpec, seen: SliceDevice) -> int:
 
 
 def _taint(fields: DeviceFields) -> str:
-    taints = (each for each in fields.taints or () if each.effect not in NO_EFFECT)
-    texts = (f"{each.key}={each.value}" if each.value else each.key for each in taints)
+    return first_taint(fields.taints or ())
+
+
+def first_taint(taints: Iterable[Taint]) -> str:
+    """Of those that keep pods off, in words; empty without one."""
+    kept = (each for each in taints if each.effect not in NO_EFFECT)
+    texts = (f"{each.key}={each.value}" if each.value else each.key for each in kept)
     return next(iter(sorted(texts)), "")[:WORD]
+
+
+class TaintRules:
+    """Rules that taint devices beside what their driver says."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, TaintRuleSpec] = {}
+
+    def put(self, seen: DeviceTaintRule) -> None:
+        self._rules[seen.metadata.name] = seen.spec
+
+    def drop(self, name: str) -> None:
+        self._rules.pop(name, None)
+
+    def names(self) -> set[str]:
+        return set(self._rules)
+
+    def applied(self, key: PoolKey, name: str, device: Device) -> Device:
+        """The device with the taint of a rule, unless its driver says one."""
+        if device.taint or not self._rules:
+            return device
+        found = (rule.taint for rule in self._rules.values() if _matches(rule, (*key, name)))
+        return device._replace(taint=first_taint(found))
+
+
+def _matches(rule: TaintRuleSpec, device: tuple[str, str, str]) -> bool:
+    by = rule.device_selector
+    if by is None or by.device_class_name or by.selectors:
+        return False
+    wanted = (by.driver, by.pool, by.device)
+    return all(not text or text == own for text, own in zip(wanted, device, strict=True))
 
 
 def _bare(name: str) -> str:

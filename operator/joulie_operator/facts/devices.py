@@ -31,10 +31,17 @@ from joulie_operator.facts.device_claims import (
     pools_of,
     share_of,
 )
-from joulie_operator.facts.device_pools import CARD_MILLI, Device, DevicePools, PoolKey
+from joulie_operator.facts.device_pools import (
+    CARD_MILLI,
+    Device,
+    DevicePools,
+    PoolKey,
+    TaintRules,
+)
 from joulie_operator.resources.device_objects import (
     ClaimSpec,
     DeviceClass,
+    DeviceTaintRule,
     NamespacedMeta,
     ResourceClaim,
     ResourceClaimTemplate,
@@ -67,6 +74,7 @@ class DeviceObjects:
 
     def __init__(self) -> None:
         self.pools = DevicePools()
+        self.taint_rules = TaintRules()
         self.touched = Touched()
         self._devices: dict[PoolKey, Mapping[str, Device]] = {}
         self._cards: dict[str, dict[PoolKey, Device]] = defaultdict(dict)
@@ -133,6 +141,14 @@ class DeviceObjects:
     def drop_class(self, name: str) -> None:
         self._classes.pop(name, None)
         self._classes_changed()
+
+    def put_taint_rule(self, seen: DeviceTaintRule) -> None:
+        self.taint_rules.put(seen)
+        self._taint_rules_changed()
+
+    def drop_taint_rule(self, name: str) -> None:
+        self.taint_rules.drop(name)
+        self._taint_rules_changed()
 
     def claims(self) -> set[str]:
         return set(self._claims)
@@ -232,7 +248,11 @@ class DeviceObjects:
     def _pool_changed(self, key: PoolKey | None) -> None:
         if key is None:
             return
-        before, after = self._devices.get(key, {}), self.pools.devices(key)
+        before = self._devices.get(key, {})
+        after = {
+            name: self.taint_rules.applied(key, name, device)
+            for name, device in self.pools.devices(key).items()
+        }
         for device in before.values():
             self._cards[device.card].pop(key, None)
             self._of_node[device.node].pop(device.card, None)
@@ -271,6 +291,10 @@ class DeviceObjects:
     def _spec_changed(self, named: Named) -> None:
         self.touched.asked.add(named)
         self.touched.pods |= self._naming.get(named, set())
+
+    def _taint_rules_changed(self) -> None:
+        for key in sorted(self._devices):
+            self._pool_changed(key)
 
     def _classes_changed(self) -> None:
         for named in self._specs:

@@ -3,7 +3,12 @@
 import msgspec
 
 from joulie_operator.kube.api_client import ApiServer
-from joulie_operator.resources.device_objects import GROUP, VERSIONS
+from joulie_operator.resources.device_objects import (
+    GROUP,
+    TAINT_RULE_VERSIONS,
+    TAINT_RULES,
+    VERSIONS,
+)
 
 
 class _Version(msgspec.Struct):
@@ -16,8 +21,25 @@ class _Group(msgspec.Struct):
 
 async def served_version(api: ApiServer) -> str:
     """The version of resource.k8s.io to read; empty if the server has none that is known here."""
+    served = await _served(api)
+    return next((version for version in VERSIONS if version in served), "")
+
+
+async def taint_rule_version(api: ApiServer) -> str:
+    """The version that has DeviceTaintRules, which came later than the others; empty for none.
+
+    Raises KubernetesRefused without the right to list them.
+    """
+    served = await _served(api)
+    for version in TAINT_RULE_VERSIONS:
+        path = f"/apis/{GROUP}/{version}/{TAINT_RULES}?limit=1"
+        if version in served and await api.get(path) is not None:
+            return version
+    return ""
+
+
+async def _served(api: ApiServer) -> set[str]:
     found = await api.get(f"/apis/{GROUP}")
     if found is None:
-        return ""
-    served = {each.version for each in msgspec.json.decode(found, type=_Group).versions}
-    return next((version for version in VERSIONS if version in served), "")
+        return set()
+    return {each.version for each in msgspec.json.decode(found, type=_Group).versions}

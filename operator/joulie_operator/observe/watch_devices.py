@@ -23,7 +23,7 @@ from joulie_operator.facts.devices import (
 from joulie_operator.facts.facts_from_objects import ChangeFilter, NodeFilter, PodFilter
 from joulie_operator.facts.hardware_inventory import NodeHardwareFilter
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
-from joulie_operator.kube.served import served_version
+from joulie_operator.kube.served import served_version, taint_rule_version
 from joulie_operator.observe.fact_messages import report_left_out, to_messages
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
 from joulie_operator.resources.device_objects import (
@@ -31,8 +31,10 @@ from joulie_operator.resources.device_objects import (
     CLASSES,
     GROUP,
     SLICES,
+    TAINT_RULES,
     TEMPLATES,
     DeviceClass,
+    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
@@ -67,7 +69,7 @@ class DevicePublisher:
         state: ClusterState,
     ) -> None:
         self.objects = objects
-        self.unlisted = set(KINDS)
+        self.unlisted = {*KINDS, TAINT_RULES}
         self._filters = filters
         self._bus = bus
         self._producer = producer
@@ -91,6 +93,12 @@ class DevicePublisher:
                 each.mark_unknown(facts)
             self._is_first = True  # everything is compared again
             raise
+
+    async def go_without(self, kind: str) -> None:
+        """It cannot be read."""
+        if kind in self.unlisted:
+            self.unlisted.discard(kind)
+            await self.publish()
 
     def _due(self) -> list[Fact]:
         """Cards before the pods that hold them."""
@@ -176,6 +184,7 @@ class DeviceWatch:
             watchers = [*self._watchers(base)]
             for watcher in watchers:
                 tasks.create_task(watcher.run())
+            tasks.create_task(self._watch_taint_rules())
             for watcher in watchers:
                 await watcher.watch_status.listed.wait()
             self.known.set()
@@ -211,6 +220,31 @@ class DeviceWatch:
                 self.known.set()
             await asyncio.sleep(pause_s)
 
+    async def _watch_taint_rules(self) -> None:
+        """As soon as they are there and may be read."""
+        told = ""
+        while True:
+            pause_s, why = RETRY_S, ""
+            try:
+                if version := await taint_rule_version(self._api):
+                    break
+            except KubernetesRefused as error:
+                why = str(error)
+            except ApiUnreachable:
+                pause_s = UNREACHABLE_S
+            if why != told:
+                log.info("taint_rules_not_read", why=why, what="devices they taint count as free")
+                told = why
+            if pause_s == RETRY_S:
+                await self._publisher.go_without(TAINT_RULES)
+            await asyncio.sleep(pause_s)
+        objects = self._publisher.objects
+        kind = _Kind(
+            _name, objects.put_taint_rule, objects.drop_taint_rule, objects.taint_rules.names
+        )
+        base = f"/apis/{GROUP}/{version}"
+        await self._watcher(base, TAINT_RULES, DeviceTaintRule, kind).run()
+
     def _watchers(self, base: str) -> Sequence[Watcher[Any]]:
         objects = self._publisher.objects
         return (
@@ -245,7 +279,7 @@ class DeviceWatch:
         return Watcher(self._api, f"{base}/{name}", decoder_of(shape), sink)
 
 
-def _name(each: DeviceClass | ResourceSlice) -> str:
+def _name(each: DeviceClass | ResourceSlice | DeviceTaintRule) -> str:
     return each.metadata.name
 
 

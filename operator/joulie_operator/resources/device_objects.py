@@ -17,6 +17,8 @@ SLICES, CLAIMS, TEMPLATES, CLASSES = (
     "resourceclaimtemplates",
     "deviceclasses",
 )
+TAINT_RULES = "devicetaintrules"
+TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1beta1", "v1alpha3")
 OF_TEMPLATE = "resource.kubernetes.io/pod-claim-name"  # an annotation of claims made for a pod
 EXTENDED = "resource.kubernetes.io/extended-resource-claim"  # of those for an extended resource
 
@@ -41,6 +43,26 @@ class Taint(_Part):
     key: str = ""
     value: str | None = None
     effect: str = ""
+
+
+class TaintSelector(_Part):
+    """Empty ones match every device. A rule by class or expression is not evaluated."""
+
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    device_class_name: str | None = None
+    selectors: list[object] | None = None
+
+
+class TaintRuleSpec(_Part):
+    device_selector: TaintSelector | None = None  # without one, no device matches
+    taint: Taint = msgspec.field(default_factory=Taint)
+
+
+class DeviceTaintRule(_Part):
+    metadata: ObjectMeta
+    spec: TaintRuleSpec = msgspec.field(default_factory=TaintRuleSpec)
 
 
 class Consumed(_Part):

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from joulie_operator.resources.custom_resources import GPU_GROUP, GROUP
-from joulie_operator.resources.device_objects import CLAIMS, CLASSES, SLICES, TEMPLATES
+from joulie_operator.resources.device_objects import (
+    CLAIMS,
+    CLASSES,
+    SLICES,
+    TAINT_RULES,
+    TEMPLATES,
+)
 from joulie_operator.resources.device_objects import GROUP as DEVICES
 
 OWN_NAMESPACE = "."  # that of the installation
@@ -45,7 +51,7 @@ OPERATOR = (
     *_rights("patch", GROUP, "nodetwins/status"),
     *(
         right
-        for kind in (SLICES, CLAIMS, TEMPLATES, CLASSES)
+        for kind in (SLICES, CLAIMS, TEMPLATES, CLASSES, TAINT_RULES)
         for right in _rights("list watch", DEVICES, kind)
     ),
     *_rights("create", "events.k8s.io", "events"),

@@ -5,7 +5,7 @@ from typing import Any
 from joulie_operator.kube.api_client import object_path
 from joulie_operator.resources.device_objects import CLAIMS as OF_CLAIMS
 from joulie_operator.resources.device_objects import CLASSES as OF_CLASSES
-from joulie_operator.resources.device_objects import GROUP
+from joulie_operator.resources.device_objects import GROUP, TAINT_RULES
 from joulie_operator.resources.device_objects import SLICES as OF_SLICES
 from joulie_operator.resources.device_objects import TEMPLATES as OF_TEMPLATES
 from kube_api import ApiServer
@@ -26,7 +26,12 @@ OF_TEMPLATE = "resource.kubernetes.io/pod-claim-name"
 
 def serve_kinds(server: ApiServer, version: str = "v1") -> None:
     """The stand-in has the API of DRA, without objects."""
-    for plural, kind in ((OF_SLICES, "ResourceSlice"), (OF_CLASSES, "DeviceClass")):
+    of_cluster = {
+        OF_SLICES: "ResourceSlice",
+        OF_CLASSES: "DeviceClass",
+        TAINT_RULES: "DeviceTaintRule",
+    }
+    for plural, kind in of_cluster.items():
         server.objects.kinds[GROUP, plural] = Kind(GROUP, version, plural, kind)
     for plural, kind in ((OF_CLAIMS, "ResourceClaim"), (OF_TEMPLATES, "ResourceClaimTemplate")):
         server.objects.kinds[GROUP, plural] = Kind(GROUP, version, plural, kind, namespaced=True)
@@ -62,6 +67,11 @@ def resource_slice(
             "devices": devices,
         },
     }
+
+
+def taint_rule(name: str, **selector: Any) -> Tree:
+    taint = {"key": "example.com/repair", "value": "fan", "effect": "NoSchedule"}
+    return {"metadata": {"name": name}, "spec": {"deviceSelector": selector, "taint": taint}}
 
 
 def device_class(name: str = DRIVER) -> Tree:

@@ -30,6 +30,7 @@ from joulie_operator.facts.facts_from_objects import (
 from joulie_operator.facts.hardware_inventory import hardware_filters
 from joulie_operator.resources.device_objects import (
     DeviceClass,
+    DeviceTaintRule,
     ResourceClaim,
     ResourceClaimTemplate,
     ResourceSlice,
@@ -49,6 +50,7 @@ from kube_devices import (
     device_class,
     eight,
     resource_slice,
+    taint_rule,
     template,
 )
 
@@ -174,6 +176,56 @@ def test_a_pool_is_gone_with_its_last_slice() -> None:
 
     assert objects.cards() == set()
     assert objects.on_node("a") == CardsOnNode("", 0)
+
+
+def put_rule(tree: Tree) -> Put:
+    return lambda objects: objects.put_taint_rule(msgspec.convert(tree, DeviceTaintRule))
+
+
+def taints(objects: DeviceObjects) -> list[str]:
+    seen = [objects.card(name) for name in sorted(objects.cards())]
+    return [each.taint for each in seen if each is not None]
+
+
+RULES = {
+    "all": ({}, ["fan", "fan"]),
+    "its driver, pool and name": ({"driver": DRIVER, "pool": "a", "device": "gpu-1"}, ["", "fan"]),
+    "another pool": ({"pool": "b"}, ["", ""]),
+    "another driver": ({"driver": "gpu.example.com"}, ["", ""]),
+    "a class, which is not evaluated": ({"deviceClassName": "x"}, ["", ""]),
+    "an expression, which is not evaluated": ({"selectors": [{"cel": {}}]}, ["", ""]),
+}
+
+
+@pytest.mark.parametrize("rule_first", [True, False])
+@pytest.mark.parametrize(("selector", "found"), RULES.values(), ids=RULES.keys())
+def test_a_rule_taints_the_devices_that_it_selects(
+    selector: Tree, found: list[str], rule_first: bool
+) -> None:
+    both = [device("gpu-0", uuid="GPU-0"), device("gpu-1", uuid="GPU-1")]
+    puts = [put_slice(resource_slice("a", both)), put_rule(taint_rule("r", **selector))]
+    objects = objects_of(*(reversed(puts) if rule_first else puts))
+
+    assert taints(objects) == [text and f"example.com/repair={text}" for text in found]
+    objects.take_touched()
+    objects.drop_taint_rule("r")
+    assert taints(objects) == ["", ""]
+    assert objects.touched.cards == {"GPU-0", "GPU-1"}
+
+
+def test_a_rule_without_a_selector_taints_nothing() -> None:
+    rule = taint_rule("r")
+    del rule["spec"]["deviceSelector"]
+    objects = objects_of(put_slice(resource_slice("a", eight("a"))), put_rule(rule))
+
+    assert taints(objects) == [""] * 8
+
+
+def test_what_a_driver_says_of_its_device_comes_before_a_rule() -> None:
+    sick = device("gpu-0", taints=[{"key": "xid", "effect": "NoExecute"}])
+    objects = objects_of(put_slice(resource_slice("a", [sick])), put_rule(taint_rule("r")))
+
+    assert taints(objects) == ["xid"]
 
 
 def test_a_tainted_device_says_why_no_new_pod_gets_it() -> None:

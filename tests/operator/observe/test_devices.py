@@ -20,10 +20,11 @@ from joulie_operator.resources.device_objects import (
     CLASSES,
     GROUP,
     SLICES,
+    TAINT_RULES,
     TEMPLATES,
 )
 from joulie_projections.catalog_file import shipped_catalog
-from joulie_projections.state.cards import is_idle
+from joulie_projections.state.cards import is_idle, is_usable
 from joulie_projections.view.view import View
 from kube_api import ADMIN, ApiServer
 from kube_builders import joulie_server, node
@@ -36,8 +37,10 @@ from kube_devices import (
     eight,
     resource_slice,
     serve_kinds,
+    taint_rule,
     template,
 )
+from kube_fields import Kind
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 60
@@ -192,3 +195,46 @@ async def test_without_the_right_everything_else_is_observed(
 
         assert list(view.cluster_state.nodes) == ["n1"]
         assert not view.cluster_state.gpus
+
+
+def usable(view: View) -> int:
+    return sum(map(is_usable, view.cluster_state.gpus.values()))
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1alpha3"])
+async def test_devices_that_a_rule_taints_are_not_free(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, version: str
+) -> None:
+    serve_devices(server)
+    rules = Kind(GROUP, version, TAINT_RULES, "DeviceTaintRule")
+    server.objects.kinds[GROUP, TAINT_RULES] = rules
+    server.put(TAINT_RULES, taint_rule("first", device="gpu-0"))
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await testing.until(lambda: len(view.cluster_state.gpus) == 8, PATIENCE_S)
+        assert usable(view) == 7  # from the first fact on
+        server.put(TAINT_RULES, taint_rule("second", device="gpu-1"))
+        await testing.until(lambda: usable(view) == 6, PATIENCE_S)
+        server.delete(TAINT_RULES, "first")
+        server.delete(TAINT_RULES, "second")
+        await testing.until(lambda: usable(view) == 8, PATIENCE_S)
+
+
+@pytest.mark.parametrize("lacks", ["the right", "the API"])
+async def test_without_rules_of_taints_devices_are_known_all_the_same(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, lacks: str
+) -> None:
+    serve_devices(server)
+    server.put(TAINT_RULES, taint_rule("all"))
+    everything = {
+        (kind.group, kind.plural, verb)
+        for kind in server.objects.kinds.values()
+        for verb in ("list", "watch")
+    }
+    if lacks == "the API":
+        del server.objects.kinds[GROUP, TAINT_RULES]
+    else:
+        everything -= {(GROUP, TAINT_RULES, "list")}
+    server.users[LIMITED] = ("limited", everything)
+    async with server.listening(), watching(server, bus, view, tmp_path, LIMITED) as cluster:
+        await testing.until(lambda: cluster.watches.is_view_current, PATIENCE_S)
+        await testing.until(lambda: usable(view) == 8, PATIENCE_S)
