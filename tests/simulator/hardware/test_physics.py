@@ -59,6 +59,15 @@ def test_the_power_of_a_node(shape: Shape, load: Load, caps: Caps, watts: float)
     assert draw(shape, load, caps, COOL_C).watts == pytest.approx(watts)
 
 
+def test_a_card_with_a_cap_of_its_own_is_slower_and_the_others_are_not() -> None:
+    flat_out = (1.0,) * 4
+    drawn = draw(GPU, Load(0, flat_out, flat_out), Caps(each=(50, None, None, None)), COOL_C)
+    assert drawn.watts == pytest.approx(100 + 250 + 3 * 500)
+    (slow, *others) = [speed for _, speed in drawn.cards]
+    assert slow < 1
+    assert others == [1, 1, 1]
+
+
 def test_a_measured_card_draws_by_its_curve_and_a_job_that_does_nothing_raises_its_power() -> None:
     assert H100.power is not None
     node = Shape(1, "gpu", "CPU", 2, 64, 200, 100, 0.25, 256, H100)
@@ -139,9 +148,11 @@ def test_the_noise_of_sensors_is_one_percent() -> None:
     assert statistics.stdev(readings) == pytest.approx(4_000, rel=0.1)
 
 
-loads = st.builds(Load, st.floats(0, 200), st.lists(st.floats(0, 1), max_size=8).map(tuple))
+SAME = st.just(())  # all cards have one cap
+use = st.lists(st.floats(0, 1), max_size=8).map(tuple)
+loads = st.builds(Load, st.floats(0, 200), use, SAME)
 percent = st.none() | st.integers(0, 100)
-caps = st.builds(Caps, percent, percent)
+caps = st.builds(Caps, percent, percent, SAME)
 rooms = st.floats(-10, 45)
 lawful = settings(deadline=None, max_examples=100)
 
