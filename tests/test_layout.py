@@ -307,8 +307,12 @@ def builders_in(names: Set[str]) -> Iterator[tuple[str, str]]:
 
 
 # Their commands only choose a source: the local data, a console, or one behind an API server.
-ASKED = ["cli/joulie_cli/questions/gpus.py", "cli/joulie_cli/questions/decisions.py"]
-ASKED += ["cli/joulie_cli/asking/questions.py", "cli/joulie_cli/kubectl/__main__.py"]
+ASKED = [
+    "cli/joulie_cli/questions/gpus.py",
+    "cli/joulie_cli/questions/decisions.py",
+    "cli/joulie_cli/asking/questions.py",
+    "cli/joulie_cli/kubectl/__main__.py",
+]
 
 
 @pytest.mark.parametrize("file", ASKED)

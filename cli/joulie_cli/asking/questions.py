@@ -64,13 +64,13 @@ async def plans(source: Source, args: argparse.Namespace) -> Answered:
 
 
 async def decisions(source: Source, args: argparse.Namespace) -> Answered:
-    found = await _newest(source, _asked_for(args, time.time_ns()), _verbs(args), args.limit)
+    found = await _newest(source, asked_for(args, time.time_ns()), _verbs(args), args.limit)
     if not found.items:
         raise NotInTheLog(_nothing(found.entries))
     return Answered(found, decisions_text(found.items))
 
 
-def _asked_for(args: argparse.Namespace, now: int) -> q.Decisions:
+def asked_for(args: argparse.Namespace, now: int) -> q.Decisions:
     since = time_since(args.since, now) if args.since else None
     return q.Decisions(
         pod=args.pod or "",
@@ -95,7 +95,7 @@ async def _newest(
 
 async def following(source: Source, args: argparse.Namespace) -> AsyncIterator[list[DecisionBrief]]:
     """The newest entries, then those that are new since the last time, newest first."""
-    query, verbs = _asked_for(args, time.time_ns()), _verbs(args)
+    query, verbs = asked_for(args, time.time_ns()), _verbs(args)
     found = await _newest(source, query, verbs, args.limit)
     yield found.items
     seen = found.entries

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import time
 
 from joulie_answers.text.decisions import decision_lines
 from joulie_cli.asking import questions
@@ -14,6 +15,7 @@ POLL_S = 0.3
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    questions.asked_for(args, time.time_ns())  # what cannot be asked is reported before the data
     if args.follow or args.output == "jsonl":
         asyncio.run(_follow(args, wires))
         return 0
