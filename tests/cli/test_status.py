@@ -45,7 +45,8 @@ STATUS = {
     "quarantined": 0,
     "resting": [],
     "room": {"streams": {}, "database_bytes": None, "free_bytes": None},
-    "endpoints": {"extender": "http://e"},
+    "data": "joulie-data",
+    "endpoints": {"broker": "nats://b", "extender": "http://e"},
     "stale": [],
 }
 
@@ -93,7 +94,9 @@ def test_the_status_shows_positions_lags_and_ages() -> None:
         "decisions    4 (6 entries, signed up to 5)\n"
         "readings     2 of 3 nodes fresh, the oldest 7.5 s old\n"
         "quarantined  0\n"
-        "extender     http://e"
+        "broker       nats://b\n"
+        "extender     http://e\n"
+        "data         joulie-data"
     )
 
 

@@ -69,7 +69,8 @@ def status_of(data: DataDirectory, limits: StalenessLimits) -> dict[str, Any]:
         "ledger_behind_s": ledger_s,
         "resting": resting,
         "room": _room(gauges.get("projector", {})),
-        "endpoints": running.endpoints if running else {},
+        "data": str(data.path),
+        "endpoints": {"broker": running.nats_url, **running.endpoints} if running else {},
         "stale": [
             *_part_warnings(parts, data.logs),
             *warnings_of(elsewhere),
@@ -284,6 +285,7 @@ def as_text(status: dict[str, Any]) -> str:
     lines += _resting_lines(status["resting"])
     lines += _room_lines(status["room"])
     lines += [f"{name:<12} {url}" for name, url in status["endpoints"].items()]
+    lines.append(f"data         {status['data']}")
     lines += [f"STALE        {what}" for what in status["stale"]]
     return "\n".join(lines)
 
