@@ -111,7 +111,8 @@ class StreamFacts:
 
     async def _await_more(self, wanted: Range) -> None:
         try:
-            await asyncio.wait_for(self._bell.wait(), PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
+                await self._bell.wait()
         except TimeoutError as error:
             raise NotInTheLog(
                 f"{wanted.stream} does not deliver {wanted.first} to {wanted.last}: no message "

@@ -134,7 +134,8 @@ class Embedded:
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(self._process.wait(), STOP_PATIENCE_S)
+            async with asyncio.timeout(STOP_PATIENCE_S):
+                await self._process.wait()
         except TimeoutError:
             self._process.kill()
             await self._process.wait()

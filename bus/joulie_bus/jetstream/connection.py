@@ -151,9 +151,8 @@ class Connection:
     async def send(
         self, subject: str, data: bytes, reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
-        before = _cancellations()
-        await self._client.publish(subject, data, reply, headers)
-        _raise_cancellation_since(before)
+        with _raising_cancellations():
+            await self._client.publish(subject, data, reply, headers)
         self._sent += 1
         if self._sent % TURN == 0:
             await asyncio.sleep(0)  # so that other tasks of the loop wait no longer than this
@@ -161,9 +160,8 @@ class Connection:
     async def flush(self) -> None:
         """Returns when the broker has read all that was sent and its errors have arrived."""
         for _ in range(2):  # nats-py's first ping overtakes buffered writes; the second cannot
-            before = _cancellations()
-            await self._client.flush(ROUND_TRIP_S)
-            _raise_cancellation_since(before)
+            with _raising_cancellations():
+                await self._client.flush(ROUND_TRIP_S)
 
     @contextlib.asynccontextmanager
     async def subscribed(
@@ -341,6 +339,16 @@ def _without_leader(answer: dict[str, Any]) -> dict[str, Any] | None:
     if cluster.get("leader") or not cluster.get("replicas"):
         return None
     return {"err_code": NO_LEADER, "description": "the server knows no leader of it"}
+
+
+@contextlib.contextmanager
+def _raising_cancellations() -> Generator[None, None, None]:
+    """Also if the block raises something else, as a flush does whose time is over."""
+    before = _cancellations()
+    try:
+        yield
+    finally:
+        _raise_cancellation_since(before)
 
 
 def _cancellations() -> int:

@@ -99,7 +99,8 @@ async def batch_from(connection: Connection, stream: Stream, sequence: int) -> B
             body = msgspec.json.encode({"seq": max(1, sequence), "batch": PULL})
             await connection.send(subject, body, inbox)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), BATCH_S)
+                async with asyncio.timeout(BATCH_S):
+                    await ended.wait()
     if denied:
         raise BrokerRefused(subject, FORBIDDEN, "this user may not read it")
     return found

@@ -121,7 +121,8 @@ class HoleSearch:
         async with self._connection.subscribed(inbox, on_answer):
             await self._connection.send(verb, request, inbox)
             try:
-                ticket = await asyncio.wait_for(answers.get(), ANSWER_S)
+                async with asyncio.timeout(ANSWER_S):
+                    ticket = await answers.get()
             except TimeoutError:
                 return 0
         return parse_ticket(ticket.encode())[1] if ticket else 0

@@ -113,7 +113,8 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
         except TimeoutError:
             log.warning("killed", part=self.name, why=f"did not end in {STOP_TIMEOUT_S:.0f} s")
             process.kill()

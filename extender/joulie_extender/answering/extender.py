@@ -109,7 +109,8 @@ class Extender:
         metrics.BIND_SECONDS.observe(time.perf_counter() - started)
         if stored is not None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stored, self._fallback_policy.deadline_s)
+                async with asyncio.timeout(self._fallback_policy.deadline_s):
+                    await stored
         return Reply(200, bind_reply(decided.error))
 
     def scoring(self) -> bytes:

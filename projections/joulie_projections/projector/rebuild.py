@@ -100,7 +100,8 @@ class StreamCursor:
                 self._bell.clear()
                 records.extend(reader.take(goal - len(records)))
                 if len(records) < goal and not len(reader):
-                    await asyncio.wait_for(self._bell.wait(), FETCH_TIMEOUT_S)
+                    async with asyncio.timeout(FETCH_TIMEOUT_S):
+                        await self._bell.wait()
         return records
 
 

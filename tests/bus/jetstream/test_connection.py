@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from nats.errors import Error as NatsError
+from nats.errors import FlushTimeoutError
 
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.broker.embedded import Embedded
@@ -226,10 +227,13 @@ async def ignored(_: object) -> None:
     pass
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["answered", "its time is over"])
 async def test_a_subscription_ends_if_a_flush_swallows_its_cancellation(
-    broker: Embedded, monkeypatch: pytest.MonkeyPatch
+    is_late: bool, broker: Embedded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `wait_for` of Python 3.11 does if the answer of the broker arrives at the same time."""
+    """As `wait_for` of Python 3.11 does if the answer of the broker arrives at the same time, and
+    nats-py if its socket is full.
+    """
     async with connected(broker) as connection:
 
         async def listen() -> None:
@@ -241,6 +245,8 @@ async def test_a_subscription_ends_if_a_flush_swallows_its_cancellation(
             listening.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
+            if is_late:
+                raise FlushTimeoutError
 
         flush = connection._client.flush
         monkeypatch.setattr(connection._client, "flush", flush_and_swallow)

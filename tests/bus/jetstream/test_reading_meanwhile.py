@@ -9,6 +9,7 @@ import pytest
 
 from bare_stream import STREAM, fill, make_stream, read_to
 from joulie_bus.errors import StreamGap, StreamReplaced
+from joulie_bus.jetstream import direct
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.direct import batch_from
 from joulie_bus.jetstream.reader import ConsumerReader
@@ -136,6 +137,26 @@ async def test_a_batch_begins_at_the_sequence_and_counts_what_follows(bare: Conn
 
     assert [(record.sequence, pending) for record, pending in found] == [(18, 2), (19, 1), (20, 0)]
     assert await batch_from(bare, STREAM, 21) == []
+
+
+async def test_a_cancellation_that_meets_the_end_of_a_batch_counts(
+    bare: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that lost it would read on for ever, and its component could not end."""
+    found_in = direct.found_in
+
+    def found_and_cancelled(headers: bytes) -> direct.Found | None:
+        answer = found_in(headers)
+        if answer is None:
+            asyncio.get_running_loop().call_soon(reading.cancel)
+        return answer
+
+    await fill(bare, 20)
+    monkeypatch.setattr(direct, "found_in", found_and_cancelled)
+    reading = asyncio.create_task(batch_from(bare, STREAM, 18))
+    await asyncio.wait([reading], timeout=5)
+
+    assert reading.cancelled()
 
 
 @pytest.mark.slow
