@@ -9,9 +9,14 @@ from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_bus.runtime import logging
 
 
-def worker_pool(count: int) -> ProcessPoolExecutor:
-    """Starts fresh processes: a fork would inherit the locks and connections of our threads."""
-    return ProcessPoolExecutor(count, get_context("spawn"))
+def worker_pool(count: int, module: str) -> ProcessPoolExecutor:
+    """Forks from a fresh process that has imported the module once.
+
+    A fork of this process would inherit the locks and connections of its threads.
+    """
+    context = get_context("forkserver")
+    context.set_forkserver_preload([module])  # without effect if the fork server runs
+    return ProcessPoolExecutor(count, context)
 
 
 @contextmanager

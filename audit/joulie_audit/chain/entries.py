@@ -92,7 +92,7 @@ def parallel_walk(
     if workers is None or len(spans) < 2:
         yield lambda: walk(history, entry_range, signed)
         return
-    with worker_pool(len(spans)) as pool:
+    with worker_pool(len(spans), __name__) as pool:
         results = [pool.submit(_walk_in_worker, workers.database, span, signed) for span in spans]
         yield lambda: join_walks([result.result() for result in results], spans)
 

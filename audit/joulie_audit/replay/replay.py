@@ -154,7 +154,7 @@ async def _in_workers(
     spans: Sequence[Span], jobs: int, worker_source: WorkerSource, progress: Callable[[int], object]
 ) -> list[SpanReport]:
     loop, done = asyncio.get_running_loop(), 0
-    with worker_pool(jobs) as pool:
+    with worker_pool(jobs, __name__) as pool:
 
         async def one(span: Span) -> SpanReport:
             nonlocal done

@@ -1,14 +1,13 @@
 """`joulie simulate energy`: compares the energy and the completed work of placement policies."""
 
 import argparse
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from joulie_audit.workers import worker_pool
 from joulie_cli.display import energy_plot, energy_table
 from joulie_cli.display.output import show, written
 from joulie_cli.display.progress import progress
@@ -177,5 +176,5 @@ def _each(of_task: Callable[[T], list[Row]], tasks: Sequence[T]) -> list[list[Ro
     workers = min(len(tasks), os.cpu_count() or 1)
     if workers == 1:
         return [of_task(task) for task in tasks]
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with worker_pool(workers, __name__) as pool:
         return list(pool.map(of_task, tasks))

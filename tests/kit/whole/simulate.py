@@ -24,7 +24,7 @@ def main() -> int:
     if asked.seeds == 1:
         return _show(simulated(asked.seed))
     seeds = range(asked.seed, asked.seed + asked.seeds)
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
+    with multiprocessing.get_context("forkserver").Pool(os.cpu_count()) as pool:
         failed = [story for story in pool.imap(simulated, seeds, chunksize=5) if story.failure]
     print(f"{asked.seeds} seeds from {asked.seed} on: {len(failed)} failed")
     for story in failed:
