@@ -7,10 +7,7 @@ are consumed.
 import asyncio
 import contextlib
 import os
-import signal
-import sys
 import time
-from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import joulie_migrations
@@ -20,7 +17,7 @@ from joulie_bus.errors import BrokerStartFailed, NotOursToMigrate
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.streams import ensure
-from joulie_bus.runtime.child_process import die_with_parent, giving_way
+from joulie_bus.runtime.child_process import giving_way
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.secret_files import private
@@ -29,6 +26,7 @@ from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_cli.supervisor.data_directory import DataDirectory, Running
+from joulie_cli.supervisor.forked import Forked
 from joulie_cli.supervisor.start_checks import require_ports, require_room
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store import database
@@ -44,9 +42,6 @@ ROLES = {
     "ledger": Role.AUDITOR,
     "shadow": Role.EXTENDER,
 }  # parts whose role has another name
-# No part multiplies matrices or allocates in many threads; by default both libraries create a pool
-# per core.
-CHILD_DEFAULTS = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 # On few cores the extender comes first, because kube-scheduler waits for it; the console and the
 # archiver come last. A projector that lags folds larger batches, which cost less per event. The
 # ledger folds every event, too: beside busy programs, 19 would leave it less than it needs.
@@ -70,7 +65,7 @@ class Child:
         self._arguments = arguments
         self._data = data
         self._environ = dict(environ)
-        self._process: Process | None = None
+        self._process: Forked | None = None
         self._stopping = False
 
     @property
@@ -108,10 +103,9 @@ class Child:
     async def stop(self) -> None:
         self._stopping = True
         process = self._process
-        if process is None or process.returncode is not None:
+        if process is None or process.exit_code is not None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGTERM)
+        process.terminate()
         try:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await process.wait()
@@ -131,25 +125,12 @@ class Child:
     def _log_path(self) -> str:
         return str(self._data.logs / f"{self.name}.log")
 
-    async def _start(self) -> Process:
-        if self._process is not None and self._process.returncode is None:
+    async def _start(self) -> Forked:
+        if self._process is not None and self._process.exit_code is None:
             return self._process  # `run` failed and was started again
-        with open(self._log_path(), "ab", opener=private) as file:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "joulie_cli.main",  # this code, independent of PATH
-                self.name,
-                "--data",
-                str(self._data.path),
-                *self._arguments,
-                env=self._environ,
-                stdin=DEVNULL,
-                stdout=file,
-                stderr=file,
-                preexec_fn=die_with_parent,
-                start_new_session=True,
-            )
+        open(self._log_path(), "ab", opener=private).close()
+        words = [self.name, "--data", str(self._data.path), *self._arguments]
+        self._process = await Forked.start(words, self._environ, self._log_path())
         return self._process
 
 
@@ -336,7 +317,7 @@ def _environment(
 ) -> dict[str, str]:
     address = broker.address_of(ROLES.get(part) or Role(part))
     # Credentials for another broker would conflict with those of this one.
-    inherited = {**CHILD_DEFAULTS, **os.environ, **extra}
+    inherited = {**os.environ, **extra}
     ours = {name: value for name, value in inherited.items() if not name.startswith("NATS_")}
     return {
         **ours,

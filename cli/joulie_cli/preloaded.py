@@ -1,0 +1,21 @@
+"""Imports what the components of a supervisor need, in the process that they are forked from."""
+
+import gc
+from importlib import import_module
+
+from joulie_bus.runtime.child_process import die_with_parent
+from joulie_cli.command_line.commands import commands
+
+# What a command runs as; the simulator is a component of the demo.
+COMPONENTS = (
+    *("projector", "operator", "extender", "console"),
+    *("ledger", "archive", "shadow", "simulator"),
+)
+
+die_with_parent()  # and the components die with it
+gc.disable()
+import_module("joulie_cli.wiring")  # which the command line imports late
+for name in COMPONENTS:
+    commands()[name].load().program()
+gc.freeze()  # so that no search for garbage writes to the shared pages
+gc.enable()
