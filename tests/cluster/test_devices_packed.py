@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
 
-from joulie_bus.errors import BusError
+from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.ports import free_port
 from joulie_process import joulie
 from joulie_projections.history.history import History
@@ -96,7 +96,7 @@ async def with_devices(server: Running) -> None:
 
 
 async def knows_devices(data: Path) -> bool:
-    not_there_yet = contextlib.suppress(BusError, SQLAlchemyError)
+    not_there_yet = contextlib.suppress(JoulieError, SQLAlchemyError)
     with not_there_yet, History.of(data / "joulie.db") as history:
         return len(history.cluster_state().gpus) == HOSTS * PER_HOST
     return False
