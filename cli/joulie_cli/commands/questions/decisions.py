@@ -16,7 +16,9 @@ ENTRY_KINDS = (
 def options(parser: argparse.ArgumentParser) -> None:
     question(parser, ("table", "json", "jsonl", "yaml"))
     parser.add_argument(
-        "--follow", action="store_true", help="print new entries as they are written"
+        *("--follow", "-w", "--watch"),
+        action="store_true",
+        help="print new entries as they are written",
     )
     shared.source(parser)
 
