@@ -35,6 +35,7 @@ from joulie_projections.state.completeness import ViewAges
 from joulie_projections.state.state import NodeState, PodState
 
 EXAMINED = 500  # pending pods that one query examines
+AHEAD_S = 60.0  # a clock of a client may be fast; a later time has no state yet
 HOUR = 3_600_000_000_000  # ns
 DECISIONS_PER_POD = 50  # decisions in the response about one pod
 TRANSITIONS_PER_NODE = 100  # in the response about one node
@@ -128,7 +129,10 @@ class Answers:
         return ResolvedSnapshot(Overview(snapshot, self._staleness_s), ages, is_now=False)
 
     async def _position_by(self, time_ns: int) -> int:
-        if time_ns >= self._clock():
+        ahead_s = (time_ns - self._clock()) / 1e9
+        if ahead_s > AHEAD_S:
+            raise NotAnswered(404, f"That time is {ahead_s:.0f} s in the future.")
+        if ahead_s >= 0:
             return self._newest.overview.snapshot.position
         manifest = await self._history.manifest_by(time_ns) if time_ns > 0 else None
         if manifest is None:

@@ -274,6 +274,7 @@ def _utc(seconds: int) -> str:
         ("cluster", {"at": 8, "time": "2030-01-01T00:00:00Z"}, 400),
         ("cluster", {"at": 10**9}, 404),
         ("cluster", {"time": "1970-01-01T00:00:01Z"}, 410),
+        ("cluster", {"time": "2199-01-01T00:00:00Z"}, 404),
         ("nodes/absent", {}, 404),
         ("pods/absent", {}, 404),
         ("decisions/99", {}, 404),
