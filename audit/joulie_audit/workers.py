@@ -1,5 +1,6 @@
 """Worker processes: how they start, and how they report errors."""
 
+import sys
 from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -12,9 +13,10 @@ from joulie_bus.runtime import logging
 def worker_pool(count: int, module: str) -> ProcessPoolExecutor:
     """Forks from a fresh process that has imported the module once.
 
-    A fork of this process would inherit the locks and connections of its threads.
+    A fork of this process would inherit the locks and connections of its threads. Libraries of
+    macOS do not survive a fork, so each worker imports the module itself there.
     """
-    context = get_context("forkserver")
+    context = get_context("forkserver" if sys.platform == "linux" else "spawn")
     context.set_forkserver_preload([module])  # without effect if the fork server runs
     return ProcessPoolExecutor(count, context)
 

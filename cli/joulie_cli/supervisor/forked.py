@@ -2,7 +2,8 @@
 
 An import takes a component 0.6 s of processor time and 50 MiB; forked components share the pages
 of one import, and a restart takes milliseconds. The fork server of the standard library is a fresh
-process, so no lock and no connection of ours is inherited.
+process, so no lock and no connection of ours is inherited. Libraries of macOS do not survive a
+fork, so each component is a new process there.
 """
 
 import asyncio
@@ -11,11 +12,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing import forkserver, get_context
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import BaseProcess
 from runpy import run_module
 
 from joulie_bus.runtime.child_process import die_with_parent
 
+FORKS = sys.platform == "linux"
 PRELOADED = "joulie_cli.preloaded"
 # Read at the start of a process, so the fork server needs them. No part multiplies matrices or
 # allocates in many threads; by default both libraries create a pool per core.
@@ -27,7 +29,7 @@ PR_SET_NAME = 15
 class Forked:
     """A component in a process of its own, which ends with this one."""
 
-    def __init__(self, process: ForkServerProcess) -> None:
+    def __init__(self, process: BaseProcess) -> None:
         self._process = process
         self._ended = asyncio.Event()
         asyncio.get_running_loop().add_reader(process.sentinel, self._has_ended)
@@ -35,10 +37,11 @@ class Forked:
     @classmethod
     async def start(cls, words: Sequence[str], environ: Mapping[str, str], log: str) -> "Forked":
         """Runs `joulie` with these words and this environment; appends what it writes to a log."""
-        context = get_context("forkserver")
+        context = get_context("forkserver") if FORKS else get_context("spawn")
         context.set_forkserver_preload([PRELOADED])  # without effect if the fork server runs
         process = context.Process(target=_run, args=(list(words), dict(environ), log), daemon=True)
-        _ensure_fork_server()
+        if FORKS:
+            _ensure_fork_server()
         await asyncio.to_thread(process.start)  # the first one waits for the imports
         return cls(process)
 

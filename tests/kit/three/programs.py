@@ -88,7 +88,11 @@ class Program:
     def _reason(self) -> str:
         """The error with which it ended: the last line of the log that begins with its name."""
         lines = self._log.read_text(errors="replace").splitlines()
-        errors = [line for line in lines if line.startswith("joulie ") or "Error" in line]
+        errors = [
+            line
+            for line in lines
+            if line.startswith("joulie ") or "Error" in line or "has not ended" in line
+        ]
         return (errors or lines or [""])[-1]
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
