@@ -150,7 +150,7 @@ def outcome_of(scored: PrioritizeDecided | None, node: str, names: RowNames) -> 
     listed = candidate_names(scored, names) if scored else []
     if scored is None or node not in listed:
         return Outcome(node, None, None, "its binding")
-    answers = answered_scores(scored)
+    answers: list[int] = answered_scores(scored).tolist()
     own = answers[listed.index(node)]
     return Outcome(node, 1 + sum(answer > own for answer in answers), own, "its binding")
 

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 from operator import attrgetter
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -133,6 +134,7 @@ async def test_without_a_logged_outcome_the_binding_gives_the_node(small_log: Re
 
     assert where == Binding(small_log.builder.position, "n2")
     assert (outcome.node, outcome.rank, outcome.said_by) == ("n2", 4, "its binding")
+    assert msgspec.json.encode(outcome)  # numbers that JSON has
 
 
 async def test_a_binding_to_an_unscored_node_has_no_rank(
