@@ -19,6 +19,7 @@ from nats.errors import NoRespondersError
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.nats_internals import JoulieClient, Receiver, require_compatible
 from joulie_bus.jetstream.unanswered import ELECTION_S, IN_VAIN_S, Unanswered
+from joulie_bus.log.answered import NO_LEADER, TEMPORARY
 from joulie_bus.log.protocol import Listener
 from joulie_bus.runtime import metrics, nats_keys
 from joulie_bus.runtime.logging import get_logger
@@ -34,10 +35,6 @@ FORBIDDEN = 403
 CLOSE_TIMEOUT_S = 2.0
 CANCEL_AGAIN_S = 0.1
 MINUTE_S = 60.0
-NO_LEADER = 10008
-# Temporary refusals: no leader, no peers, no quorum, ingest queue full, disk busy, the same message
-# is being stored (its first copy may still be lost with the leader).
-TEMPORARY = frozenset({503, 429, 10005, NO_LEADER, 10009, 10023, 10028, 10035, 10158, 10167})
 TEMPORARY_S = 10.0  # of repeating a request that is refused so
 ASK_AGAIN_S = 0.5
 log = get_logger("bus")

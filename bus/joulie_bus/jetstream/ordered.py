@@ -20,9 +20,10 @@ from typing import Any, Self, TypeVar
 from nats.errors import Error as NatsError
 
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced, Unreachable
-from joulie_bus.jetstream.connection import TEMPORARY, Connection
+from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.copies import Copies
 from joulie_bus.jetstream.streams import state_of
+from joulie_bus.log.answered import TEMPORARY
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.runtime.vital_tasks import VitalTask, living

@@ -23,8 +23,9 @@ from nats.errors import Error as NatsError
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.batch import stored_together
 from joulie_bus.jetstream.batch_cost import Prices
-from joulie_bus.jetstream.connection import FORBIDDEN, TEMPORARY, Connection, Denial
+from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
 from joulie_bus.jetstream.unanswered import IN_VAIN_S
+from joulie_bus.log.answered import TEMPORARY
 from joulie_bus.log.protocol import require_speakable
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger

@@ -21,6 +21,7 @@ from joulie_answers.views.cluster_view import MS
 from joulie_answers.views.decision_text import DescribedEntry
 from joulie_answers.views.plan_text import PlanLine, plan_line
 from joulie_bus.errors import StoreError
+from joulie_bus.log.answered import until_answered
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import wait_and_clear
@@ -172,7 +173,7 @@ class EventTail:
     async def follow(self) -> None:
         """Runs until it is cancelled. Raises if the stream of plans was replaced."""
         await self._until_read(self._skip_decisions)
-        state = await self._bus.state(Stream.PLAN)
+        state = await until_answered(lambda: self._bus.state(Stream.PLAN))
         after = max(0, state.first - 1, state.last - PLANS_KEPT)
         self._has_dropped_plans, self.plans_gone = after > 0, max(0, state.first - 1)
         async with self._bus.reading(Stream.PLAN, after, state.created, self.wakeup) as reader:

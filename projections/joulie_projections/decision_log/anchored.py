@@ -4,6 +4,7 @@ A message that none of them signed proves nothing: the writer must neither wait 
 it names nor store it. `joulie verify` reports such messages.
 """
 
+from joulie_bus.log.answered import until_answered
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream, Subjects
@@ -16,7 +17,7 @@ async def newest(bus: Log, subjects: Subjects, signer: Signer) -> int:
 
     If the newest message is not such a statement, all messages are read.
     """
-    last = await bus.last(Stream.HEADS, subjects.heads)
+    last = await until_answered(lambda: bus.last(Stream.HEADS, subjects.heads))
     if last is None:
         return 0
     statement = statement_in(last.data)

@@ -7,13 +7,14 @@ from bare_stream import STREAM, fill, make_stream, read_to
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused, StreamGap, StreamReplaced
 from joulie_bus.jetstream import ordered
-from joulie_bus.jetstream.connection import NO_LEADER, Connection, MinuteLines
+from joulie_bus.jetstream.connection import Connection, MinuteLines
 from joulie_bus.jetstream.direct import DirectReader
 from joulie_bus.jetstream.nats_internals import JoulieClient
 from joulie_bus.jetstream.ordered import PULL
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import ConsumerReader, parse_ticket
 from joulie_bus.jetstream.streams import state_of
+from joulie_bus.log.answered import NO_LEADER
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.subjects import Stream
