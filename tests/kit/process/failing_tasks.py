@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from joulie_bus.runtime.vital_tasks import VitalTask, Work
+from joulie_bus.runtime.vital_tasks import OnFailure, VitalTask, Work, _restarts
 
 ATTEMPT = "joulie_bus.runtime.vital_tasks._attempt"
 PLACE = "JOULIE_FAILING_TASKS"  # the directory of these files
@@ -20,7 +20,14 @@ class MadeToFail(Exception):
 
 
 async def attempt(task: VitalTask, work: Work) -> None:
-    """Runs the work until the file of the task appears, and raises then."""
+    """Runs the work until the file of the task appears, and raises then.
+
+    The reader of a task that is restarted is of the same kind as one whose end ends the component,
+    and is restarted with its task; the file is not for it.
+    """
+    if task.on_failure is OnFailure.ENDS and _restarts.get():
+        await work()
+        return
     place = Path(os.environ[PLACE])
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(_run(work))
