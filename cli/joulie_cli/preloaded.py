@@ -3,8 +3,8 @@
 import gc
 from importlib import import_module
 
-from joulie_bus.runtime.child_process import die_with_parent
 from joulie_cli.command_line.commands import commands
+from joulie_cli.supervisor.forked import become_fork_server
 
 # What a command runs as; the simulator is a component of the demo.
 COMPONENTS = (
@@ -12,7 +12,7 @@ COMPONENTS = (
     *("ledger", "archive", "shadow", "simulator"),
 )
 
-die_with_parent()  # and the components die with it
+become_fork_server()
 gc.disable()
 import_module("joulie_cli.wiring")  # which the command line imports late
 for name in COMPONENTS:

@@ -24,6 +24,7 @@ PRELOADED = "joulie_cli.preloaded"
 AT_START = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
 MOST_OF_A_NAME = 15  # bytes that Linux keeps of the name of a process
 PR_SET_NAME = 15
+_fork_server: list[int] = []  # its process, in it and in the components
 
 
 class Forked:
@@ -79,11 +80,21 @@ def _ensure_fork_server() -> None:
     forkserver.ensure_running()
 
 
+# --- in the fork server -------------------------------------------------------------------------
+
+
+def become_fork_server() -> None:
+    die_with_parent()
+    _fork_server.append(os.getpid())
+
+
 # --- in the component's process -----------------------------------------------------------------
 
 
 def _run(words: list[str], environ: Mapping[str, str], log: str) -> None:
     die_with_parent()
+    if _fork_server and os.getppid() not in _fork_server:
+        return  # it died before it could be a reason to end
     os.setsid()  # Ctrl-C is for the supervisor, which ends the components in order
     _write_to(log)
     os.environ.clear()
