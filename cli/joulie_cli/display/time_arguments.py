@@ -4,17 +4,13 @@ from datetime import UTC, datetime
 
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog
-from joulie_cli.display.times import HOW, SECOND, as_time
+from joulie_cli.display.times import SECOND, time_of
 from joulie_projections.history.history import History
 
 
 def time_of_period(text: str, now: int) -> int:
-    """As `as_time`; raises NotInTheLog."""
-    try:
-        return as_time(text, now)
-    except ValueError as error:
-        why = "a time such as 2026-11-21T10:30, or -10m"
-        raise NotInTheLog(f"{text!r} is not {why}.") from error
+    """A period has no positions."""
+    return time_of(text, now, "a time such as 2026-11-21T10:30, or -10m")
 
 
 def shown(at: int) -> str:
@@ -28,10 +24,7 @@ def position_at(text: str, history: History, newest: int, now: int) -> int:
         if not 1 <= position <= newest:
             raise NotInTheLog(f"There is no position {position}: the log has 1 to {newest}.")
         return position
-    try:
-        at = as_time(text, now)
-    except ValueError as error:
-        raise NotInTheLog(f"{text!r} is not {HOW}.") from error
+    at = time_of(text, now)
     spans = history.commit_time_range()
     assert spans is not None  # there is a newest position
     first, last = spans

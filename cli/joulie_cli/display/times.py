@@ -19,12 +19,17 @@ def as_time(text: str, now: int) -> int:
     return int(time.timestamp() * SECOND)
 
 
+def time_of(text: str, now: int, how: str = HOW) -> int:
+    """As `as_time`; raises NotInTheLog, which says how times are written."""
+    try:
+        return as_time(text, now)
+    except ValueError as error:
+        raise NotInTheLog(f"{text!r} is not {how}.") from error
+
+
 def time_since(text: str, now: int) -> datetime:
     """Raises NotInTheLog."""
-    try:
-        at = as_time(text, now)
-    except ValueError as error:
-        raise NotInTheLog(f"{text!r} is not {HOW}.") from error
+    at = time_of(text, now)
     if at > now:
         raise NotInTheLog(f"--since {text} lies in the future. Give a time in the past.")
     return datetime.fromtimestamp(at / SECOND, UTC)
