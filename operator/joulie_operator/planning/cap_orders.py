@@ -52,8 +52,8 @@ def cap_orders(state: ClusterState, position: int, now: int) -> Iterator[CapOrde
 
 
 class _SingleCards(NamedTuple):
-    """The cards that do not have the cap of their node. Who holds a card is asked for each order:
-    a pod of class performance does not wait for a plan."""
+    """The cards that do not have the cap of their node. The pods that use them are looked up for
+    each order: a pod of class performance does not wait for a plan."""
 
     uses: Mapping[str, Uses]
     rules: Rules

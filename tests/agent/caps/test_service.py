@@ -110,7 +110,7 @@ def test_single_cards_are_reported_as_the_hardware_shows_them_and_refused_by_nam
 
 
 async def test_caps_of_single_cards_are_given_back_when_the_orders_stop(tmp_path: Path) -> None:
-    """Without orders it is not known who holds a card, so they have no safe caps."""
+    """Without orders the pods that use a card are not known, so it has no safe caps."""
     rig = Rig(tmp_path)
     order = CapOrder(node="n1", plan="p", view=1, card_mw={"GPU-1": 300_000}, safe_s=600)
     rig.service.receive(msgspec.msgpack.encode(order))

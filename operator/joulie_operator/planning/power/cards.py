@@ -1,7 +1,7 @@
 """Whose cards may be capped one by one: those that pods of class standard alone hold.
 
-A card of a pod of class performance keeps what its class has, and so does a card of which it is not
-known who holds it. A free card keeps it too: the next pod on it may be of class performance.
+A card of a pod of class performance keeps what its class has, and so does a card whose pods are not
+known. A free card keeps it too: the next pod on it may be of class performance.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,7 +13,7 @@ from joulie_projections.state.state import ClusterState, NodeState, PodState
 
 
 class CardUse(Enum):
-    """Who holds a card."""
+    """The pods that use a card."""
 
     FREE = "free"
     STANDARD = "standard"  # pods of class standard alone

@@ -281,7 +281,7 @@ def test_no_target_lowers_the_caps_of_a_node_on_which_performance_pods_run(first
 
 @pytest.mark.parametrize("first", range(0, CASES, 500))
 def test_no_order_caps_a_card_of_a_performance_pod(first: int) -> None:
-    """Nor one of which it is not known who holds it, on a node with such pods; whatever the plans
+    """Nor one whose pods are not known, on a node with such pods; whatever the plans
     before, and while plans stand still."""
     spared = capped = 0
     for number in range(first, first + 500):
