@@ -13,7 +13,7 @@ one of class standard on the others. `--rules 3` plans as before cards were capp
 
 The settings are the defaults, but for the share of performance nodes (`--performance`: a tenth;
 these are the nodes with the most cards) and the caps of eco nodes before the target (`--eco-cap`).
-At the end the broker is cut off for two minutes, and new jobs are 100 % busy meanwhile.
+At the end the broker is cut off for two minutes (`--lost`, in seconds), and new jobs are 100 % busy meanwhile.
 """
 
 import argparse
@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--mixed", action="store_true", help="see below")
     parser.add_argument("--rules", type=int, default=Rules().target_rules, help="see below")
     parser.add_argument("--tick", type=int, default=30)
+    parser.add_argument("--lost", type=int, default=LOST_S, help="seconds without a broker")
     parser.add_argument("--folder", type=Path, help="where the writers keep limits")
     args = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
@@ -53,7 +54,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         made = Drill(args.nodes, rules, Path(folder), mixed=args.mixed)
-        print(shown(drill(made, args.share, round(args.hours * 3600), LOST_S, args.tick)))
+        print(shown(drill(made, args.share, round(args.hours * 3600), args.lost, args.tick)))
 
 
 def shown(found: Report) -> str:

@@ -1,12 +1,11 @@
 """What the agent publishes about the hardware and the cards of its node."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, assigned, holders
+from joulie_agent.kubelet.pod_resources import KubeletSilent, pods_of_cards
 from joulie_agent.pods import Devices
 from joulie_agent.report import CapRange, Card, NodeReport
 from joulie_agent.sources import amdgpu, machine, nvml, powercap
@@ -21,7 +20,6 @@ log = get_logger("agent")
 POD_LOGS = "var/log/pods"
 SEVERAL = "?"
 MIG = "MIG-"  # of the uuid of a part of a card
-_REPLICA = re.compile(r"::\d+$")  # a time-sliced card has an id for each of its shares
 
 
 def inventory_of(
@@ -35,15 +33,6 @@ def inventory_of(
         hardware=with_catalog_figures(_hardware(report, caps), catalog),
         cards=cards,
     )
-
-
-async def pods_of_cards(host: Host) -> dict[str, list[str]]:
-    """Raises KubeletSilent. The shares of a time-sliced card count as the card."""
-    found: dict[str, list[str]] = {}
-    for device, pods in holders(await assigned(host.path(SOCKET))).items():
-        known = found.setdefault(_REPLICA.sub("", device), [])
-        known.extend(pod for pod in pods if pod not in known)
-    return found
 
 
 def uids_of_pods(host: Host) -> dict[str, str]:

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from joulie_agent.inventory import pods_of_cards
-from joulie_agent.kubelet.pod_resources import KubeletSilent
+from joulie_agent.kubelet.pod_resources import KubeletSilent, pods_of_cards
 from joulie_agent.report import Card, NodeReport
 from joulie_agent.sources import amdgpu, hwmon, machine, nvml, powercap
 from joulie_agent.sources.host import Findings, Host

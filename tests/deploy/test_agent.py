@@ -94,6 +94,7 @@ def test_the_writer_keeps_what_the_limits_were_on_its_node(home: Path) -> None:
         "/host/sys",
         "/var/lib/joulie",
     }
+    assert "/host/var/lib/kubelet/pod-resources" in mounts
     assert mounts["/var/lib/joulie"][0]["path"] == "/var/lib/joulie"
     assert Path(args[args.index("--limits") + 1]).parent == Path("/var/lib/joulie")
     assert "--dry-run" not in args

@@ -47,7 +47,8 @@ def test_no_node_with_a_performance_pod_is_capped(report: Report) -> None:
 def test_cards_of_class_standard_beside_those_of_performance_take_their_part(
     tmp_path: Path,
 ) -> None:
-    """Three tenths of the nodes are of class performance, and each runs both classes."""
+    """Three tenths of the nodes are of class performance, and each runs both classes. A broker that
+    is cut off leaves safe caps of the same cards behind."""
     found = list[Report]()
     for rules in (3, 4):
         settings = UNCAPPED._replace(static_hp_frac=0.3, target_rules=rules)
@@ -59,6 +60,8 @@ def test_cards_of_class_standard_beside_those_of_performance_take_their_part(
     assert after.held_most <= 1.01
     assert (before.capped_cards, before.slowed, after.slowed) == (0, 0, 0)
     assert after.capped_cards > 20
+    assert before.safe_most > 1.1
+    assert after.safe_most <= 1.0
 
 
 def test_what_no_cap_can_save_is_told(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from joulie_agent.caps.actuators import Actuator
+from joulie_agent.caps.holders import PodsOfCards, safe_of
 from joulie_agent.caps.settable import NO_LIMIT, RecentRefusals, settable
 from joulie_agent.caps.writer import NOTHING, Order, Outcome, Writer
 from joulie_bus.errors import BusError
@@ -42,9 +43,11 @@ class CapService:
         node: str,
         writer: Writer,
         find: Callable[[], Sequence[Actuator]],
+        pods_of_cards: PodsOfCards,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._node = node
+        self._pods_of_cards = pods_of_cards
         self._subject = subjects.caps(node)
         self._writer = writer
         self._find = find
@@ -132,18 +135,18 @@ class CapService:
         gives back what an earlier order set."""
         if self._order is None and not self._is_over():
             return
-        order, wanted = self._in_force()
+        order, wanted = await self._in_force()
         self._tell(wanted)
         outcomes = self._writer.carry_out(wanted, self._find())
         self._recently_refused.saw(outcomes)
         await self._publish(facts_of(self._node, order, wanted, outcomes))
 
-    def _in_force(self) -> tuple[CapOrder | None, Order]:
+    async def _in_force(self) -> tuple[CapOrder | None, Order]:
         order = self._order
         if order is not None and not self._is_over():
             return order, wanted_of(order)
         if order is not None and self._clock() < self._safe_until_s:
-            return order, safe_of(order)
+            return order, safe_of(order, await self._pods_of_cards() if order.safe_cards else {})
         return None, NOTHING
 
     def _tell(self, wanted: Order) -> None:
@@ -182,11 +185,6 @@ def wanted_of(order: CapOrder) -> Order:
     cpu = order.cpu_mw_per_socket
     cpu_uw = None if cpu is None else cpu * 1000
     return Order(cpu_uw, order.gpu_mw, order.card_mw, order.clock_pct)
-
-
-def safe_of(order: CapOrder) -> Order:
-    cpu = order.safe_cpu_mw_per_socket
-    return Order(cpu_uw=None if cpu is None else cpu * 1000, gpu_mw=order.safe_gpu_mw)
 
 
 def facts_of(

@@ -5,6 +5,7 @@ credential; the kubelet answers at most 100 requests a second.
 """
 
 import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +15,12 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 
 from joulie_agent.kubelet.wire import BadMessage, parts, text, texts
+from joulie_agent.sources.host import Host
 
 SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
 LIST = "/v1.PodResourcesLister/List"
 PATIENCE_S = 5.0
+_REPLICA = re.compile(r"::\d+$")  # a time-sliced card has an id for each of its shares
 
 
 class KubeletSilent(Exception):
@@ -90,4 +93,13 @@ def holders(given: list[Assigned]) -> dict[str, list[str]]:
         pods = found.setdefault(each.device, [])
         if each.holder not in pods:
             pods.append(each.holder)
+    return found
+
+
+async def pods_of_cards(host: Host) -> dict[str, list[str]]:
+    """Raises KubeletSilent. The shares of a time-sliced card count as the card."""
+    found: dict[str, list[str]] = {}
+    for device, pods in holders(await assigned(host.path(SOCKET))).items():
+        known = found.setdefault(_REPLICA.sub("", device), [])
+        known.extend(pod for pod in pods if pod not in known)
     return found

@@ -19,6 +19,7 @@ from joulie_bus.events.agents import (
     CapsSettable,
     CardRead,
     InventoryRead,
+    SafeCard,
 )
 from joulie_bus.events.base import Event, Finite, Values
 from joulie_bus.events.cards import (
@@ -213,6 +214,7 @@ __all__ = [
     "Profile",
     "ProfileAssigned",
     "ReleaseReason",
+    "SafeCard",
     "SettingsDeclared",
     "SleepOrdered",
     "StateSetBack",

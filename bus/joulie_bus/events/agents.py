@@ -37,6 +37,7 @@ class CardRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
 
 
 CardWatts = Annotated[dict[Name, Milliwatts], msgspec.Meta(max_length=MOST_READ_CARDS)]
+MOST_SHARING = 256  # pods of one card
 OrderedCards = Annotated[dict[Name, Milliwatts | None], msgspec.Meta(max_length=MOST_READ_CARDS)]
 CardsRead = Annotated[tuple[CardRead, ...], msgspec.Meta(max_length=MOST_READ_CARDS)]
 
@@ -52,6 +53,16 @@ class InventoryRead(Event, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         return self.node
+
+
+class SafeCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The safe cap of a single card. It holds while no other pods than these have the card."""
+
+    mw: Milliwatts
+    pods: Annotated[tuple[Holder, ...], msgspec.Meta(max_length=MOST_SHARING)]
+
+
+SafeCards = Annotated[dict[Name, SafeCard], msgspec.Meta(max_length=MOST_READ_CARDS)]
 
 
 class CapOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,6 +81,7 @@ class CapOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     safe_gpu_mw: Milliwatts | None = None
     safe_s: Count = 0
     card_mw: OrderedCards = {}  # by uuid, in place of `gpu_mw`; None is no cap
+    safe_cards: SafeCards = {}  # by uuid, in place of `safe_gpu_mw`
     clock_pct: Percent | None = None  # of the highest clock of each card; absent: not locked
 
 

@@ -45,12 +45,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _enforce(wires: Wiring, node: str, host: Host, memory: Memory, *, dry_run: bool) -> None:
+    from joulie_agent.caps.holders import KubeletPods
     from joulie_agent.caps.service import CapService
 
     library = opened(host)
     writer = Writer(memory, dry_run=dry_run)
     locks = Locks(memory)
-    service = CapService(wires.subjects, node, writer, lambda: all_limits(host, library, locks))
+    pods, subjects = KubeletPods(host), wires.subjects
+    service = CapService(subjects, node, writer, lambda: all_limits(host, library, locks), pods)
 
     async def follow() -> None:
         async with connected(wires, Role.AGENT) as bus:

@@ -69,5 +69,6 @@ def _caps(order: CapOrder) -> tuple[object, ...]:
         order.safe_cpu_mw_per_socket,
         order.safe_gpu_mw,
         order.card_mw,
+        order.safe_cards,
         order.clock_pct,
     )

@@ -7,14 +7,14 @@ And the nodes on which the caps of class eco would be set, by the reports of the
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from joulie_bus.events import CapOrder
+from joulie_bus.events import CapOrder, SafeCard
 from joulie_operator.planning.caps import Caps, caps_for, current_caps
 from joulie_operator.planning.guard import Stage, caps_profile, stage_of
 from joulie_operator.planning.measured_caps import cap_choice
 from joulie_operator.planning.policies import Candidate
 from joulie_operator.planning.power.budget import SAFE_INPUT
-from joulie_operator.planning.power.cards import Uses, card_uses, cards_mw
-from joulie_operator.planning.power.consent import CLOCKS, CPU, GPU, is_opted_in, kinds_set
+from joulie_operator.planning.power.cards import Uses, card_uses, cards_mw, safe_cards
+from joulie_operator.planning.power.consent import CARDS, CLOCKS, CPU, GPU, is_opted_in, kinds_set
 from joulie_operator.planning.power.limitable import NO_CAPS, percent_of
 from joulie_operator.planning.power_target import by_feed, is_fed, limited, targets_in_force
 from joulie_operator.planning.rules import Rules, rules_of
@@ -27,16 +27,15 @@ _SECOND = 1_000_000_000
 
 def cap_orders(state: ClusterState, position: int, now: int) -> Iterator[CapOrder]:
     """One order for each node that opted in, also without a cap. Other nodes get none. While plans
-    have stopped, a node has its safe caps if it has some."""
-    safe = _SafeCaps.of(state, now)
-    plan, stopped = state.plan, _have_stopped(state, now)
+    have stopped, a node has its safe caps if it has some, and so have its single cards."""
+    safe, plan = _SafeCaps.of(state, now), state.plan
     ours = {n: node for n, node in state.nodes.items() if node.present and is_opted_in(node)}
     rules = rules_of(plan.settings) if plan else Rules()
-    single = _SingleCards(card_uses(state, [n for n, of in ours.items() if _is_mixed(of)]), rules)
+    single = _SingleCards.of(state, ours, safe, rules, now)
     for name, node in ours.items():
-        found = safe.caps(name, node)
-        caps = current_caps(node) if found is None or not stopped else found[0]
-        safe_caps, safe_s = found or (NO_CAPS, 0)
+        whole = safe.caps(name, node)
+        caps = current_caps(node) if whole is None or not safe.in_force else whole
+        safe_caps, of_cards = whole or NO_CAPS, single.safe(name, node)
         yield CapOrder(
             node=name,
             plan=plan.plan if plan else "",
@@ -45,8 +44,9 @@ def cap_orders(state: ClusterState, position: int, now: int) -> Iterator[CapOrde
             gpu_mw=_gpu_mw(node, caps),
             safe_cpu_mw_per_socket=_cpu_mw(node, safe_caps),
             safe_gpu_mw=_gpu_mw(node, safe_caps),
-            safe_s=safe_s,
-            card_mw=single.caps(name, node, _gpu_mw(node, caps)),
+            safe_s=safe.seconds(node) if whole or of_cards else 0,
+            card_mw=single.caps(name, node, _gpu_mw(node, caps), of_cards),
+            safe_cards=of_cards,
             clock_pct=None if plan is None or plan.dry_run else _clock_pct(node, rules, now),
         )
 
@@ -55,15 +55,51 @@ class _SingleCards(NamedTuple):
     """The cards that do not have the cap of their node. The pods that use them are looked up for
     each order: a pod of class performance does not wait for a plan."""
 
+    state: ClusterState
     uses: Mapping[str, Uses]
+    levels: Mapping[str, int]  # by node whose cards have safe caps of their own: the per cent
     rules: Rules
+    safe_in_force: bool
 
-    def caps(self, name: str, node: NodeState, all_mw: int | None) -> dict[str, int | None]:
+    @classmethod
+    def of(
+        cls,
+        state: ClusterState,
+        nodes: Mapping[str, NodeState],
+        safe: "_SafeCaps",
+        rules: Rules,
+        now: int,
+    ) -> "_SingleCards":
+        """Safe caps are left where a plan may cap cards one by one."""
+        found = {n: safe.percent(n, of) for n, of in nodes.items() if safe.caps(n, of) is None}
+        levels = {
+            name: percent
+            for name, percent in found.items()
+            if percent is not None and CARDS in kinds_set(nodes[name], now)
+        }
+        levels = levels if rules.target_rules > 3 else {}
+        mixed = {name for name, node in nodes.items() if _is_mixed(node)}
+        uses = card_uses(state, mixed | levels.keys())
+        return cls(state, uses, levels, rules, safe.in_force)
+
+    def caps(
+        self, name: str, node: NodeState, all_mw: int | None, safe: Mapping[str, SafeCard]
+    ) -> dict[str, int | None]:
+        """`all_mw` is the cap of the node, and `safe` what cards have once plans have stopped."""
         uses = self.uses.get(name)
         if not uses:
             return {}
-        spared_mw = _gpu_mw(node, caps_for("performance", node, self.rules))
-        return cards_mw(node, uses, all_mw, spared_mw)
+        found = cards_mw(node, uses, all_mw, self._spared_mw(node))
+        return found | {uuid: card.mw for uuid, card in safe.items() if self.safe_in_force}
+
+    def safe(self, name: str, node: NodeState) -> dict[str, SafeCard]:
+        percent, uses = self.levels.get(name), self.uses.get(name)
+        if percent is None or not uses:
+            return {}
+        return safe_cards(self.state, node, uses, _gpu_mw(node, current_caps(node)), percent)
+
+    def _spared_mw(self, node: NodeState) -> int | None:
+        return _gpu_mw(node, caps_for("performance", node, self.rules))
 
 
 def _is_mixed(node: NodeState) -> bool:
@@ -96,6 +132,7 @@ class _SafeCaps(NamedTuple):
     """The caps with which the power targets in force hold although nobody watches."""
 
     levels: Mapping[str, tuple[int, int]]  # by feed: the level, and the seconds until it ends
+    in_force: bool = False  # plans have stopped, while orders go on
 
     @classmethod
     def of(cls, state: ClusterState, now: int) -> "_SafeCaps":
@@ -106,15 +143,27 @@ class _SafeCaps(NamedTuple):
         targets = targets_in_force(state, rules_of(plan.settings), now)
         ends = {each.feed: min(LONGEST_SAFE_S, (each.ends_at - now) // _SECOND) for each in targets}
         feeds = levels.keys() & ends.keys()
-        return cls({feed: (round(levels[feed]), ends[feed]) for feed in feeds})
+        found = {feed: (round(levels[feed]), ends[feed]) for feed in feeds}
+        return cls(found, _have_stopped(state, now))
 
-    def caps(self, name: str, node: NodeState) -> tuple[Caps, int] | None:
-        """None for nodes that the targets do not cap: those that performance pods may use."""
-        found = [of for feed, of in self.levels.items() if is_fed(node, feed)]
-        if not found or stage_of(node) != Stage.ECO or node.performance_pods:
+    def caps(self, name: str, node: NodeState) -> Caps | None:
+        """None for nodes that the targets do not cap as a whole: those that performance pods may
+        use."""
+        percent = self.percent(name, node)
+        if percent is None or stage_of(node) != Stage.ECO or node.performance_pods:
             return None
-        percent = percent_of(name, min(level for level, _ in found))
-        return limited(current_caps(node), percent, node), max(seconds for _, seconds in found)
+        return limited(current_caps(node), percent, node)
+
+    def percent(self, name: str, node: NodeState) -> int | None:
+        """The lowest level of all targets that a node counts for."""
+        found = self._of(node)
+        return percent_of(name, min(level for level, _ in found)) if found else None
+
+    def seconds(self, node: NodeState) -> int:
+        return max((seconds for _, seconds in self._of(node)), default=0)
+
+    def _of(self, node: NodeState) -> list[tuple[int, int]]:
+        return [of for feed, of in self.levels.items() if is_fed(node, feed)]
 
 
 def capped_nodes(

@@ -14,7 +14,15 @@ from joulie_agent.caps.memory import Memory
 from joulie_agent.caps.service import LEASE_S, REPEAT_S, CapService, facts_of
 from joulie_agent.caps.settable import NO_LIMIT, REFUSED_S
 from joulie_agent.caps.writer import Order, Outcome, Writer
-from joulie_bus.events import AnyEvent, CapOrder, CapsApplied, CapsRefused, CapsSettable, codec
+from joulie_bus.events import (
+    AnyEvent,
+    CapOrder,
+    CapsApplied,
+    CapsRefused,
+    CapsSettable,
+    SafeCard,
+    codec,
+)
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
@@ -32,7 +40,27 @@ class Rig:
         self.card = FakeCard()
         self.memory = Memory(folder / "limits.json")
         writer = Writer(self.memory, dry_run=dry_run)
-        self.service = CapService(CLUSTER, "n1", writer, lambda: [self.card], lambda: self.now_s)
+        self.pods: dict[str, list[str]] = {}
+        self.service = CapService(
+            CLUSTER, "n1", writer, lambda: [self.card], self.pods_of_cards, lambda: self.now_s
+        )
+
+    async def pods_of_cards(self) -> dict[str, list[str]]:
+        """What the kubelet answers."""
+        return self.pods
+
+    def single(self, view: int, mw: int, safe_mw: int, pods: list[str], safe_s: int = 600) -> None:
+        """An order for the card of pods of class standard."""
+        card = SafeCard(mw=safe_mw, pods=tuple(pods))
+        order = CapOrder(
+            node="n1",
+            plan="p",
+            view=view,
+            card_mw={"GPU-1": mw},
+            safe_cards={"GPU-1": card},
+            safe_s=safe_s,
+        )
+        self.service.receive(msgspec.msgpack.encode(order))
 
     def settable(self) -> CapsSettable:
         return self.service.settable()
@@ -109,15 +137,74 @@ def test_single_cards_are_reported_as_the_hardware_shows_them_and_refused_by_nam
     ]
 
 
-async def test_caps_of_single_cards_are_given_back_when_the_orders_stop(tmp_path: Path) -> None:
-    """Without orders the pods that use a card are not known, so it has no safe caps."""
+async def test_a_single_card_has_its_safe_cap_while_the_pods_of_the_order_have_it(
+    tmp_path: Path,
+) -> None:
+    """The next pod on it may be of class performance, and without orders nobody says so."""
+    rig = Rig(tmp_path)
+    rig.single(1, 400_000, 300_000, ["team/train", "team/tune"])
+    rig.pods = {"GPU-1": ["team/train"]}
+    await rig.after(1)
+    held = rig.card.now
+    await rig.after(LEASE_S)
+    lost = rig.card.now
+    rig.pods = {"GPU-1": ["team/train", "team/infer"]}
+    await rig.after(5)
+    assert (held, lost, rig.card.now) == (400_000, 300_000, HIGH)
+
+
+@pytest.mark.parametrize("pods", [{}, {"GPU-1": []}, {"GPU-1": ["team/other"]}])
+async def test_a_card_has_no_safe_cap_if_it_is_free_or_its_pods_are_others_or_not_known(
+    tmp_path: Path, pods: dict[str, list[str]]
+) -> None:
+    rig = Rig(tmp_path)
+    rig.single(1, 400_000, 300_000, ["team/train"])
+    rig.pods = pods
+    await rig.after(LEASE_S + 1)
+    assert rig.card.now == HIGH
+
+
+async def test_caps_of_single_cards_in_orders_of_an_older_operator_are_given_back(
+    tmp_path: Path,
+) -> None:
     rig = Rig(tmp_path)
     order = CapOrder(node="n1", plan="p", view=1, card_mw={"GPU-1": 300_000}, safe_s=600)
     rig.service.receive(msgspec.msgpack.encode(order))
+    rig.pods = {"GPU-1": ["team/train"]}
     await rig.after(1)
     held = rig.card.now
     await rig.after(LEASE_S + 1)
     assert (held, rig.card.now) == (300_000, HIGH)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_a_card_of_pods_that_no_order_names_is_never_capped_once_orders_stop(
+    seed: int, tmp_path: Path
+) -> None:
+    """Random orders, pauses, pods that come and go, and restarts of the writer."""
+    dice = random.Random(seed)
+    rig, named, ordered_s = Rig(tmp_path), set[str](), -1.0
+    for view in range(60):
+        match dice.choice(("order", "pods", "pause", "pause", "kill")):
+            case "order":
+                pods = dice.sample(["t/a", "t/b", "t/c"], dice.randint(0, 3))
+                rig.single(view, 400_000, 300_000, pods, dice.choice((30, 90, 600)))
+                await rig.after(0)
+                named, ordered_s = set(pods), rig.now_s
+            case "pods":
+                rig.pods = {"GPU-1": dice.sample(["t/a", "t/b", "t/p"], dice.randint(0, 3))}
+            case "pause":
+                await rig.after(dice.choice((5, 30, 59, 61, 300)))
+            case _:
+                card, now_s, pods_now = rig.card, rig.now_s, rig.pods
+                rig.memory.close()
+                rig = Rig(tmp_path)
+                rig.card, rig.now_s, rig.pods = card, now_s, pods_now
+                named = set()
+        await rig.after(0)
+        has = set(rig.pods.get("GPU-1", ()))
+        is_lost = rig.now_s >= ordered_s + 2 * LEASE_S
+        assert not is_lost or rig.card.now == HIGH or (has and has <= named)
 
 
 async def test_an_order_after_a_lost_budget_holds_again(tmp_path: Path) -> None:

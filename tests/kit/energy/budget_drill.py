@@ -167,7 +167,16 @@ class Drill:
             performs = known is not None and known.profile == "performance"
             return [cpu, *cards] if performs else [*whole]
 
-        return CapService(CLUSTER, name, Writer(memory), limits, lambda: float(self.seconds))
+        async def pods() -> dict[str, list[str]]:
+            """As the kubelet of the node gave the cards out."""
+            return {
+                card_uuid(name, at): [f"{running.job.namespace}/{running.job.name}"]
+                for running in node.running.values()
+                for at in running.cards
+            }
+
+        writer, clock = Writer(memory), lambda: float(self.seconds)
+        return CapService(CLUSTER, name, writer, limits, pods, clock)
 
     def fold(self, facts: list[Fact]) -> None:
         draft = Draft(self.state)

@@ -1,14 +1,28 @@
 """Only nodes that opted in get an order; a cap in per cent is one of the hardware's maximum."""
 
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_bus.events import CapOrder, Fact, PlanMade, Profile
+from joulie_bus.events import CapOrder, Fact, PlanMade, PodAsk, Profile, SafeCard
+from joulie_bus.events.pods import WorkloadClass
 from joulie_bus.testing import NOON, SECOND, caps, hardware, node_seen, records
 from joulie_operator.planning.cap_orders import cap_orders
 from joulie_operator.planning.power_target import NEVER
 from joulie_operator.planning.rules import Rules, values_of
 from joulie_projections.fold.sequence import fold
-from joulie_projections.state.state import CLUSTER, ClusterRow, ClusterState, NodeState, Target
+from joulie_projections.state.cards import CardState
+from joulie_projections.state.state import (
+    CLUSTER,
+    ClusterRow,
+    ClusterState,
+    NodeState,
+    PodState,
+    SettableCaps,
+    Target,
+)
 from joulie_projections.state.state_changes import Draft
 
 
@@ -191,3 +205,92 @@ def test_a_dry_run_locks_no_clock() -> None:
     made = replace(state.plan, dry_run=True)
     state.cluster[CLUSTER] = replace(state.cluster[CLUSTER], plan=made)
     assert clock_of(state) is None
+
+
+def mixed(
+    *,
+    pods: Mapping[str, WorkloadClass] | None = None,
+    plan_pct: int | None = 60,
+    rules: int = 4,
+    **fields: object,
+) -> ClusterState:
+    """A node of class performance under a target, and a card for each of these pods."""
+    state = under_target(profile="performance")
+    assert state.plan is not None
+    made = replace(state.plan, settings=values_of(Rules(target_rules=rules)))
+    state.cluster[CLUSTER] = replace(state.cluster[CLUSTER], plan=made)
+    usual: dict[str, WorkloadClass] = {"s": "standard", "p": "performance"}
+    classes = usual if pods is None else pods
+    for name, workload in classes.items():
+        ask = PodAsk(uid=name, namespace="team", name=name, workload=workload)
+        state.pods[name] = PodState(pod=ask, node="n1")
+        state.gpus[f"GPU-{name}"] = CardState(at=NOON, node="n1", owner=name)
+    performing = sum(workload == "performance" for workload in classes.values())
+    settable = SettableCaps(NOON, ("cards", "cpu", "gpu"))
+    given = {
+        "settable": settable,
+        "performance_pods": performing,
+        "gpu_cap_pct": 100,
+        "cpu_cap_pct": 100,
+        "standard_gpu_cap_pct": plan_pct,
+    }
+    state.nodes["n1"] = replace(state.nodes["n1"], **{**given, **fields})
+    return state
+
+
+def test_cards_of_class_standard_have_safe_caps_that_name_their_pods() -> None:
+    order = order_of(mixed())
+    assert order.card_mw == {"GPU-s": 420_000}
+    assert order.safe_cards == {"GPU-s": SafeCard(mw=315_000, pods=("team/s",))}
+    assert (order.safe_gpu_mw, order.safe_s) == (None, 3600)
+
+
+def test_a_card_without_a_cap_has_the_safe_one_too() -> None:
+    """It may draw more by then."""
+    assert order_of(mixed(plan_pct=None)).safe_cards["GPU-s"].mw == 315_000
+
+
+def test_a_safe_cap_of_a_card_is_not_above_the_plans_nor_below_the_lowest() -> None:
+    assert order_of(mixed(plan_pct=40)).safe_cards["GPU-s"].mw == 280_000
+    hard = replace(hardware("n1", watts=700, gpus=2), gpu_min_mw=350_000)
+    assert order_of(mixed(hardware=hard)).safe_cards["GPU-s"].mw == 350_000
+
+
+def test_no_single_card_has_a_safe_cap_where_a_plan_caps_none() -> None:
+    """By older rules, without a report that single cards can be set, or a target, or consent."""
+    assert not order_of(mixed(rules=3)).safe_cards
+    assert not order_of(mixed(settable=SettableCaps(NOON, ("cpu", "gpu")))).safe_cards
+    assert not order_of(mixed(labels={"joulie.io/caps": "enforce"})).safe_cards
+    assert not list(cap_orders(mixed(labels={"joulie.io/feed": "a"}), 7, NOON))
+    assert not order_of(mixed(), NOON + HOUR).safe_cards
+
+
+def test_single_cards_have_their_safe_caps_once_plans_have_stopped() -> None:
+    stopped = order_of(mixed(), NOON + 121 * SECOND)
+    assert stopped.card_mw == {"GPU-s": 315_000}
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["standard", "performance"])),
+    st.sampled_from([None, 30, 60, 100]),
+    st.integers(300, 1000),
+    st.sampled_from([0, 121]),
+)
+def test_a_safe_cap_is_of_a_card_that_pods_of_class_standard_alone_have(
+    pods: dict[str, WorkloadClass], plan_pct: int | None, level: int, late_s: int
+) -> None:
+    state = mixed(pods=pods, plan_pct=plan_pct)
+    assert state.plan is not None
+    made = replace(state.plan, inputs={"safe_cap_permille_a": level})
+    state.cluster[CLUSTER] = replace(state.cluster[CLUSTER], plan=made)
+    free = CardState(at=NOON, node="n1")
+    state.gpus |= {"GPU-free": free, "GPU-unknown": replace(free, holder="?")}
+
+    order = order_of(state, NOON + late_s * SECOND)
+
+    standard = {f"GPU-{name}" for name, of in pods.items() if of == "standard"}
+    assert order.safe_cards.keys() <= standard
+    assert order.card_mw.keys() <= standard
+    assert order.safe_gpu_mw is None
+    for uuid, card in order.safe_cards.items():
+        assert card.mw <= (order.card_mw.get(uuid) or 700_000)

@@ -7,7 +7,8 @@ known. A free card keeps it too: the next pod on it may be of class performance.
 from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 
-from joulie_bus.events import PodAsk
+from joulie_bus.events import PodAsk, SafeCard
+from joulie_bus.events.agents import MOST_SHARING
 from joulie_projections.state.cards import UNKNOWN_HOLDER, CardState, owner_of
 from joulie_projections.state.state import ClusterState, NodeState, PodState
 
@@ -75,9 +76,35 @@ def cards_mw(
     return {uuid: by_use[use] for uuid, use in sorted(uses.items()) if by_use[use] != all_mw}
 
 
+def safe_cards(
+    state: ClusterState, node: NodeState, uses: Uses, all_mw: int | None, percent: int
+) -> dict[str, SafeCard]:
+    """The caps of cards of class standard for a writer that hears no more: not above those of the
+    plan. They name the pods, because the next pod of such a card may be of class performance."""
+    standard_mw = lower(lower(all_mw, _standard_mw(node)), _of_cards(node, percent))
+    if standard_mw is None:
+        return {}
+    standard = (uuid for uuid, use in sorted(uses.items()) if use is CardUse.STANDARD)
+    pods = {uuid: _names(state.gpus[uuid], state.pods) for uuid in standard}
+    return {
+        uuid: SafeCard(mw=standard_mw, pods=names)
+        for uuid, names in pods.items()
+        if len(names) <= MOST_SHARING
+    }
+
+
+def _names(card: CardState, pods: Mapping[str, PodState]) -> tuple[str, ...]:
+    """The pods of a card as the kubelet names them."""
+    return tuple(f"{pod.namespace}/{pod.name}" for pod in _holders(card, pods) if pod is not None)
+
+
 def _standard_mw(node: NodeState) -> int | None:
+    return _of_cards(node, node.standard_gpu_cap_pct)
+
+
+def _of_cards(node: NodeState, percent: int | None) -> int | None:
     """Not below the lowest cap that the cards accept."""
-    percent, found = node.standard_gpu_cap_pct, node.hardware
+    found = node.hardware
     if percent is None or percent >= 100 or found is None or not found.gpu_max_mw:
         return None
     return max(found.gpu_min_mw, found.gpu_max_mw * percent // 100)

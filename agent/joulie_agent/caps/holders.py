@@ -1,0 +1,50 @@
+"""The safe caps of single cards, which hold only while the pods of a card are those that the order
+names: the next pod may be of class performance, and without orders nobody says so.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from joulie_agent.caps.writer import Order
+from joulie_agent.sources.host import Host
+from joulie_bus.events import CapOrder
+from joulie_bus.runtime.logging import get_logger
+
+Pods = Mapping[str, Sequence[str]]  # by the uuid of a card: namespace/name of those that have it
+PodsOfCards = Callable[[], Awaitable[Pods]]
+log = get_logger("caps")
+
+
+def safe_of(order: CapOrder, pods: Pods) -> Order:
+    """A card that no pod has, or a pod that the order does not name, has no safe cap."""
+    cpu = order.safe_cpu_mw_per_socket
+    return Order(
+        cpu_uw=None if cpu is None else cpu * 1000,
+        gpu_mw=order.safe_gpu_mw,
+        card_mw={
+            uuid: card.mw
+            for uuid, card in order.safe_cards.items()
+            if (has := pods.get(uuid)) and set(has) <= set(card.pods)
+        },
+    )
+
+
+class KubeletPods:
+    """The pods of each card as the kubelet gave them out; none while it does not answer."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._silent = False
+
+    async def __call__(self) -> Pods:
+        from joulie_agent.kubelet.pod_resources import KubeletSilent, pods_of_cards
+
+        try:
+            found = await pods_of_cards(self._host)
+        except KubeletSilent as error:
+            if not self._silent:
+                what = "single cards have no safe caps until it answers"
+                log.warning("kubelet_silent", why=str(error), what=what)
+            self._silent = True
+            return {}
+        self._silent = False
+        return found
