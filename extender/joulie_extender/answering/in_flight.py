@@ -109,8 +109,11 @@ class PodsInFlight:
             self._put(decision, int(through[0]))
 
     def bound(self, uid: str, ordinal: int) -> None:
-        """kube-scheduler says where the pod goes."""
-        if uid in self._pods:
+        """kube-scheduler says where the pod goes. It counts nowhere on a node that the view does
+        not know."""
+        if ordinal == NO_ROW:
+            self.forget(uid)
+        elif uid in self._pods:
             self._pods[uid].ordinal = ordinal
 
     def _put(self, decision: PrioritizeDecided | FilterDecided, place: int) -> None:

@@ -17,7 +17,7 @@ from joulie_bus.events import (
 )
 from joulie_bus.testing import NOON, hardware
 from joulie_extender.answering import in_flight as module
-from joulie_extender.answering.in_flight import KEPT_NS, PodsInFlight, asks_devices
+from joulie_extender.answering.in_flight import KEPT_NS, NO_ROW, PodsInFlight, asks_devices
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import again, answered_scores, decide_filter, decide_prioritize
@@ -177,6 +177,13 @@ def test_a_binding_says_on_which_node_a_pod_counts() -> None:
     table.bound("unknown", 0)
 
     assert devices_on(table, view()) == {"c": SOME}
+
+
+def test_a_pod_that_goes_to_a_node_without_a_row_counts_nowhere() -> None:
+    table = in_flight_on_a(view())
+    table.bound("p", NO_ROW)
+
+    assert (devices_on(table, view()), len(table)) == ({}, 0)
 
 
 def test_a_filter_that_leaves_several_nodes_says_nothing() -> None:
