@@ -13,7 +13,8 @@ one of class standard on the others. `--rules 3` plans as before cards were capp
 
 The settings are the defaults, but for the share of performance nodes (`--performance`: a tenth;
 these are the nodes with the most cards) and the caps of eco nodes before the target (`--eco-cap`).
-At the end the broker is cut off for two minutes (`--lost`, in seconds), and new jobs are 100 % busy meanwhile.
+At the end the broker is cut off for two minutes (`--lost`, in seconds), and new jobs are 100 % busy
+meanwhile.
 """
 
 import argparse
