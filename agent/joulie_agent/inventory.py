@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from joulie_agent.kubelet.pod_resources import KubeletSilent, pods_of_cards
+from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, pods_of_cards
 from joulie_agent.pods import Devices
 from joulie_agent.report import CapRange, Card, NodeReport
 from joulie_agent.sources import amdgpu, machine, nvml, powercap
@@ -160,7 +160,7 @@ class Inventory:
 
     async def _ask_kubelet(self) -> None:
         try:
-            self._pods = await pods_of_cards(self._host)
+            self._pods = await pods_of_cards(self._host.path(SOCKET))
             self._silent = ""
         except KubeletSilent as error:
             if not self._silent:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from joulie_agent.kubelet.pod_resources import KubeletSilent, pods_of_cards
+from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, pods_of_cards
 from joulie_agent.report import Card, NodeReport
 from joulie_agent.sources import amdgpu, hwmon, machine, nvml, powercap
 from joulie_agent.sources.host import Findings, Host
@@ -33,7 +33,7 @@ async def read_once(node: str, host: Host) -> NodeReport:
 async def _with_pods(cards: Iterable[Card], host: Host, found: Findings) -> tuple[Card, ...]:
     """The cards with the pods that the kubelet gave them to."""
     try:
-        pods = await pods_of_cards(host)
+        pods = await pods_of_cards(host.path(SOCKET))
     except KubeletSilent as error:
         found.lacks("kubelet", error)
         pods = {}

@@ -36,10 +36,10 @@ class KubeletPods:
         self._silent = False
 
     async def __call__(self) -> Pods:
-        from joulie_agent.kubelet.pod_resources import KubeletSilent, pods_of_cards
+        from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, pods_of_cards
 
         try:
-            found = await pods_of_cards(self._host)
+            found = await pods_of_cards(self._host.path(SOCKET))
         except KubeletSilent as error:
             if not self._silent:
                 what = "single cards have no safe caps until it answers"

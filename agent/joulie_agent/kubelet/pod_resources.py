@@ -15,7 +15,6 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError
 
 from joulie_agent.kubelet.wire import BadMessage, parts, text, texts
-from joulie_agent.sources.host import Host
 
 SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
 LIST = "/v1.PodResourcesLister/List"
@@ -96,10 +95,10 @@ def holders(given: list[Assigned]) -> dict[str, list[str]]:
     return found
 
 
-async def pods_of_cards(host: Host) -> dict[str, list[str]]:
+async def pods_of_cards(socket: Path) -> dict[str, list[str]]:
     """Raises KubeletSilent. The shares of a time-sliced card count as the card."""
     found: dict[str, list[str]] = {}
-    for device, pods in holders(await assigned(host.path(SOCKET))).items():
+    for device, pods in holders(await assigned(socket)).items():
         known = found.setdefault(_REPLICA.sub("", device), [])
         known.extend(pod for pod in pods if pod not in known)
     return found
