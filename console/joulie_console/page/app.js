@@ -83,10 +83,10 @@ function Age({ isPast }) {
     <span class="dot" aria-hidden="true"></span><span>${text}</span></p>`;
 }
 
-/** The console's warnings, and that of the page itself. */
+/** The console's warnings, or that of the page itself: what a lost console said last is of then. */
 function Warnings() {
   const own = model.warning ? [{ level: "serious", part: "console", text: model.warning }] : [];
-  const told = [...own, ...(model.cluster?.warnings || [])];
+  const told = model.connected ? [...own, ...(model.cluster?.warnings || [])] : own;
   return html`
     <div id="warnings" class="warnings" role="region" aria-label="Warnings"
       aria-live="polite">

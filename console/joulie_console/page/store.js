@@ -3,7 +3,7 @@
 // Every change draws the page again, at most once per frame.
 
 import { ask, Problem, Stream } from "./api.js";
-import { lasting } from "./format.js";
+import { lasting, moment as dated } from "./format.js";
 import { change, state } from "./state.js";
 import { UNKNOWN } from "./vocabulary.js";
 
@@ -246,7 +246,8 @@ export const stream = new Stream(TOPICS, {
   event: (kind, data) => handlers[kind]?.(data),
   lost(why, pause) {
     const again = `Retrying in ${lasting(pause)}.`;
-    const text = `The connection is lost (${why}); this page is not up to date. ${again}`;
+    const since = model.cluster ? ` of ${dated(model.cluster.at_ms)}` : " not known yet";
+    const text = `The connection is lost (${why}): all figures are${since}. ${again}`;
     update({ connected: false, warning: text });
   },
 });

@@ -28,7 +28,7 @@ from joulie_answers.views.cluster_view import (
 )
 from joulie_bus.errors import ViewBehind
 from joulie_console.stream.event_tail import EventTail
-from joulie_console.views.health import HealthInputs, interval_s_of, warnings_of
+from joulie_console.views.health import GONE_MS, HealthInputs, interval_s_of, warnings_of
 from joulie_projections.state.completeness import ViewAges
 from joulie_projections.state.rows import tables_of
 from joulie_projections.state.state import ClusterState
@@ -148,7 +148,10 @@ class ClusterPoller:
         self._power_at = now
         with contextlib.suppress(ViewBehind):
             await self.live_view.resume(RESUME_S)
-            self.power.append(self._power_point())
+            ages = self.live_view.ages
+            # Nothing is known of now: the line ends where the readings do.
+            if max(ages.heard_ms, ages.behind_ms) < GONE_MS:
+                self.power.append(self._power_point())
 
     def _power_point(self) -> PowerPoint:
         overview = Overview(self._take_snapshot(), self._staleness_s)

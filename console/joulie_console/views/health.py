@@ -83,7 +83,8 @@ def _broker(inputs: HealthInputs) -> Warning | None:
         return None
     silent = seconds(inputs.broker_ms)
     silence = f"The projector has read no answer of a majority of the broker for {silent}"
-    text = f"{silence}: the broker is down, is not reached, or has no CPU."
+    text = f"{silence}: the broker is down, is not reached, or has no CPU. "
+    text += "What has happened since then is not in view."
     return Warning(part="broker", level="serious", text=text)
 
 
@@ -130,7 +131,8 @@ def _operator(inputs: HealthInputs) -> Warning | None:
     if inputs.planned_s is None and not inputs.is_current:
         return None
     when = "never" if inputs.planned_s is None else f"{inputs.planned_s:.0f} s ago"
-    text = f"The operator's last plan: {when}. Profiles and caps stay as they are."
+    text = f"The operator's last plan: {when}. Profiles and caps stay as they are, and nodes and "
+    text += "pods that it watches may have changed since."
     return Warning(part="operator", level="warning", text=text)
 
 
@@ -139,7 +141,9 @@ def _telemetry(inputs: HealthInputs) -> Warning | None:
         return None  # readings may exist that the page lacks
     level = "serious" if inputs.unmeasured == inputs.nodes else "warning"
     text = f"{inputs.unmeasured} of {inputs.nodes} nodes have no fresh power reading: "
-    text += "they are scored by caps and hardware alone."
+    text += (
+        "the power in view is that of the others, and these are scored by caps and hardware alone."
+    )
     return Warning(part="telemetry", level=level, text=text)  # type: ignore[arg-type]
 
 
@@ -157,7 +161,8 @@ def _extender(inputs: HealthInputs) -> Warning | None:
     if inputs.decided_s is not None:
         last = f"the last decision was {inputs.decided_s:.0f} s ago"
     text = f"{inputs.pending} pod(s) are pending, and {last}. "
-    text += "Is the extender up, and does kube-scheduler call it?"
+    text += "Is the extender up, and does kube-scheduler call it? Without it no pod is placed by "
+    text += "energy, and the list of decisions ends there. Other figures are not affected."
     return Warning(part="extender", level="warning", text=text)
 
 

@@ -246,6 +246,24 @@ async def test_the_page_reconnects_to_a_restarted_console_without_a_gap(
     assert entries == list(range(30, 0, -1))
 
 
+async def test_a_lost_console_has_one_warning_that_says_of_when_the_figures_are(
+    page: Page, empty_streams: Embedded, tmp_path: Path
+) -> None:
+    at = f"127.0.0.1:{free_port()}"
+    async with console_harness(empty_streams, tmp_path) as harness:
+        await harness.publish(node_seen("n1"))
+        async with running_console(empty_streams, tmp_path, CONSOLE_ADDR=at):
+            await page.goto(f"http://{at}/")
+            await expect(page.locator("#warnings")).to_contain_text("The operator's last plan")
+        await expect(page.locator("#warnings")).to_contain_text("all figures are of")
+        told = await page.locator("#warnings p").all_inner_texts()
+
+    (text,) = told  # what the console said before is of then
+    assert re.search(
+        r"^console The connection is lost \(.+\): all figures are of .*\d\d:\d\d", text
+    )
+
+
 async def test_events_that_a_list_contains_already_are_not_added_again(
     page: Page, scenario: ConsoleHarness
 ) -> None:

@@ -15,6 +15,7 @@ from joulie_bus.testing import node_seen
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import IDLE_POWER_S, IDLE_S, POLL_S, POWER_S, ClusterPoller
 from joulie_console.stream.server_sent_events import StreamClient, StreamOptions
+from joulie_console.views.health import GONE_MS
 from joulie_projections.history.history import History
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +119,24 @@ async def test_a_paused_console_continues_its_power_chart_each_minute(
 
         assert none_early
         assert [point.position for point in list(poller.power)[points:]] == [1]
+
+
+async def test_the_power_chart_ends_where_the_view_does(
+    new_harness: NewHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with new_harness() as harness:
+        poller, _ = await poller_of(harness, tmp_path)
+        start = time.monotonic()
+        await poller.poll(start)
+        points = len(poller.power)
+        gone = harness.view.ages._replace(heard_ms=GONE_MS)
+        monkeypatch.setattr(type(harness.view), "ages", gone)
+        await poller.poll(start + IDLE_S - 1)
+        without = len(poller.power)
+        monkeypatch.undo()
+        await poller.poll(start + IDLE_S + IDLE_POWER_S)
+
+        assert (without - points, len(poller.power) - points) == (0, 1)
 
 
 async def test_clients_of_the_stream_keep_the_view_going(

@@ -123,3 +123,24 @@ def test_a_ledger_that_lacks_facts_for_more_than_ten_seconds_is_a_warning(
     found = warnings_of(HEALTHY._replace(ledger_s=seconds))
 
     assert [each.part for each in found] == parts
+
+
+@pytest.mark.parametrize(
+    ("change", "means"),
+    [
+        ({"heard_ms": 15_000, "behind_ms": 16_000}, "This page is up to 16 s behind the cluster."),
+        ({"broker_ms": 3_000}, "What has happened since then is not in view."),
+        ({"planned_s": 181.0}, "nodes and pods that it watches may have changed since"),
+        ({"unmeasured": 1}, "the power in view is that of the others"),
+        ({"pending": 1, "decided_s": 31.0}, "the list of decisions ends there"),
+        ({"database": "locked"}, "decisions and past states are missing"),
+        ({"ledger_s": 43.0}, "figures of energy end before that"),
+    ],
+    ids=str,
+)
+def test_a_warning_says_what_it_means_for_the_figures_in_view(
+    change: dict[str, Any], means: str
+) -> None:
+    (found,) = warnings_of(HEALTHY._replace(**change))
+
+    assert means in found.text
