@@ -52,6 +52,7 @@ CASES = [
     ("demo --nodes 0", {}, 2, "a whole number from 1 to 50000"),
     ("demo --for 3", {}, 2, "is not a duration such as"),
     ("explan pod", {}, 2, "Similar: explain"),
+    ("explain plan --data empty", {}, 2, "`joulie explain plan ID` explains a plan"),
     ("keys rotate --data empty", {}, 2, "head.key is missing"),
 ]
 

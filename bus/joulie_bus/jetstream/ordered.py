@@ -141,7 +141,8 @@ class OrderedReader(ABC):
             passes = not isinstance(error, BrokerRefused) or error.code in TEMPORARY
             if not (self.created and passes):
                 raise
-            log.warning("pull_failed", stream=self.stream, error=str(error))
+            # A time-out has no text.
+            log.warning("pull_failed", stream=self.stream, error=str(error) or repr(error))
             self._broken = True
 
     async def _restart(self) -> None:

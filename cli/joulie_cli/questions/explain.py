@@ -19,6 +19,10 @@ from joulie_cli.wiring import Wiring
 
 __all__ = ["SETTINGS", "run"]
 SHOWN_STEPS = 20
+UNNAMED = {
+    "node": "`joulie explain node NAME` explains a node",
+    "plan": "`joulie explain plan ID` explains a plan, and `joulie plans` lists them",
+}
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -32,6 +36,10 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
             return _print(args, asyncio.run(_node(args, wires, name)), _node_text)
         case ["plan", which]:
             return _print(args, asyncio.run(_plan(args, wires, which)), _plan_text)
+        case ["node" | "plan" as what]:
+            raise NotInTheLog(
+                f"Nothing to explain. {UNNAMED[what]}. A pod of this name is `explain pod {what}`."
+            )
         case [pod] | ["pod", pod]:
             args.what = [pod]
             return asked(args, wires, questions.pod)
