@@ -119,6 +119,8 @@ cluster: setup ## the chart on a real cluster of this machine, from its installa
 	.ci/cluster
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_installation.py
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_webhook.py
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s -k three_of_everything tests/kubelet/test_values.py
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s -k of_yours tests/kubelet/test_values.py
 
 cluster-ha: setup ## parts die while pods arrive on 1,000 nodes; HA_MINUTES=1 for less than 10
 	.ci/cluster kwok

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
-import yaml  # type: ignore[import-untyped]
 
 from joulie_operator.resources.custom_resources import NODEHARDWARES, NODETWINS
 from joulie_projections.testing import Postgres
@@ -39,12 +38,13 @@ from node_drill import (
     say,
     scaled,
     scheduled_namespace,
+    small_replicas,
     told_by_joulie,
     until,
 )
-from node_network import ADDRESS
 from node_objects import fake_node, fake_pod, volumes
-from node_programs import NODE, kwok
+from node_programs import kwok
+from node_services import owned_database, secret_of_the_database, users_of_the_database
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(7200)]
 MINUTES = float(os.environ.get("HA_MINUTES", "10"))
@@ -54,16 +54,9 @@ KILL_EVERY_S = 10
 PATIENCE_S = 1800.0  # the machine may be slow
 AT_ONCE = 16  # requests
 AWAY_S = 60  # after a replica of the extender died, until calls do not go there any more
-PASSWORD = "secret"
 MANY = "many"
 REPLICAS = 15  # of all components with values-ha.yaml
 WITHOUT_JOULIE = 100
-# Requests of all replicas must fit on one small node.
-SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}}
-VALUES: Tree = {
-    "nodeSelector": {"kubernetes.io/hostname": NODE},
-    **{part: {"resources": SMALL} for part in (*PARTS, "scheduler") if part != "kube-scheduler"},
-}
 
 
 class Death(NamedTuple):
@@ -85,13 +78,9 @@ class Placement(NamedTuple):
 @contextlib.asynccontextmanager
 async def large_cluster(place: Path) -> AsyncGenerator[Cluster, None]:
     async with running_cluster(place) as cluster, started(kwok(cluster.server), place):
-        with Postgres.running(durable=True, address=ADDRESS) as database:
-            database.execute(
-                "postgres", f"CREATE ROLE joulie LOGIN CREATEROLE PASSWORD '{PASSWORD}'"
-            )
-            database.execute("postgres", "CREATE DATABASE joulie OWNER joulie")
+        with owned_database() as database:
             await has_nodes(cluster)
-            await installed(cluster)
+            await installed(cluster, database)
             yield cluster
 
 
@@ -115,18 +104,16 @@ async def has_nodes(cluster: Cluster) -> None:
     await until(all_ready, f"{NODES} nodes are ready beside the real one", PATIENCE_S)
 
 
-async def installed(cluster: Cluster) -> None:
+async def installed(cluster: Cluster, database: Postgres) -> None:
     await volumes(cluster, NAMESPACE, projectors=2, brokers=3, extenders=3)
     namespace = {"apiVersion": "v1", "kind": "Namespace"}
     await cluster.apply(namespace | {"metadata": {"name": NAMESPACE}})
     await scheduled_namespace(cluster, MANY)
-    url = f"postgresql://joulie:{PASSWORD}@{ADDRESS}:5432/joulie"
-    words = ["create", "secret", "generic", "joulie-database", "-n", NAMESPACE]
-    rights = ("migrate", "writer", "reader")
-    await cluster.told(*words, *(f"--from-literal=url-{right}={url}" for right in rights))
-    (cluster.place / "small.yaml").write_text(yaml.safe_dump(VALUES))
-    files = ["-f", "deploy/chart/values-ha.yaml", "-f", str(cluster.place / "small.yaml")]
+    await secret_of_the_database(cluster)
+    small = small_replicas(cluster)
+    files = ["-f", "deploy/chart/values-ha.yaml", "-f", str(small)]
     await run(cluster, ["helm", "install", "joulie", "deploy/chart", "-n", NAMESPACE, *files])
+    await users_of_the_database(cluster, database)
     await ready(cluster, REPLICAS, PATIENCE_S)
     hardware = [{"apiVersion": "joulie.io/v1alpha1", "kind": "NodeHardware"} for _ in names()]
     trees = [both | node_hardware(name) for both, name in zip(hardware, names(), strict=True)]

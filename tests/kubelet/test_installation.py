@@ -13,10 +13,14 @@ from node_cluster import Cluster, Tree, running_cluster
 from node_drill import (
     NAMESPACE,
     PARTS,
+    SHOP,
     arriving,
+    explained,
     explanation,
+    first_decision,
     is_running,
     killed,
+    placed,
     pods,
     processes_of,
     ready,
@@ -26,12 +30,10 @@ from node_drill import (
     scaled,
     scheduled_namespace,
     until,
-    until_running,
 )
 from node_objects import deployment, everything, settled, volumes, waiting_pod
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
-SHOP = "shop"
 MANAGED = "joulie.io/managed"  # set by the administrator
 FIRST_DECISION_S = 120  # after `helm install`, on a machine that has the image
 
@@ -40,22 +42,6 @@ def commands_of_the_readme() -> list[list[str]]:
     text = (ROOT / "README.md").read_text().split("\n## Run it on a cluster\n")[1]
     commands = re.findall(r"^\$ ((?:helm|kubectl) .*)$", text, re.MULTILINE)
     return [line.split() for line in commands]
-
-
-async def placed(cluster: Cluster, *names: str) -> None:
-    """The pods run, and our scheduler bound them."""
-    await until_running(cluster, names, SHOP)
-    for pod in await pods(cluster, SHOP):
-        if pod["metadata"]["name"] in names:
-            assert pod["spec"]["schedulerName"] == "joulie"
-
-
-async def explained(cluster: Cluster, *names: str) -> None:
-    async def all_explained() -> bool:
-        texts = [await explanation(cluster, f"{SHOP}/{name}") for name in names]
-        return all("n1" in text for text in texts)
-
-    await until(all_explained, f"{len(names)} pods are explained")
 
 
 async def installed(cluster: Cluster) -> None:
@@ -75,21 +61,6 @@ async def installed(cluster: Cluster) -> None:
     await placed(cluster, *names)
     await explained(cluster, *names)
     await run(cluster, ["kubectl", "joulie", "explain", f"{SHOP}/{names[0]}"])
-
-
-async def first_decision(cluster: Cluster) -> None:
-    """Pods arrive until one is explained. Before the extender is ready, pods are placed without."""
-    names: list[str] = []
-
-    async def one_is_explained() -> bool:
-        names.append(f"first-{len(names)}")
-        await cluster.apply(waiting_pod(names[-1], SHOP))
-        texts = [await explanation(cluster, f"{SHOP}/{name}") for name in names[-4:]]
-        if text := next(filter(None, texts), ""):
-            say(text)
-        return bool(text)
-
-    await until(one_is_explained, "a decision is explained")
 
 
 async def owned(cluster: Cluster, prefix: str) -> list[Tree]:

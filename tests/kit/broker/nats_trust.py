@@ -18,10 +18,10 @@ from joulie_bus.runtime.ports import free_port
 
 
 @contextlib.contextmanager
-def serving(directory: Path, more: str) -> Generator[str, None, None]:
+def serving(directory: Path, more: str, address: str = "127.0.0.1") -> Generator[str, None, None]:
     """A nats-server with these lines in its configuration; its URL."""
     config, log, port = directory / "nats.conf", directory / "nats.log", free_port()
-    config.write_text(f'listen: "127.0.0.1:{port}"\n{more}\n')
+    config.write_text(f'listen: "{address}:{port}"\n{more}\n')
     program = server_binary(os.environ.get("NATS_SERVER_BIN", ""))
     command = [program, "-c", str(config), "-l", str(log)]
     with subprocess.Popen(command) as server:
@@ -31,7 +31,7 @@ def serving(directory: Path, more: str) -> Generator[str, None, None]:
                 assert server.poll() is None, log.read_text()
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
-            yield f"nats://127.0.0.1:{port}"
+            yield f"nats://{address}:{port}"
         finally:
             server.kill()
 

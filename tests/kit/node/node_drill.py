@@ -9,10 +9,14 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from pathlib import Path
 
+import yaml  # type: ignore[import-untyped]
+
 from node_cluster import Cluster, Tree
 from node_objects import waiting_pod
+from node_programs import NODE
 
 NAMESPACE = "joulie-system"
+SHOP = "shop"  # whose pods our kube-scheduler places
 PATIENCE_S = 240.0
 # The process of each part, as it stands in its command line.
 PARTS = {
@@ -24,6 +28,8 @@ PARTS = {
     "console": "joulie console",
     "ledger": "joulie ledger",
 }
+# Requests of all replicas must fit on one small node.
+SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}}
 WEBHOOK = {"admission": "joulie admission"}
 
 
@@ -101,6 +107,50 @@ async def explanation(cluster: Cluster, pod: str) -> str:
     words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie", "explain"]
     said = await cluster.kubectl(*words, pod)
     return said.text if said.code == 0 else ""
+
+
+async def placed(cluster: Cluster, *names: str) -> None:
+    """The pods run, and our scheduler bound them."""
+    await until_running(cluster, names, SHOP)
+    for pod in await pods(cluster, SHOP):
+        if pod["metadata"]["name"] in names:
+            assert pod["spec"]["schedulerName"] == "joulie"
+
+
+async def explained(cluster: Cluster, *names: str) -> None:
+    async def all_explained() -> bool:
+        texts = [await explanation(cluster, f"{SHOP}/{name}") for name in names]
+        return all("n1" in text for text in texts)
+
+    await until(all_explained, f"{len(names)} pods are explained")
+
+
+async def first_decision(cluster: Cluster) -> None:
+    """Pods arrive until one is explained. Before the extender is ready, pods are placed without."""
+    names: list[str] = []
+
+    async def one_is_explained() -> bool:
+        names.append(f"first-{len(names)}")
+        await cluster.apply(waiting_pod(names[-1], SHOP))
+        texts = [await explanation(cluster, f"{SHOP}/{name}") for name in names[-4:]]
+        if text := next(filter(None, texts), ""):
+            say(text)
+        return bool(text)
+
+    await until(one_is_explained, "a decision is explained")
+
+
+def small_replicas(cluster: Cluster) -> Path:
+    """A file of values with which all replicas of values-ha.yaml fit on the real node."""
+    values: Tree = {
+        "nodeSelector": {"kubernetes.io/hostname": NODE},
+        **{
+            part: {"resources": SMALL} for part in (*PARTS, "scheduler") if part != "kube-scheduler"
+        },
+    }
+    file = cluster.place / "small.yaml"
+    file.write_text(yaml.safe_dump(values))
+    return file
 
 
 async def lasting_pods(cluster: Cluster) -> list[Tree]:
