@@ -210,6 +210,7 @@ MAY_READ_ROWS = {
     "joulie_projections/decision_log/log.py",
     "joulie_extender/debug/recent_answers.py",  # their size
     "joulie_answers/views/cluster_view.py",  # the id of a node, beside its name
+    "joulie_answers/readers/attempts.py",  # beside the state of the same position
 }
 # With the columns of the position of a decision, as a replay has them.
 MAY_NAME_BY_COLUMNS = {

@@ -234,9 +234,11 @@ class Answers:
         if query.candidate:
             asked_for = await self._attempts.terms_of(attempt, query.candidate)
         weights = self._history.weights.get(attempt.found.settings)
+        outcome = attempt.outcome(node)
+        devices = await self._attempts.devices_of(attempt, outcome.node if outcome else "")
         return {
-            "attempt": attempt_of(attempt.found, weights, asked_for),
-            "outcome": outcome_brief(attempt.outcome(node)),
+            "attempt": attempt_of(attempt.found, weights, asked_for, devices),
+            "outcome": outcome_brief(outcome),
             "group": group_of(gang_now(attempt.found.pod, state)),
         }
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
-from joulie_answers.schema.responses import Attempt, Candidate, Group, Outcome, Refused
+from joulie_answers.schema.responses import Attempt, Candidate, Devices, Group, Outcome, Refused
 from joulie_answers.views.cluster_view import MS, pod_brief
 from joulie_answers.views.decision_text import loss_of, term_set
+from joulie_audit.questions.devices import Takes
+from joulie_audit.questions.devices import in_words as in_words_of
 from joulie_audit.questions.explain import Explanation
 from joulie_audit.questions.explain import Outcome as Bound
 from joulie_audit.questions.gang import GangNow, in_words
@@ -15,7 +17,10 @@ from joulie_projections.state.state import PodState
 
 
 def attempt_of(
-    found: Explanation, weights: Weights | None, asked_for: Terms | None = None
+    found: Explanation,
+    weights: Weights | None,
+    asked_for: Terms | None = None,
+    devices: Takes | None = None,
 ) -> Attempt:
     """`weights` are those of its settings, if they are in the log."""
     scored, filtered = found.scored, found.filtered
@@ -40,8 +45,16 @@ def attempt_of(
         cluster_trend_w_per_min=scored.cluster_trend_w_per_min if scored else None,
         perf_pressure=scored.perf_pressure if scored else None,
         scores=_scores(scored.top if scored else (), asked_for, weights or Weights()),
+        devices=_devices(devices),
         in_flight=in_flight_text(scored.in_flight or () if scored else ()),
     )
+
+
+def _devices(found: Takes | None) -> Devices | None:
+    if found is None:
+        return None
+    names = [*found.devices]
+    return Devices(node=found.node, count=found.number, names=names, text=in_words_of(found))
 
 
 def in_flight_text(nodes: NodesInFlight) -> str:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.readers.time_travel import TimeTravel
+from joulie_audit.questions.devices import Takes, takes
 from joulie_audit.questions.explain import (
     Explanation,
     Outcome,
@@ -13,9 +14,10 @@ from joulie_audit.questions.explain import (
     recompute_terms,
 )
 from joulie_bus.errors import BusError, NotAnswered, NotInTheLog, TooFarBack
-from joulie_bus.events import Terms
+from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_extender.decide.decide import candidate_names
 from joulie_projections.history.history import History
+from joulie_projections.state.state import ClusterState
 from joulie_projections.twin.row_names import RowNames
 
 MOST_ENTRIES = 500  # about one pod; a pod that waits for days has more
@@ -60,6 +62,20 @@ class Attempts:
         )
         return NamedAttempt(explained, names)
 
+    async def devices_of(self, attempt: NamedAttempt, node: str) -> Takes | None:
+        """Where the pod is, or on the best node, by the state of the view; None for pods without
+        devices of DRA, and where that state cannot be folded any more."""
+        found, scored = attempt.found, attempt.found.scored
+        where = node or (scored.top[0].node if scored and scored.top else "")
+        if not found.pod.devices.claims or not found.view or not where:
+            return None
+        try:
+            snapshot = await self._travel.snapshot_at(found.view)
+        except (BusError, NotInTheLog, TooFarBack):
+            return None
+        state = snapshot.cluster_state
+        return takes(found.pod, where, state, _before(scored, where, state))
+
     async def terms_of(self, attempt: NamedAttempt, node: str) -> Terms:
         """As recorded, else recomputed from the facts of the view."""
         scored = attempt.found.scored
@@ -75,6 +91,14 @@ class Attempts:
         if terms is None:
             raise NotAnswered(404, _no_candidate(attempt, node))
         return terms
+
+
+def _before(scored: PrioritizeDecided | None, node: str, state: ClusterState) -> int | None:
+    """The devices there of pods in flight; only entries about scores tell them."""
+    known = state.nodes.get(node)
+    if scored is None or known is None:
+        return None
+    return sum(each.devices for each in scored.in_flight or () if each.ordinal == known.ordinal)
 
 
 def _has_names(attempt: NamedAttempt) -> bool:

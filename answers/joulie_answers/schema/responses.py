@@ -530,6 +530,15 @@ class Refused(Item, frozen=True, kw_only=True):
     examples: list[str]
 
 
+class Devices(Item, frozen=True, kw_only=True):
+    """The devices that kube-scheduler would give to a pod, by the state of its decision."""
+
+    node: str
+    count: int
+    names: list[str]  # empty: which ones is not known
+    text: str
+
+
 class Attempt(Item, frozen=True, kw_only=True):
     """The newest scheduling attempt of a pod."""
 
@@ -550,6 +559,8 @@ class Attempt(Item, frozen=True, kw_only=True):
     cluster_trend_w_per_min: float | None
     perf_pressure: float | None
     scores: list[Candidate]  # those with terms, best first; then the one that was asked for
+    # The devices of DRA that it takes where it is bound, else on the best node; null: none.
+    devices: Devices | None = None
     in_flight: str = ""  # what scores counted of pods that were answered for just before, in words
 
 

@@ -61,6 +61,8 @@ def _score_lines(attempt: Attempt, outcome: Outcome | None) -> Iterator[str]:
         f"{attempt.cluster_trend_w_per_min:+.0f} W/min, pressure {attempt.perf_pressure or 0:.1f}"
     )
     yield from score_table(attempt.scores, outcome.node if outcome else "")
+    if attempt.devices:
+        yield f"  devices    {attempt.devices.text}"
 
 
 def _outcome_line(outcome: Outcome | None) -> str:

@@ -76,6 +76,11 @@ class DeviceSeen(Event, frozen=True, kw_only=True, gc=False):
     total_mb: CardMb = 0
     taint: Word = ""  # why no new pod gets it
     claims: DeviceClaims = ()  # sorted by uid
+    # Its turn in the order in which kube-scheduler takes devices of a pool: absent before 1.36,
+    # which has none, and for a card that is not given out as one whole device.
+    slice_name: Holder = ""
+    place: Count = 0  # in the slice
+    device: Name = ""  # its name in the pool
 
     @property
     def key(self) -> str:
@@ -102,6 +107,7 @@ class DevicesAsked(Event, frozen=True, kw_only=True):
     namespace: Name
     name: Name
     gpus: Cards | None = None
+    driver: Word = ""  # each of its devices will do; absent if the claim chooses among them
 
     @property
     def key(self) -> str:

@@ -18,11 +18,13 @@ from joulie_operator.resources.device_objects import (
     AllocatedDevice,
     ClaimSpec,
     DeviceClass,
+    DeviceRequest,
     ResourceClaim,
 )
 from joulie_projections.quantities import parse
 
 MIB = 2**20
+_ONE_DRIVER = re.compile(r"device\.driver\s*==\s*([\"'])(?P<driver>[a-z0-9.-]+)\1")
 _OF_GPUS = re.compile(r"device\.driver\s*==\s*[\"'](?:[a-z0-9.-]*\.)?gpu\.")
 
 
@@ -43,6 +45,30 @@ def gpus_asked(spec: ClaimSpec, classes: Mapping[str, bool]) -> int | None:
             return None
         found += 1 if request.count is None else max(0, request.count)
     return found
+
+
+def driver_of_class(seen: DeviceClass) -> str:
+    """Of a class that any device of one driver fits; empty for others."""
+    selectors = seen.spec.selectors or ()
+    expressions = [each.cel.expression for each in selectors if each.cel]
+    if len(expressions) != 1 or len(selectors) != 1:
+        return ""
+    found = _ONE_DRIVER.fullmatch(expressions[0].strip())
+    return found["driver"] if found else ""
+
+
+def driver_asked(spec: ClaimSpec, drivers: Mapping[str, str]) -> str:
+    """The driver of which each device serves all requests; empty if they choose among devices."""
+    requests = spec.devices.requests or ()
+    found = {drivers.get(each.first.device_class_name or "", "") for each in requests}
+    is_plain = not spec.devices.constraints and all(map(_is_plain, requests))
+    return found.pop() if is_plain and len(found) == 1 else ""
+
+
+def _is_plain(request: DeviceRequest) -> bool:
+    asked = request.first
+    chooses = (request.first_available, asked.selectors, asked.tolerations, asked.capacity)
+    return not any(chooses) and asked.allocation_mode != "All" and not asked.admin_access
 
 
 class Held(NamedTuple):

@@ -41,6 +41,9 @@ class Device(NamedTuple):
     card_mb: int  # of the whole card
     milli: int  # thousandths of the card
     taint: str
+    slice_name: str = ""  # as in `DeviceSeen`
+    place: int = 0
+    name: str = ""
 
 
 def is_gpu_driver(driver: str) -> bool:
@@ -50,9 +53,15 @@ def is_gpu_driver(driver: str) -> bool:
 
 class DevicePools:
     def __init__(self) -> None:
+        self._in_order = False
         self._slices: dict[str, ResourceSlice] = {}
         self._members: dict[PoolKey, set[str]] = defaultdict(set)
         self._whole: dict[PoolKey, dict[str, Device]] = {}
+
+    def order(self, *, is_kept: bool) -> None:
+        """Whether kube-scheduler takes devices in the order of the slices; said before the first
+        slice."""
+        self._in_order = is_kept
 
     def put(self, seen: ResourceSlice) -> PoolKey | None:
         """The pool that may have changed; None for one of other devices than GPUs."""
@@ -82,15 +91,16 @@ class DevicePools:
         return self._whole.get(key, {})
 
     def _resolve(self, key: PoolKey) -> None:
-        slices = [self._slices[name].spec for name in sorted(self._members[key])]
+        slices = [self._slices[name] for name in sorted(self._members[key])]
         if not slices:
             self._members.pop(key)
             self._whole.pop(key, None)
             return
-        newest = max(each.pool.generation for each in slices)
-        current = [each for each in slices if each.pool.generation == newest]
-        if len(current) >= current[0].pool.resource_slice_count:
-            self._whole[key] = dict(_devices_of(key, current))
+        newest = max(each.spec.pool.generation for each in slices)
+        current = [each for each in slices if each.spec.pool.generation == newest]
+        if len(current) >= current[0].spec.pool.resource_slice_count:
+            found = dict(_devices_of(key, current))
+            self._whole[key] = found if self._in_order else _without_turns(found)
 
 
 def _pool_of(spec: SliceSpec) -> PoolKey:
@@ -102,13 +112,23 @@ class _Described(NamedTuple):
     node: str
     fields: DeviceFields
     mb: int
+    slice_name: str
+    place: int
 
 
-def _devices_of(key: PoolKey, slices: Sequence[SliceSpec]) -> Iterator[tuple[str, Device]]:
+def _without_turns(devices: Mapping[str, Device]) -> dict[str, Device]:
+    return {name: device._replace(slice_name="", place=0) for name, device in devices.items()}
+
+
+def _devices_of(key: PoolKey, slices: Sequence[ResourceSlice]) -> Iterator[tuple[str, Device]]:
     """Devices that consume the same counters are partitions of one card, as large as the largest
     of them.
     """
-    described = [_described(spec, each) for spec in slices for each in spec.devices or ()]
+    described = [
+        _described(of, each, place)
+        for of in slices
+        for place, each in enumerate(of.spec.devices or ())
+    ]
     by_card: dict[str, list[_Described]] = defaultdict(list)
     for each in described:
         counters = each.fields.consumes_counters
@@ -118,7 +138,9 @@ def _devices_of(key: PoolKey, slices: Sequence[SliceSpec]) -> Iterator[tuple[str
     for parts in by_card.values():
         whole = max(parts, key=lambda part: (part.mb, part.name))
         for part in parts:
-            yield part.name, _device(key, part, whole)
+            device = _device(key, part, whole)
+            is_whole = len(parts) == 1 and not part.fields.allow_multiple_allocations
+            yield part.name, device if is_whole else device._replace(slice_name="", place=0)
 
 
 def _device(key: PoolKey, part: _Described, whole: _Described) -> Device:
@@ -130,13 +152,16 @@ def _device(key: PoolKey, part: _Described, whole: _Described) -> Device:
         card_mb=whole.mb,
         milli=milli,
         taint=_taint(part.fields),
+        slice_name=part.slice_name,
+        place=part.place,
+        name=part.name if is_name(part.name) else "",
     )
 
 
-def _described(spec: SliceSpec, seen: SliceDevice) -> _Described:
-    fields = seen.fields
+def _described(of: ResourceSlice, seen: SliceDevice, place: int) -> _Described:
+    spec, fields = of.spec, seen.fields
     node = spec.node_name or fields.node_name or ""
-    return _Described(seen.name, node, fields, _megabytes(spec, seen))
+    return _Described(seen.name, node, fields, _megabytes(spec, seen), of.metadata.name, place)
 
 
 def card_name(key: PoolKey, device: str, uuid: str = "") -> str:

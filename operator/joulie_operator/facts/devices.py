@@ -23,6 +23,8 @@ from joulie_bus.events import (
 from joulie_bus.events.bounds import MOST_CARDS
 from joulie_operator.facts.device_claims import (
     Held,
+    driver_asked,
+    driver_of_class,
     gpus_asked,
     held_by,
     is_gpu_class,
@@ -86,6 +88,7 @@ class DeviceObjects:
         self._users: dict[PoolKey, set[str]] = defaultdict(set)  # claims by pool
         self._specs: dict[Named, ClaimSpec] = {}
         self._classes: dict[str, bool] = {}
+        self._drivers: dict[str, str] = {}  # by class: the driver of which it takes each device
         self._pods: dict[str, Pod] = {}  # those with claims
         self._naming: dict[Named, set[str]] = defaultdict(set)  # pods by what they name
 
@@ -136,10 +139,12 @@ class DeviceObjects:
 
     def put_class(self, seen: DeviceClass) -> None:
         self._classes[seen.metadata.name] = is_gpu_class(seen)
+        self._drivers[seen.metadata.name] = driver_of_class(seen)
         self._classes_changed()
 
     def drop_class(self, name: str) -> None:
         self._classes.pop(name, None)
+        self._drivers.pop(name, None)
         self._classes_changed()
 
     def put_taint_rule(self, seen: DeviceTaintRule) -> None:
@@ -189,6 +194,11 @@ class DeviceObjects:
         spec = self._specs.get(named)
         found = gpus_asked(spec, self._classes) if spec else None
         return None if found is None else min(found, MOST_CARDS)
+
+    def driver_asked(self, named: Named) -> str:
+        """The driver of which each device will do; empty if the claim chooses among them."""
+        spec = self._specs.get(named)
+        return driver_asked(spec, self._drivers) if spec else ""
 
     def all_asked(self) -> set[Named]:
         return set(self._specs)
@@ -315,6 +325,9 @@ def _seen(name: str, pool: PoolKey, device: Device, claims: tuple[DeviceClaim, .
         total_mb=device.card_mb,
         taint=device.taint,
         claims=claims,
+        slice_name=device.slice_name if device.name else "",
+        place=device.place,
+        device=device.name if device.slice_name else "",
     )
 
 
@@ -373,16 +386,17 @@ class AskedKind:
     def fact(self, seen: str, /) -> Fact | None:
         namespace, _, claim = seen.partition("/")
         gpus = self._objects.asked((namespace, claim))
-        return None if gpus is None else _asked(seen, gpus)
+        driver = self._objects.driver_asked((namespace, claim))
+        return None if gpus is None else _asked(seen, gpus, driver)
 
     def gone(self, key: str, /) -> DevicesAsked:
         return _asked(key, None)
 
 
-def _asked(key: str, gpus: int | None) -> DevicesAsked:
+def _asked(key: str, gpus: int | None, driver: str = "") -> DevicesAsked:
     namespace, by, name = key.split("/", 2)
     requester: DeviceRequester = "claim" if by == "claim" else "template"
-    return DevicesAsked(by=requester, namespace=namespace, name=name, gpus=gpus)
+    return DevicesAsked(by=requester, namespace=namespace, name=name, gpus=gpus, driver=driver)
 
 
 # --- facts that the log contains already ------------------------------------------------------
@@ -395,5 +409,7 @@ def logged_devices(cluster_state: ClusterState) -> dict[str, Fact | None]:
 def logged_asked(cluster_state: ClusterState) -> dict[str, Fact | None]:
     rows = {key.removeprefix(ASKED): row for key, row in cluster_state.cluster.items()}
     return {
-        key: _asked(key, row.gpus_asked) for key, row in rows.items() if row.gpus_asked is not None
+        key: _asked(key, row.gpus_asked, row.driver_asked)
+        for key, row in rows.items()
+        if row.gpus_asked is not None
     }

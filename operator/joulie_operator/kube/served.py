@@ -1,5 +1,7 @@
 """Which version of the API of DRA a server has."""
 
+import re
+
 import msgspec
 
 from joulie_operator.kube.api_client import ApiServer
@@ -10,9 +12,16 @@ from joulie_operator.resources.device_objects import (
     VERSIONS,
 )
 
+IN_ORDER_SINCE = 36  # the minor version
+
 
 class _Version(msgspec.Struct):
     version: str = ""
+
+
+class _ServerVersion(msgspec.Struct):
+    major: str = ""
+    minor: str = ""  # such as 37, or 37+
 
 
 class _Group(msgspec.Struct):
@@ -36,6 +45,18 @@ async def taint_rule_version(api: ApiServer) -> str:
         if version in served and await api.get(path) is not None:
             return version
     return ""
+
+
+async def allocates_in_order(api: ApiServer) -> bool:
+    """Whether kube-scheduler takes devices in the order of their pools and slices, by the version
+    of the API server; the scheduler may be one minor version older for a while."""
+    found = await api.get("/version")
+    if found is None:
+        return False
+    server = msgspec.json.decode(found, type=_ServerVersion)
+    digits = re.match(r"\d+", server.minor)
+    minor = int(digits.group()) if digits else 0
+    return (server.major, minor) >= ("1", IN_ORDER_SINCE)
 
 
 async def _served(api: ApiServer) -> set[str]:

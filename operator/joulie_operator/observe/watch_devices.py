@@ -23,7 +23,7 @@ from joulie_operator.facts.devices import (
 from joulie_operator.facts.facts_from_objects import ChangeFilter, NodeFilter, PodFilter
 from joulie_operator.facts.hardware_inventory import NodeHardwareFilter
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
-from joulie_operator.kube.served import served_version, taint_rule_version
+from joulie_operator.kube.served import allocates_in_order, served_version, taint_rule_version
 from joulie_operator.observe.fact_messages import report_left_out, to_messages
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
 from joulie_operator.resources.device_objects import (
@@ -208,6 +208,8 @@ class DeviceWatch:
                 for kind in KINDS if version else ():
                     await self._api.fetch(f"/apis/{GROUP}/{version}/{kind}", {"limit": "1"})
                 if not why:
+                    in_order = await allocates_in_order(self._api)
+                    self._publisher.objects.pools.order(is_kept=in_order)
                     return version
             except KubernetesRefused as error:
                 why = str(error)

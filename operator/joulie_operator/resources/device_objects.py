@@ -75,6 +75,7 @@ class DeviceFields(_Part):
     taints: list[Taint] | None = None
     consumes_counters: list[Consumed] | None = None
     node_name: str | None = None
+    allow_multiple_allocations: bool | None = None
 
 
 class SliceDevice(DeviceFields):
@@ -112,6 +113,9 @@ class ExactRequest(_Part):
     count: int | None = None
     allocation_mode: str | None = None
     admin_access: bool | None = None
+    selectors: list[object] | None = None
+    tolerations: list[object] | None = None
+    capacity: object | None = None
 
 
 class DeviceRequest(ExactRequest):
@@ -126,6 +130,7 @@ class DeviceRequest(ExactRequest):
 
 class Requests(_Part):
     requests: list[DeviceRequest] | None = None
+    constraints: list[object] | None = None
 
 
 class ClaimSpec(_Part):

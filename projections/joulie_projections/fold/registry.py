@@ -212,7 +212,7 @@ def _devices_asked(draft: Draft, fact: DevicesAsked) -> None:
     if fact.gpus is None:
         draft.cluster.drop(key)
     else:
-        draft.cluster.put(key, ClusterRow(gpus_asked=fact.gpus))
+        draft.cluster.put(key, ClusterRow(gpus_asked=fact.gpus, driver_asked=fact.driver))
 
 
 def _change_card(draft: Draft, uuid: str, after: CardState | None) -> None:

@@ -162,6 +162,7 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpu_arrivals: GpuArrivals | None = None  # only in its own row
     gpu_demand: GpuDemand | None = None  # only in its own row
     gpus_asked: int | None = None  # only in the row of a ResourceClaim or its template
+    driver_asked: str = ""  # the same; as in `DevicesAsked`
 
 
 def hour_key(hour: int) -> str:
@@ -248,6 +249,11 @@ class ClusterState:
         """The GPUs that a ResourceClaim or a template asks for; None: not known."""
         row = self.cluster.get(asked_key(namespace, claim))
         return row.gpus_asked if row else None
+
+    def driver_asked(self, namespace: str, claim: str) -> str:
+        """As in `DevicesAsked`."""
+        row = self.cluster.get(asked_key(namespace, claim))
+        return row.driver_asked if row else ""
 
     @property
     def _row(self) -> ClusterRow:

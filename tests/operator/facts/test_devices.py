@@ -502,3 +502,67 @@ def test_a_pod_that_is_gone_is_not_published_again() -> None:
 
     assert objects.take_touched().pods == set()
     assert pods.renewed("p") is None
+
+
+def in_order(*puts: Put) -> DeviceObjects:
+    """With a server whose kube-scheduler takes devices in order."""
+    objects = DeviceObjects()
+    objects.pools.order(is_kept=True)
+    for put in puts:
+        put(objects)
+    return objects
+
+
+def turns(objects: DeviceObjects) -> list[tuple[str, str, int]]:
+    found = (objects.card(name) for name in sorted(objects.cards()))
+    return [(each.device, each.slice_name, each.place) for each in found if each is not None]
+
+
+def test_a_device_has_its_place_in_its_slice_where_it_decides_who_gets_it() -> None:
+    made = resource_slice("a", [device("gpu-1"), device("gpu-0")])
+    of = made["metadata"]["name"]
+
+    assert turns(in_order(put_slice(made))) == [("gpu-0", of, 1), ("gpu-1", of, 0)]
+    assert turns(objects_of(put_slice(made))) == [("", "", 0)] * 2
+
+
+def test_a_device_that_is_no_whole_card_has_no_turn() -> None:
+    part = [{"counterSet": "card", "counters": {}}]
+    parts = [device(name, consumesCounters=part) for name in ("half-0", "half-1")]
+    shared = device("shared", allowMultipleAllocations=True)
+    objects = in_order(put_slice(resource_slice("a", [*parts, shared])))
+
+    assert turns(objects) == [("", "", 0)] * 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"selectors": [{"cel": {"expression": "true"}}]},
+        {"tolerations": [{"operator": "Exists"}]},
+        {"capacity": {"requests": {"memory": "1Gi"}}},
+        {"allocationMode": "All"},
+        {"deviceClassName": "fast"},
+        {"deviceClassName": "unknown"},
+    ],
+)
+def test_a_request_that_chooses_devices_names_no_driver(changes: Tree) -> None:
+    tree = claim("c", 2)
+    fast = device_class("fast")
+    fast["spec"]["selectors"].append({"cel": {"expression": "device.capacity['x'] > 1"}})
+    classes = put_class(device_class()), put_class(fast)
+    plain = objects_of(put_claim(tree), *classes).driver_asked(("default", "claim/c"))
+    changed = msgspec.json.decode(msgspec.json.encode(tree))
+    changed["spec"]["devices"]["requests"][0]["exactly"] |= changes
+    objects = objects_of(put_claim(changed), *classes)
+
+    assert plain == DRIVER
+    assert objects.driver_asked(("default", "claim/c")) == ""
+
+
+def test_devices_that_must_match_each_other_name_no_driver() -> None:
+    tree = claim("c", 2)
+    tree["spec"]["devices"]["constraints"] = [{"matchAttribute": "x/numa"}]
+    objects = objects_of(put_claim(tree), put_class(device_class()))
+
+    assert objects.driver_asked(("default", "claim/c")) == ""
