@@ -303,14 +303,28 @@ def builders_in(names: Set[str]) -> Iterator[tuple[str, str]]:
             if "schema.responses" not in (text := path.read_text()) and "schema import" not in text:
                 continue
             for node in ast.walk(ast.parse(text)):
+                if _is_query(node):
+                    continue
                 if isinstance(node, ast.Call) and (name := _name_of(node.func)) in names:
                     yield "/".join(path.relative_to(ROOT).parts[1:]), name
+
+
+def _is_query(node: ast.AST) -> bool:
+    """Queries have the names of some answers, and are always written with their module."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="q" | "requests" | "queries"))):
+            return True
+        case _:
+            return False
 
 
 # Their commands only choose a source: the local data, a console, or one behind an API server.
 ASKED = [
     "cli/joulie_cli/questions/gpus.py",
     "cli/joulie_cli/questions/decisions.py",
+    "cli/joulie_cli/questions/energy.py",
+    "cli/joulie_cli/questions/explain.py",
+    "cli/joulie_cli/questions/twin.py",
     "cli/joulie_cli/asking/questions.py",
     "cli/joulie_cli/kubectl/__main__.py",
 ]

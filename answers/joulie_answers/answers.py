@@ -15,7 +15,9 @@ from joulie_answers.readers.plan_pages import Page, PlanPages, RecentPlans
 from joulie_answers.readers.time_travel import SERVED, Bounds, TimeTravel
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
+from joulie_answers.text.times import shown
 from joulie_answers.views import cards, cluster_view, decision_text
+from joulie_answers.views.caps import caps_of
 from joulie_answers.views.cluster_view import MS, Overview, policy_of
 from joulie_answers.views.decision_text import (
     KINDS,
@@ -24,21 +26,28 @@ from joulie_answers.views.decision_text import (
     considers,
     explain,
 )
+from joulie_answers.views.plan_text import plain_inputs, power_shares
+from joulie_audit.chain.log_start import trimmed_hint
 from joulie_audit.questions.explain import not_there, similar_names
 from joulie_audit.questions.gang import gang_now
 from joulie_bus.errors import NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_extender.gpu.models import Aliases
 from joulie_projections.chain.entry import MAX_COLUMN_INT
-from joulie_projections.history.history import EntryQuery
+from joulie_projections.fold.commit import Cut
+from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.state.completeness import ViewAges
 from joulie_projections.state.state import NodeState, PodState
 
 EXAMINED = 500  # pending pods that one query examines
 AHEAD_S = 60.0  # a clock of a client may be fast; a later time has no state yet
 HOUR = 3_600_000_000_000  # ns
+PLANS_READ = 100  # lines, for the names of some plans
 DECISIONS_PER_POD = 50  # decisions in the response about one pod
-TRANSITIONS_PER_NODE = 100  # in the response about one node
+EMPTY = (
+    "The log is empty: no fact has been committed yet. `joulie status` shows what runs; "
+    "`joulie demo` fills a log in seconds."
+)
 T = TypeVar("T")
 
 
@@ -66,6 +75,7 @@ class HistorySources(NamedTuple):
     time_travel: TimeTravel
     plans: PlanPages
     energy: EnergyReader
+    bounds: Bounds
 
     @classmethod
     def over(
@@ -77,7 +87,7 @@ class HistorySources(NamedTuple):
         bounds: Bounds = SERVED,
     ) -> "HistorySources":
         travel = TimeTravel(facts, history, bounds)
-        return cls(history, travel, PlanPages(facts, history, recent), energy)
+        return cls(history, travel, PlanPages(facts, history, recent), energy, bounds)
 
 
 class Answers:
@@ -93,6 +103,7 @@ class Answers:
     ) -> None:
         self._newest = newest
         self._history, self._plans = sources.history, sources.plans
+        self._bounds = sources.bounds
         self._time_travel, self._energy = sources.time_travel, sources.energy
         self._attempts = Attempts(sources.history, sources.time_travel)
         self._clock = clock
@@ -120,9 +131,8 @@ class Answers:
             return now
         newest = self._newest.position  # the overview may be of half a second before
         if position > newest:
-            raise NotAnswered(
-                404, f"Position {position} does not exist yet: the newest is {newest}."
-            )
+            why = f"There is no position {position}: the log has 1 to {newest}."
+            raise NotAnswered(404, why)
         snapshot = await self._time_travel.snapshot_at(position)
         age_ms = max(0, self._clock() - snapshot.at) // MS
         ages = ViewAges(age_ms, age_ms)
@@ -131,13 +141,28 @@ class Answers:
     async def _position_by(self, time_ns: int) -> int:
         ahead_s = (time_ns - self._clock()) / 1e9
         if ahead_s > AHEAD_S:
-            raise NotAnswered(404, f"That time is {ahead_s:.0f} s in the future.")
+            newest = self._now().overview.snapshot
+            newest_commit = f"position {newest.position}, is of {shown(newest.at // MS)}"
+            raise NotAnswered(
+                404, f"{shown(time_ns // MS)} is in the future. The newest commit, {newest_commit}."
+            )
         if ahead_s >= 0:
             return self._newest.overview.snapshot.position
         manifest = await self._history.manifest_by(time_ns) if time_ns > 0 else None
         if manifest is None:
-            raise NotAnswered(410, "Nothing was committed by that time.")
+            raise NotAnswered(410, await self._before_the_log(time_ns))
         return min(manifest.p_to, self._newest.overview.snapshot.position)
+
+    async def _before_the_log(self, time_ns: int) -> str:
+        begin, cut = await self._history.run(_begin_of)
+        if cut is not None:
+            return f"The state at {shown(time_ns // MS)} is not stored: {trimmed_hint(cut)}"
+        begins = f": the log begins with position 1 at {shown(begin // MS)}" if begin else ""
+        return f"There is no state at {shown(time_ns // MS)}{begins}."
+
+    def _require_facts(self) -> None:
+        if not self._newest.position:
+            raise NotAnswered(404, EMPTY)
 
     # --- nodes --------------------------------------------------------------------------------
 
@@ -156,17 +181,20 @@ class Answers:
         page, following = _page(items, query.offset, query.limit)
         return responses.NodeList(**resolved.stamp(), items=page, total=len(items), next=following)
 
-    async def node(self, name: str, query: requests.SnapshotQuery) -> responses.NodeDetail:
+    async def node(self, name: str, query: requests.Node) -> responses.NodeDetail:
+        self._require_facts()
         resolved = await self._resolve(query)
         overview, cluster_state = resolved.overview, resolved.overview.snapshot.cluster_state
         node = cluster_state.nodes.get(name)
         if node is None:
-            raise NotAnswered(404, f"No node {name!r} at position {overview.snapshot.position}.")
-        brief = overview.node(name)
-        page = await self._transitions(name, overview.snapshot.position + 1)
+            raise NotAnswered(404, _unknown_node(name, overview.snapshot))
+        page = await self._transitions(name, overview.snapshot.position + 1, query.transitions)
         return responses.NodeDetail(
             **resolved.stamp(),
-            node=brief,
+            node=overview.node(name),
+            ambient_c=overview.ambient_c(name),
+            hardware=overview.hardware_source(name),
+            caps=caps_of(node, overview.snapshot.at),
             labels=node.labels,
             samples=cluster_view.samples_of(node),
             machine=cluster_view.state_of(node, policy_of(cluster_state)),
@@ -181,11 +209,13 @@ class Answers:
             cards=cards.cards_on(cluster_state, name),
         )
 
-    async def _transitions(self, node: str, before: int) -> Page:
+    async def _transitions(self, node: str, before: int, most: int) -> Page:
         """From memory if possible. Only a query for older ones reads the stream."""
-        found = self._plans.from_memory(before, node, TRANSITIONS_PER_NODE)
+        if not most:
+            return Page([], None)
+        found = self._plans.from_memory(before, node, most)
         if found.following is not None and before <= self._plans.first_in_memory:
-            return await self._plans.before(before, node, TRANSITIONS_PER_NODE)
+            return await self._plans.before(before, node, most)
         return found
 
     # --- pods and cards -----------------------------------------------------------------------
@@ -391,14 +421,31 @@ class Answers:
     # --- plans and heads ----------------------------------------------------------------------
 
     async def plans(self, query: requests.Plans) -> responses.PlanList:
-        found = await self._plans.before(
-            query.before or requests.MAX_INTEGER, query.node, query.limit
-        )
+        self._require_facts()
+        before = query.before or requests.MAX_INTEGER
+        found = await self._plans.before(before, query.node, query.limit, query.changed)
         return responses.PlanList(
             **self._stamp(),
             items=[line.entry for line in found.lines],
             next=found.following,
             plans_gone=self._plans.gone,
+        )
+
+    async def plan(self, which: str, _query: requests.NoParameters) -> responses.PlanDetail:
+        self._require_facts()
+        found = await self._plans.whole(which, self._bounds.plans)
+        if found is None:
+            page = await self._plans.before(requests.MAX_INTEGER, "", PLANS_READ, changed=True)
+            raise NotAnswered(404, _unknown_plan(which, page))
+        return responses.PlanDetail(
+            **self._stamp(),
+            plan=cluster_view.plan_brief(found.made),
+            made_position=found.position,
+            made_at_ms=found.at // MS,
+            inputs=plain_inputs(found.made),
+            shares=power_shares(found.made),
+            settings=found.made.settings,
+            transitions=found.transitions,
         )
 
     async def heads(self, query: requests.Heads) -> responses.HeadList:
@@ -429,6 +476,26 @@ def _require_one(text: str, names: Iterable[str]) -> None:
     if len(found := sorted(set(names))) > 1:
         why = f"{text!r} matches several pods: {', '.join(found[:5])}. Write namespace/name."
         raise NotAnswered(404, why)
+
+
+def _begin_of(history: History) -> tuple[int, Cut | None]:
+    spans = history.commit_time_range()
+    return (spans[0] if spans else 0), history.cut()
+
+
+def _unknown_node(name: str, snapshot: cluster_view.ClusterSnapshot) -> str:
+    at = f"at position {snapshot.position} ({shown(snapshot.at // MS)})"
+    names = list(snapshot.cluster_state.nodes)
+    if not names:
+        return f"There was no node {at}."
+    return f"No node {name!r} was known {at}. Known were {similar_names(name, names)}."
+
+
+def _unknown_plan(which: str, newest: Page) -> str:
+    plans = [line.entry.plan for line in newest.lines]
+    names = [plan.plan for plan in plans if isinstance(plan, responses.PlanBrief)]
+    known = ", ".join(names[:3]) or "none"
+    return f"There is no plan {which!r}. The newest are {known}; see `joulie plans`."
 
 
 def _ns(instant: datetime) -> int:

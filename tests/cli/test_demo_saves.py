@@ -33,5 +33,5 @@ def test_a_demo_saves_a_fifth_and_its_pods_wait_no_longer_for_nodes_than_those_o
 
     assert found["saved"]["share_per_work"]["mid"] >= LEAST_SAVED
     assert report["saved"]["kwh"]["mid"] > 0
-    assert (energy["behind_s"], energy["unknown_node_hours"]) == (0, 0)
+    assert (energy["ledger_behind_ms"], energy["unknown_node_hours"]) == (0, 0)
     assert policy[0]["wait_p99_s"] <= baseline[0]["wait_p99_s"]

@@ -12,6 +12,7 @@ from joulie_answers.readers.saved import saved_now
 from joulie_answers.readers.savings import savings_of
 from joulie_answers.schema import requests, responses
 from joulie_bus.errors import Unreadable
+from joulie_projections.energy.grid import Rate
 from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.report import (
     MS_PER_HOUR,
@@ -19,6 +20,7 @@ from joulie_projections.energy.report import (
     EnergyReport,
     Share,
     kwh,
+    rate_json,
     worth_json,
 )
 from joulie_projections.store.energy_table import EnergyTable
@@ -104,11 +106,17 @@ class EnergyReader:
         report = report._replace(from_ms=known.from_ms, to_ms=known.to_ms)
         shares = [
             _share(name, share, has_model=query.by == "card")
-            for name, share in list(report.by.items())[: query.limit]
+            for name, share in list(report.by.items())[query.offset : query.offset + query.limit]
         ]
         answer = _answer(stamp, report, shares, series_of(fine, known), savings_of(savings))
-        behind_ms = round(found.behind_s * MS_PER_SECOND)
-        return replace(answer, folded_to=found.position, ledger_behind_ms=behind_ms)
+        end = query.offset + len(shares)
+        return replace(
+            answer,
+            by=query.by,
+            folded_to=found.position,
+            ledger_behind_ms=round(found.behind_s * MS_PER_SECOND),
+            next=end if end < len(report.by) else None,
+        )
 
 
 def _began_ms(table: EnergyTable, intervals: Sequence[Interval]) -> int:
@@ -156,6 +164,7 @@ def _answer(
 ) -> responses.Energy:
     return responses.Energy(
         **stamp,
+        by="namespace",
         folded_to=0,
         ledger_behind_ms=0,
         from_ms=report.from_ms,
@@ -171,19 +180,24 @@ def _answer(
         **worth_json(report.worth, report.meter_uj),
         items=shares,
         total=len(report.by),
+        next=None,
+        grid=list(map(_rate, report.grid)),
         series=series,
         saved=savings,
     )
 
 
 def _share(name: str, share: Share, *, has_model: bool) -> responses.EnergyShare:
-    worth = worth_json(share.worth, share.energy_uj)
     return responses.EnergyShare(
         name=name,
         kwh=kwh(share.energy_uj),
         pods_kwh=kwh(share.pods_uj),
         idle_kwh=kwh(share.idle_uj),
-        cost=worth["cost"],
-        kgco2e=worth["kgco2e"],
+        **worth_json(share.worth, share.energy_uj),
         modelled_kwh=kwh(share.modelled_uj) if has_model else None,
     )
+
+
+def _rate(rate: Rate) -> responses.GridRate:
+    plain = rate_json(rate)
+    return responses.GridRate(from_ms=plain.pop("from"), to_ms=plain.pop("to"), **plain)

@@ -18,6 +18,7 @@ from joulie_projections.history.history import History
 
 CACHE_SIZE = 4  # snapshots: the page queries the same one several times
 MAX_FACTS = 500_000  # facts folded for one query: about ten seconds of one core
+MAX_PLAN_EVENTS = 200_000
 TIMEOUT_S = 30.0  # for one query, including the wait for other queries
 
 
@@ -25,10 +26,11 @@ class Bounds(NamedTuple):
     """Of one query. A command of one user has none."""
 
     facts: int = MAX_FACTS
+    plans: int = MAX_PLAN_EVENTS  # events of plans that are searched for one of them
     timeout_s: float | None = TIMEOUT_S
 
 
-SERVED, UNBOUNDED = Bounds(), Bounds(2**63, None)
+SERVED, UNBOUNDED = Bounds(), Bounds(2**63, 2**63, None)
 
 
 class TimeTravel:

@@ -47,6 +47,12 @@ class SnapshotQuery(Query, frozen=True, kw_only=True):
     time: Time | None = None
 
 
+class Node(SnapshotQuery, frozen=True, kw_only=True):
+    transitions: Annotated[
+        int, Meta(ge=0, le=1000, description="The newest of them; none, and no plan is read")
+    ] = 100
+
+
 class Nodes(SnapshotQuery, frozen=True, kw_only=True):
     q: Text = ""  # a part of the name
     node_class: NodeClassName | None = field(default=None, name="class")
@@ -102,6 +108,7 @@ class Decision(Query, frozen=True, kw_only=True):
 
 class Plans(Query, frozen=True, kw_only=True):
     node: Text = ""
+    changed: bool = False  # without plans that changed nothing
     before: Before | None = None
     limit: Limit = 100
 
@@ -124,6 +131,7 @@ class Energy(Query, frozen=True, kw_only=True):
     since: Instant | None = None
     until: Instant | None = None
     limit: Limit = 30
+    offset: Offset = 0
 
 
 class Power(Query, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from joulie_answers.schema.requests import Class, NodeClassName, PodPhase
 from joulie_extender.decide.entry_verbs import Verb
+from joulie_projections.energy.report import By
 
 Percent = Annotated[float, Meta(description="percent")]
 Level = Literal["warning", "serious"]
@@ -252,8 +253,26 @@ class Transition(Item, frozen=True, kw_only=True):
     because: str
 
 
+class NodeCaps(Item, frozen=True, kw_only=True):
+    """The caps that plans gave a node, and what its writer reported of the limits of the node."""
+
+    cpu_pct: int | None
+    gpu_pct: int | None
+    standard_gpu_pct: int | None  # of cards that pods of class standard alone hold
+    capped_cards: int  # that have a cap of their own
+    clock_mhz: int | None  # to which the clocks of the cards are locked
+    settable: list[str]  # the kinds of limits that the writer can set
+    because: str  # why it cannot set the others
+    reported_ms: int  # 0: no writer has reported
+    silent: bool  # its report is too old to count
+    refused: str  # why the last caps are not as ordered
+
+
 class NodeDetail(Answer, frozen=True, kw_only=True):
     node: NodeBrief
+    ambient_c: float | None
+    hardware: str  # where its figures come from
+    caps: NodeCaps
     labels: dict[str, str]
     samples: list[Sampled]
     machine: StateMachine
@@ -337,8 +356,23 @@ class EnergyShare(Item, frozen=True, kw_only=True):
     pods_kwh: float
     idle_kwh: float
     cost: float | None  # of the part that has a price; None: nothing has
+    unpriced_kwh: float
     kgco2e: float | None
+    unweighed_kwh: float
     modelled_kwh: float | None  # of a card: the part without readings of the card; else None
+
+
+class GridRate(Item, frozen=True, kw_only=True):
+    """What energy costs, or its carbon, in a period."""
+
+    kind: str
+    zone: str
+    from_ms: int
+    to_ms: int | None  # null: still in force
+    per_kwh: float
+    unit: str
+    source: str
+    estimated: bool
 
 
 class EnergyPoint(Item, frozen=True, kw_only=True, array_like=True):
@@ -380,6 +414,7 @@ class Savings(Item, frozen=True, kw_only=True):
 class Energy(Answer, frozen=True, kw_only=True):
     """The energy of a period from the ledger, which folds the facts some seconds later."""
 
+    by: By
     folded_to: int  # the position that the ledger has reached
     complete_to_ms: int  # the time of the newest reading that it holds; to_ms is not later
     ledger_behind_ms: int  # how long ago the oldest fact that it lacks was committed; 0: none
@@ -398,6 +433,8 @@ class Energy(Answer, frozen=True, kw_only=True):
     unweighed_kwh: float
     items: list[EnergyShare]  # the largest first
     total: int
+    next: int | None
+    grid: list[GridRate]  # that were in force
     series: list[EnergyPoint]  # oldest first
     saved: Savings | None  # None: no report was written yet
 
@@ -601,6 +638,27 @@ class PlanList(Answer, frozen=True, kw_only=True):
     items: list[PlanEntry]
     next: int | None
     plans_gone: int  # events that have left the stream
+
+
+class PowerShare(Item, frozen=True, kw_only=True):
+    """The part of a power target that a rack may draw."""
+
+    feed: str  # what the target is of, in words; empty: of the cluster
+    rack: str
+    nodes: int
+    capped: int  # of these nodes
+    drawn_w: float
+    share_w: float
+
+
+class PlanDetail(Answer, frozen=True, kw_only=True):
+    plan: PlanBrief
+    made_position: int  # of the fact
+    made_at_ms: int
+    inputs: dict[str, float]  # without the shares
+    shares: list[PowerShare]
+    settings: dict[str, float | str | bool]
+    transitions: list[Transition]  # in the order of the plan
 
 
 class SignedHead(Item, frozen=True, kw_only=True):

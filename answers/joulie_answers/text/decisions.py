@@ -1,9 +1,9 @@
 """Entries of the decision log, one a line, the newest last."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from joulie_answers.schema.responses import DecisionBrief
+from joulie_answers.text.times import as_iso
 
 
 def decisions_text(newest_first: Sequence[DecisionBrief]) -> str:
@@ -15,7 +15,7 @@ def decision_lines(newest_first: Sequence[DecisionBrief]) -> Iterator[str]:
 
 
 def _line(brief: DecisionBrief) -> str:
-    at = f"{datetime.fromtimestamp(brief.at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    at = as_iso(brief.at_ms)
     pod = f"{brief.namespace}/{brief.name}" if brief.name else ""
     reason = f": {brief.reason}" if brief.refused and brief.reason else ""
     return f"{brief.entry:>9}  {at}  {brief.verb:<17} {pod:<32} {brief.text}{reason}"

@@ -1,13 +1,24 @@
-"""Plans and their transitions, one a line, newest first."""
+"""Plans and their transitions, one a line, newest first; and one plan in full."""
 
-from joulie_answers.schema.responses import PlanEntry, PlanList, Transition
+from collections.abc import Iterator, Mapping, Sequence
+
+from joulie_answers.schema.responses import (
+    PlanDetail,
+    PlanEntry,
+    PlanList,
+    PowerShare,
+    Transition,
+)
 from joulie_answers.text.tables import cell, table
 from joulie_answers.text.times import shown
 
 _HEAD = ("POSITION", "AT", "PLAN", "NODE", "WHAT", "BECAUSE")
+MOST_RACKS = 20
 
 
 def plans_text(found: PlanList) -> str:
+    if not found.items:
+        return "No plan has changed anything yet. --all lists plans without changes too."
     return "\n".join(table(_HEAD, [_row(item) for item in found.items]))
 
 
@@ -20,3 +31,36 @@ def _row(item: PlanEntry) -> list[str]:
     assert plan
     what = f"{plan.changes} changes by {plan.policy}"
     return [*at, *map(cell, (plan.plan, "", what, plan.because))]
+
+
+def plan_text(found: PlanDetail) -> str:
+    plan = found.plan
+    return "\n".join(
+        [
+            f"{plan.plan}   {shown(found.made_at_ms)}   position {found.made_position}",
+            f"  because    {plan.because}",
+            f"  looked at  position {plan.view}: {plan.nodes} nodes",
+            *input_lines(found.inputs, found.shares),
+            f"  changes    {len(found.transitions)}",
+            *transition_lines(found.transitions),
+        ]
+    )
+
+
+def input_lines(inputs: Mapping[str, float], shares: Sequence[PowerShare]) -> Iterator[str]:
+    """The inputs of a plan, and how its power targets are divided: one line for each rack."""
+    yield "  inputs     " + ", ".join(f"{name} {value:g}" for name, value in inputs.items())
+    for share in shares[:MOST_RACKS]:
+        rack = f"rack {share.rack}" if share.rack else "no rack"
+        drawn, given = share.drawn_w / 1000, share.share_w / 1000
+        reached = f"caps reach {share.capped} of {share.nodes} nodes"
+        feed = share.feed or "cluster"
+        yield f"  share      {feed}, {rack}: draws {drawn:.3f} kW, gets {given:.3f} kW; {reached}"
+    if len(shares) > MOST_RACKS:
+        yield f"  share      and {len(shares) - MOST_RACKS} more; --json has all"
+
+
+def transition_lines(found: Sequence[Transition]) -> Iterator[str]:
+    """One line for each change: the node, what changes, and why."""
+    for each in found:
+        yield f"    {each.node:<24} {each.kind} {each.to}  {each.because}".rstrip()

@@ -182,6 +182,14 @@ class Overview:
             updated_at_ms=int(twin_columns.updated_at()[at]) // MS,
         )
 
+    def ambient_c(self, name: str) -> float:
+        columns = self.snapshot.twin_columns
+        return float(columns.floats("ambient_c")[columns.rows[name]])
+
+    def hardware_source(self, name: str) -> str:
+        columns = self.snapshot.twin_columns
+        return Source(int(columns.columns["hardware"][columns.rows[name]])).name.lower()
+
     def _basis(self, at: int) -> Basis:
         if self.measured[at]:
             return "measured"

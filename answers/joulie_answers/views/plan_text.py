@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_answers.schema.responses import PlanEntry, Transition
+from joulie_answers.schema.responses import PlanBrief, PlanEntry, PowerShare, Transition
 from joulie_answers.views.cluster_view import MS, plan_brief
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
@@ -22,6 +22,8 @@ from joulie_bus.events import (
 )
 from joulie_bus.streams.authority import require_authority
 from joulie_bus.streams.records import Record
+from joulie_operator.planning.power.budget import is_of_rack, shares_in
+from joulie_operator.planning.power_target import place
 
 _json = msgspec.json.Encoder().encode
 
@@ -34,7 +36,7 @@ class PlanLine(NamedTuple):
     data: bytes
 
 
-def plan_line(record: Record, position: int) -> PlanLine | None:
+def plan_event(record: Record) -> object:
     """None for a message that cannot be read: the projector has quarantined it."""
     try:
         where = f"{record.stream} #{record.sequence}"
@@ -43,25 +45,36 @@ def plan_line(record: Record, position: int) -> PlanLine | None:
         require_authority(record, envelope, event, where)
     except Undecodable:
         return None
+    return event
+
+
+def plan_line(record: Record, position: int) -> PlanLine | None:
+    event = plan_event(record)
     at_ms = record.at // MS
     if isinstance(event, PlanMade):
         entry = PlanEntry(position=position, at_ms=at_ms, plan=plan_brief(event))
         return PlanLine(position, "plans", entry, "", _json(entry))
+    transition = transition_of(event, position, at_ms)
+    if transition is None:
+        return None
+    entry = PlanEntry(position=position, at_ms=at_ms, transition=transition)
+    return PlanLine(position, "transitions", entry, transition.node, _json(entry))
+
+
+def transition_of(event: object, position: int, at_ms: int) -> Transition | None:
     fields = _transition_fields(event)
     if fields is None:
         return None
     plan, node, to, because = fields
-    transition = Transition(
+    return Transition(
         position=position,
         at_ms=at_ms,
         plan=plan,
         node=node,
-        kind=event.TYPE.removeprefix("plan."),
+        kind=str(getattr(event, "TYPE", "")).removeprefix("plan."),
         to=to,
         because=because,
     )
-    entry = PlanEntry(position=position, at_ms=at_ms, transition=transition)
-    return PlanLine(position, "transitions", entry, node, _json(entry))
 
 
 _USES = {
@@ -97,8 +110,37 @@ def _transition_fields(event: object) -> tuple[str, str, str, str] | None:
 
 
 def _caps(event: CapsSet) -> str:
-    cpu = "none" if event.cpu_cap_pct is None else f"{event.cpu_cap_pct} %"
-    gpu = "none" if event.gpu_cap_pct is None else f"{event.gpu_cap_pct} %"
+    cpu = _cap(event.cpu_cap_pct, event.cpu_cap_mw_per_socket, "a socket")
+    gpu = _cap(event.gpu_cap_pct, event.gpu_cap_mw, "a card")
     single = event.standard_gpu_cap_pct
     cards = "" if single is None else f", cards of class standard {single} %"
     return f"caps: CPU {cpu}, GPU {gpu}{cards}"
+
+
+def _cap(percent: int | None, milliwatts: int | None, of: str) -> str:
+    if percent is None:
+        return "none"
+    return f"{percent} %" + (f" ({milliwatts / 1000:g} W {of})" if milliwatts else "")
+
+
+def changed_nothing(line: PlanLine) -> bool:
+    return isinstance(line.entry.plan, PlanBrief) and not line.entry.plan.changes
+
+
+def plain_inputs(made: PlanMade) -> dict[str, float]:
+    """Without those that tell how a power target is divided."""
+    return {name: value for name, value in made.inputs.items() if not is_of_rack(name)}
+
+
+def power_shares(made: PlanMade) -> list[PowerShare]:
+    return [
+        PowerShare(
+            feed=place(each.feed) if each.feed else "",
+            rack=each.rack,
+            nodes=each.nodes,
+            capped=each.capped,
+            drawn_w=each.drawn_w,
+            share_w=each.share_w,
+        )
+        for each in shares_in(made.inputs)
+    ]

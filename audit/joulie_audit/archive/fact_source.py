@@ -16,7 +16,6 @@ from joulie_projections.fold.commit import Input, Inputs
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import NEWEST, History
 
-SOME_PLAN_FACTS = 200  # read at first, by a command that shows the newest plans
 PATIENCE_S = 10.0  # for the broker to deliver the next messages
 _EVERY = frozenset(MERGE_ORDER)
 
@@ -163,11 +162,6 @@ class PlanFact(NamedTuple):
     event: PlanEvent
 
 
-class NewestPlans(NamedTuple):
-    facts: list[PlanFact]
-    is_all: bool  # False: the first plan of the list may lack its beginning
-
-
 async def plan_facts(
     history: History, facts: FactSource, first: int = 1, last: int = NEWEST
 ) -> AsyncIterator[PlanFact]:
@@ -179,26 +173,6 @@ async def plan_facts(
         for at, record in zip(places, records, strict=True):
             if first <= at <= last and (event := _plan_event(record)) is not None:
                 yield PlanFact(at, record.at, event)
-
-
-async def newest_plan_facts(history: History, facts: FactSource) -> AsyncIterator[NewestPlans]:
-    """The newest events of plans, in the order of the log; each time more of them, until all."""
-    found, wanted, last = list[PlanFact](), SOME_PLAN_FACTS, NEWEST
-    while last:
-        first = _before(history, last, wanted)
-        found = [fact async for fact in plan_facts(history, facts, first, last)] + found
-        wanted, last = wanted * 4, first - 1
-        yield NewestPlans(found, is_all=not last)
-
-
-def _before(history: History, last: int, wanted: int) -> int:
-    """A position that has about so many events of plans between it and `last`."""
-    count, first = 0, last + 1
-    for manifest in history.manifests_back(last):
-        first, count = manifest.p_from, count + len(_places_of(manifest, Stream.PLAN))
-        if count >= wanted:
-            return max(1, first)
-    return 1
 
 
 def _places_of(manifest: Manifest, stream: Stream) -> list[int]:

@@ -363,6 +363,13 @@ class _CachedPart(NamedTuple):
     part: Part
     batches: dict[int, Batch]  # by their first position
 
+    def batch_with(self, position: int) -> Batch | None:
+        """Mostly it is the first one of the batch, which plans begin."""
+        if position in self.batches:
+            return self.batches[position]
+        within = (each for each in self.batches.values() if _is_of(each.manifest, position))
+        return next(within, None)
+
 
 class ArchivedFacts:
     """Facts from the archive as far as it reaches, then from `rest`."""
@@ -377,12 +384,15 @@ class ArchivedFacts:
         cached = self._cached_part(manifest)
         if cached is None:
             return await self._rest.of(manifest, streams)
-        kept = cached.batches.get(manifest.p_from)
-        if kept is None or kept.manifest.ranges != manifest.ranges:
+        kept = cached.batch_with(manifest.p_from)
+        if kept is None or not _holds(kept.manifest, manifest):
             raise ArchiveBroken(str(self._archive.path), OTHER_LOG)
         if any(place.stream in streams for place in kept.lost):
             raise NeverArchived(str(self._archive.path), manifest.p_from, manifest.p_to)
-        return [record for record in kept.records if record.stream in streams]
+        chosen = [record for record in kept.records if record.stream in streams]
+        if kept.manifest.ranges == manifest.ranges:
+            return chosen
+        return [each for each in chosen if any(_is_in(each, place) for place in manifest.ranges)]
 
     async def first_of(self, _: Stream, /) -> int:
         """An archive has all facts from the first one on."""
@@ -424,6 +434,25 @@ class ArchivedFacts:
                 self._cached = _CachedPart(part, batches)
                 return self._cached
         return None
+
+
+def _holds(whole: Manifest, part: Manifest) -> bool:
+    """Whether a manifest, reduced to some of its ranges perhaps, is this one's."""
+    return bool(part.ranges) and all(
+        any(
+            each.stream is kept.stream and kept.first <= each.first and each.last <= kept.last
+            for kept in whole.ranges
+        )
+        for each in part.ranges
+    )
+
+
+def _is_in(record: Record, place: Range) -> bool:
+    return record.stream is place.stream and place.first <= record.sequence <= place.last
+
+
+def _is_of(manifest: Manifest, position: int) -> bool:
+    return manifest.p_from <= position <= manifest.p_to
 
 
 def _contains(part: Part, position: int) -> bool:

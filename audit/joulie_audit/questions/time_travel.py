@@ -1,38 +1,17 @@
-"""Time travel: the cluster state at a position, and what plans changed on a node."""
+"""Time travel: the cluster state at a position, and where a pod was bound after one."""
 
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-import msgspec
-
-from joulie_audit.archive.fact_source import FactSource, plan_facts
+from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.replay.fold_start import start_before
 from joulie_bus.errors import Undecodable
-from joulie_bus.events import PlanMade, PodBound, codec
+from joulie_bus.events import PodBound, codec
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.history.history import NEWEST, History
-from joulie_projections.state.state import ClusterState, NodeState
-from joulie_projections.twin.facility import halls_of
-from joulie_projections.twin.twin import Twin, twin_of
+from joulie_projections.history.history import History
+from joulie_projections.state.state import ClusterState
 
 _OBSERVATIONS = frozenset((Stream.OBS,))
-
-
-class NodeChange(NamedTuple):
-    """A change that a plan made to a node."""
-
-    position: int
-    at: int
-    what: str
-    because: str
-
-
-class TwinAt(NamedTuple):
-    node: str
-    position: int
-    committed_at: int
-    state: NodeState
-    twin: Twin
 
 
 async def cluster_state_at(history: History, facts: FactSource, position: int) -> ClusterState:
@@ -42,45 +21,6 @@ async def cluster_state_at(history: History, facts: FactSource, position: int) -
         records = await facts.of(manifest)
         folded.skip(records[: position - manifest.p_from + 1])
     return folded.cluster_state
-
-
-def twin_at(
-    cluster_state: ClusterState, node: str, position: int, committed_at: int
-) -> TwinAt | None:
-    state = cluster_state.nodes.get(node)
-    if state is None:
-        return None
-    twin = twin_of(state, halls_of(cluster_state.facilities))
-    return TwinAt(node, position, committed_at, state, twin)
-
-
-async def node_changes(
-    history: History, facts: FactSource, node: str, last: int = NEWEST
-) -> list[NodeChange]:
-    """The changes that plans made to a node, oldest first, each with its reason."""
-    reasons: dict[str, str] = {}
-    changes: list[NodeChange] = []
-    async for found in plan_facts(history, facts, 1, last):
-        event = found.event
-        if isinstance(event, PlanMade):
-            reasons[event.plan] = f"{event.plan}: {event.because}"
-        elif event.node == node:
-            because = "; ".join(
-                part
-                for part in (getattr(event, "because", ""), reasons.get(event.plan, ""))
-                if part
-            )
-            changes.append(NodeChange(found.position, found.at, _describe(event), because))
-    return changes
-
-
-def _describe(event: msgspec.Struct) -> str:
-    """A plan event as text: its type and the values that it sets."""
-    hidden = ("plan", "node", "because")
-    sets = {k: v for k, v in msgspec.structs.asdict(event).items() if k not in hidden}
-    kind = str(getattr(event, "TYPE", "")).removeprefix("plan.").replace("-", " ")
-    values = ", ".join(f"{name} {value}" for name, value in sets.items() if value is not None)
-    return f"{kind}: {values}" if values else kind
 
 
 class Binding(NamedTuple):

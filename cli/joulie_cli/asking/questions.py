@@ -3,22 +3,23 @@ a console behind an API server. Imports nothing that reads a database."""
 
 import argparse
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from joulie.client.console import ConsoleClient
 from joulie_answers.schema import requests as q
-from joulie_answers.schema.responses import Answer, DecisionBrief, DecisionList
+from joulie_answers.schema.responses import Answer, DecisionBrief, DecisionList, Energy
 from joulie_answers.text.decisions import decisions_text
+from joulie_answers.text.energy import energy_csv, energy_text, opencost_csv
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
-from joulie_answers.text.plans import plans_text
+from joulie_answers.text.plans import plan_text, plans_text
 from joulie_answers.text.pod import pod_text
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.asking.pages import PAGE, all_pages
-from joulie_cli.display.times import time_since
+from joulie_cli.display.times import instant, time_of, time_of_period, time_since
 from joulie_extender.decide.entry_verbs import VERBS, Verb
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     Source = Answers | ConsoleClient  # their methods are the same
 else:
     Source = ConsoleClient
+
+
+CHANGES = 100  # of a node by plans
+MS, DAY_MS = 1_000_000, 24 * 3_600_000
 
 
 class Answered(NamedTuple):
@@ -49,17 +54,77 @@ async def gpus(source: Source, args: argparse.Namespace) -> Answered:
     return Answered(found, gpus_text(found))
 
 
+async def node(source: Source, args: argparse.Namespace) -> Answered:
+    """One, now or at an earlier position."""
+    return await _node(source, args.node, moment(args.at, time.time_ns()), args.history)
+
+
+async def node_changes(source: Source, args: argparse.Namespace) -> Answered:
+    _, name = args.what
+    return await _node(source, name, {}, changes=True)
+
+
+async def _node(source: Source, name: str, at: dict[str, Any], changes: bool) -> Answered:
+    query = q.Node(transitions=CHANGES if changes else 0, **at)
+    found = await source.node(name, query)
+    return Answered(found, node_text(found))
+
+
+def moment(text: str | None, now: int) -> dict[str, Any]:
+    """`--at`: a position or a time."""
+    if text is None:
+        return {}
+    if text.isascii() and text.isdigit():
+        return {"at": int(text)}
+    return {"time": instant(time_of(text, now))}
+
+
+async def energy(source: Source, args: argparse.Namespace) -> Answered:
+    query = period_of(args, time.time_ns())
+    found = await all_pages(source.energy, query)
+    if not found.series:
+        raise NotInTheLog(
+            "The ledger holds no energy of this time. It is folded by `joulie ledger`, which "
+            "`joulie up` and `joulie demo` run; `joulie ledger --once` folds it now."
+        )
+    if args.output == "opencost":
+        days = [await all_pages(source.energy, query) for query in _days(query, found)]
+        return Answered(found, opencost_csv(days))
+    return Answered(found, energy_csv(found) if args.output == "csv" else energy_text(found))
+
+
+def period_of(args: argparse.Namespace, now: int) -> q.Energy:
+    """Since the first reading, unless the period is named."""
+    first = time_of_period(args.first, now) if args.first else 0
+    last = time_of_period(args.last, now) if args.last else now
+    return q.Energy(by=args.by, since=instant(first), until=instant(last))
+
+
+def _days(whole: q.Energy, found: Energy) -> Iterator[q.Energy]:
+    """Intervals of the ledger do not cross midnight (UTC)."""
+    for day in range(found.from_ms // DAY_MS, -(-found.to_ms // DAY_MS)):
+        start, end = instant(day * DAY_MS * MS), instant((day + 1) * DAY_MS * MS)
+        since, until = whole.since or start, whole.until or end
+        yield replace(whole, since=max(start, since), until=min(end, until))
+
+
+async def plan(source: Source, args: argparse.Namespace) -> Answered:
+    _, which = args.what
+    found = await source.plan(which, q.NoParameters())
+    return Answered(found, plan_text(found))
+
+
 async def nodes(source: Source, args: argparse.Namespace) -> Answered:
     """All, or the one that is named."""
     if args.node:
-        one = await source.node(args.node, q.SnapshotQuery())
-        return Answered(one, node_text(one))
+        return await _node(source, args.node, {}, changes=True)
     found = await all_pages(source.nodes, q.Nodes(), args.limit)
     return Answered(found, nodes_text(found))
 
 
 async def plans(source: Source, args: argparse.Namespace) -> Answered:
-    found = await all_pages(source.plans, q.Plans(node=args.node or ""), args.limit)
+    query = q.Plans(node=args.node or "", changed=not args.all)
+    found = await all_pages(source.plans, query, args.limit)
     return Answered(found, plans_text(found))
 
 

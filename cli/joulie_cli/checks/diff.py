@@ -4,7 +4,7 @@ import argparse
 
 from joulie_audit.verify.proof import Difference, difference
 from joulie_cli.display.output import show
-from joulie_cli.display.time_arguments import shown
+from joulie_cli.display.times import shown
 from joulie_cli.log_access.kept_heads import head_named, public_key
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring

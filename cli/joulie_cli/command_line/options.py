@@ -33,6 +33,10 @@ def archive(parser: argparse.ArgumentParser) -> None:
 def source(parser: argparse.ArgumentParser) -> None:
     """Where a question is answered: the local data, unless a console is named."""
     archive(parser)
+    server(parser)
+
+
+def server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", metavar="URL", help="ask this console, not the local data")
     parser.add_argument("--token-file", metavar="FILE", help="server: the token of the console")
     parser.add_argument("--ca-file", metavar="FILE", help="server: who signed its certificate")

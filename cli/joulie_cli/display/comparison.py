@@ -67,7 +67,7 @@ def _run(run: Measured, speed: float) -> dict[str, Any]:
         "work_kwh": work,
         "kwh": kwh,
         "unknown_kwh": run.energy["unknown_kwh"] * speed,
-        "behind_s": run.energy["behind_s"],
+        "behind_s": run.energy["ledger_behind_ms"] / 1000,
         "kwh_per_work": kwh / work if work else None,
         "decisions": run.replayed["decisions"],
         "mismatches": run.replayed["mismatches"],

@@ -1,4 +1,4 @@
-"""Times of the command line that are relative to now, or absolute."""
+"""Times of the command line: relative to now, or absolute."""
 
 from datetime import UTC, datetime
 
@@ -27,9 +27,22 @@ def time_of(text: str, now: int, how: str = HOW) -> int:
         raise NotInTheLog(f"{text!r} is not {how}.") from error
 
 
+def time_of_period(text: str, now: int) -> int:
+    """A period has no positions."""
+    return time_of(text, now, "a time such as 2026-11-21T10:30, or -10m")
+
+
+def shown(at: int) -> str:
+    return f"{instant(at):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def instant(ns: int) -> datetime:
+    return datetime.fromtimestamp(ns / SECOND, UTC)
+
+
 def time_since(text: str, now: int) -> datetime:
     """Raises NotInTheLog."""
     at = time_of(text, now)
     if at > now:
         raise NotInTheLog(f"--since {text} lies in the future. Give a time in the past.")
-    return datetime.fromtimestamp(at / SECOND, UTC)
+    return instant(at)

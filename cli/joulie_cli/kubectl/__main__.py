@@ -13,7 +13,7 @@ from joulie_bus.runtime import logging
 from joulie_cli.asking import questions
 from joulie_cli.asking.proxy import NAMESPACE, SECRET, Place, ProxyConnection
 from joulie_cli.command_line import options as shared
-from joulie_cli.commands.questions import decisions, explain, gpus
+from joulie_cli.commands.questions import decisions, explain, gpus, plans
 from joulie_cli.display.output import rendered
 from joulie_cli.kubectl import nodes
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, ApiUnreachable
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     _console(commands, "gpus", gpus.question, questions.gpus)
     _console(commands, "decisions", decisions.question, questions.decisions)
     _console(commands, "twins", _twins, questions.nodes)
-    _console(commands, "plans", _plans, questions.plans)
+    _console(commands, "plans", plans.question, questions.plans)
     return top
 
 
@@ -81,13 +81,6 @@ def _twins(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
     shared.newest(parser)
     parser.add_argument("node", nargs="?", default="", metavar="NODE")
-
-
-def _plans(parser: argparse.ArgumentParser) -> None:
-    """list the newest plans and transitions."""
-    shared.output(parser)
-    shared.newest(parser)
-    parser.add_argument("--node", default="", metavar="NAME", help="about this node")
 
 
 def _console(

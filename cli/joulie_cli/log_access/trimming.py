@@ -13,7 +13,7 @@ from joulie_audit.retention.trim_streams import newest_records
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_cli.display.time_arguments import shown
+from joulie_cli.display.times import shown
 from joulie_cli.log_access.kept_heads import public_key
 from joulie_cli.log_access.past import broker_of, history_of
 from joulie_cli.wiring import Wiring

@@ -20,7 +20,7 @@ from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.s3.bucket import Bucket, BucketPlace, BucketSettings, bucket_place
 from joulie_cli.display.output import show
 from joulie_cli.display.progress import Tell, progress
-from joulie_cli.display.time_arguments import shown
+from joulie_cli.display.times import shown
 from joulie_cli.log_access.archiving import PeriodicArchiver
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.log_access.trimming import as_json, as_text, trim

@@ -5,7 +5,7 @@ import time
 
 from joulie_audit.archive.restore import NEVER
 from joulie_bus.errors import NotInTheLog
-from joulie_cli.display.time_arguments import shown, time_of_period
+from joulie_cli.display.times import shown, time_of_period
 from joulie_cli.parts.archive import restore_from
 from joulie_cli.wiring import Wiring
 

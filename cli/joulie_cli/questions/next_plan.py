@@ -6,51 +6,42 @@ from typing import Any
 
 import msgspec
 
-from joulie_audit.archive.fact_source import FactSource, newest_plan_facts
+from joulie_answers.text.plans import input_lines, transition_lines
+from joulie_answers.views.cluster_view import MS
+from joulie_answers.views.plan_text import plain_inputs, power_shares, transition_of
 from joulie_audit.questions.next_plan import NextPlan, next_plan
-from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_bus.errors import NotInTheLog
-from joulie_bus.events import PlanMade
-from joulie_cli.display import plan_changes
-from joulie_cli.display.time_arguments import shown
-from joulie_cli.log_access.past import archive_of, facts_of, require_facts
+from joulie_cli.display.times import shown
+from joulie_cli.log_access.past import archive_of, history_of, require_facts
 from joulie_cli.wiring import Wiring
 from joulie_operator.plugins import load_policy
-from joulie_projections.history.history import History
 
 _SECOND = 1_000_000_000
 
 
-async def report_of(args: argparse.Namespace, wires: Wiring) -> dict[str, Any]:
-    async with facts_of(wires, archive_of(args, wires)) as (history, facts):
+def report_of(args: argparse.Namespace, wires: Wiring) -> dict[str, Any]:
+    with history_of(wires, archive_of(args, wires)) as history:
         view = require_facts(history)
-        newest = await _newest_plan(history, facts)
+        cluster_state = history.cluster_state()
+        newest = cluster_state.plan
         if newest is None:
             raise NotInTheLog("The operator has made no plan yet, so its settings are unknown.")
         at = history.committed_at(view) or newest.now
-        cluster_state = await cluster_state_at(history, facts, view)
-        now = at + round(args.next * _SECOND)
-        try:
-            policy = load_policy(newest.policy)
-        except ValueError as error:
-            raise NotInTheLog(f"The policy {newest.policy} of {newest.plan}: {error}") from error
-        planned = next_plan(newest, cluster_state, policy, view, now)
-        return {"settings_of": newest.plan, "at": at, **as_json(planned)}
-
-
-async def _newest_plan(history: History, facts: FactSource) -> PlanMade | None:
-    async for found in newest_plan_facts(history, facts):
-        for fact in reversed(found.facts):
-            if isinstance(fact.event, PlanMade):
-                return fact.event
-    return None
+    try:
+        policy = load_policy(newest.policy)
+    except ValueError as error:
+        raise NotInTheLog(f"The policy {newest.policy} of {newest.plan}: {error}") from error
+    planned = next_plan(newest, cluster_state, policy, view, at + round(args.next * _SECOND))
+    return {"settings_of": newest.plan, "at": at, **as_json(planned)}
 
 
 def as_json(planned: NextPlan) -> dict[str, Any]:
     made, events = planned.plan.made, planned.plan.events
     return {
         **msgspec.to_builtins(made),
-        "events": list(map(plan_changes.as_json, events)),
+        "inputs": plain_inputs(made),
+        "shares": power_shares(made),
+        "transitions": [transition_of(event, 0, made.now // MS) for event in events],
         "held": planned.plan.held,
         "draining": planned.draining,
         "least_dense_first": planned.least_dense_first,
@@ -65,9 +56,9 @@ def as_text(report: dict[str, Any], most: int) -> str:
         f"The next plan, from the facts up to position {report['view']} ({shown(report['at'])}) "
         f"and the settings of {report['settings_of']}{until}",
         f"  because    {report['because']}",
-        *plan_changes.input_lines(report.get("inputs", {})),
-        f"  changes    {len(report['events'])}",
-        *plan_changes.as_lines(report["events"]),
+        *input_lines(report["inputs"], report["shares"]),
+        f"  changes    {len(report['transitions'])}",
+        *transition_lines(report["transitions"]),
     ]
     draining = [f"{node} ({pods} left)" for node, pods in report["draining"].items()]
     held = [f"{node} ({why})" for node, why in report["held"].items()]

@@ -6,7 +6,7 @@ import time
 
 from joulie_bus.errors import SettingsError
 from joulie_cli.display.progress import progress
-from joulie_cli.display.time_arguments import time_of_period
+from joulie_cli.display.times import time_of_period
 from joulie_cli.log_access.past import ArchivePlace, archive_of
 from joulie_cli.reporting.gather import Period
 from joulie_cli.reporting.page import page_of

@@ -17,7 +17,7 @@ from joulie_bus.events import CapsMeasured, WorkloadClass
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
-from joulie_cli.display.time_arguments import shown, time_of_period
+from joulie_cli.display.times import shown, time_of_period
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_readable
 from joulie_cli.reporting.gather import NOTHING_FOLDED, Period
 from joulie_cli.wiring import Wiring, connected

@@ -11,8 +11,7 @@ from joulie_bus.log.whole_stream import everything
 from joulie_bus.runtime.secret_files import keep_private
 from joulie_bus.streams.subjects import Stream
 from joulie_cli.display.output import show
-from joulie_cli.display.time_arguments import shown
-from joulie_cli.display.times import as_time
+from joulie_cli.display.times import as_time, shown
 from joulie_cli.log_access.kept_heads import public_key
 from joulie_cli.log_access.past import broker_of
 from joulie_cli.wiring import Wiring

@@ -11,8 +11,7 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import duration
 from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
-from joulie_cli.display.time_arguments import shown
-from joulie_cli.display.times import SECOND, as_time
+from joulie_cli.display.times import SECOND, as_time, shown
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring, connected
 from joulie_operator.planning.power_target import RACK, place

@@ -93,7 +93,7 @@ class ConsoleClient:
     async def nodes(self, query: q.Nodes | None = None) -> a.NodeList:
         return await self._answer(routes.NODES, query)
 
-    async def node(self, name: str, query: q.SnapshotQuery | None = None) -> a.NodeDetail:
+    async def node(self, name: str, query: q.Node | None = None) -> a.NodeDetail:
         return await self._answer(routes.NODE, query, name)
 
     async def pods(self, query: q.Pods | None = None) -> a.PodList:
@@ -123,6 +123,10 @@ class ConsoleClient:
 
     async def plans(self, query: q.Plans | None = None) -> a.PlanList:
         return await self._answer(routes.PLANS, query)
+
+    async def plan(self, plan: str, query: q.NoParameters | None = None) -> a.PlanDetail:
+        """One plan, by its id or by its position."""
+        return await self._answer(routes.PLAN, query, plan)
 
     async def heads(self, query: q.Heads | None = None) -> a.HeadList:
         return await self._answer(routes.HEADS, query)

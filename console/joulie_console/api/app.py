@@ -61,6 +61,7 @@ def operations(console: Console) -> list[Operation]:
         Operation(routes.DECISIONS, c.decisions),
         Operation(routes.DECISION, c.decision),
         Operation(routes.PLANS, c.plans),
+        Operation(routes.PLAN, c.plan),
         Operation(routes.HEADS, c.heads),
         Operation(routes.REACH, c.reach),
     ]

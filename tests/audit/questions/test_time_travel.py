@@ -7,16 +7,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from audit_kit import FactsAfter, NoFacts, RecordedLog
-from joulie_audit.archive import fact_source
-from joulie_audit.archive.fact_source import newest_plan_facts, plan_facts
-from joulie_audit.questions.time_travel import NodeChange, cluster_state_at, node_changes, twin_at
+from joulie_audit.archive.fact_source import plan_facts
+from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_audit.recompute.fold import rows_of
-from joulie_bus.events import FacilityPolled, PlanMade
+from joulie_bus.events import PlanMade
 from joulie_bus.testing import caps, eco, power
 from joulie_projections.state.rows import digests_of
 from joulie_projections.testing import tamper
-from joulie_projections.twin.facility import halls_of
-from joulie_projections.twin.twin import NodeClass, twin_of
 
 pytestmark = pytest.mark.anyio
 
@@ -28,61 +25,6 @@ async def test_the_cluster_state_at_the_end_is_the_one_in_the_database(
         cluster_state = await cluster_state_at(history, facts, small_log.builder.position)
 
         assert digests_of(rows_of(cluster_state)) == history.digests()
-
-
-@pytest.mark.parametrize(
-    ("position", "watts", "node_class"),
-    [
-        pytest.param(8, 0.0, NodeClass.UNKNOWN, id="before any reading"),
-        pytest.param(10, 190.0, NodeClass.UNKNOWN, id="in the middle of a batch"),
-        pytest.param(12, 190.0, NodeClass.UNKNOWN, id="before the plan"),
-        pytest.param(19, 190.0, NodeClass.PERFORMANCE, id="after it"),
-        pytest.param(23, 200.0, NodeClass.PERFORMANCE, id="at the end"),
-    ],
-)
-async def test_a_twin_has_the_values_of_that_position(
-    small_log: RecordedLog, position: int, watts: float, node_class: NodeClass
-) -> None:
-    async with small_log.reading() as (history, facts):
-        found = twin_at(await cluster_state_at(history, facts, position), "n2", position, 0)
-
-    assert found is not None
-    assert (found.twin.measured_w, found.twin.node_class) == (watts, node_class)
-
-
-async def test_the_air_of_the_hall_counts(small_log: RecordedLog) -> None:
-    await small_log.builder.facts(FacilityPolled(facility="hall", ambient_mdeg=40_000))
-    position = small_log.builder.position
-
-    async with small_log.reading() as (history, facts):
-        state = await cluster_state_at(history, facts, position)
-        before = twin_at(await cluster_state_at(history, facts, position - 1), "n2", position, 0)
-        found = twin_at(state, "n2", position, 0)
-
-    assert found is not None
-    assert before is not None
-    assert found.twin == twin_of(state.nodes["n2"], halls_of(state.facilities))
-    assert found.twin.cooling == before.twin.cooling + 10
-
-
-async def test_an_unknown_node_has_no_twin(small_log: RecordedLog) -> None:
-    async with small_log.reading() as (history, facts):
-        assert twin_at(await cluster_state_at(history, facts, 1), "n2", 1, 0) is None
-
-
-async def test_changes_of_a_node_have_the_reason_of_the_plan(small_log: RecordedLog) -> None:
-    async with small_log.reading() as (history, facts):
-        changes = await node_changes(history, facts, "n2")
-        none = await node_changes(history, facts, "n2", last=12)
-
-    densest = "performance is wanted; it is among the densest"
-    because = "p12: static_partition: 2 of 4 nodes supply performance"
-    at = small_log.builder.clock() - 20_000_000_000
-    assert changes == [
-        NodeChange(16, at, "caps set: cpu_cap_pct 100", because),
-        NodeChange(17, at, "profile assigned: profile performance", f"{densest}; {because}"),
-    ]
-    assert none == []
 
 
 async def test_plan_facts_have_the_positions_of_the_projector(
@@ -175,19 +117,3 @@ async def test_without_an_intact_snapshot_folding_starts_at_the_first_position(
 
         assert list(reported(lines)) == [("snapshot_damaged", at) for at in reversed(kept)]
         assert digests_of(rows_of(cluster_state)) == history.digests()
-
-
-async def test_the_newest_plans_are_read_without_the_older_ones(
-    small_log: RecordedLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fact_source, "SOME_PLAN_FACTS", 2)
-    for count in (3, 1, 2):
-        await small_log.builder.facts(*(eco(f"n{at + 1}") for at in range(count)))
-    async with small_log.reading() as (history, facts):
-        every = [fact async for fact in plan_facts(history, facts)]
-        found = [newest async for newest in newest_plan_facts(history, facts)]
-
-    assert found[0].facts == every[-2:]
-    assert all(newest.facts == every[-len(newest.facts) :] for newest in found)
-    assert [newest.is_all for newest in found] == [False] * (len(found) - 1) + [True]
-    assert found[-1].facts == every

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from joulie_projections.store.energy_table import EnergyTable
 
 pytestmark = pytest.mark.anyio
 OF_THE_ANSWER = ("at_ms", "age_ms", "behind_ms", "ledger_behind_ms")  # differ from call to call
+ALL_ENERGY = queries.Energy(
+    since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2100, 1, 1, tzinfo=UTC), by="node"
+)
 Source = Answers | ConsoleClient
 QUESTIONS: dict[str, Callable[[Source], Awaitable[answers.Answer]]] = {
     "cards": lambda source: source.gpus(queries.Gpus()),
@@ -34,7 +38,10 @@ QUESTIONS: dict[str, Callable[[Source], Awaitable[answers.Answer]]] = {
         queries.Decisions(candidate="n2", namespace="team")
     ),
     "nodes": lambda source: source.nodes(queries.Nodes()),
-    "a node": lambda source: source.node("n2", queries.SnapshotQuery()),
+    "a node": lambda source: source.node("n2", queries.Node()),
+    "a node before": lambda source: source.node("n2", queries.Node(at=12)),
+    "a plan": lambda source: source.plan("p8", queries.NoParameters()),
+    "energy": lambda source: source.energy(ALL_ENERGY),
     "plans": lambda source: source.plans(queries.Plans()),
     "cards with room": lambda source: source.gpus(queries.Gpus(free=True)),
 }
@@ -73,6 +80,10 @@ async def test_both_sources_give_the_same_document(scenario: ConsoleHarness, que
 COMMANDS = {
     "gpus": "items",
     "explain team/heavy": "attempt",
+    "explain node n2": "transitions",
+    "explain plan p8": "plan",
+    "twin n2": "node",
+    "plans": "items",
     "decisions --kind filter --kind prioritize": "items",
 }
 

@@ -28,7 +28,7 @@ from joulie_answers.schema.routes import Route
 
 pytestmark = pytest.mark.anyio
 ROUTES = {each.name: each for each in vars(routes).values() if isinstance(each, Route)}
-ONE = {"node": "n1", "pod": "team/runs", "decision": 2}
+ONE = {"node": "n1", "pod": "team/runs", "decision": 2, "plan": "p8"}
 TOKEN = "a token of sixteen or more"
 REACH = answers.Reach(
     position=1, at_ms=1, age_ms=1, behind_ms=1, first=1, first_at_ms=1, last=1, last_at_ms=1,

@@ -11,7 +11,6 @@ from sqlalchemy import Engine
 
 from audit_kit import LogBuilder
 from console_kit import ConsoleHarness, running_console
-from joulie_answers import answers as queries
 from joulie_answers.readers import plan_pages as plans
 from joulie_answers.readers.facts import in_streams
 from joulie_answers.readers.history import HistoryReader
@@ -143,14 +142,13 @@ async def test_a_node_has_the_position_of_its_earlier_transitions(
     new_harness: NewHarness, tmp_path: Path, spare_broker: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_tail, "PLANS_KEPT", 2)
-    monkeypatch.setattr(queries, "TRANSITIONS_PER_NODE", 3)
     async with new_harness() as harness, httpx2.AsyncClient() as client:
         await harness.publish(node_seen("n1"), hardware("n1"))
         for cpu in (40, 50, 60, 70, 80):
             await harness.publish(caps("n1", cpu=cpu))
         async with running_console(spare_broker, tmp_path) as url:  # type: ignore[arg-type]
-            node = (await client.get(f"{url}/v1/nodes/n1")).json()
-            then = (await client.get(f"{url}/v1/nodes/n1?at=5")).json()
+            node = (await client.get(f"{url}/v1/nodes/n1?transitions=3")).json()
+            then = (await client.get(f"{url}/v1/nodes/n1?at=5&transitions=3")).json()
             asked = {"node": "n1", "before": node["earlier"]}
             rest = (await client.get(f"{url}/v1/plans", params=asked)).json()
 

@@ -66,12 +66,12 @@ class CappedCluster:
     def twin(self, node: str) -> dict[str, Any]:
         """Empty before anything is known."""
         said = joulie("twin", node, "--json", "--data", self.data)
-        found: dict[str, Any] = json.loads(said.stdout)["twin"] if said.returncode == 0 else {}
+        found: dict[str, Any] = json.loads(said.stdout)["node"] if said.returncode == 0 else {}
         return found
 
     async def until(self, **classes: str) -> None:
         def met() -> bool:
-            return all(self.twin(node).get("node_class") == of for node, of in classes.items())
+            return all(self.twin(node).get("class") == of for node, of in classes.items())
 
         await in_thread(met, lambda: f"{classes}: {joulie('plans', '--data', self.data).stdout}")
 

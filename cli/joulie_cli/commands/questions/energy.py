@@ -15,6 +15,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
     shared.shorthand(parser, "csv")
     shared.shorthand(parser, "opencost")
+    shared.server(parser)
+    parser.set_defaults(archive=None)  # the ledger is in the database alone
 
 
 def program() -> Program:

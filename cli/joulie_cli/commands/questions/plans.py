@@ -7,9 +7,7 @@ from joulie_cli.command_line.commands import Program
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    shared.output(parser)
-    shared.newest(parser)
-    parser.add_argument("--all", action="store_true", help="include plans without changes")
+    question(parser)
     parser.add_argument(
         "--next",
         nargs="?",
@@ -27,7 +25,15 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--moves", type=shared.count, default=20, metavar="N", help="defragment: at most N (20)"
     )
     shared.cluster(parser)
-    shared.archive(parser)
+    shared.source(parser)
+
+
+def question(parser: argparse.ArgumentParser) -> None:
+    """Without where it is asked: `kubectl joulie` has other options for that."""
+    shared.output(parser)
+    shared.newest(parser)
+    parser.add_argument("--node", metavar="NAME", help="what plans did to this node")
+    parser.add_argument("--all", action="store_true", help="include plans without changes")
 
 
 def program() -> Program:

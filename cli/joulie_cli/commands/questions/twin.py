@@ -13,7 +13,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--history", action="store_true", help="list the changes that plans made, with reasons"
     )
-    shared.archive(parser)
+    shared.source(parser)
 
 
 def program() -> Program:

@@ -1,6 +1,10 @@
 """The lines of a plan that show how its power targets are divided."""
 
-from joulie_cli.display.plan_changes import MOST_RACKS, input_lines
+from msgspec.structs import replace
+
+from joulie_answers.text.plans import MOST_RACKS, input_lines
+from joulie_answers.views.plan_text import plain_inputs, power_shares
+from joulie_bus.testing import plan_made
 from joulie_operator.planning.power.budget import PowerShare, share_inputs
 
 
@@ -8,7 +12,8 @@ def lines_of(*shares: PowerShare) -> list[str]:
     inputs = {"target_w": 5000.0}
     for share in shares:
         inputs |= share_inputs(share)
-    return list(input_lines(inputs))
+    made = replace(plan_made("p1"), inputs=inputs)
+    return list(input_lines(plain_inputs(made), power_shares(made)))
 
 
 def test_each_rack_has_a_line_with_what_it_draws_and_gets() -> None:

@@ -1,0 +1,103 @@
+"""The energy of a period: for people, and as CSV for spreadsheets and for OpenCost."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+
+from joulie_answers.schema.responses import Energy, EnergyShare
+from joulie_answers.text.times import as_iso, shown
+from joulie_projections.energy.report import BEHIND_S, NOT_ON_CARDS, NOT_SHARED
+
+SHOWN_LINES = 30
+UNKNOWN = "unknown"
+# The first columns are OpenCost's; energy and carbon have no column there.
+OPENCOST = (
+    *("name", "start", "end", "totalCost", "currency"),
+    *("energyKwh", "unpricedKwh", "carbonKgCo2e", "unweighedKwh"),
+)
+IDLE = "__idle__"  # as OpenCost names what nothing is allocated to
+
+
+def energy_text(found: Energy) -> str:
+    start, end, complete = map(shown, (found.from_ms, found.to_ms, found.complete_to_ms))
+    cost, carbon = _figure(found.cost), _figure(found.kgco2e)
+    lines = [
+        f"Energy from {start} to {end}, of a ledger that is complete up to {complete} "
+        f"(position {found.folded_to})",
+        f"  meters    {found.meter_kwh:12.3f} kWh, of which {found.modelled_kwh:.3f} modelled",
+        f"  pods      {found.pods_kwh:12.3f} kWh above idle",
+        f"  idle      {found.idle_kwh:12.3f} kWh",
+        f"  unknown   {found.unknown_kwh:12.3f} kWh estimated over gaps, in no other figure",
+        f"  cost      {cost:>12} {found.currency or '   '}; {found.unpriced_kwh:.3f} kWh "
+        "have no price and are not part of it",
+        f"  carbon    {carbon:>12} kgCO2e; {found.unweighed_kwh:.3f} kWh "
+        "have no carbon intensity and are not part of it",
+        f"  by {found.by:<20} {'kWh':>12} {'above idle':>12} {'idle':>12}"
+        f" {found.currency or 'cost':>12} {'kgCO2e':>12}",
+        *map(_line, found.items[:SHOWN_LINES]),
+    ]
+    if len(found.items) > SHOWN_LINES:
+        lines.append(f"  and {len(found.items) - SHOWN_LINES} more; --json or --csv lists all")
+    return "\n".join([*lines, *filter(None, [behind_text(found)])])
+
+
+def behind_text(found: Energy) -> str:
+    """A warning, if the ledger lacks facts that were committed long ago; else empty."""
+    behind_s = found.ledger_behind_ms / 1000
+    if behind_s <= BEHIND_S:
+        return ""
+    return (
+        f"STALE  The ledger lacks facts of the last {behind_s:.0f} s. "
+        "`joulie status` shows whether it runs; `joulie ledger --once` folds them now."
+    )
+
+
+def _line(share: EnergyShare) -> str:
+    figures = " ".join(f"{each:12.3f}" for each in (share.kwh, share.pods_kwh, share.idle_kwh))
+    worth = f" {_figure(share.cost):>12} {_figure(share.kgco2e):>12}"
+    modelled = f"  {share.modelled_kwh / share.kwh:.0%} modelled" if share.modelled_kwh else ""
+    return f"  {share.name:<23} {figures}{worth}{modelled}"
+
+
+def _figure(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.3f}"
+
+
+def energy_csv(found: Energy) -> str:
+    worth = ("cost", "unpriced_kwh", "kgco2e", "unweighed_kwh")
+    modelled = ("modelled_kwh",) if found.by == "card" else ()
+    times = {"from": found.from_ms, "to": found.to_ms, "complete_to": found.complete_to_ms}
+    period = [as_iso(ms) for ms in times.values()]
+    rows = [
+        (
+            *(share.name, *_cells(share, ("kwh", "pods_kwh", "idle_kwh", *worth))),
+            *(found.currency, *_cells(share, modelled), *period),
+        )
+        for share in found.items
+    ]
+    head = (found.by, "kwh", "pods_kwh", "idle_kwh", *worth, "currency", *modelled, *times)
+    return _csv([head, *rows])
+
+
+def opencost_csv(days: Iterable[Energy]) -> str:
+    """One line per day (UTC) and name. A cost that is not known is empty, never 0."""
+    return _csv([OPENCOST, *(line for day in days for line in _opencost_lines(day))])
+
+
+def _opencost_lines(day: Energy) -> Iterator[tuple[str, ...]]:
+    for share in day.items:
+        name = IDLE if share.name in (NOT_SHARED, NOT_ON_CARDS) else share.name
+        [cost] = _cells(share, ("cost",))
+        figures = _cells(share, ("kwh", "unpriced_kwh", "kgco2e", "unweighed_kwh"))
+        yield (name, as_iso(day.from_ms), as_iso(day.to_ms), cost, day.currency, *figures)
+
+
+def _cells(share: EnergyShare, names: Iterable[str]) -> list[str]:
+    values = [getattr(share, name) for name in names]
+    return ["" if value is None else f"{value:.9f}" for value in values]
+
+
+def _csv(rows: Iterable[Iterable[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    return out.getvalue().rstrip("\n")
