@@ -1,4 +1,4 @@
-"""The tail while the database does not answer."""
+"""The tail while the database or the broker does not answer."""
 
 from pathlib import Path
 
@@ -7,8 +7,13 @@ from sqlalchemy import Engine
 
 from audit_kit import LogBuilder
 from joulie_answers.readers.history import HistoryReader, PlacedPlans
-from joulie_bus.errors import DatabaseUnreachable
+from joulie_bus.errors import BrokerRefused, DatabaseUnreachable
+from joulie_bus.log import answered
+from joulie_bus.log.answered import NO_LEADER
+from joulie_bus.log.memory import MemoryLog
 from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.records import StreamState
+from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import node_seen, plan_made, until
 from joulie_console.stream import event_tail
 from joulie_console.stream.event_tail import EventTail
@@ -47,3 +52,32 @@ async def test_a_tail_that_starts_during_a_failover_waits_for_the_database(
     assert history.failures == 0
     assert [line.number for line in tail.plans_after(0)] == [1]
     assert tail.database_error == ""
+
+
+class Electing(MemoryLog):
+    """Has no leader at first."""
+
+    refusals = 2
+
+    async def state(self, stream: Stream) -> StreamState:
+        if self.refusals:
+            self.refusals -= 1
+            raise BrokerRefused(f"$JS.API.STREAM.INFO.{stream}", NO_LEADER, "no leader")
+        return await super().state(stream)
+
+
+async def test_a_tail_that_starts_during_an_election_waits_for_the_broker(
+    writer: Engine, database_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answered, "PAUSE_S", 0.0)
+    made = LogBuilder(Store(writer), DecisionLog(writer), Signer.of(tmp_path / "head.key"))
+    await made.facts(node_seen("n1"), plan_made("p1"))
+    bus = Electing(made.broker)
+    history = HistoryReader(lambda: History.readable(database_file))
+    tail = EventTail(bus, history)
+    async with background(tail.follow(), "tail"):
+        await until(lambda: tail.is_ready)
+    history.close()
+
+    assert bus.refusals == 0
+    assert [line.number for line in tail.plans_after(0)] == [1]
