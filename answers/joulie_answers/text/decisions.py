@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from joulie_answers.schema.responses import DecisionBrief
-from joulie_answers.text.times import as_iso
+from joulie_answers.text.times import rfc3339
 
 
 def decisions_text(newest_first: Sequence[DecisionBrief]) -> str:
@@ -15,7 +15,7 @@ def decision_lines(newest_first: Sequence[DecisionBrief]) -> Iterator[str]:
 
 
 def _line(brief: DecisionBrief) -> str:
-    at = as_iso(brief.at_ms)
+    at = rfc3339(brief.at_ms, "seconds")
     pod = f"{brief.namespace}/{brief.name}" if brief.name else ""
     reason = f": {brief.reason}" if brief.refused and brief.reason else ""
     return f"{brief.entry:>9}  {at}  {brief.verb:<17} {pod:<32} {brief.text}{reason}"

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Iterator
 
 from joulie_answers.schema.responses import Energy, EnergyShare
-from joulie_answers.text.times import as_iso, shown
+from joulie_answers.text.times import rfc3339, shown
 from joulie_projections.energy.report import BEHIND_S, NOT_ON_CARDS, NOT_SHARED
 
 SHOWN_LINES = 30
@@ -67,7 +67,7 @@ def energy_csv(found: Energy) -> str:
     worth = ("cost", "unpriced_kwh", "kgco2e", "unweighed_kwh")
     modelled = ("modelled_kwh",) if found.by == "card" else ()
     times = {"from": found.from_ms, "to": found.to_ms, "complete_to": found.complete_to_ms}
-    period = [as_iso(ms) for ms in times.values()]
+    period = [rfc3339(ms) for ms in times.values()]
     rows = [
         (
             *(share.name, *_cells(share, ("kwh", "pods_kwh", "idle_kwh", *worth))),
@@ -89,7 +89,7 @@ def _opencost_lines(day: Energy) -> Iterator[tuple[str, ...]]:
         name = IDLE if share.name in (NOT_SHARED, NOT_ON_CARDS) else share.name
         [cost] = _cells(share, ("cost",))
         figures = _cells(share, ("kwh", "unpriced_kwh", "kgco2e", "unweighed_kwh"))
-        yield (name, as_iso(day.from_ms), as_iso(day.to_ms), cost, day.currency, *figures)
+        yield (name, rfc3339(day.from_ms), rfc3339(day.to_ms), cost, day.currency, *figures)
 
 
 def _cells(share: EnergyShare, names: Iterable[str]) -> list[str]:

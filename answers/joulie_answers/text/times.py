@@ -1,4 +1,4 @@
-"""Times of answers, for people and for tables of other programs."""
+"""Times for people, and RFC 3339 for other programs."""
 
 from datetime import UTC, datetime
 
@@ -7,6 +7,6 @@ def shown(ms: int) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def as_iso(ms: int) -> str:
-    """RFC 3339, to the second."""
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+def rfc3339(ms: int, timespec: str = "milliseconds") -> str:
+    at = datetime.fromtimestamp(ms / 1000, UTC)
+    return at.isoformat(timespec=timespec).removesuffix("+00:00") + "Z"

@@ -2,9 +2,10 @@
 
 import argparse
 
+from joulie_answers.text.times import shown
 from joulie_audit.verify.proof import Difference, difference
 from joulie_cli.display.output import show
-from joulie_cli.display.times import shown
+from joulie_cli.display.times import MS
 from joulie_cli.log_access.kept_heads import head_named, public_key
 from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
 from joulie_cli.wiring import Wiring
@@ -32,7 +33,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 def as_text(found: Difference) -> str:
     if found.flaw:
         return f"NOT one log: {found.flaw}."
+    first, last = (shown(each.signed_at // MS) for each in (found.first, found.last))
     return (
-        f"One log: the head at {found.last.pos} ({shown(found.last.signed_at)}) goes on from the "
-        f"head at {found.first.pos} ({shown(found.first.signed_at)}) by {found.entries} entries."
+        f"One log: the head at {found.last.pos} ({last}) goes on from the "
+        f"head at {found.first.pos} ({first}) by {found.entries} entries."
     )

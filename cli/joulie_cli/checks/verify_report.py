@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
+from joulie_answers.text.times import shown
 from joulie_audit.archive.parts import Archive
 from joulie_audit.ledger.refold import refolded
 from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.display.output import show
-from joulie_cli.display.times import shown
 from joulie_cli.log_access.kept_heads import public_key
 from joulie_cli.log_access.past import archive_of, facts_of, history_of, require_readable
 from joulie_cli.reporting.document import (
@@ -32,7 +32,6 @@ from joulie_projections.history.history import History
 
 NOT_A_REPORT = "{} is not a report: {}."
 VALID = "the signature, the head and every figure are what the log gives"
-NS_PER_MS = 1_000_000
 FIRST_RULE = 1  # of the ledger, in reports that name none
 MOST_NAMED, LONGEST = 5, 80  # differences in one message, and characters of a value
 
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def _ends(document: Document) -> str:
     whole, asked = document["energy"]["namespace"], document["asked"]["to"]
-    first, end, to = (shown(ms * NS_PER_MS) for ms in (whole["from"], whole["to"], asked))
+    first, end, to = (shown(ms) for ms in (whole["from"], whole["to"], asked))
     return f", for {first} to {end}; it was asked for up to {to}"
 
 
@@ -103,7 +102,7 @@ def _flaw_of_end(document: Document, complete_to_ms: int) -> str:
     stated = int(document["energy"]["namespace"]["to"])
     if stated <= complete_to_ms:
         return ""
-    end, to = shown(complete_to_ms * NS_PER_MS), shown(stated * NS_PER_MS)
+    end, to = shown(complete_to_ms), shown(stated)
     return (
         f"it states the energy up to {to}, and holds it up to {end} only: later energy is missing"
     )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.runtime.settings import duration
 
-SECOND = 1_000_000_000
+SECOND, MS = 1_000_000_000, 1_000_000  # ns
 HOW = "a position, a time such as 2026-11-21T10:30, or -10m"
 
 
@@ -30,10 +30,6 @@ def time_of(text: str, now: int, how: str = HOW) -> int:
 def time_of_period(text: str, now: int) -> int:
     """A period has no positions."""
     return time_of(text, now, "a time such as 2026-11-21T10:30, or -10m")
-
-
-def shown(at: int) -> str:
-    return f"{instant(at):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def instant(ns: int) -> datetime:

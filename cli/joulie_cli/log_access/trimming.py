@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from joulie_answers.text.times import shown
 from joulie_audit.archive.parts import Archive
 from joulie_audit.retention.cut_points import CutOptions, heads_of
 from joulie_audit.retention.trim import Trimmed, Trimmer
@@ -13,7 +14,7 @@ from joulie_audit.retention.trim_streams import newest_records
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_cli.display.times import shown
+from joulie_cli.display.times import MS
 from joulie_cli.log_access.kept_heads import public_key
 from joulie_cli.log_access.past import broker_of, history_of
 from joulie_cli.wiring import Wiring
@@ -67,7 +68,7 @@ def as_text(done: Trimmed) -> str:
     purged = ", ".join(f"{count} of {stream}" for stream, count in done.messages.items())
     lines = [
         f"The log is cut at entry {done.cut.pos} and position {done.cut.p_to} "
-        f"({shown(done.cut.made_at)}{'' if done.is_new else '; unchanged'}).",
+        f"({shown(done.cut.made_at // MS)}{'' if done.is_new else '; unchanged'}).",
         f"Deleted: {done.rows} rows ({done.freed / MIB:.1f} MiB freed), and messages: "
         f"{purged or 'none'}.",
     ]

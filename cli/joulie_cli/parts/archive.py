@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import joulie_migrations
+from joulie_answers.text.times import shown
 from joulie_audit.archive.archiver import Archiver, ArchiveResult
 from joulie_audit.archive.bucket_copy import PUBLIC_KEYS, BucketCopy
 from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
@@ -20,7 +21,7 @@ from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.s3.bucket import Bucket, BucketPlace, BucketSettings, bucket_place
 from joulie_cli.display.output import show
 from joulie_cli.display.progress import Tell, progress
-from joulie_cli.display.times import shown
+from joulie_cli.display.times import MS
 from joulie_cli.log_access.archiving import PeriodicArchiver
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.log_access.trimming import as_json, as_text, trim
@@ -185,8 +186,8 @@ def _require_committed_by(archive: Archive, until: int) -> None:
     facts = next((archive.read_facts(place, part) for place, part in archive.facts), None)
     first = next((manifest for manifest, *_ in facts.batches()), None) if facts else None
     if until != NEVER and (first is None or first.committed_at > until):
-        begins = f": its log begins at {shown(first.committed_at)}" if first else ""
-        raise NotInTheLog(f"{archive.path} holds nothing of before {shown(until)}{begins}.")
+        begins = f": its log begins at {shown(first.committed_at // MS)}" if first else ""
+        raise NotInTheLog(f"{archive.path} holds nothing of before {shown(until // MS)}{begins}.")
 
 
 def _archived(kept: ArchiveResult, to: Path, now: bool) -> str:

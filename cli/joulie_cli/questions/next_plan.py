@@ -7,16 +7,14 @@ from typing import Any
 import msgspec
 
 from joulie_answers.text.plans import input_lines, transition_lines
-from joulie_answers.views.cluster_view import MS
+from joulie_answers.text.times import rfc3339
 from joulie_answers.views.plan_text import plain_inputs, power_shares, transition_of
 from joulie_audit.questions.next_plan import NextPlan, next_plan
 from joulie_bus.errors import NotInTheLog
-from joulie_cli.display.times import shown
+from joulie_cli.display.times import MS, SECOND
 from joulie_cli.log_access.past import archive_of, history_of, require_facts
 from joulie_cli.wiring import Wiring
 from joulie_operator.plugins import load_policy
-
-_SECOND = 1_000_000_000
 
 
 def report_of(args: argparse.Namespace, wires: Wiring) -> dict[str, Any]:
@@ -31,29 +29,34 @@ def report_of(args: argparse.Namespace, wires: Wiring) -> dict[str, Any]:
         policy = load_policy(newest.policy)
     except ValueError as error:
         raise NotInTheLog(f"The policy {newest.policy} of {newest.plan}: {error}") from error
-    planned = next_plan(newest, cluster_state, policy, view, at + round(args.next * _SECOND))
-    return {"settings_of": newest.plan, "at": at, **as_json(planned)}
+    planned = next_plan(newest, cluster_state, policy, view, at + round(args.next * SECOND))
+    return {"settings_of": newest.plan, "after_s": args.next, **as_json(planned, at)}
 
 
-def as_json(planned: NextPlan) -> dict[str, Any]:
+def as_json(planned: NextPlan, at: int) -> dict[str, Any]:
     made, events = planned.plan.made, planned.plan.events
     return {
         **msgspec.to_builtins(made),
+        "at": rfc3339(at // MS),  # when the newest fact was committed
+        "now": rfc3339(made.now // MS),
         "inputs": plain_inputs(made),
         "shares": power_shares(made),
         "transitions": [transition_of(event, 0, made.now // MS) for event in events],
         "held": planned.plan.held,
         "draining": planned.draining,
         "least_dense_first": planned.least_dense_first,
-        "longest_empty_first": planned.longest_empty_first,
+        "longest_empty_first": {  # in seconds
+            node: max(0, at - since) // SECOND
+            for node, since in planned.longest_empty_first.items()
+        },
     }
 
 
 def as_text(report: dict[str, Any], most: int) -> str:
-    later = (report["now"] - report["at"]) / _SECOND
+    later = report["after_s"]
     until = f"; as if nothing else happened for {later:g} s" if later else ""
     lines = [
-        f"The next plan, from the facts up to position {report['view']} ({shown(report['at'])}) "
+        f"The next plan, from the facts up to position {report['view']} ({report['at']}) "
         f"and the settings of {report['settings_of']}{until}",
         f"  because    {report['because']}",
         *input_lines(report["inputs"], report["shares"]),
@@ -62,10 +65,7 @@ def as_text(report: dict[str, Any], most: int) -> str:
     ]
     draining = [f"{node} ({pods} left)" for node, pods in report["draining"].items()]
     held = [f"{node} ({why})" for node, why in report["held"].items()]
-    since = [
-        f"{node} ({max(0, report['at'] - at) // _SECOND} s)"
-        for node, at in report["longest_empty_first"].items()
-    ]
+    since = [f"{node} ({seconds} s)" for node, seconds in report["longest_empty_first"].items()]
     lines += _row("draining", draining, most, "eco when their performance pods have ended")
     lines += _row("held", held, most, "not changed yet, and why")
     lines += _row("empty", since, most, "the longest empty ones sleep first, beyond the reserve")

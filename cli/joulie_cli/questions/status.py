@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from joulie_answers.text.times import rfc3339
 from joulie_bus.runtime.metrics import VIEW_NEVER_S
 from joulie_bus.runtime.presets import HEADROOM
 from joulie_bus.streams.incomplete import described
@@ -150,7 +151,7 @@ def _positions(history: History, now: int) -> dict[str, Any]:
     return {
         "position": checkpoint.position if checkpoint else 0,
         "epoch": checkpoint.epoch if checkpoint else 0,
-        "committed_at": committed,
+        "committed_at": rfc3339(committed // 1_000_000) if committed else None,
         "commit_age_s": max(0, now - committed) / NS if committed else None,
         "preset": _preset(history),
         "decisions": counts.answers,

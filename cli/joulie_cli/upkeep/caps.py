@@ -10,6 +10,7 @@ from typing import Any, get_args
 import joulie_migrations
 from joulie_agent.caps.memory import BadMemory
 from joulie_agent.caps.release import release_limits, shown_limit
+from joulie_answers.text.times import rfc3339, shown
 from joulie_audit.ledger.cap_effect import CappedLives, Measured, effect_of, finished_pods
 from joulie_audit.ledger.pods_in_log import folded
 from joulie_bus.errors import NotInTheLog, SettingsError
@@ -17,7 +18,7 @@ from joulie_bus.events import CapsMeasured, WorkloadClass
 from joulie_bus.log.producer import Producer
 from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
-from joulie_cli.display.times import shown, time_of_period
+from joulie_cli.display.times import time_of_period
 from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_readable
 from joulie_cli.reporting.gather import NOTHING_FOLDED, Period
 from joulie_cli.wiring import Wiring, connected
@@ -41,7 +42,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.record and events:
         asyncio.run(_publish(wires, events))
     text = _as_text(found, period, len(events) if args.record else None)
-    show(args, [_as_json(each) | period._asdict() for each in found], text)
+    times = {"from": rfc3339(period.from_ms), "to": rfc3339(period.to_ms)}
+    show(args, [_as_json(each) | times for each in found], text)
     return 0
 
 
@@ -99,7 +101,7 @@ def _as_json(found: Measured) -> dict[str, Any]:
 
 
 def _as_text(found: Sequence[Measured], period: Period, recorded: int | None) -> str:
-    start, end = (shown(each * NS_PER_MS) for each in period)
+    start, end = (shown(each) for each in period)
     lines = [f"Pods that ran from {start} to {end}, up to which the ledger is complete"]
     lines += [f"{'class':<12} {'capped pods':>12} {'other pods':>12}   energy of a capped pod"]
     lines += [

@@ -6,12 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from joulie_answers.text.times import rfc3339, shown
 from joulie_bus.errors import KeyChangeRefused, NotInTheLog
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.runtime.secret_files import keep_private
 from joulie_bus.streams.subjects import Stream
 from joulie_cli.display.output import show
-from joulie_cli.display.times import as_time, shown
+from joulie_cli.display.times import MS, as_time
 from joulie_cli.log_access.kept_heads import public_key
 from joulie_cli.log_access.past import broker_of
 from joulie_cli.wiring import Wiring
@@ -117,8 +118,8 @@ def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
         "signs": key == ring.newest,
         "first": key.after + 1,
         "last": None if key.until == ENDLESS else key.until,
-        "since": key.began_at or None,
-        "until": key.ended_at or None,
+        "since": rfc3339(key.began_at // MS) if key.began_at else None,
+        "until": rfc3339(key.ended_at // MS) if key.ended_at else None,
         "compromised_since": key.since if key.is_compromised else None,
         "verifier": str(verifier_of(ring, key)) if key.raw else None,
     }
@@ -126,10 +127,10 @@ def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
 
 def _as_text(number: int, key: Key, ring: Ring) -> str:
     first = f"entry {key.after + 1}"
-    began = f"{first} ({shown(key.began_at)})" if key.began_at else first
+    began = f"{first} ({shown(key.began_at // MS)})" if key.began_at else first
     if key == ring.newest:
         span = f"signs from {began} on"
     else:
-        span = f"signed from {began} to {key.until} ({shown(key.ended_at)})"
+        span = f"signed from {began} to {key.until} ({shown(key.ended_at // MS)})"
     bad = f"; compromised since entry {key.since}" if key.is_compromised else ""
     return f"{number:>3}  {key.id}  {span}{bad}"

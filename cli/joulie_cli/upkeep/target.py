@@ -5,13 +5,14 @@ import asyncio
 import time
 from typing import Any
 
+from joulie_answers.text.times import rfc3339, shown
 from joulie_bus.errors import WrongTarget
 from joulie_bus.events import TargetSet
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import duration
 from joulie_bus.streams.roles import Role
 from joulie_cli.display.output import show
-from joulie_cli.display.times import SECOND, as_time, shown
+from joulie_cli.display.times import MS, SECOND, as_time
 from joulie_cli.log_access.past import history_of
 from joulie_cli.wiring import Wiring, connected
 from joulie_operator.planning.power_target import RACK, place
@@ -45,8 +46,8 @@ def target_of(args: argparse.Namespace, now: int) -> TargetSet:
     ends = _time(args.last, now)
     if ends <= max(starts, now):
         raise WrongTarget(
-            f"The target would end at {shown(ends)}, which is not after its start or has passed. "
-            "Nothing was set."
+            f"The target would end at {shown(ends // MS)}, which is not after its start or has "
+            "passed. Nothing was set."
         )
     return TargetSet(
         target=args.name,
@@ -80,7 +81,7 @@ def _done(event: TargetSet) -> str:
     where = place(event.feed)
     return (
         f"Target {event.target}: {where} draws at most {event.power_mw / 1000:g} W "
-        f"from {shown(event.starts_at)} to {shown(event.ends_at)}."
+        f"from {shown(event.starts_at // MS)} to {shown(event.ends_at // MS)}."
     )
 
 
@@ -89,8 +90,8 @@ def _as_json(name: str, target: Target, now: int) -> dict[str, Any]:
         "target": name,
         "watts": target.power_mw / 1000,
         "feed": target.feed,
-        "from": shown(target.starts_at),
-        "to": shown(target.ends_at),
+        "from": rfc3339(target.starts_at // MS),
+        "to": rfc3339(target.ends_at // MS),
         "because": target.because,
         "in_force": target.starts_at <= now < target.ends_at,
     }
