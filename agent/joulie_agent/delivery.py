@@ -72,7 +72,7 @@ class Delivery:
         try:
             await self._bus.publish([self._producer.stamp(fact) for fact in facts])
         except BusError as error:
-            self._refused.saw(error)
+            self._refused.observe(error)
             return False
         self._refused.ended()
         return True

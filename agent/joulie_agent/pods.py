@@ -49,7 +49,7 @@ class PodMeter:
         """The energy of the node is not known: the time until the next sample is left out."""
         self._last = None
 
-    def saw(self, at_s: float, energy: Energy, devices: Devices) -> None:
+    def observe(self, at_s: float, energy: Energy, devices: Devices) -> None:
         now = self._sample(at_s, energy)
         before, self._last = self._last, now
         self._unmetered = devices.unmetered

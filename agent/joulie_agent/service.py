@@ -102,7 +102,7 @@ class Agent:
             return
         totals = {**self._sampler.totals_uj(), MODELLED: self._modelled.total_uj}
         self._count_pods(now, power, totals)
-        reading = self._reporter.saw(Moment(now, time.time_ns()), power, totals)
+        reading = self._reporter.observe(Moment(now, time.time_ns()), power, totals)
         if reading is not None:
             self._delivery.put(self._with_pods(reading, now))
 
@@ -113,7 +113,7 @@ class Agent:
         cards = {meter.component: uj for meter, uj in totals.items() if meter.part is Part.CARD}
         node_uj = sum(totals[meter] for meter in power.meters)
         energy = Energy(node_uj, cards, frozenset(power.meters))
-        self._pods.saw(now, energy, self._inventory.devices)
+        self._pods.observe(now, energy, self._inventory.devices)
 
     def _with_pods(self, reading: TelemetrySampled, now: float) -> TelemetrySampled:
         if now - self._pods_published_s < PODS_PUBLISHED_EACH_S:

@@ -106,7 +106,7 @@ class Operator:
         except PolicyFailed as error:
             return PlanningStopped("policy", str(error))
         except BusError as error:
-            self._refusals.saw(error)
+            self._refusals.observe(error)
             return PlanningStopped("broker", str(error))
 
     def decide(self) -> Plan:

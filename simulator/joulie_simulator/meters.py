@@ -45,7 +45,7 @@ class Meters:
         totals = {Meter(PROVIDER, uuid, Part.CARD): self._uj(j) for uuid, j in seen.card_j.items()}
         totals[WHOLE] = self._uj(seen.energy_j)
         power = NodePower(seen.power_mw, "node", PROVIDER, seen.card_mw, (WHOLE,))
-        return reporter.saw(at, power, totals, is_due=is_due)
+        return reporter.observe(at, power, totals, is_due=is_due)
 
     def _uj(self, simulated_j: float) -> int:
         return round(simulated_j / self._speed * 1e6)

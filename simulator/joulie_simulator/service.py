@@ -212,7 +212,7 @@ class Simulation:
         try:
             await self._bus.publish([self._tel.stamp(sample) for sample in samples])
         except BusError as error:
-            self._refused.saw(error)
+            self._refused.observe(error)
         else:
             self._refused.ended()
 

@@ -40,8 +40,8 @@ class Trace:
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def draw(self, draw: random.Random) -> Size:
-        return draw.choice(self._sizes)._replace(utilisation=draw.uniform(*UTILISATION))
+    def draw(self, chance: random.Random) -> Size:
+        return chance.choice(self._sizes)._replace(utilisation=chance.uniform(*UTILISATION))
 
 
 def machines_of(path: Path) -> list[Machine]:

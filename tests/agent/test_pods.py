@@ -108,7 +108,7 @@ class Node:
             folder = f"{V2}kubepods-pod{under(uid)}.slice"
             files[f"{folder}/cpu.stat"] = f"usage_usec {self.used[uid]}"
         host_trees.write(self.root, files)
-        self.meter.saw(self.at_s, Energy(self.energy_uj, {}, WHOLE), devices)
+        self.meter.observe(self.at_s, Energy(self.energy_uj, {}, WHOLE), devices)
         return self.meter.totals_uj()
 
 
@@ -139,7 +139,7 @@ def test_a_pod_with_a_part_of_a_card_is_not_metered(tmp_path: Path) -> None:
 def test_another_sum_of_meters_is_no_energy_of_pods(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.ten_seconds({A: 0.5})
-    node.meter.saw(20.0, Energy(10**12, {}, frozenset()), Devices())
+    node.meter.observe(20.0, Energy(10**12, {}, frozenset()), Devices())
     assert node.meter.totals_uj() == {}
 
 

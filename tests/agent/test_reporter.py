@@ -36,7 +36,7 @@ class Node:
         moment = Moment(self.now_s, 1 + round(self.now_s * 1000))
         if power is None:
             self.reporter.missed()
-        elif reading := self.reporter.saw(moment, power, self.totals):
+        elif reading := self.reporter.observe(moment, power, self.totals):
             self.readings.append(reading)
 
 

@@ -124,7 +124,7 @@ class Node:
             return
         if self.now_s % 10 == 0:
             self.sample_pods(running, totals)
-        reading = self.reporter.saw(
+        reading = self.reporter.observe(
             Moment(at_s, self.now_s), power, totals, is_due=self.now_s == HOUR_S
         )
         if reading is None:
@@ -150,7 +150,7 @@ class Node:
             holders.setdefault(pod.card, []).append(pod.uid)
         cards = {meter.component: uj for meter, uj in totals.items() if meter.part is Part.CARD}
         energy = Energy(sum(totals.values()), cards, frozenset(totals))
-        self.pod_meter.saw(float(self.now_s), energy, Devices(holders, 700_000))
+        self.pod_meter.observe(float(self.now_s), energy, Devices(holders, 700_000))
 
     def report(self) -> EnergyReport:
         self.ledger.end()

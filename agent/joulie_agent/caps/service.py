@@ -100,7 +100,7 @@ class CapService:
 
     def _failed(self, why: str) -> None:
         found = self._find()
-        self._recently_refused.saw([Outcome(each.name, each.kind, None, why) for each in found])
+        self._recently_refused.observe([Outcome(each.name, each.kind, None, why) for each in found])
 
     async def _take_back(self) -> None:
         self._has_ended = True
@@ -138,7 +138,7 @@ class CapService:
         order, wanted = await self._in_force()
         self._tell(wanted)
         outcomes = self._writer.carry_out(wanted, self._find())
-        self._recently_refused.saw(outcomes)
+        self._recently_refused.observe(outcomes)
         await self._publish(facts_of(self._node, order, wanted, outcomes))
 
     async def _in_force(self) -> tuple[CapOrder | None, Order]:
@@ -175,7 +175,7 @@ class CapService:
         try:
             await self._bus.publish([self._producer.stamp(fact) for fact in facts])
         except BusError as error:
-            self._refused.saw(error)
+            self._refused.observe(error)
             return False
         self._refused.ended()
         return True

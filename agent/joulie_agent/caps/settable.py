@@ -21,7 +21,7 @@ class RecentRefusals:
         self._clock = clock
         self._refused: dict[str, tuple[str, float]] = {}
 
-    def saw(self, outcomes: Sequence[Outcome]) -> None:
+    def observe(self, outcomes: Sequence[Outcome]) -> None:
         until_s = self._clock() + REFUSED_S
         self._refused |= {each.name: (each.refused, until_s) for each in outcomes if each.refused}
 

@@ -231,7 +231,7 @@ class HistoryReader:
         def query(history: History) -> PlacedPlans:
             placed, mapped_to = list[PlacedRange](), position
             for manifest in history.manifests(position + 1):
-                placed.extend(_placed(manifest))
+                placed.extend(_plan_ranges(manifest))
                 mapped_to = manifest.p_to
             return PlacedPlans(placed, mapped_to)
 
@@ -292,7 +292,7 @@ def _placed_back(history: History, down_to: int) -> PlacedPlans:
     placed, mapped_to = list[PlacedRange](), 0
     for manifest in itertools.islice(history.manifests_back(), MAX_MANIFESTS_BACK):
         mapped_to = mapped_to or manifest.p_to
-        here = _placed(manifest)
+        here = _plan_ranges(manifest)
         placed.extend(reversed(here))
         if any(place.first <= down_to for place in here):
             break
@@ -303,7 +303,7 @@ def _plans_before(history: History, position: int, most: int) -> PlanRanges:
     found, count, mapped_to = list[Manifest](), 0, 1
     for manifest in itertools.islice(history.manifests_back(position - 1), MAX_MANIFESTS_BACK):
         mapped_to = manifest.p_from
-        here = [_truncated(place, position) for place in _placed(manifest)]
+        here = [_truncated(place, position) for place in _plan_ranges(manifest)]
         kept = [place for place in reversed(here) if place.first <= place.last]
         found += [_with_only(manifest, place) for place in kept]
         count += sum(place.last - place.first + 1 for place in kept)
@@ -322,7 +322,7 @@ def _with_only(manifest: Manifest, place: PlacedRange) -> Manifest:
     return manifest._replace(ranges=(part,), p_from=place.position)
 
 
-def _placed(manifest: Manifest) -> list[PlacedRange]:
+def _plan_ranges(manifest: Manifest) -> list[PlacedRange]:
     found, position = [], manifest.p_from
     for part in manifest.ranges:
         if part.stream == Stream.PLAN:

@@ -156,11 +156,11 @@ class Publisher:
             return messages
         started, others = clock(), len(self._flights)
         await (await self._send_singly(messages[:MANY])).done
-        self._prices.saw(kind, (clock() - started) / (others + MANY), clock())
+        self._prices.observe(kind, (clock() - started) / (others + MANY), clock())
         return messages[MANY:]
 
     async def _publish_together(self, messages: Sequence[Message], kind: str) -> bool:
-        if len(messages) < MANY or not self._prices.are_dear(kind):
+        if len(messages) < MANY or not self._prices.single_is_expensive(kind):
             return False
         if await stored_together(self._connection, messages):
             return True

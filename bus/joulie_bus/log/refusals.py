@@ -26,7 +26,7 @@ class Refusals:
         self._count = 0
         self._logged_at = 0.0
 
-    def saw(self, error: Exception) -> None:
+    def observe(self, error: Exception) -> None:
         self._count += 1
         metrics.PUBLISH_REFUSED.labels(what=self._what).inc()
         now = self._clock()

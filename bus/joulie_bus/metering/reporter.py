@@ -61,7 +61,7 @@ class Reporter:
         """The power of the node is not known now."""
         self._counting = self._spread = None
 
-    def saw(
+    def observe(
         self,
         at: Moment,
         power: NodePower,

@@ -21,7 +21,7 @@ class Growth:
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque()
 
-    def saw(self, size: StreamSize, now: int) -> None:
+    def observe(self, size: StreamSize, now: int) -> None:
         while self._looks and now - self._looks[0].at > REMEMBERED_NS:
             self._looks.popleft()
         if not self._looks or now - self._looks[-1].at >= ENOUGH_NS:

@@ -46,7 +46,7 @@ class ClaimLog:
         except ExpectationFailed:
             raise
         except BusError as error:
-            self._refused.saw(error)
+            self._refused.observe(error)
             raise
         self._refused.ended()
         return events

@@ -115,7 +115,7 @@ class Shipper:
             fitting = [each for each in messages if len(each.data) + HEADROOM <= bus.max_payload]
             await bus.publish(fitting)
         except (BusError, OSError) as error:
-            self._refused.saw(error)
+            self._refused.observe(error)
             await asyncio.sleep(RETRY_S)
             return True
         self._refused.ended()

@@ -17,7 +17,7 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.vital_tasks import VitalTask, living, why_not_ready
-from joulie_operator.admission.door import Door, Limits
+from joulie_operator.admission.client_limits import ClientLimits, Limits
 from joulie_operator.desired.pod_patch import Patch, pod_patch
 from joulie_operator.facts.facts_from_objects import Namespace, class_of
 from joulie_operator.kube.api_client import ApiServer
@@ -103,15 +103,17 @@ async def _listening(
         why = why_not_ready() if is_complete else "the namespaces are not listed yet"
         return web.Response(text=f"{why or 'ok'}\n", status=503 if why else 200)
 
-    door = Door(serving.limits, None if serving.client_ca is None else serving.client_names)
-    app = web.Application(client_max_size=serving.limits.body, middlewares=[door.ends])
-    app.add_routes([web.post("/mutate", door.answering(mutate)), web.get("/readyz", ready)])
+    clients = ClientLimits(
+        serving.limits, None if serving.client_ca is None else serving.client_names
+    )
+    app = web.Application(client_max_size=serving.limits.body, middlewares=[clients.ends])
+    app.add_routes([web.post("/mutate", clients.answering(mutate)), web.get("/readyz", ready)])
     runner = web.AppRunner(app, access_log=None)
     context = _context(serving)
     await runner.setup()
     try:
         async with (
-            _bound(runner, door, serving.at, context),
+            _bound(runner, clients, serving.at, context),
             living(VitalTask.CERTIFICATES, lambda: _reload(context, serving)),
         ):
             yield
@@ -121,16 +123,16 @@ async def _listening(
 
 @contextlib.asynccontextmanager
 async def _bound(
-    runner: web.AppRunner, door: Door, at: HostPort, context: ssl.SSLContext
+    runner: web.AppRunner, clients: ClientLimits, at: HostPort, context: ssl.SSLContext
 ) -> AsyncGenerator[None, None]:
     http = runner.server
     assert http is not None
     try:
         server = await asyncio.get_running_loop().create_server(
-            lambda: door.guarded(http()),
+            lambda: clients.guarded(http()),
             *at,
             ssl=context,
-            ssl_handshake_timeout=door.limits.request_s,
+            ssl_handshake_timeout=clients.limits.request_s,
             reuse_address=True,
         )
     except OSError as error:

@@ -77,7 +77,9 @@ class PodEventWriter:
             if first < 0 or first == tip:
                 return []
             found = list(history.find(OUTCOMES._replace(after=first), MOST_READ))
-            placed = [each for entry in reversed(found) if (each := _placed(entry)) is not None]
+            placed = [
+                each for entry in reversed(found) if (each := _placement_of(entry)) is not None
+            ]
             return _with_filters(history, placed)
 
     async def _write(self, announced: Announcement) -> bool:
@@ -104,7 +106,7 @@ def _count(announced: Announcement, outcome: str) -> None:
         metrics.POD_EVENTS.labels(outcome="aggregated").inc(announced.others)
 
 
-def _placed(entry: StoredEntry) -> Placed | None:
+def _placement_of(entry: StoredEntry) -> Placed | None:
     where = f"entry {entry.pos}"
     try:
         envelope = codec.open_envelope(entry.message, where)

@@ -41,7 +41,7 @@ class ScrapedMeter:
         self.energy = EnergyMeter()
         self._mark: Mark | None = None
 
-    def saw(self, at_s: float, power_mw: int, counter: Counter = _NONE) -> bool:
+    def observe(self, at_s: float, power_mw: int, counter: Counter = _NONE) -> bool:
         """Whether the counter has risen, by a known amount, since it was read before."""
         self.energy.saw_power(at_s, power_mw)
         return self._count(at_s, counter)

@@ -268,7 +268,7 @@ class DeviceObjects:
             self._of_node[device.node].pop(device.card, None)
         for device in after.values():
             known = self._cards[device.card].get(key)
-            self._cards[device.card][key] = _merged(known, device)
+            self._cards[device.card][key] = _keeping_taint(known, device)
             self._of_node[device.node][device.card] = device.model
         self._devices[key] = after
         for device in (*before.values(), *after.values()):
@@ -311,7 +311,7 @@ class DeviceObjects:
             self._spec_changed(named)
 
 
-def _merged(known: Device | None, device: Device) -> Device:
+def _keeping_taint(known: Device | None, device: Device) -> Device:
     """A taint of one partition counts for the whole card."""
     return device if known is None or device.taint else device._replace(taint=known.taint)
 

@@ -24,7 +24,7 @@ class MeteredNode:
         self._meters: dict[Meter, ScrapedMeter] = {}
         self._read_s = math.inf
 
-    def saw(self, at: Moment, reading: Reading, *, is_due: bool) -> TelemetrySampled | None:
+    def observe(self, at: Moment, reading: Reading, *, is_due: bool) -> TelemetrySampled | None:
         """The reading to publish; None if it is not time."""
         power, parts = _power(reading), _parts(reading)
         is_after_gap = at.at_s - self._read_s > LONGEST_S
@@ -33,13 +33,15 @@ class MeteredNode:
         if is_after_gap:
             self._lost()
         counted = [
-            self._meters[meter].saw(at.at_s, power_mw, reading.counters.get(meter.component, {}))
+            self._meters[meter].observe(
+                at.at_s, power_mw, reading.counters.get(meter.component, {})
+            )
             for meter, power_mw in parts.items()
         ]
         if is_after_gap and not all(counted):
             self._begin_again()
         totals = {meter: each.energy.total_uj for meter, each in self._meters.items()}
-        return self._reporter.saw(at, power, totals, is_due=is_due)
+        return self._reporter.observe(at, power, totals, is_due=is_due)
 
     def _lost(self) -> None:
         for meter in self._meters.values():
@@ -64,7 +66,7 @@ class MeteredNodes:
             node = self._nodes.get(name)
             if node is None:
                 node = self._nodes[name] = MeteredNode(name)
-            sampled = node.saw(at, reading, is_due=are_due)
+            sampled = node.observe(at, reading, is_due=are_due)
             if sampled is not None:
                 yield sampled
 

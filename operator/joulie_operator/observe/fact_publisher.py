@@ -89,6 +89,6 @@ class FactPublisher(Generic[K]):
             for each in self._filters:
                 each.mark_unknown(facts)
             if isinstance(error, BusError):
-                self._refused.saw(error)
+                self._refused.observe(error)
             raise
         self._refused.ended()

@@ -42,7 +42,7 @@ async def _publish(bus: Log, messages: Sequence[Message], refused: Refusals) -> 
     try:
         await bus.publish(messages)
     except BusError as error:
-        refused.saw(error)
+        refused.observe(error)
     else:
         refused.ended()
 

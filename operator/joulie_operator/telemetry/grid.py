@@ -48,7 +48,7 @@ async def poll_grid(bus: Log, subjects: Subjects, settings: GridSettings) -> Non
                     await bus.publish(to_messages(producer, part))
                     poller.published(part)
             except BusError as error:
-                refused.saw(error)
+                refused.observe(error)
             else:
                 refused.ended()
             await asyncio.sleep(settings.interval_s)
@@ -72,7 +72,7 @@ class GridPoller:
         for number, source in enumerate(self._settings.sources, 1):
             try:
                 points = read_document(await _read(session, source.address))
-                facts += current(_placed(points, source.zones), now)
+                facts += current(_of_zones(points, source.zones), now)
             except GridUnreadable as error:
                 log.warning(
                     "grid_unreadable",
@@ -152,7 +152,7 @@ def current(facts: Iterable[GridFact], now: int) -> list[GridFact]:
     return [*newest.values(), *found]
 
 
-def _placed(points: Iterable[Point], zones: Sequence[str]) -> list[GridFact]:
+def _of_zones(points: Iterable[Point], zones: Sequence[str]) -> list[GridFact]:
     """The facts of the zones of nodes. Without any, what a provider answers is about all nodes."""
     facts: list[GridFact] = []
     for point in points:

@@ -48,7 +48,7 @@ async def scrape_power(bus: Log, subjects: Subjects, view: View, settings: Power
             try:
                 await bus.publish(to_messages(producer, facts))
             except BusError as error:
-                refused.saw(error)
+                refused.observe(error)
                 is_lost = True
             else:
                 refused.ended()

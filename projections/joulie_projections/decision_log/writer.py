@@ -193,7 +193,7 @@ class DecisionWriter:
         try:
             await self._bus.publish([message])
         except BusError as error:
-            self._heads_refused.saw(error)
+            self._heads_refused.observe(error)
         else:
             self._unanchored, self._anchored = None, head.pos
             self._heads_refused.ended()
@@ -237,7 +237,7 @@ class DecisionWriter:
             try:
                 await self._bus.publish([message])
             except BusError as error:
-                refused.saw(error)
+                refused.observe(error)
                 await asyncio.sleep(REFUSED_S)
             else:
                 refused.ended()
@@ -276,7 +276,7 @@ class DecisionWriter:
             except TRANSIENT:
                 continue  # retried at the next poll
             except BusError as error:
-                self._outcomes_refused.saw(error)  # they stay due
+                self._outcomes_refused.observe(error)  # they stay due
                 await asyncio.sleep(REFUSED_S)
 
 

@@ -74,7 +74,7 @@ def fold_columns(
     be folded instead."""
     counter = TelemetryCounter(draft)
     columns = part.readings
-    highest = _continued(counter, columns)
+    highest = _last_numbers(counter, columns)
     if highest is None or not _is_plain(ledger, part, position, set_aside):
         return False
     facts = _facts_of(draft, part, position, set_aside)
@@ -103,7 +103,7 @@ def _is_plain(ledger: Ledger, part: LogColumns, position: int, set_aside: Collec
     return all(map(ledger.is_metered, part.readings.nodes))
 
 
-def _continued(counter: TelemetryCounter, columns: ReadingColumns) -> dict[str, int] | None:
+def _last_numbers(counter: TelemetryCounter, columns: ReadingColumns) -> dict[str, int] | None:
     """The highest number of each producer, if each counts on by one from the number that was folded
     last."""
     order = np.argsort(columns.life, kind="stable")

@@ -258,7 +258,7 @@ class Ledger:
         if not is_end:
             self.meters.note_silence(self.minutes_ms + MINUTES_MS)
         self.meters.rate(slice(None))
-        rows = _merged(self.minutes, self._rows(SUMS))
+        rows = _with_banked(self.minutes, self._rows(SUMS))
         self.meters.end_minutes()
         self.hour += self.minutes
         self.minutes = []
@@ -281,7 +281,7 @@ class Ledger:
         start_ms = start_of("hour", self.minutes_ms)
         pods = [_energy_of(pod) for pod in self.pods.values() if pod.pods_uj or pod.idle_uj]
         pods.sort(key=_identity)
-        rows = _merged(self.hour, self._rows(HOUR_SUMS))
+        rows = _with_banked(self.hour, self._rows(HOUR_SUMS))
         cards = self.cards.end_hour(rows, self._known_times())
         self.meters.clear((*HOUR_SUMS, "known_ms"))
         rates = sorted(self.rates)
@@ -577,7 +577,7 @@ def _place_among(reading: CardReading) -> int:
     return reading[0]
 
 
-def _merged(banked: Sequence[NodeEnergy], rows: list[NodeEnergy]) -> list[NodeEnergy]:
+def _with_banked(banked: Sequence[NodeEnergy], rows: list[NodeEnergy]) -> list[NodeEnergy]:
     """Rows of a node and its plan, ordered by both. Sums only where there are rows to add."""
     return summed([*banked, *rows]) if banked else sorted(rows, key=_place)
 

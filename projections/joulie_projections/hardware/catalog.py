@@ -129,7 +129,8 @@ def parse_catalog(data: bytes, where: str, base: Catalog = EMPTY) -> Catalog:
     cpus = list(_read(table, "cpu", CpuModel, sources, mistakes))
     gpus = list(_read(table, "gpu", GpuModel, sources, mistakes))
     found = Catalog(
-        _merged(base.cpus, cpus, processor, mistakes), _merged(base.gpus, gpus, card_name, mistakes)
+        _with_models(base.cpus, cpus, processor, mistakes),
+        _with_models(base.gpus, gpus, card_name, mistakes),
     )
     if mistakes:
         raise BadCatalog(where, mistakes)
@@ -162,7 +163,7 @@ def _wrong(model: _Model) -> Iterator[str]:
         yield "measured_w has no source: measured_by is missing"
 
 
-def _merged(
+def _with_models(
     base: Mapping[N, M], models: Sequence[M], normalize: Callable[[str], N], mistakes: list[str]
 ) -> Mapping[N, M]:
     new: dict[N, M] = {}

@@ -59,7 +59,7 @@ class FreeSpaceMonitor:
 
     async def _measure_stream(self, stream: Stream, now: int) -> None:
         size, growth = await self._bus.size(stream), self._growth[stream]
-        growth.saw(size, now)
+        growth.observe(size, now)
         metrics.STREAM_BYTES.labels(stream=stream).set(size.bytes)
         _show(metrics.STREAM_MAX_BYTES, stream, size.max_bytes or None)
         metrics.STREAM_KEPT_SECONDS.labels(stream=stream).set(kept_s(size))

@@ -388,7 +388,7 @@ class Projector:
         """The messages that have arrived; with a backlog, a full batch."""
         while self._is_behind(readers) and await wait_and_clear(bell, LINGER_S):
             pass
-        records = self._merged(readers)
+        records = self._in_merge_order(readers)
         if records:
             self._in_flight += len(records)
         return records
@@ -399,7 +399,7 @@ class Projector:
             return False
         return here + sum(reader.pending for reader in readers.values()) >= self._settings.batch
 
-    def _merged(self, readers: dict[Stream, Reader]) -> list[Record]:
+    def _in_merge_order(self, readers: dict[Stream, Reader]) -> list[Record]:
         """The next messages in merge order, which is the order of the positions."""
         records: list[Record] = []
         for stream in MERGE_ORDER:

@@ -46,7 +46,7 @@ class FoldedCluster:
         self._changed: dict[str, NodeState | None] = {}
         self._node_of: dict[int, int] = {}  # of each running pod
         for number in range(fleet.size):
-            self.saw(number, usable=True)
+            self.observe(number, usable=True)
             self.fold(self._hardware(number))
         self._draft.commit()
         self.columns = TwinColumns.of_state(self.cluster_state)
@@ -69,7 +69,7 @@ class FoldedCluster:
         self.columns = self.columns.following(self.cluster_state, self._changed)
         self._changed = {}
 
-    def saw(self, number: int, *, usable: bool) -> None:
+    def observe(self, number: int, *, usable: bool) -> None:
         """The node as the API server shows it: ready and schedulable, or neither."""
         fleet = self._fleet
         self.fold(

@@ -97,7 +97,7 @@ class PlannedNodes:
         for node in self._ready.pop(minute, ()):
             self._fleet.awake[node] = True
             self._waking[node] = False
-            self._folded.saw(node, usable=True)
+            self._folded.observe(node, usable=True)
 
     def step(self, minute: int, _: Iterable[Job]) -> Sequence[int]:
         """The plan finds the waiting jobs in the cluster state. It evicts none."""
@@ -116,7 +116,7 @@ class PlannedNodes:
         node = self._folded.numbers[event.node]
         if isinstance(event, SleepOrdered):
             self._fleet.awake[node] = False
-            self._folded.saw(node, usable=False)
+            self._folded.observe(node, usable=False)
             self._fleet.set_asleep(np.array([node]), asleep=True)
         elif isinstance(event, WakeOrdered):
             self._wake(node, minute)

@@ -92,10 +92,10 @@ def trace_jobs(
 class OpenbShares:
     """The quantiles of the demo, with openb's share of pods without cards: the demo has more."""
 
-    def draw(self, draw: random.Random) -> Size:
-        asks_cards = draw.random() >= WITHOUT_CARDS
+    def draw(self, chance: random.Random) -> Size:
+        asks_cards = chance.random() >= WITHOUT_CARDS
         while True:
-            size = Table().draw(draw)
+            size = Table().draw(chance)
             if bool(size.gpus) == asks_cards:
                 return size
 

@@ -62,7 +62,7 @@ class Outbox:
             try:
                 await self._bus.publish(some)
             except BusError as error:
-                self._refused.saw(error)
+                self._refused.observe(error)
                 await asyncio.sleep(RETRY_S)
             else:
                 self._refused.ended()

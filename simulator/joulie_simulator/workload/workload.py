@@ -154,24 +154,24 @@ class Size(NamedTuple):
 class Sizes(Protocol):
     """A source of sizes: the table, or a trace."""
 
-    def draw(self, draw: random.Random) -> Size: ...
+    def draw(self, chance: random.Random) -> Size: ...
 
 
 class Table:
     """Sizes drawn from the quantiles above."""
 
-    def draw(self, draw: random.Random) -> Size:
-        kind = draw.choices(KINDS, [kind.share for kind in KINDS])[0]
-        gpu_milli = between(kind.gpu_milli, draw.random())
+    def draw(self, chance: random.Random) -> Size:
+        kind = chance.choices(KINDS, [kind.share for kind in KINDS])[0]
+        gpu_milli = between(kind.gpu_milli, chance.random())
         return Size(
             kind=kind.name,
-            performance=draw.random() < kind.performance_share,
-            cores=round(between(kind.cpu_milli, draw.random()) / 1000, 1),
-            memory_mib=round(between(kind.memory_mib, draw.random())),
-            gpus=draw.choice(kind.gpus),
+            performance=chance.random() < kind.performance_share,
+            cores=round(between(kind.cpu_milli, chance.random()) / 1000, 1),
+            memory_mib=round(between(kind.memory_mib, chance.random())),
+            gpus=chance.choice(kind.gpus),
             gpu_mb=share_mb(gpu_milli),
-            seconds=max(1.0, between(kind.seconds, draw.random())),
-            utilisation=draw.uniform(*kind.utilisation),
+            seconds=max(1.0, between(kind.seconds, chance.random())),
+            utilisation=chance.uniform(*kind.utilisation),
         )
 
 

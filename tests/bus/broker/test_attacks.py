@@ -82,7 +82,7 @@ async def test_batches_that_are_never_committed_are_few_and_keep_no_writer_out(
         installation.connected(Role.AGENT) as hostile,
         installation.connected(Role.OPERATOR) as operator,
         installation.connected(Role.EXTENDER) as extender,
-        Publisher.on(operator, Prices(dear_s=0)) as publisher,
+        Publisher.on(operator, Prices(expensive_s=0)) as publisher,
     ):
         before = await holdings(admin)
         opened = [await staged(hostile, own, f"evil-{batch}", 1) for batch in range(3 * MAX_OPEN)]

@@ -94,7 +94,7 @@ async def test_where_a_message_is_dear_many_share_a_sync_of_the_disk(
     count: int, expected: list[int], connection: Connection
 ) -> None:
     messages = samples(20 + count)
-    async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(60):
+    async with Publisher.on(connection, Prices(expensive_s=0)) as publisher, asyncio.timeout(60):
         await publisher.publish(messages[:20])  # one by one, to see what that costs
         await publisher.publish(messages[20:])
 
@@ -106,7 +106,7 @@ async def test_no_message_overtakes_a_batch_that_was_published_before_it(
 ) -> None:
     messages = samples(1220)
     parts = [messages[20:520], messages[520:521], messages[521:1021], messages[1021:]]
-    async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(60):
+    async with Publisher.on(connection, Prices(expensive_s=0)) as publisher, asyncio.timeout(60):
         await asyncio.gather(
             publisher.publish(messages[:20]), *(publisher.publish(part) for part in parts)
         )
@@ -117,7 +117,7 @@ async def test_no_message_overtakes_a_batch_that_was_published_before_it(
 
 async def test_where_a_message_is_cheap_each_goes_at_once(connection: Connection) -> None:
     messages = samples(60)
-    async with Publisher.on(connection, Prices(dear_s=60)) as publisher, asyncio.timeout(60):
+    async with Publisher.on(connection, Prices(expensive_s=60)) as publisher, asyncio.timeout(60):
         await publisher.publish(messages[:30])
         await publisher.publish(messages[30:])
 
@@ -125,15 +125,19 @@ async def test_where_a_message_is_cheap_each_goes_at_once(connection: Connection
 
 
 def test_what_a_message_costs_is_looked_at_again_after_a_while() -> None:
-    prices = Prices(dear_s=0.001)
+    prices = Prices(expensive_s=0.001)
     before = prices.are_unknown("tel", 5)
-    prices.saw("tel", 0.002, 5)
+    prices.observe("tel", 0.002, 5)
 
-    assert (before, prices.are_dear("tel"), prices.are_dear("dec")) == (True, True, True)
+    assert (before, prices.single_is_expensive("tel"), prices.single_is_expensive("dec")) == (
+        True,
+        True,
+        True,
+    )
     assert [prices.are_unknown("tel", at) for at in (6, 5 + AGAIN_S)] == [False, True]
     assert prices.are_unknown("dec", 6)
-    prices.saw("tel", 0.0005, 5 + AGAIN_S)
-    assert not prices.are_dear("tel")
+    prices.observe("tel", 0.0005, 5 + AGAIN_S)
+    assert not prices.single_is_expensive("tel")
 
 
 async def test_a_stream_that_takes_no_batches_gets_each_for_itself(bare: Connection) -> None:
@@ -155,7 +159,10 @@ async def test_where_the_broker_takes_no_more_batches_each_goes_alone_and_the_lo
         await connection.request("joulie.tel.test.hostile", b"never committed", head)
     messages = samples(60)
     with capture_logs() as lines:
-        async with Publisher.on(connection, Prices(dear_s=0)) as publisher, asyncio.timeout(30):
+        async with (
+            Publisher.on(connection, Prices(expensive_s=0)) as publisher,
+            asyncio.timeout(30),
+        ):
             await publisher.publish(messages[:20])
             await publisher.publish(messages[20:40])
             await publisher.publish(messages[40:])

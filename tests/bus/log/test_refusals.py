@@ -13,11 +13,11 @@ def test_a_refusal_is_logged_at_once_then_now_and_then_and_at_its_end() -> None:
     with capture_logs() as lines:
         refused.ended()
         for _ in range(10):
-            refused.saw(FULL)
+            refused.observe(FULL)
             now[0] += LOG_EVERY_S / 4
         refused.ended()
         refused.ended()
-        refused.saw(FULL)
+        refused.observe(FULL)
 
     told = [(line["event"], line.get("times", line.get("after_refusals"))) for line in lines]
     assert told == [

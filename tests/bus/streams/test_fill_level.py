@@ -32,7 +32,7 @@ def test_the_growth_of_the_last_day_counts_once_there_is_an_earlier_look() -> No
     growth, found = Growth(), list[float | None]()
     for hour in range(48):
         held = size(100 + (0 if hour < 24 else (hour - 24) * 10), 5 * DAY_NS, first=2)
-        growth.saw(held, hour * HOUR_NS)
+        growth.observe(held, hour * HOUR_NS)
         found.append(growth.per_day(held, hour * HOUR_NS))
 
     assert found[0] is None
@@ -42,7 +42,7 @@ def test_the_growth_of_the_last_day_counts_once_there_is_an_earlier_look() -> No
 
 def test_a_stream_that_is_trimmed_as_fast_as_it_grows_is_never_full() -> None:
     growth = Growth()
-    growth.saw(size(900, 30 * DAY_NS, first=50), 0)
+    growth.observe(size(900, 30 * DAY_NS, first=50), 0)
     held = size(890, 30 * DAY_NS, first=90)
 
     assert days_left(held, growth.per_day(held, DAY_NS)) is None

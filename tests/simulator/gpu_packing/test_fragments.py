@@ -37,7 +37,7 @@ class Always:
         self._sizes = sizes
         self._count = 0
 
-    def draw(self, draw: random.Random) -> Size:
+    def draw(self, chance: random.Random) -> Size:
         self._count += 1
         return self._sizes[(self._count - 1) % len(self._sizes)]
 

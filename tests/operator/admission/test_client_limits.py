@@ -14,7 +14,7 @@ from authority import Authority
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.tasks import background
-from joulie_operator.admission.door import Limits
+from joulie_operator.admission.client_limits import Limits
 from joulie_operator.admission.webhook import Serving, serve
 from joulie_operator.kube.api_client import ApiServer as Api
 

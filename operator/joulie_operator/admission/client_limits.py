@@ -26,7 +26,7 @@ class Limits(NamedTuple):
     idle_s: float = 120.0  # longer than an API server's own 90 s, so that it closes first
 
 
-class Door:
+class ClientLimits:
     """The connections of one listener."""
 
     def __init__(self, limits: Limits, client_names: frozenset[str] | None = None) -> None:
@@ -98,8 +98,8 @@ class Door:
 class _Guest(asyncio.Protocol):
     """One connection: passes all on to the HTTP server, and ends when its time is over."""
 
-    def __init__(self, door: Door, inner: asyncio.Protocol) -> None:
-        self._door, self._inner = door, inner
+    def __init__(self, clients: ClientLimits, inner: asyncio.Protocol) -> None:
+        self._clients, self._inner = clients, inner
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_idle = True
@@ -108,26 +108,26 @@ class _Guest(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._inner.connection_made(transport)
-        if self._door.admits(transport, self):
-            self._expire_in(self._door.limits.request_s)
+        if self._clients.admits(transport, self):
+            self._expire_in(self._clients.limits.request_s)
         else:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._is_idle:
             self._is_idle = False
-            self._expire_in(self._door.limits.request_s)
+            self._expire_in(self._clients.limits.request_s)
         self._inner.data_received(data)
 
     def rest(self) -> None:
         self._is_idle = True
-        self._expire_in(self._door.limits.idle_s)
+        self._expire_in(self._clients.limits.idle_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
-            self._door.left(self._transport)
+            self._clients.left(self._transport)
         self._inner.connection_lost(exc)
 
     def eof_received(self) -> bool | None:
