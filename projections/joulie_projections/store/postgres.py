@@ -120,8 +120,10 @@ def _prepare_sessions(engine: Engine, role: str, settings: dict[str, str]) -> No
         for name, value in settings.items():
             connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         # Before the first migration neither the role nor the tables exist.
-        known = "SELECT 1 FROM pg_roles WHERE rolname = %s"
-        if role and connection.execute(known, (role,)).fetchone():
+        known = "SELECT pg_has_role(rolname, 'MEMBER') FROM pg_roles WHERE rolname = %s"
+        found = connection.execute(known, (role,)).fetchone() if role else None
+        # A command that reads in the pod of a writer has the writer's user, which stays itself.
+        if found and (found[0] or settings.get(_READS_ONLY) != "on"):
             connection.execute(f"SET ROLE {role}")
         connection.commit()
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, DBAPIError
 
 from joulie_bus.events import FilterDecided
 from joulie_bus.streams.records import Record
@@ -315,3 +315,21 @@ def test_a_reader_of_postgres_can_only_read(postgres_url: str, postgres: Postgre
             connection.execute("INSERT INTO gone VALUES (1, 'node', 'a', 1)")
 
     assert found == (2,)
+
+
+def test_a_command_that_reads_as_the_user_of_the_writer_reads_and_writes_nothing(
+    postgres_url: str, postgres: Postgres
+) -> None:
+    """`joulie verify` in the pod of the projector, whose user has the role of the writer alone."""
+    name = make_url(postgres_url).database or ""
+    user = f"verifier_{name}"
+    postgres.execute(name, f"CREATE ROLE {user} LOGIN IN ROLE joulie_writer")
+    engine = database.reader(postgres.url(name, user))
+
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT count(*) FROM decision")).scalar()
+        with pytest.raises(DBAPIError, match="read-only transaction"):
+            connection.execute(text("INSERT INTO gone VALUES (1, 'node', 'a', 1)"))
+    engine.dispose()
+
+    assert found == 2
