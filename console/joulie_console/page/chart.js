@@ -34,7 +34,7 @@ function options(props, /** @type {any} */ unit, /** @type {(at: number | null) 
     width: 400,
     height: props.height || 180,
     legend: { show: false },
-    cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+    cursor: { y: false, drag: { x: true, y: false }, points: { size: 7 } },
     scales: {
       y: {
         range: (
@@ -101,7 +101,7 @@ export class Chart extends Component {
     const unit = this.#unit();
     const isOther = marked !== before.marked || series.length !== before.series.length;
     if (isOther || unit.name !== this.unit || shade() !== this.shade) this.#make();
-    else if (data !== before.data) this.plot.setData(this.#scaled(unit));
+    else if (data !== before.data) this.#renew(this.#scaled(unit));
   }
 
   componentWillUnmount() {
@@ -133,8 +133,28 @@ export class Chart extends Component {
     this.shade = shade();
     const point = (/** @type {number | null} */ at) =>
       at !== this.state.at && this.setState({ at });
+    this.isZoomed = false;
     this.plot = new Plot(options(this.props, unit, point), this.#scaled(unit), this.box.current);
+    this.plot.hooks.setSelect = [() => this.isZoomed = this.plot.select.width > 0];
+    this.plot.over.addEventListener("dblclick", () => this.#zoom(0));
     this.#fit();
+  }
+
+  /** New values leave a zoom as it is. @param {any[]} data */
+  #renew(data) {
+    const { min, max } = this.plot.scales.x;
+    this.plot.setData(data);
+    if (this.isZoomed) this.plot.setScale("x", { min, max });
+  }
+
+  /** @param {number} by times the time in view, around the cursor; 0: all of it */
+  #zoom(by) {
+    const [times] = this.props.data, { min, max } = this.plot.scales.x;
+    this.isZoomed = by > 0;
+    if (!by) return this.plot.setScale("x", { min: times[0], max: times[times.length - 1] });
+    const at = times[this.state.at ?? times.length - 1], half = (max - min) * by / 2;
+    const low = Math.max(times[0], at - half), high = Math.min(times[times.length - 1], at + half);
+    if (high > low) this.plot.setScale("x", { min: low, max: high });
   }
 
   #fit() {
@@ -145,6 +165,13 @@ export class Chart extends Component {
   /** @param {KeyboardEvent} event */
   #key = (event) => {
     const last = this.props.data[0].length - 1;
+    /** @type {Record<string, number>} */
+    const zooms = { "+": 0.5, "-": 2, Escape: 0 };
+    if (event.key in zooms && last > 0 && (this.isZoomed || event.key === "+")) {
+      event.preventDefault();
+      event.stopPropagation();
+      return this.#zoom(zooms[event.key]);
+    }
     const from = this.state.at ?? (event.key === "ArrowRight" ? -1 : last + 1);
     /** @type {Record<string, number>} */
     const steps = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity };
@@ -178,7 +205,8 @@ export class Chart extends Component {
     const { time, values } = this.#readings();
     return html`
       <div class="plot" role="group" tabindex="0" onKeyDown=${this.#key}
-        aria-label=${`${label}. Left and right arrow keys read its values.`}>
+        aria-label=${`${label}. Left and right arrow keys read its values; plus and minus zoom, Escape shows all.`}
+        title="Drag to zoom, double-click to show all">
         <div ref=${this.box} aria-hidden="true"></div>
         <p class="chart-feet" role="status">
               <span>${time}</span>

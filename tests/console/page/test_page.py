@@ -14,7 +14,7 @@ from playwright.async_api import Page, Route, expect
 
 from console_kit import ConsoleHarness, console_harness, running_console
 from joulie_bus.broker.embedded import Embedded
-from joulie_bus.events import NodeSeen, SettingsDeclared
+from joulie_bus.events import NodeSeen, OutcomeSeen, SettingsDeclared
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.testing import (
     ask,
@@ -65,6 +65,14 @@ REPEATED_EVENTS = """async () => {
 }"""  # what the console sends after a reconnection with Last-Event-ID
 
 
+SOME_POWER = """async () => {
+  const { update } = await import('/store.js');
+  const now = Date.now();
+  const numbers = [...Array(60).keys()];
+  update({ power: numbers.map((at) => [now - (60 - at) * 10_000, at, 100 + at * at, 5000]) });
+}"""
+
+
 async def opened(page: Page, harness: ConsoleHarness, query: str = "") -> None:
     await page.goto(f"{harness.url}/{query}")
     await expect(page.locator("#age")).to_contain_text("position")
@@ -112,11 +120,54 @@ async def test_a_new_decision_appears(
         assert complaints == []
 
 
+async def test_an_outcome_is_one_sentence_with_the_score_that_it_followed(
+    page: Page, new_harness: NewHarness
+) -> None:
+    async with new_harness() as harness:
+        await harness.publish(node_seen("n1"), hardware("n1"), power("n1", 100))
+        await opened(page, harness)
+        await harness.decide(ask("fresh"))
+        await expect(page.locator(ENTRY).first).to_have_attribute("data-entry", "3")
+        placed = OutcomeSeen(pod_uid="fresh", namespace="team", name="fresh", node="n1", rank=1)
+        await harness.publish_decisions(placed)
+        line = page.locator("#decisions .outcome")
+        await expect(line).to_contain_text(re.compile(r"team/fresh.*runs on n1, our best with \d"))
+        await expect(line).to_contain_text(re.compile(r"outcome\s*$"))  # its kind comes last
+        await expect(page.locator("#decisions .prioritize")).to_have_count(0)
+        await expect(page.locator("#decisions .filter")).to_have_count(1)
+
+
+async def test_a_chart_is_zoomed_by_a_drag_and_by_keys_and_shows_all_again(
+    page: Page, scenario: ConsoleHarness
+) -> None:
+    await opened(page, scenario)
+    await page.evaluate(SOME_POWER)
+    plot = page.locator(".power-card .plot")
+    over = plot.locator(".u-over")
+    whole = await plot.locator("canvas").screenshot()
+    box = await over.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    await page.mouse.move(box["x"] + box["width"] * 0.3, y)
+    await page.mouse.down()
+    await page.mouse.move(box["x"] + box["width"] * 0.6, y, steps=5)
+    await page.mouse.up()
+    zoomed = await plot.locator("canvas").screenshot()
+    await plot.press("Escape")
+    await page.mouse.move(0, 0)
+    all_again = await plot.locator("canvas").screenshot()
+    await plot.press("+")
+    by_keys = await plot.locator("canvas").screenshot()
+
+    assert zoomed not in (whole, all_again)
+    assert by_keys != all_again
+
+
 async def test_an_open_decision_shows_the_terms_of_the_two_best_nodes(
     page: Page, scenario: ConsoleHarness
 ) -> None:
     await opened(page, scenario)
-    await page.click("#decisions [data-entry='3']")
+    await page.click("#decisions [data-scored='3']")  # the outcome that followed it
     await expect(page.locator("#detail")).to_contain_text("The winner and the runner-up")
     await expect(page.locator(".duel")).to_contain_text("headroom")
 
