@@ -19,8 +19,8 @@ from joulie_bus.runtime.secret_settings import SUFFIX
 from joulie_bus.runtime.settings import BusSettings, declared
 from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import Role, inbox
+from joulie_cli.admin.grant import every_account
 from joulie_cli.command_line.commands import commands
-from joulie_cli.upkeep.grant import every_account
 from joulie_cli.wiring import PlaceSettings
 from joulie_extender.protocol import scheduler_config
 

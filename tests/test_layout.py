@@ -320,11 +320,11 @@ def _is_query(node: ast.AST) -> bool:
 
 # Their commands only choose a source: the local data, a console, or one behind an API server.
 ASKED = [
-    "cli/joulie_cli/questions/gpus.py",
-    "cli/joulie_cli/questions/decisions.py",
-    "cli/joulie_cli/questions/energy.py",
-    "cli/joulie_cli/questions/explain.py",
-    "cli/joulie_cli/questions/twin.py",
+    "cli/joulie_cli/ask/gpus.py",
+    "cli/joulie_cli/ask/decisions.py",
+    "cli/joulie_cli/ask/energy.py",
+    "cli/joulie_cli/ask/explain.py",
+    "cli/joulie_cli/ask/twin.py",
     "cli/joulie_cli/asking/questions.py",
     "cli/joulie_cli/kubectl/__main__.py",
 ]

@@ -9,7 +9,7 @@ from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.streams.subjects import Subjects
 from joulie_cli.command_line.parser import parsed
 from joulie_cli.main import main
-from joulie_cli.parts.demo import (
+from joulie_cli.run.demo import (
     DemoOptions,
     Ending,
     addresses_of,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from joulie_audit.ledger.refold import refolded
-from joulie_cli.checks.verify_report import FIRST_RULE
+from joulie_cli.audit.verify_report import FIRST_RULE
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.reporting.document import document_of, first_document_of
 from joulie_cli.reporting.gather import Period, gathered

@@ -11,8 +11,8 @@ import joulie_migrations
 from joulie_bus.streams.roles import Role
 from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import EXIT_CODES, parser, parser_of
-from joulie_cli.commands.questions import energy
-from joulie_cli.commands.upkeep import grant, migrate
+from joulie_cli.commands.admin import grant, migrate
+from joulie_cli.commands.ask import energy
 from joulie_cli.main import main
 from joulie_projections.energy.report import By
 
@@ -54,8 +54,8 @@ def test_help_of_a_command_imports_its_options_alone() -> None:
 
     assert any("--archive DIR" in line for line in lines)
     assert lines[-2] == "imported: []"
-    assert "joulie_cli.commands.questions.explain" in lines[-1]
-    assert "joulie_cli.commands.questions.twin" not in lines[-1]
+    assert "joulie_cli.commands.ask.explain" in lines[-1]
+    assert "joulie_cli.commands.ask.twin" not in lines[-1]
 
 
 def test_no_command_line_imports_a_large_library() -> None:

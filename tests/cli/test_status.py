@@ -13,7 +13,7 @@ import joulie_migrations
 from audit_kit import small_log_in
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.ports import free_port
-from joulie_cli.questions.status import (
+from joulie_cli.ask.status import (
     StalenessLimits,
     _figures,
     _part_warnings,

@@ -10,8 +10,8 @@ import pytest
 from joulie_bus.errors import WrongTarget
 from joulie_bus.events import TargetSet
 from joulie_bus.testing import NOON, SECOND
+from joulie_cli.admin.target import target_of
 from joulie_cli.command_line.parser import parsed
-from joulie_cli.upkeep.target import target_of
 from joulie_demo import demo, joulie
 
 HOUR = 3600 * SECOND

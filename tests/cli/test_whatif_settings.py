@@ -1,6 +1,6 @@
 """Which values `joulie whatif --set` replaces in the settings of a decision."""
 
-from joulie_cli.questions.whatif import other_of
+from joulie_cli.ask.whatif import other_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.terms.preferences import Preference, Preferences, Team

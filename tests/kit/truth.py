@@ -31,7 +31,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
-from joulie_cli.questions.status import StalenessLimits, as_text, status_of
+from joulie_cli.ask.status import StalenessLimits, as_text, status_of
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_console.stream.event_tail import LEDGER_KEPT_S
 from joulie_projections.history.history import History

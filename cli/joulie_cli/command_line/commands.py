@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from joulie_cli.wiring import Wiring
 
 GROUPS = {  # folder below `joulie_cli/commands` -> title in `joulie --help`
-    "parts": "Run Joulie, or one of its parts",
-    "questions": "Ask about pods, nodes, plans and energy",
-    "checks": "Check the log",
-    "upkeep": "Maintain the data, the keys and the cluster",
+    "run": "Run Joulie, or one of its components",
+    "ask": "Ask about pods, nodes, plans and energy",
+    "audit": "Audit the log",
+    "admin": "Administer the data, the keys and the cluster",
 }
 FOLDER = Path(__file__).parents[1] / "commands"
 

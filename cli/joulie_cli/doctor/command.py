@@ -9,7 +9,7 @@ from joulie_bus.runtime.settings import InForce
 from joulie_cli.display.output import show
 from joulie_cli.doctor.examination import Case, examine
 from joulie_cli.doctor.judgement.findings import Finding, Level, as_text, exit_code
-from joulie_cli.parts import up
+from joulie_cli.run import up
 from joulie_cli.wiring import Wiring
 from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
 

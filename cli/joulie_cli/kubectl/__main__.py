@@ -13,7 +13,7 @@ from joulie_bus.runtime import logging
 from joulie_cli.asking import questions
 from joulie_cli.asking.proxy import NAMESPACE, SECRET, Place, ProxyConnection
 from joulie_cli.command_line import options as shared
-from joulie_cli.commands.questions import decisions, explain, gpus, plans
+from joulie_cli.commands.ask import decisions, explain, gpus, plans
 from joulie_cli.display.output import rendered
 from joulie_cli.kubectl import nodes
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, ApiUnreachable

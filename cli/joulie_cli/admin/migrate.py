@@ -1,0 +1,62 @@
+"""`joulie migrate`: migrates the database to this version's schema and creates missing streams."""
+
+import argparse
+import asyncio
+
+import joulie_migrations
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.streams import ensure
+from joulie_bus.streams.roles import Role
+from joulie_cli.admin.move import as_text, move
+from joulie_cli.admin.new_broker import adopt_streams, continue_streams
+from joulie_cli.wiring import Wiring, address_of, names_a_broker
+from joulie_projections.store import database
+
+SETTINGS = ()
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    if args.source or args.to:
+        print(as_text(asyncio.run(move(args.source, args.to))))
+        return 0
+    wires.data.create()
+    engine = database.migrator(wires.data.database)
+    try:
+        database.require_reachable(engine)
+        reached = joulie_migrations.upgrade(engine, args.phase or "")
+        print(f"{database.without_password(wires.data.database)} is at schema {reached}.")
+    finally:
+        engine.dispose()
+    if args.adopt:
+        return _adopt(wires)
+    if args.new_broker:
+        return _continue(wires)
+    if names_a_broker(wires):  # an embedded broker gets its streams at every start
+        address = address_of(wires, Role.ADMIN)
+        asyncio.run(_make_streams(wires, address))
+        print(f"The streams are at {address.shown}.")
+    return 0
+
+
+def _continue(wires: Wiring) -> int:
+    ends = asyncio.run(continue_streams(wires))
+    for stream, end in sorted(ends.items()):
+        print(f"{stream} continues after {end}.")
+    print("Messages that only the lost streams held are lost. Start the components again.")
+    return 0
+
+
+def _adopt(wires: Wiring) -> int:
+    ends = asyncio.run(adopt_streams(wires))
+    for stream, end in sorted(ends.items()):
+        print(f"{stream} holds what was read, up to {end}.")
+    print("Start the components again.")
+    return 0
+
+
+async def _make_streams(wires: Wiring, address: Address) -> None:
+    connection = await Connection.open(address, "joulie-admin")
+    try:
+        await ensure(connection, wires.subjects, wires.bus.nats_replicas)
+    finally:
+        await connection.close()

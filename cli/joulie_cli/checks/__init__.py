@@ -1,5 +1,0 @@
-"""The work of the commands that check the log, a module per command.
-
-Not here: their options (`joulie_cli.commands.checks`); the checks themselves (the audit).
-In: parsed options and the wiring. Out: text or data on stdout, and the exit code.
-"""

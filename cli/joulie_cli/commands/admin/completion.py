@@ -1,0 +1,17 @@
+"""print a script that completes commands and options in bash, zsh or fish."""
+
+import argparse
+
+from joulie_cli.command_line.commands import Program
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
+
+
+def program() -> Program:
+    from joulie_cli.admin import completion
+
+    return completion

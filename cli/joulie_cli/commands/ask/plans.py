@@ -1,0 +1,42 @@
+"""list the operator's plans and their reasons."""
+
+import argparse
+
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    question(parser)
+    parser.add_argument(
+        "--next",
+        nargs="?",
+        const=0.0,
+        type=shared.seconds,
+        metavar="TIME",
+        help="what the operator would plan next, or after TIME (15m) if nothing else happens",
+    )
+    parser.add_argument(
+        "--defragment",
+        action="store_true",
+        help="which pods to move so that free GPUs are of use to pods that ask for GPUs",
+    )
+    parser.add_argument(
+        "--moves", type=shared.count, default=20, metavar="N", help="defragment: at most N (20)"
+    )
+    shared.cluster(parser)
+    shared.source(parser)
+
+
+def question(parser: argparse.ArgumentParser) -> None:
+    """Without where it is asked: `kubectl joulie` has other options for that."""
+    shared.output(parser)
+    shared.newest(parser)
+    parser.add_argument("--node", metavar="NAME", help="what plans did to this node")
+    parser.add_argument("--all", action="store_true", help="include plans without changes")
+
+
+def program() -> Program:
+    from joulie_cli.ask import plans
+
+    return plans

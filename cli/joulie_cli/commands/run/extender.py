@@ -1,0 +1,15 @@
+"""answer kube-scheduler's filter, prioritize and bind calls."""
+
+import argparse
+
+from joulie_cli.command_line.commands import Program
+
+
+def options(_: argparse.ArgumentParser) -> None:
+    """None of its own."""
+
+
+def program() -> Program:
+    from joulie_cli.run import extender
+
+    return extender

@@ -1,0 +1,15 @@
+"""answer for pods that another scheduler places; changes nothing in the cluster."""
+
+import argparse
+
+from joulie_cli.command_line.commands import Program
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """None of its own."""
+
+
+def program() -> Program:
+    from joulie_cli.run import shadow
+
+    return shadow

@@ -1,0 +1,16 @@
+"""publish the facts of a simulated cluster."""
+
+import argparse
+
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.simulated_cluster(parser)
+
+
+def program() -> Program:
+    from joulie_cli.run import simulator
+
+    return simulator

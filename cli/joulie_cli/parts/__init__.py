@@ -1,5 +1,0 @@
-"""The work of the commands that run Joulie or one of its parts, a module per command.
-
-Not here: their options (`joulie_cli.commands.parts`).
-In: parsed options and the wiring. Out: the exit code.
-"""

@@ -1,5 +1,0 @@
-"""The work of the commands that answer questions, a module per command.
-
-Not here: their options (`joulie_cli.commands.questions`).
-In: parsed options and the wiring. Out: text or data on stdout, and the exit code.
-"""
