@@ -2,12 +2,15 @@
 
 import argparse
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from joulie_audit.archive.archiver import ArchiveResult
+from joulie_audit.archive.parts import MANIFEST, Part, sealed
 from joulie_bus.errors import JoulieError
 from joulie_cli.log_access import archiving
 
@@ -46,3 +49,33 @@ async def test_the_first_pass_is_tried_again_soon(
 
     soon, later = archiving.FIRST_RETRY_S, archiving.CHECK_INTERVAL_S
     assert pauses == [soon, soon, later]
+
+
+async def test_after_a_restart_the_archive_says_what_was_archived(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """An archiver whose first pass fails does not take all that was archived before for lost."""
+    asked: list[int] = []
+
+    def looked(_: object, archived_to: int) -> None:
+        asked.append(archived_to)
+        raise JoulieError("The broker does not answer.")
+
+    async def write(_: bool) -> ArchiveResult:
+        raise JoulieError("The broker does not answer.")
+
+    async def slept(_: float) -> None:
+        raise asyncio.CancelledError
+
+    place = tmp_path / "facts/2026-11-27/16/000000000001-000000000007"
+    place.mkdir(parents=True)
+    part = sealed(Part(kind="facts", first=1, last=7, files=[], root="", prev="", created={}))
+    (place / MANIFEST).write_bytes(msgspec.json.encode(part))
+    monkeypatch.setattr(asyncio, "sleep", slept)
+    monkeypatch.setattr(archiving, "history_of", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(archiving, "oldest_unarchived", looked)
+    args = argparse.Namespace(every=3600.0, now=False, to=tmp_path)
+    with pytest.raises(asyncio.CancelledError):
+        await archiving.PeriodicArchiver(args, cast(Any, None), write, None).run()
+
+    assert asked == [7]

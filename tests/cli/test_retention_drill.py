@@ -3,8 +3,10 @@
     .venv/bin/python -m pytest -m drill -s tests/cli/test_retention_drill.py
 
 RETENTION_MINUTES=26 for longer than six minutes: the retention then passes 52 times, as a week
-does in a year. RETENTION_NODES=1000 for more than 200. It prints what each component holds on disk
-and in memory, at last as a table.
+does in a year; RETENTION_SPEED=20215 lets a simulated year pass meanwhile. RETENTION_NODES=1000 for
+more than 200, RETENTION_PODS=2 for pods a second, RETENTION_EVERY=10 for seconds between two
+passes. It prints what each component holds on disk and in memory, at last as a table;
+RETENTION_PLOT=FILE draws it (SVG).
 """
 
 import contextlib
@@ -16,33 +18,25 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 import joulie_demo
+import retention_plot
 from joulie_bus.runtime.ports import free_port
 from joulie_cli.main import main
+from retention_plot import Sample
 
 MINUTES = float(os.environ.get("RETENTION_MINUTES", "6"))
 NODES = os.environ.get("RETENTION_NODES", "200")
-KEEP_S, EVERY_S = 30, 5
+SPEED = os.environ.get("RETENTION_SPEED", "600")
+PODS = os.environ.get("RETENTION_PODS", "10")
+PLOT = os.environ.get("RETENTION_PLOT", "")
+EVERY_S = int(os.environ.get("RETENTION_EVERY", "5"))
+KEEP_S = 30
+SAMPLE_S = 5
 MIB = 2**20
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(int(MINUTES * 60) + 600)]
-
-
-class Sample(NamedTuple):
-    at_s: float
-    broker: float  # MiB
-    database: float
-    archive: float
-    position: int
-    memory: dict[str, float]
-
-    @property
-    def trimmed(self) -> float:
-        """What a trim keeps flat."""
-        return self.broker + self.database
 
 
 def size_of(folder: Path) -> float:
@@ -113,13 +107,16 @@ def archiver(data: Path, archive: Path) -> "subprocess.Popen[bytes]":
 
 def test_the_disk_is_flat_behind_the_retention_while_the_log_grows(tmp_path: Path) -> None:
     data, archive = tmp_path / "data", tmp_path / "archive"
-    words = ("--nodes", NODES, "--speed", "600")
+    words = ("--nodes", NODES, "--speed", SPEED, "--pods-per-second", PODS)
     with joulie_demo.demo(data, *words, PROJECTOR_SNAPSHOT_EVERY="5000") as running:
         running.await_decisions(10)
         samples = watched(running, data, archive)
         running.end()
 
     tabulated(samples)
+    if PLOT:
+        title = f"{NODES} nodes, {float(SPEED):g} times real time, a retention of {KEEP_S} s"
+        Path(PLOT).write_text(retention_plot.of(samples, title))
     third = len(samples) // 3
     middle = max(each.trimmed for each in samples[third : 2 * third])
     end = max(each.trimmed for each in samples[2 * third :])
@@ -136,7 +133,7 @@ def watched(running: joulie_demo.Running, data: Path, archive: Path) -> list[Sam
     keeper, began = archiver(data, archive), time.monotonic()
     try:
         while time.monotonic() - began < MINUTES * 60:
-            time.sleep(EVERY_S)
+            time.sleep(SAMPLE_S)
             samples.append(sampled(began, data, archive, running.pids() | {"archive": keeper.pid}))
             if len(samples) % 3 == 1:
                 printed(samples[-1])

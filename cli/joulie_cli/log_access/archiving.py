@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from joulie_audit.archive.archiver import ArchiveResult
+from joulie_audit.archive.parts import Archive
 from joulie_audit.retention.retention_risks import (
     RetentionRisk,
     oldest_unarchived,
@@ -94,6 +95,9 @@ class PeriodicArchiver:
         metrics.ARCHIVE_SIZE_BYTES.set(usage.total)
 
     async def _risks(self) -> list[RetentionRisk]:
+        # After a restart whose first pass failed, the archive knows what it has.
+        parts = [] if self._archived_to else Archive(self._args.to).facts
+        self._archived_to = parts[-1][1].last if parts else self._archived_to
         with history_of(self._wires) as history:
             oldest = oldest_unarchived(history, self._archived_to)
             age_s = 0.0 if oldest is None else max(0.0, time.time() - oldest / 1e9)
