@@ -17,6 +17,9 @@ COMMANDS = [
     line.removeprefix(".venv/bin/")
     for line in re.findall(r"^\$ (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 ]
+PACKING = re.findall(
+    r"^\$ (joulie simulate gpus .*)$", (ROOT / "docs/simulation.md").read_text(), re.MULTILINE
+)
 OVER_THE_DEMO = {"status", "decisions", "explain", "twin", "verify", "replay"}
 ELSEWHERE = {
     "joulie up --kubeconfig ~/.kube/config": "test_cluster.py",  # against an API server
@@ -74,17 +77,28 @@ def names(where: Path) -> dict[str, str]:
 
 def by_name(command: str) -> bool:
     words = command.split()
-    return words[0] == "joulie" and words[1] in OVER_THE_DEMO | {"simulate"}
+    return words[0] == "joulie" and words[1] in OVER_THE_DEMO
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if by_name(command)])
-def test_a_command_of_the_readme_succeeds(command: str, where: Path, names: dict[str, str]) -> None:
+BY_NAME = [command for command in COMMANDS if by_name(command)]
+
+
+@pytest.mark.parametrize("command", [*BY_NAME, *PACKING])
+def test_a_command_of_the_readme_or_of_the_page_on_packing_succeeds(
+    command: str, where: Path, names: dict[str, str]
+) -> None:
     words = [names.get(word, word) for word in shlex.split(command)]
 
     done = run(words, where)
 
     assert done.returncode == (1 if words[1] == "status" else 0), done.stderr  # it runs no more
     assert done.stdout
+
+
+def test_the_page_on_packing_shows_each_way_to_compare() -> None:
+    options = {word for command in PACKING for word in command.split()}
+
+    assert options >= {"--weight", "--published", "--defragment"}
 
 
 def test_no_command_of_the_readme_is_left_out() -> None:
