@@ -118,6 +118,7 @@ def nats_conf() -> str:
         store="/data",
         limits=BATCH_LIMITS,
         accounts=every_account(),
+        callout="",
         cluster=_CLUSTER_AND_TLS,
     )
     _, text = text.split("\n", 1)  # the comment of the embedded broker

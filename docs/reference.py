@@ -44,6 +44,7 @@ PARTS = (
     "simulator",
     "archive",
     "admission",
+    "callout",
 )
 LIKELY = (
     "NATS_URL",

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 from joulie_bus.broker.embedded import address_within
 from joulie_bus.errors import PortTaken
 from joulie_bus.jetstream.connection import Address, Connection
@@ -18,7 +20,7 @@ from joulie_bus.runtime import logging, metrics, nats_keys
 from joulie_bus.runtime.metrics import Probe, well
 from joulie_bus.runtime.settings import BusSettings, Source, setting, text
 from joulie_bus.runtime.vital_tasks import reporting_ends, why_not_ready
-from joulie_bus.streams.roles import CORE_ROLES, Role
+from joulie_bus.streams.roles import CORE_ROLES, Role, inbox
 from joulie_bus.streams.subjects import Subjects
 from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
 from joulie_cli.supervisor.ending import Ending, code_after
@@ -172,30 +174,46 @@ def names_a_broker(wires: Wiring) -> bool:
 
 def address_of(wires: Wiring, role: Role) -> Address:
     """The broker of the settings; if they name none, the embedded one of the data directory."""
-    bus, running = wires.bus, wires.data.running()
+    running = wires.data.running()
     if running is not None and not names_a_broker(wires):
         return address_within(wires.data.path, running.nats_url, role)
+    direct = (wires.bus.nats_user or role) not in CORE_ROLES
+    return replace(broker_of_settings(wires), direct=direct)
+
+
+def broker_of_settings(wires: Wiring) -> Address:
+    bus = wires.bus
     creds = bus.nats_creds_file
-    has_jwt = bool(creds) and nats_keys.is_credentials(Path(creds).read_text())
+    content = Path(creds).read_text() if creds else ""
+    is_token, has_jwt = nats_keys.is_token(content), nats_keys.is_credentials(content)
     return Address(
         url=bus.nats_url,
         user=bus.nats_user,
         password=bus.nats_password,
-        nkey_file="" if has_jwt else bus.nats_creds_file,
-        creds_file=bus.nats_creds_file if has_jwt else "",
+        nkey_file="" if has_jwt or is_token else creds,
+        creds_file=creds if has_jwt else "",
+        token_file=creds if is_token else "",
         ca_file=bus.nats_ca_file,
         cert_file=bus.nats_cert_file,
         key_file=bus.nats_key_file,
         inbox=bus.nats_inbox,
-        direct=(bus.nats_user or role) not in CORE_ROLES,
     )
 
 
 @contextlib.asynccontextmanager
-async def connected(wires: Wiring, role: Role) -> AsyncGenerator[JetStreamLog, None]:
-    connection = await Connection.open(address_of(wires, role), f"joulie-{role}")
+async def connected(
+    wires: Wiring, role: Role, name: str = ""
+) -> AsyncGenerator[JetStreamLog, None]:
+    """`name` is that of the node or replica which a token proves: its inbox has that name, and it
+    may not ask for the streams."""
+    address = address_of(wires, role)
+    is_proven = bool(address.token_file and name)
+    if is_proven:
+        address = replace(address, inbox=inbox(role, name))
+    connection = await Connection.open(address, f"joulie-{role}")
     try:
-        await require(connection, wires.subjects)
+        if not is_proven:
+            await require(connection, wires.subjects)
         async with JetStreamLog.over(connection) as bus:
             yield bus
     finally:

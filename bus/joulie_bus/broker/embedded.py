@@ -13,9 +13,9 @@ import socket
 from asyncio.subprocess import Process
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from joulie_bus.broker import older_streams
+from joulie_bus.broker import callout, older_streams
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import MAX_PAYLOAD, Address, Connection
@@ -44,7 +44,7 @@ jetstream {{
   {limits}
 }}
 {accounts}
-{cluster}
+{callout}{cluster}
 """
 _CLUSTER = """\
 cluster {{
@@ -82,8 +82,15 @@ class Embedded:
     """
 
     def __init__(
-        self, directory: Path, port: int = 0, peer: Peer | None = None, program: str = ""
+        self,
+        directory: Path,
+        port: int = 0,
+        peer: Peer | None = None,
+        program: str = "",
+        *,
+        asks: bool = False,
     ) -> None:
+        """With `asks`, the service of the auth callout says who other clients are."""
         self._directory = directory
         self._port = port or free_port()
         self._peer = peer
@@ -93,9 +100,19 @@ class Embedded:
         self.url = f"nats://127.0.0.1:{self._port}"
         with self._named_errors():
             self._passwords = _passwords(directory)
+            self._callout = _Callout.within(directory) if asks else None
 
     def address_of(self, role: Role) -> Address:
         return _address(self.url, role, self._passwords[role])
+
+    @property
+    def issuer(self) -> callout.Issuer:
+        assert self._callout is not None
+        return self._callout.issuer
+
+    def address_of_callout(self) -> Address:
+        assert self._callout is not None
+        return Address(url=self.url, user=callout.USER, password=self._callout.password)
 
     @property
     def pid(self) -> int:
@@ -177,7 +194,11 @@ class Embedded:
             store=store,
             name=self._peer.name if self._peer else "joulie",
             limits=BATCH_LIMITS,
-            accounts=written({role: [user(role, word)] for role, word in self._passwords.items()}),
+            accounts=written(
+                {role: [user(role, word)] for role, word in self._passwords.items()},
+                self._callout.accounts() if self._callout else {},
+            ),
+            callout=self._callout.lines() if self._callout else "",
             cluster=_cluster(self._peer),
         )
         write_private(path, text)
@@ -205,6 +226,27 @@ class Embedded:
             line for line in lines if "[FTL]" in line or "[ERR]" in line or "nats-server:" in line
         ]
         return lines[-1].strip() if lines else "no output"
+
+
+class _Callout(NamedTuple):
+    """The key of the issuer, and the password of the service."""
+
+    issuer: callout.Issuer
+    password: str
+
+    @classmethod
+    def within(cls, directory: Path) -> "_Callout":
+        folder = directory / "credentials"
+        keep_private(folder / "issuer", callout.Issuer.new().seed)
+        keep_private(folder / callout.USER, secrets.token_urlsafe(24))
+        issuer = callout.Issuer.of(read_own(folder / "issuer").decode())
+        return cls(issuer, read_own(folder / callout.USER).decode())
+
+    def accounts(self) -> Mapping[str, Any]:
+        return {callout.ACCOUNT: callout.account(self.password)}
+
+    def lines(self) -> str:
+        return callout.configured(self.issuer.public, Role) + "\n"
 
 
 async def _ask(address: Address) -> None:

@@ -51,6 +51,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     password: str = ""
     nkey_file: str = ""
     creds_file: str = ""
+    token_file: str = ""  # read for each connection, because tokens of pods are renewed
     ca_file: str = ""
     cert_file: str = ""
     key_file: str = ""
@@ -402,6 +403,7 @@ def _options(address: Address, name: str, state: "_State") -> dict[str, Any]:
         "password": address.password or None,
         "nkeys_seed": address.nkey_file or None,
         "user_credentials": address.creds_file or None,
+        "token": Path(address.token_file).read_text if address.token_file else None,
         "inbox_prefix": address.inbox,
         "tls": _tls(address),
         "max_reconnect_attempts": -1,  # nats-py's own default gives up after two minutes

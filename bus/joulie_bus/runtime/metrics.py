@@ -46,6 +46,7 @@ SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "console": (COMMON, LOG, VIEW, CONSOLE),
     "simulator": (COMMON, LOG, VIEW),
     "admission": (COMMON, ADMISSION),
+    "callout": (COMMON,),
     "agent": (COMMON, AGENT),
 }
 

@@ -36,6 +36,11 @@ def is_credentials(text: str) -> bool:
     return "-----" in text
 
 
+def is_token(text: str) -> bool:
+    """Such as that of a pod: a JWT alone, for the broker's auth callout."""
+    return bool(_JWT.fullmatch(text.strip()))
+
+
 def check_credentials(text: str) -> None:
     """Raises ValueError unless the text is a JWT and a user's seed in the format of nsc."""
     jwt = _line_after("BEGIN NATS USER JWT", text)

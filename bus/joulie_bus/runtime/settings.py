@@ -238,9 +238,8 @@ def program(path: str) -> str:
 
 
 def creds_file(path: str) -> str:
-    """a file that holds a user's nkey seed (SU...), or credentials as nsc writes them"""
-    if path:
-        content = _content(path)
+    """a file that holds a user's nkey seed (SU...), credentials as nsc writes them, or a token"""
+    if path and not nats_keys.is_token(content := _content(path)):
         check = (
             nats_keys.check_credentials
             if nats_keys.is_credentials(content)
@@ -273,7 +272,7 @@ class BusSettings:
         creds_file,
         "NATS_CREDS_FILE",
         "",
-        "Instead of a password: an nkey seed, or credentials (JWT and seed) as nsc writes them",
+        "Instead of a password: an nkey seed, credentials (JWT and seed) as of nsc, or a token",
     )
     nats_ca_file: str = setting(
         file, "NATS_CA_FILE", "", "CA certificate (PEM) of the broker; given, TLS is spoken"

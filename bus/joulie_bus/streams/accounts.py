@@ -41,11 +41,13 @@ def user(role: Role, password: str) -> dict[str, Any]:
     return {"user": str(role), "password": password, "permissions": permissions(GRANTS[role])}
 
 
-def written(users: Mapping[Role, Sequence[Mapping[str, Any]]]) -> str:
-    """One line per account."""
+def written(
+    users: Mapping[Role, Sequence[Mapping[str, Any]]], more: Mapping[str, Any] | None = None
+) -> str:
+    """One line per account, `more` of which are others."""
     lines = [
         f"  {name}: {msgspec.json.encode(account).decode()}"
-        for name, account in accounts(users).items()
+        for name, account in (accounts(users) | dict(more or {})).items()
     ]
     return "accounts {\n" + "\n".join(lines) + "\n}"
 

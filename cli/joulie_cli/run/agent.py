@@ -55,7 +55,7 @@ async def _enforce(wires: Wiring, node: str, host: Host, memory: Memory, *, dry_
     service = CapService(subjects, node, writer, lambda: all_limits(host, library, locks), pods)
 
     async def follow() -> None:
-        async with connected(wires, Role.AGENT) as bus:
+        async with connected(wires, Role.AGENT, node) as bus:
             await service.follow(bus)
 
     async with living(VitalTask.ORDERS, follow):  # the bus outlives the last reports
@@ -78,7 +78,7 @@ async def _serve(wires: Wiring, node: str, host: Host, kept: Path | None) -> Non
     sampler = Sampler(host)
     inventory = Inventory(node, host, wires.source.load(CatalogSettings).catalog)
     try:
-        async with connected(wires, Role.AGENT) as bus:
+        async with connected(wires, Role.AGENT, node) as bus:
             producer = Producer(agent_name(node), wires.subjects, time.time_ns)
             delivery = Delivery(bus, producer, Backlog(kept, When.now().boot))
             agent = Agent(delivery, node, sampler, inventory)

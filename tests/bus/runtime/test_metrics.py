@@ -25,7 +25,7 @@ BOUNDED = {
     "feed",  # of power targets: the operator shows 50 at most
     *("card", "by"),  # the cards of the node of an agent, and what limited one
 }
-WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission", "agent"}
+WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission", "agent", "callout"}
 
 
 def test_every_label_is_one_of_ours() -> None:

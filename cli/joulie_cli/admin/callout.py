@@ -1,0 +1,40 @@
+"""`joulie callout`: the identities of agents, for the broker."""
+
+import argparse
+import time
+from pathlib import Path
+
+from joulie_bus.broker.callout import Issuer
+from joulie_bus.errors import SettingsError
+from joulie_cli.wiring import Wiring, serve_part
+from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings
+
+SETTINGS = (ClusterSettings,)
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
+    if not cluster:
+        raise SettingsError(["KUBECONFIG: the API server reviews tokens; name a cluster"])
+    try:
+        issuer = Issuer.of(args.issuer.read_text())
+    except (OSError, ValueError) as error:
+        raise SettingsError([f"--issuer {args.issuer}: {error}"]) from error
+    return serve_part(wires, "callout", _serve(args, wires, issuer, cluster))
+
+
+async def _serve(args: argparse.Namespace, wires: Wiring, issuer: Issuer, cluster: str) -> None:
+    from joulie_bus.jetstream.connection import Connection
+    from joulie_cli.wiring import broker_of_settings
+    from joulie_operator.identity.service import Callout
+    from joulie_operator.identity.token_reviews import Expected, TokenReviews
+    from joulie_operator.kube.api_client import ApiServer
+
+    expected = Expected(f"system:serviceaccount:{args.account}", args.audience)
+    async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:
+        connection = await Connection.open(broker_of_settings(wires), "joulie-callout")
+        try:
+            reviews = TokenReviews(api, expected, time.monotonic)
+            await Callout(connection, issuer, reviews).run()
+        finally:
+            await connection.close()

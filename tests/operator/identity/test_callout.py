@@ -1,0 +1,231 @@
+"""Agents show the token of their pod: a real API server says whose it is, and a real nats-server
+lets them publish for their own node alone."""
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from agent_pods import ACCOUNT, AUDIENCE, USERNAME, account, agent_token, token
+from joulie_bus.broker.callout import Issuer
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.errors import BrokerRefused, Unreachable
+from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.publisher import Publisher
+from joulie_bus.jetstream.streams import ensure
+from joulie_bus.runtime.ports import free_port
+from joulie_bus.runtime.tasks import background
+from joulie_bus.streams.roles import Role, inbox
+from joulie_bus.streams.subjects import Stream, agent_name
+from joulie_bus.testing import CLUSTER, power, producer
+from joulie_operator.identity.service import Callout
+from joulie_operator.identity.token_reviews import (
+    KEPT_S,
+    Expected,
+    NotAnAgent,
+    TokenReviews,
+)
+from kube_real import ASSETS, Running, program_or_skip, real_server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
+EXPECTED = Expected(USERNAME, AUDIENCE)
+
+
+@contextlib.asynccontextmanager
+async def api_server(folder: Path) -> AsyncGenerator[Running, None]:
+    programs = program_or_skip(ASSETS, "kube-apiserver", "etcd").parent
+    async with real_server(folder / "server", programs, bare=True) as server:
+        await account(server)
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def asking_broker(folder: Path) -> AsyncGenerator[Embedded, None]:
+    broker = Embedded(folder / "broker", asks=True)
+    await broker.start()
+    try:
+        connection = await Connection.open(broker.address_of(Role.ADMIN), "test")
+        await ensure(connection, CLUSTER)
+        await connection.close()
+        yield broker
+    finally:
+        await broker.stop()
+
+
+@contextlib.asynccontextmanager
+async def answering(broker: Embedded, reviews: TokenReviews) -> AsyncGenerator[None, None]:
+    connection = await Connection.open(broker.address_of_callout(), "callout")
+    try:
+        async with background(Callout(connection, broker.issuer, reviews).run(), "callout"):
+            await asyncio.sleep(0.2)  # it listens
+            yield
+    finally:
+        await connection.close()
+
+
+def shown(folder: Path, broker: Embedded, text: str, node: str) -> Address:
+    file = folder / f"token-{node}"
+    file.write_text(text)
+    return Address(url=broker.url, token_file=str(file), inbox=inbox(Role.AGENT, node))
+
+
+async def published(address: Address, as_node: str, on: str) -> bool:
+    connection = await Connection.open(address, "agent", 3)
+    try:
+        async with Publisher.on(connection) as publisher:
+            message = producer(agent_name(on)).stamp(power(on, 1))
+            assert message.subject.endswith(f".{on}")
+            await publisher.publish([message])
+    except BrokerRefused:
+        return False
+    finally:
+        await connection.close()
+    return as_node == on
+
+
+async def test_the_token_of_a_pod_lets_its_agent_publish_for_its_own_node_alone(
+    tmp_path: Path,
+) -> None:
+    async with api_server(tmp_path) as server, asking_broker(tmp_path) as broker:
+        text = await agent_token(server, "n1")
+        reviews = TokenReviews(server.api, EXPECTED, time.monotonic)
+        async with answering(broker, reviews):
+            agent = shown(tmp_path, broker, text, "n1")
+            own = await published(agent, "n1", "n1")
+            with pytest.raises(Unreachable):  # the inbox of another node
+                await asking_as(replace(agent, inbox=inbox(Role.AGENT, "n2")))
+            others = await published(agent, "n1", "n2")
+
+    assert (own, others) == (True, False)
+
+
+async def test_the_agent_itself_reports_with_the_token_of_its_pod(tmp_path: Path) -> None:
+    async with api_server(tmp_path) as server, asking_broker(tmp_path) as broker:
+        token_file = tmp_path / "token"
+        token_file.write_text(await agent_token(server, "n1"))
+        env = {
+            "NATS_URL": broker.url,
+            "NATS_CREDS_FILE": str(token_file),
+            "NODE_NAME": "n1",
+            "JOULIE_CLUSTER": CLUSTER.cluster,
+            "METRICS_ADDR": f"127.0.0.1:{free_port()}",
+        }
+        command = (sys.executable, "-m", "joulie_cli.main", "agent", "--node", "n1")
+        async with answering(broker, TokenReviews(server.api, EXPECTED, time.monotonic)):
+            agent = await asyncio.create_subprocess_exec(*command, env=os.environ | env)
+            try:
+                async with asyncio.timeout(90):
+                    subjects = await reported(broker)
+            finally:
+                agent.terminate()
+                await agent.wait()
+
+    assert subjects == {f"joulie.agent.{CLUSTER.cluster}.n1"}
+
+
+async def reported(broker: Embedded) -> set[str]:
+    """The subjects of the stream once an agent has reported."""
+    connection = await Connection.open(broker.address_of(Role.ADMIN), "test")
+    try:
+        async with JetStreamLog.over(connection) as log:
+            while not (await log.state(Stream.TEL)).last:
+                await asyncio.sleep(0.1)
+            found = await log.message(Stream.TEL, 1)
+            return {found.subject} if found else set()
+    finally:
+        await connection.close()
+
+
+async def asking_as(address: Address) -> None:
+    """A publisher that gets no acknowledgement."""
+    connection = await Connection.open(address, "agent", 3)
+    try:
+        async with Publisher.on(connection) as publisher, asyncio.timeout(5):
+            await publisher.publish([producer(agent_name("n1")).stamp(power("n1", 2))])
+    except (BrokerRefused, TimeoutError) as error:
+        raise Unreachable(address.shown, str(error)) from error
+    finally:
+        await connection.close()
+
+
+async def test_other_tokens_do_not_connect(tmp_path: Path) -> None:
+    async with api_server(tmp_path) as server, asking_broker(tmp_path) as broker:
+        await account(server, "stranger")
+        refused = {
+            "audience": await agent_token(server, "n1", audience="another"),
+            "account": await agent_token(server, "n2", of="stranger"),
+            "no pod": await token(server, ACCOUNT, {"audiences": [AUDIENCE]}),
+            "forged": "a.b.c",
+            "none": "",
+        }
+        reviews = TokenReviews(server.api, EXPECTED, time.monotonic)
+        why = dict[str, str]()
+        async with answering(broker, reviews):
+            for name, text in refused.items():
+                address = shown(tmp_path, broker, text, name)
+                with pytest.raises(Unreachable):
+                    await Connection.open(address, "agent", 2)
+                with pytest.raises(NotAnAgent) as caught:
+                    await reviews.node_of(text)
+                why[name] = str(caught.value)
+
+    assert "system:serviceaccount:default:stranger" in why["account"]
+    assert "names no node" in why["no pod"]
+    assert "showed no token" in why["none"]
+
+
+async def test_without_the_service_no_agent_connects_and_the_parts_with_passwords_do(
+    tmp_path: Path,
+) -> None:
+    async with asking_broker(tmp_path) as broker:
+        for role in Role:
+            connection = await Connection.open(broker.address_of(role), "part", 5)
+            await connection.close()
+        with pytest.raises(Unreachable):
+            await Connection.open(shown(tmp_path, broker, "a.b.c", "n1"), "agent", 3)
+
+
+async def is_known(reviews: TokenReviews, text: str) -> bool:
+    try:
+        await reviews.node_of(text)
+    except NotAnAgent:
+        return False
+    return True
+
+
+async def test_a_token_is_reviewed_again_after_some_minutes(tmp_path: Path) -> None:
+    """Meanwhile it needs no API server: after a restart of the broker all agents come at once."""
+    now = [0.0]
+    async with api_server(tmp_path) as server:
+        text = await agent_token(server, "n1")
+        reviews = TokenReviews(server.api, EXPECTED, lambda: now[0])
+        first = await reviews.node_of(text)
+        await server.api.delete(
+            f"/api/v1/namespaces/default/pods/{ACCOUNT}-n1?gracePeriodSeconds=0"
+        )
+        now[0] = KEPT_S - 1
+        kept = await reviews.node_of(text)
+        async with asyncio.timeout(90):  # the API server keeps its own answers for ten seconds
+            while await is_known(reviews, text):
+                now[0] += KEPT_S + 1
+                await asyncio.sleep(1)
+
+    assert first == kept == "n1"
+
+
+def test_a_seed_is_read_as_it_was_written_and_a_mistake_is_found() -> None:
+    issuer = Issuer.new()
+    assert issuer.seed.startswith("SA")
+    assert issuer.public.startswith("A")
+    assert Issuer.of(issuer.seed).public == issuer.public
+    wrong = issuer.seed[:-1] + ("A" if issuer.seed[-1] != "A" else "B")
+    for text in (wrong, "SU", "", issuer.public):
+        with pytest.raises(ValueError, match="nkey seed"):
+            Issuer.of(text)
