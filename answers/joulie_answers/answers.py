@@ -15,6 +15,7 @@ from joulie_answers.readers.plan_pages import Page, PlanPages, RecentPlans
 from joulie_answers.readers.time_travel import SERVED, Bounds, TimeTravel
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
+from joulie_answers.text.tables import EMPTY
 from joulie_answers.text.times import shown
 from joulie_answers.views import cards, cluster_view, decision_text
 from joulie_answers.views.caps import caps_of
@@ -44,10 +45,6 @@ AHEAD_S = 60.0  # a clock of a client may be fast; a later time has no state yet
 HOUR = 3_600_000_000_000  # ns
 PLANS_READ = 100  # lines, for the names of some plans
 DECISIONS_PER_POD = 50  # decisions in the response about one pod
-EMPTY = (
-    "The log is empty: no fact has been committed yet. `joulie status` shows what runs; "
-    "`joulie demo` fills a log in seconds."
-)
 T = TypeVar("T")
 
 
@@ -421,7 +418,6 @@ class Answers:
     # --- plans and heads ----------------------------------------------------------------------
 
     async def plans(self, query: requests.Plans) -> responses.PlanList:
-        self._require_facts()
         before = query.before or requests.MAX_INTEGER
         found = await self._plans.before(before, query.node, query.limit, query.changed)
         return responses.PlanList(

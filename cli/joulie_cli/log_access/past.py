@@ -12,6 +12,7 @@ from pathlib import Path
 
 import joulie_migrations
 from joulie_answers.readers.facts import RetainedFacts
+from joulie_answers.text.tables import EMPTY
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
@@ -242,10 +243,7 @@ def require_facts(history: History) -> int:
     """The newest position; raises NotInTheLog if the log is empty."""
     checkpoint = history.checkpoint()
     if checkpoint is None or not checkpoint.position:
-        raise NotInTheLog(
-            "The log is empty: no fact has been committed yet. `joulie status` shows what runs; "
-            "`joulie demo` fills a log in seconds."
-        )
+        raise NotInTheLog(EMPTY)
     return checkpoint.position
 
 

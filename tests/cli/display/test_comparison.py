@@ -22,7 +22,7 @@ def run(
         "wait_p50_s": 0.0,
         "wait_p99_s": 5.0,
     }
-    energy = {"meter_kwh": meter_kwh, "unknown_kwh": unknown_kwh, "behind_s": 0.0}
+    energy = {"meter_kwh": meter_kwh, "unknown_kwh": unknown_kwh, "ledger_behind_ms": 0}
     settings = {"SCORING": "energy", "POLICY_TYPE": "consolidate_and_sleep"}
     replayed = {"decisions": 7, "mismatches": mismatches}
     return Measured("/data", settings, simulated, energy, replayed)
@@ -34,7 +34,7 @@ def compared(first: Measured, second: Measured) -> dict[str, Any]:
 
 def behind(seconds: float) -> Measured:
     usual = run()
-    return usual._replace(energy={**usual.energy, "behind_s": seconds})
+    return usual._replace(energy={**usual.energy, "ledger_behind_ms": int(1000 * seconds)})
 
 
 def test_energy_is_in_simulated_time_and_compared_per_work() -> None:
