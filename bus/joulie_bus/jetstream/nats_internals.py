@@ -1,4 +1,4 @@
-"""The client of nats-py with five changes. The only module that uses private names of nats-py.
+"""The client of nats-py with six changes. The only module that uses private names of nats-py.
 
 Each private name is listed in `PRIVATE_NAMES` with the reason why the public API does not suffice.
 `require_compatible` runs before each connection and names what an installed nats-py lacks. The
@@ -18,10 +18,12 @@ from nats.aio import transport
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
+from nats.errors import Error
 
 from joulie_bus.errors import ClientIncompatible
 
 TESTED_VERSIONS = ">=2.16,<2.17"
+EXPIRED = "authentication expired"  # of the time of a JWT, in an error of the broker
 
 # Receives subject, reply subject (or headers) and data of a message. It must not wait or raise.
 Receiver = Callable[[bytes, bytes, bytes], None]
@@ -69,6 +71,14 @@ PRIVATE_NAMES = (
         "InvalidStateError, which ends the read loop: the connection reads nothing until it is "
         "found stale and made again. The public API has no hook before a pong.",
     ),
+    PrivateName(
+        "Client",
+        "_process_err",
+        ("err_msg",),
+        "A connection whose credential is over is closed for good. The public API tells of it when "
+        "the client can no longer be used.",
+    ),
+    PrivateName("Client", "_process_op_err", ("e",), "It makes that connection again instead."),
     PrivateName(
         "Client",
         "_server_pool",
@@ -174,6 +184,12 @@ class JoulieClient(Client):
             receiver(subject, headers or b"" if has_headers else reply, data)
         except Exception as error:  # raised here, it would end the read loop of the connection
             await self._on_error(error)
+
+    async def _process_err(self, err_msg: str) -> None:
+        if EXPIRED in err_msg.lower():
+            await self._process_op_err(Error(f"nats: {err_msg}"))
+        else:
+            await super()._process_err(err_msg)
 
     async def _process_pong(self) -> None:
         if self._pongs and self._pongs[0].done():  # its flush was given up

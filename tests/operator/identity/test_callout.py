@@ -24,7 +24,8 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role, inbox
 from joulie_bus.streams.subjects import Stream, agent_name
-from joulie_bus.testing import CLUSTER, power, producer
+from joulie_bus.testing import CLUSTER, power, producer, until
+from joulie_operator.identity import service
 from joulie_operator.identity.service import Callout
 from joulie_operator.identity.token_reviews import (
     KEPT_S,
@@ -152,6 +153,25 @@ async def asking_as(address: Address) -> None:
     except (BrokerRefused, TimeoutError) as error:
         raise Unreachable(address.shown, str(error)) from error
     finally:
+        await connection.close()
+
+
+async def test_a_connection_whose_time_is_over_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a time in which the service did not answer."""
+    monkeypatch.setattr(service, "CONNECTED_S", 2)
+    async with api_server(tmp_path) as server, asking_broker(tmp_path) as broker:
+        reviews = TokenReviews(server.api, EXPECTED, time.monotonic)
+        agent = shown(tmp_path, broker, await agent_token(server, "n1"), "n1")
+        async with answering(broker, reviews):
+            connection = await Connection.open(agent, "agent", 10)
+            await until(lambda: connection.lives >= 3, 60)
+        await until(lambda: not connection.is_connected, 60)
+        async with answering(broker, reviews):
+            await until(lambda: connection.is_connected, 60)
+            async with Publisher.on(connection) as publisher:
+                await publisher.publish([producer(agent_name("n1")).stamp(power("n1", 1))])
         await connection.close()
 
 
