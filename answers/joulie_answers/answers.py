@@ -418,8 +418,10 @@ class Answers:
     # --- plans and heads ----------------------------------------------------------------------
 
     async def plans(self, query: requests.Plans) -> responses.PlanList:
-        before = query.before or requests.MAX_INTEGER
-        found = await self._plans.before(before, query.node, query.limit, query.changed)
+        found = Page([], None)
+        if self._newest.position:  # else there may be no stream to read yet
+            before = query.before or requests.MAX_INTEGER
+            found = await self._plans.before(before, query.node, query.limit, query.changed)
         return responses.PlanList(
             **self._stamp(),
             items=[line.entry for line in found.lines],

@@ -9,7 +9,7 @@ from joulie_answers.schema.responses import (
     PowerShare,
     Transition,
 )
-from joulie_answers.text.tables import EMPTY, cell, table
+from joulie_answers.text.tables import cell, table
 from joulie_answers.text.times import shown
 
 _HEAD = ("POSITION", "AT", "PLAN", "NODE", "WHAT", "BECAUSE")
@@ -17,8 +17,6 @@ MOST_RACKS = 20
 
 
 def plans_text(found: PlanList) -> str:
-    if not found.position:
-        return EMPTY
     if not found.items:
         return "No plan has changed anything yet. --all lists plans without changes too."
     return "\n".join(table(_HEAD, [_row(item) for item in found.items]))

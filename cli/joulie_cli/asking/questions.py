@@ -17,6 +17,7 @@ from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
 from joulie_answers.text.plans import plan_text, plans_text
 from joulie_answers.text.pod import pod_text
+from joulie_answers.text.tables import EMPTY
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.asking.pages import PAGE, all_pages
 from joulie_cli.display.times import instant, time_of, time_of_period, time_since
@@ -125,6 +126,8 @@ async def nodes(source: Source, args: argparse.Namespace) -> Answered:
 async def plans(source: Source, args: argparse.Namespace) -> Answered:
     query = q.Plans(node=args.node or "", changed=not args.all)
     found = await all_pages(source.plans, query, args.limit)
+    if not found.position:
+        raise NotInTheLog(EMPTY)
     return Answered(found, plans_text(found))
 
 
