@@ -1,5 +1,5 @@
 """The safe caps of single cards, which hold only while the pods of a card are those that the order
-names: the next pod may be of class performance, and without orders nobody says so.
+names: the next pod may be of class performance, and without orders its class is not known.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Answers requests that others send, beside each other: each may wait for another program."""
+"""Concurrent replies to requests: each may wait for another program."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ log = get_logger("bus")
 async def answering(
     connection: Connection, subject: str, answer: Answer
 ) -> AsyncGenerator[None, None]:
-    """Whoever asks waits for an answer, and learns no reason if there is none."""
+    """Replies to requests until the block ends. A failed request is logged and gets no reply."""
     tasks = set[asyncio.Task[None]]()
 
     async def one(message: Msg) -> None:

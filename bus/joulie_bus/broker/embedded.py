@@ -88,9 +88,9 @@ class Embedded:
         peer: Peer | None = None,
         program: str = "",
         *,
-        asks: bool = False,
+        auth_callout: bool = False,
     ) -> None:
-        """With `asks`, the service of the auth callout says who other clients are."""
+        """With `auth_callout`, clients without a password are authenticated by that service."""
         self._directory = directory
         self._port = port or free_port()
         self._peer = peer
@@ -100,7 +100,7 @@ class Embedded:
         self.url = f"nats://127.0.0.1:{self._port}"
         with self._named_errors():
             self._passwords = _passwords(directory)
-            self._callout = _Callout.within(directory) if asks else None
+            self._callout = _Callout.within(directory) if auth_callout else None
 
     def address_of(self, role: Role) -> Address:
         return _address(self.url, role, self._passwords[role])

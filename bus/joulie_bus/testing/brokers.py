@@ -94,14 +94,14 @@ async def running_cluster(directory: Path) -> AsyncGenerator[dict[str, Embedded]
 async def asking_cluster(directory: Path, servers: int = 1) -> AsyncGenerator[list[Embedded], None]:
     """One server or several without streams, which ask the service of the auth callout about
     clients without a password."""
-    Embedded(directory / "all", asks=True)  # creates the passwords that all share
+    Embedded(directory / "all", auth_callout=True)  # creates the passwords that all share
     ports = [free_port() for _ in range(servers)]
     found = list[Embedded]()
     for number, port in enumerate(ports):
         place = directory / f"n{number}"
         shutil.copytree(directory / "all", place)
         peer = Peer(place.name, port, ports) if servers > 1 else None
-        found.append(Embedded(place, peer=peer, asks=True))
+        found.append(Embedded(place, peer=peer, auth_callout=True))
     try:
         await asyncio.gather(*(server.start() for server in found))
         yield found

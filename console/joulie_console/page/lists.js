@@ -64,7 +64,7 @@ function Best({ brief, isNamed = true }) {
 }
 
 /**
- * The score of each outcome by its entry, and the entries that are told with an outcome.
+ * The score of each outcome by its entry, and the entries that are shown with an outcome.
  * @param {any[]} items newest first
  */
 function joined(items) {

@@ -49,7 +49,7 @@ async def api_server(folder: Path) -> AsyncGenerator[Running, None]:
 
 @contextlib.asynccontextmanager
 async def asking_broker(folder: Path) -> AsyncGenerator[Embedded, None]:
-    broker = Embedded(folder / "broker", asks=True)
+    broker = Embedded(folder / "broker", auth_callout=True)
     await broker.start()
     try:
         connection = await Connection.open(broker.address_of(Role.ADMIN), "test")

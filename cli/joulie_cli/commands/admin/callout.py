@@ -1,4 +1,4 @@
-"""tell the broker which node an agent is of, by the token of its pod."""
+"""authenticate agents at the broker by the tokens of their pods."""
 
 import argparse
 from pathlib import Path
