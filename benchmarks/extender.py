@@ -21,45 +21,45 @@ import json
 import math
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).parent / "kit"))
+
+from called_extender import (
+    CLUSTER,
+    Caller,
+    args,
+    await_port,
+    cpu_s,
+    name_of,
+    ours,
+    pod,
+)
+
 from joulie_bus.broker.embedded import address_within
 from joulie_bus.events import TelemetrySampled
-from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
-from joulie_bus.runtime.child_process import START_S
 from joulie_bus.runtime.ports import free_port
-from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role
-from joulie_bus.streams.subjects import Subjects
-from joulie_bus.testing import Voices, caps, eco, hardware, node_seen, performance, power
 from joulie_cli.supervisor.data_directory import DataDirectory
-from joulie_cli.supervisor.supervisor import Supervisor
 
 HERE = Path(__file__).parent
-CLUSTER = Subjects("local")
 FAT = 9_000  # bytes of a whole node
 WARM = 60  # calls that are not counted
 EVENTS_PER_S = 5_000
 SAMPLE = 500  # nodes that kube-scheduler sends in a cluster of 5,000
 SAMPLED, ALL = f"{SAMPLE} names", "5000 at random"
-TICKS = os.sysconf("SC_CLK_TCK")
 CORES = sorted(os.sched_getaffinity(0))  # read before any thread is pinned
-
-
-def name_of(number: int) -> str:
-    return f"node-{number:05d}.example.internal"
 
 
 class Figures(NamedTuple):
@@ -67,58 +67,6 @@ class Figures(NamedTuple):
     p99_ms: float
     per_s: float
     cpu_ms: float
-
-
-class Caller:
-    """A minimal client with one keep-alive connection."""
-
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._port = port
-
-    def call(self, verb: str, body: bytes) -> bytes:
-        head = (
-            f"POST /{verb} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n"
-            f"User-Agent: Go-http-client/1.1\r\nContent-Length: {len(body)}\r\n"
-            "Content-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n"
-        )
-        self._socket.sendall(head.encode() + body)
-        got = bytearray(self._socket.recv(1 << 20))
-        while (end := got.find(b"\r\n\r\n")) < 0:
-            got += self._socket.recv(1 << 20)
-        assert got.startswith(b"HTTP/1.1 200"), bytes(got[:200])
-        at = got.find(b"Content-Length: ") + 16
-        whole = end + 4 + int(got[at : got.find(b"\r", at)])
-        while len(got) < whole:
-            got += self._socket.recv(1 << 22)
-        return bytes(got[end + 4 :])
-
-    def close(self) -> None:
-        self._socket.close()
-
-
-def pod(number: int) -> dict[str, Any]:
-    """1.4 KB, half of it managedFields, as in a cluster; one in four is of class performance."""
-    annotations = {"joulie.io/workload-class": "performance"} if number % 4 == 0 else {}
-    resources = {"requests": {"cpu": "2", "memory": "4Gi"}, "limits": {"memory": "4Gi"}}
-    managed = {"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1"}
-    return {
-        "metadata": {
-            "name": f"web-{number}",
-            "namespace": "team",
-            "uid": f"8f1c0f5e-0000-4000-8000-{number:012d}",
-            "annotations": annotations,
-            "managedFields": [
-                {**managed, "fieldsV1": {"f:spec": {f"f:{n}": {} for n in range(60)}}}
-            ],
-        },
-        "spec": {
-            "containers": [{"name": "c", "image": "registry/x:1", "resources": resources}],
-            "schedulerName": "default-scheduler",
-        },
-        "status": {"phase": "Pending", "qosClass": "Burstable"},
-    }
 
 
 def whole_node(number: int) -> dict[str, Any]:
@@ -190,15 +138,6 @@ def by_nodes(size: int, count: int) -> Iterator[Question]:
         yield Question(body, lambda _, body=body: body)  # type: ignore[misc]
 
 
-def args(asking: dict[str, Any], nodes: object, names: object) -> bytes:
-    return msgspec.json.encode({"Pod": asking, "Nodes": nodes, "NodeNames": names})
-
-
-def cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
 def keep_apart(asked: int) -> None:
     """Pins this thread to the first core, and all threads of the called process to the last."""
     os.sched_setaffinity(0, CORES[:1])
@@ -252,76 +191,11 @@ def peer(kind: str, nodes: int) -> Generator[tuple[int, int], None, None]:
     command = [sys.executable, str(HERE / "kit" / "peers.py"), kind, str(port), str(nodes)]
     process = subprocess.Popen(command)
     try:
-        _await_port(port)
+        await_port(port)
         yield port, process.pid
     finally:
         process.kill()
         process.wait()
-
-
-def _await_port(port: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"no process listens on {port}")
-
-
-@contextlib.asynccontextmanager
-async def ours(nodes: int, directory: Path) -> AsyncGenerator[tuple[int, int, Path], None]:
-    """The real extender with a cluster of `nodes` nodes."""
-    data = DataDirectory(directory / "data")
-    addresses = {
-        "extender": HostPort("127.0.0.1", free_port()),
-        "metrics": HostPort("127.0.0.1", free_port()),
-    }
-    extra = {"TWIN_STALENESS_THRESHOLD": "10h", "EXTENDER_DEADLINE": "10s"}
-    parts: dict[str, Sequence[str]] = dict.fromkeys(("projector", "extender"), ())
-    async with Supervisor.over(data, parts, addresses, extra, CLUSTER) as supervisor:
-        await tell_of(supervisor.broker.address_of(Role.ADMIN), nodes)
-        port = addresses["extender"].port
-        await asyncio.to_thread(await_nodes, port, nodes)
-        await asyncio.sleep(START_S + 1)  # until the other processes have lower priority
-        running = data.running()
-        assert running is not None
-        yield port, running.parts["extender"], data.path
-
-
-async def tell_of(address: Address, nodes: int) -> None:
-    says = Voices("bench", CLUSTER, time.time_ns)
-    async with JetStreamLog.open(address, "bench") as bus:
-        for first in range(0, nodes, 500):
-            facts = [
-                fact
-                for name in map(name_of, range(first, min(nodes, first + 500)))
-                for fact in (
-                    node_seen(name),
-                    hardware(name),
-                    caps(name, 60),
-                    (eco if int(name[5:10]) % 8 == 0 else performance)(name),
-                    power(name, 200 + int(name[5:10]) % 100),
-                )
-            ]
-            await bus.publish([says.stamp(fact) for fact in facts])
-
-
-def await_nodes(port: int, nodes: int) -> None:
-    _await_port(port)
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        with socket.create_connection(("127.0.0.1", port)) as page:
-            page.sendall(
-                b"GET /debug/scoring HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-            )
-            got = b""
-            while part := page.recv(1 << 20):
-                got += part
-        is_known = not (b'"stale":true' in got or b'"schedulableClass":"unknown"' in got)
-        if is_known and got.count(b'"measuredPowerW"') == nodes:
-            return
-        time.sleep(0.2)
-    raise TimeoutError("the extender did not receive all nodes")
 
 
 async def storm(data: Path, nodes: int) -> None:

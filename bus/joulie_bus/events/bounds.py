@@ -161,7 +161,11 @@ def _kinds_of(cls: type[msgspec.Struct]) -> dict[str, inspect.Type]:
 
 
 def _holds_text(kind: inspect.Type) -> bool:
-    return any(isinstance(part, inspect.StrType | inspect.StructType) for part in _parts_of(kind))
+    return any(
+        isinstance(part, inspect.StrType)
+        or (isinstance(part, inspect.StructType) and bool(_kinds_of(part.cls)))
+        for part in _parts_of(kind)
+    )
 
 
 def _parts_of(kind: inspect.Type) -> Iterator[inspect.Type]:

@@ -21,7 +21,7 @@ from joulie_bus.events import (
     PrioritizeDecided,
 )
 from joulie_extender.decide.decide import answered_scores, let_through
-from joulie_projections.pods.load import NO_LOAD, Load, load_of
+from joulie_projections.pods.load import Load, load_of
 from joulie_projections.state.state import PodState
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.view.view import ViewSnapshot
@@ -40,10 +40,17 @@ class _Pod:
     until: int
     is_known: bool = False  # a view had it
 
-    def take(self, taken: "dict[int, tuple[Load, int]]", *, is_bound: bool, holds: bool) -> None:
-        load, devices = taken.get(self.ordinal, (NO_LOAD, 0))
-        load = load if is_bound else load + self.load
-        taken[self.ordinal] = load, devices if holds else devices + self.devices
+    def take(self, taken: "dict[int, list[int]]", *, is_bound: bool, holds: bool) -> None:
+        """Adds to the numbers of its node, in the order of the fields of `InFlight`."""
+        sums = taken.setdefault(self.ordinal, [0, 0, 0, 0, 0])
+        if not is_bound:
+            load = self.load
+            sums[0] += load.cpu_milli
+            sums[1] += load.warm_cpu_micro
+            sums[2] += load.gpu_standard_milli
+            sums[3] += load.gpu_performance_milli
+        if not holds:
+            sums[4] += self.devices
 
 
 def asks_devices(pod: PodAsk, cards: Cards) -> bool:
@@ -74,9 +81,10 @@ class PodsInFlight:
 
     def at(self, snapshot: ViewSnapshot, now: int) -> NodesInFlight:
         """What they take beyond what the snapshot has."""
-        taken: dict[int, tuple[Load, int]] = {}
+        taken: dict[int, list[int]] = {}
+        cards = snapshot.twin_columns.cards
         for uid, pod in [*self._pods.items()]:
-            seen, held_on = snapshot.pods.get(uid), _held_on(uid, snapshot.twin_columns.cards)
+            seen, held_on = snapshot.pods.get(uid), _held_on(uid, cards)
             is_bound, holds = seen is not None and bool(seen.node or seen.finished), bool(held_on)
             is_elsewhere = holds and pod.ordinal not in held_on
             if seen is not None and seen.node:
@@ -85,17 +93,7 @@ class PodsInFlight:
                 del self._pods[uid]
             else:
                 pod.take(taken, is_bound=is_bound, holds=holds)
-        return tuple(
-            InFlight(
-                ordinal,
-                load.cpu_milli,
-                load.warm_cpu_micro,
-                load.gpu_standard_milli,
-                load.gpu_performance_milli,
-                devices,
-            )
-            for ordinal, (load, devices) in sorted(taken.items())
-        )
+        return tuple(InFlight(ordinal, *sums) for ordinal, sums in sorted(taken.items()))
 
     def scored(self, decision: PrioritizeDecided) -> None:
         scores = answered_scores(decision)

@@ -194,17 +194,23 @@ def with_one_best(scores: Scores, rows: Ints, uid: str) -> Scores:
     """Among equally good nodes, a hash of the pod chooses the one whose answer is the highest: the
     next score can then tell where the pod goes, which kube-scheduler would leave to chance.
     """
-    known = scores.basis > NEUTRAL
-    among = known if known.any() else ~known
-    if not among.any():
+    if not len(rows):
         return scores
-    highest = among & (scores.answer == scores.answer[among].max())
-    equal = np.flatnonzero(highest & (scores.score == scores.score[highest].max()))
+    among = np.flatnonzero(scores.basis > NEUTRAL)
+    among = among if len(among) else np.arange(len(rows))
+    equal = _highest(scores.score, _highest(scores.answer, among))
     place = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8]) % len(equal)
     chosen = equal[np.argsort(rows[equal], kind="stable")[place]]
     answer = np.minimum(scores.answer, max(int(scores.answer[chosen]) - 1, 0))
     answer[chosen] = max(int(scores.answer[chosen]), 1)
     return msgspec.structs.replace(scores, answer=answer, chosen=int(chosen))
+
+
+def _highest(values: Floats | Ints, among: Ints) -> Ints:
+    """The places with the highest value."""
+    found = values[among]
+    highest: Ints = among[found == found.max()]
+    return highest
 
 
 def terms_digest(scores: Scores) -> bytes:

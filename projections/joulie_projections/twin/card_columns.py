@@ -4,7 +4,7 @@ The row of a card carries no meaning: results are computed from these columns by
 keys that do not depend on the order, so that all replicas and replays agree.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,13 +81,16 @@ class CardsByNode:
 
     def rows_of(self, nodes: Ints) -> Ints:
         """The rows of the cards on these nodes, by node and then by row."""
+        return np.concatenate(self.parts_of(nodes)) if len(nodes) else np.zeros(0, np.int64)
+
+    def parts_of(self, nodes: Ints) -> list[Ints]:
+        """The rows of the cards on each of these nodes."""
         if self._order is None:
             order = np.argsort(self.column, kind="stable")
             self._order, self._sorted = order, self.column[order]
-        first = np.searchsorted(self._sorted, nodes, "left")
-        last = np.searchsorted(self._sorted, nodes, "right")
-        parts = [self._order[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        first = self._sorted.searchsorted(nodes, "left").tolist()
+        last = self._sorted.searchsorted(nodes, "right").tolist()
+        return [self._order[a:b] for a, b in zip(first, last, strict=True)]
 
 
 class Taken(NamedTuple):
@@ -160,7 +163,8 @@ class Cards:
 
     def taking(self, wanted: Mapping[int, int]) -> "Cards":
         """As if so many free devices of each of these nodes were allocated."""
-        if not (taken := [*self._free_devices(wanted)]):
+        nodes = np.array(sorted(wanted), np.int64)
+        if not (taken := self._free_devices(nodes, wanted)):
             return self
         at, columns = np.array(taken, np.int64), dict(self.columns)
         values = {"used_mb": columns["total_mb"][at], "free_mb": 0, "idle": False}
@@ -169,16 +173,27 @@ class Cards:
             columns[name][at] = values[name]
         places = CardRows(self.rows, self.uuids, self.states)
         found = Cards(places, columns, self.numbers, self.holders, self._twin_columns_rows)
-        found.taken = Taken(self, at, np.array(sorted(wanted), np.int64))
+        found.taken = Taken(self, at, nodes)
         return found._after(self)
 
-    def _free_devices(self, wanted: Mapping[int, int]) -> Iterator[int]:
+    def _free_devices(self, nodes: Ints, wanted: Mapping[int, int]) -> list[int]:
         """Rows of cards; which of them, names alone decide."""
+        free = self._free_by_dra()
+        found = list[int]()
+        for node, rows in zip(nodes.tolist(), self._hosts.parts_of(nodes), strict=True):
+            left = rows[free[rows]].tolist()
+            found += sorted(left, key=self.uuids.__getitem__)[: wanted[node]]
+        return found
+
+    def _free_by_dra(self) -> Bools:
+        """Computed once for these cards: each answer about pods in flight takes of them."""
+        kept = self.memo.get("free by DRA")
+        if isinstance(kept, np.ndarray):
+            return kept
         columns = self.columns
-        for node, count in wanted.items():
-            rows = self._hosts.rows_of(np.array([node]))
-            free = rows[(columns["by_dra"] & columns["idle"] & columns["healthy"])[rows]]
-            yield from sorted(free.tolist(), key=self.uuids.__getitem__)[:count]
+        free: Bools = columns["by_dra"] & columns["idle"] & columns["healthy"]
+        self.memo["free by DRA"] = free
+        return free
 
     def following(
         self, changes: Mapping[str, CardState | None], twin_columns_rows: Mapping[str, int]

@@ -4,7 +4,7 @@ The extender, replay and the simulator score with the same columns. A row is der
 node's state and its hall, so columns updated row by row equal columns built from all nodes.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -77,14 +77,14 @@ class TwinColumns:
         columns: Columns,
         planned_at: int,
         halls: Halls = NO_HALLS,
-        cards: Cards = NO_CARDS,
+        cards: Cards | Callable[[], Cards] = NO_CARDS,
         labels: Labels = EMPTY_LABELS,
     ) -> None:
         self.rows = names  # by node name, for existing nodes
         self.columns = columns
         self.planned_at = planned_at
         self.halls = halls
-        self.cards = cards  # the cards of these nodes
+        self._cards: Cards | Callable[[], Cards] = cards
         self.labels = labels
         self.gpu_demand = PRIOR_DEMAND  # what pods ask of cards
         self.gangs = NO_GANGS  # where members of groups run
@@ -108,6 +108,13 @@ class TwinColumns:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def cards(self) -> Cards:
+        """The cards of these nodes."""
+        if not isinstance(self._cards, Cards):
+            self._cards = self._cards()
+        return self._cards
 
     def floats(self, name: str) -> Floats:
         return self.columns[name]
@@ -140,11 +147,12 @@ class TwinColumns:
         found.gpu_demand = demand
         return found
 
-    def with_load(self, columns: Columns, cards: Cards) -> "TwinColumns":
-        """The same nodes with other columns of load, and other uses of cards."""
+    def with_load(self, columns: Columns, cards: Callable[[], Cards]) -> "TwinColumns":
+        """The same nodes with other columns of load, and other uses of cards, which are computed
+        when they are read."""
         return self._with(columns, cards)
 
-    def _with(self, columns: Columns, cards: Cards) -> "TwinColumns":
+    def _with(self, columns: Columns, cards: Cards | Callable[[], Cards]) -> "TwinColumns":
         """The same nodes with other columns."""
         found = TwinColumns(self.rows, columns, self.planned_at, self.halls, cards, self.labels)
         found.gpu_demand, found.gangs = self.gpu_demand, self.gangs

@@ -1,13 +1,15 @@
 """Columns as if pods ran that were answered for and are not bound yet, as far as a view has it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from joulie_bus.events import InFlight
 from joulie_projections.twin.arrays import Floats, Ints
-from joulie_projections.twin.columns import TwinColumns
+from joulie_projections.twin.card_columns import Cards
+from joulie_projections.twin.columns import Column, TwinColumns
 from joulie_projections.twin.power import (
     MAX_MEMORY_FACTOR,
     Coefficients,
@@ -16,6 +18,7 @@ from joulie_projections.twin.power import (
 )
 
 _GROUPS = ("pods", "new")  # all pods, and those that no reading includes
+_PARTS = {f"{group}_{part}_w": part for group in _GROUPS for part in LoadWatts._fields}
 
 
 class _Hardware(NamedTuple):
@@ -27,6 +30,18 @@ class _Hardware(NamedTuple):
     gpu_max_w: Floats
 
 
+class _WhenRead(dict[str, Column]):
+    """Some columns are computed when they are read; a loop over all has only the others."""
+
+    def __init__(self, known: Mapping[str, Column], compute: Callable[[str], Column]) -> None:
+        super().__init__(known)
+        self._compute = compute
+
+    def __missing__(self, name: str) -> Column:
+        found = self[name] = self._compute(name)
+        return found
+
+
 class TwinsInFlight:
     """What pods in flight take of their nodes."""
 
@@ -34,20 +49,22 @@ class TwinsInFlight:
         self._twin_columns = twin_columns
         self._rows: Ints = np.array([node.ordinal + 1 for node in nodes], np.int64)
         self._devices = {node.ordinal + 1: node.devices for node in nodes if node.devices}
-        names = _Hardware._fields
-        self._hardware = _Hardware(*(twin_columns.floats(name)[self._rows] for name in names))
-        self._watts = self._load_w(nodes)
+        self._nodes = nodes
 
     def columns(self) -> TwinColumns:
-        found = dict(self._twin_columns.columns)
-        limits = self._limits_w()
-        for group in _GROUPS:
-            for part, watts, limit in zip(LoadWatts._fields, self._watts, limits, strict=True):
-                name = f"{group}_{part}_w"
-                column = found[name] = found[name].copy()
-                column[self._rows] = np.minimum(column[self._rows] + watts, limit)
-        cards = self._twin_columns.cards.taking(self._devices)
-        return self._twin_columns.with_load(found, cards)
+        """Most formulas read few of them: each is computed when it is read."""
+        kept = {name: at for name, at in self._twin_columns.columns.items() if name not in _PARTS}
+        return self._twin_columns.with_load(_WhenRead(kept, self._column), self._cards)
+
+    def _cards(self) -> Cards:
+        return self._twin_columns.cards.taking(self._devices)
+
+    def _column(self, name: str) -> Floats:
+        part, rows = _PARTS[name], self._rows
+        column = self._twin_columns.floats(name).copy()
+        watts, limit = getattr(self._watts, part), getattr(self._limits_w, part)
+        column[rows] = np.minimum(column[rows] + watts, limit)
+        return column
 
     def watts(self, rows: Ints, coefficients: Coefficients) -> Floats:
         """The modelled power of the pods in flight, by candidate."""
@@ -56,12 +73,18 @@ class TwinsInFlight:
         found: Floats = whole.take(rows)
         return found
 
-    def _load_w(self, nodes: Sequence[InFlight]) -> LoadWatts:
+    @cached_property
+    def _hardware(self) -> _Hardware:
+        columns = map(self._twin_columns.floats, _Hardware._fields)
+        return _Hardware(*(column[self._rows] for column in columns))
+
+    @cached_property
+    def _watts(self) -> LoadWatts:
         cores, cpu_w, _, gpu_w = self._hardware
         whole = np.where(cores > 0, cores, 1.0) * 1000
         loads = [
             (n.cpu_milli, n.warm_cpu_micro, n.gpu_standard_milli, n.gpu_performance_milli)
-            for n in nodes
+            for n in self._nodes
         ]
         cpu, warm, standard, performance = np.array(loads, np.float64).reshape(-1, 4).T
         return LoadWatts(
@@ -71,6 +94,7 @@ class TwinsInFlight:
             performance / 1000 * gpu_w,
         )
 
+    @cached_property
     def _limits_w(self) -> LoadWatts:
         """The rated power of the nodes."""
         _, cpu_w, gpus, gpu_w = self._hardware
