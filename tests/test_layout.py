@@ -324,6 +324,8 @@ ASKED = [
     "cli/joulie_cli/ask/decisions.py",
     "cli/joulie_cli/ask/energy.py",
     "cli/joulie_cli/ask/explain.py",
+    "cli/joulie_cli/ask/plans.py",
+    "cli/joulie_cli/ask/status.py",
     "cli/joulie_cli/ask/twin.py",
     "cli/joulie_cli/asking/questions.py",
     "cli/joulie_cli/kubectl/__main__.py",

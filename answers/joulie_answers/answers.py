@@ -1,8 +1,11 @@
 """What people ask: a query in, its answer out. Read-only; neither HTTP nor a command line."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from joulie_answers.newest import Newest
 from joulie_answers.readers import pending_pods
@@ -12,6 +15,7 @@ from joulie_answers.readers.energy import EnergyReader, Period
 from joulie_answers.readers.facts import OpenFacts
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.readers.plan_pages import Page, PlanPages, RecentPlans
+from joulie_answers.readers.status import completed, from_database
 from joulie_answers.readers.time_travel import SERVED, Bounds, TimeTravel
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
@@ -27,13 +31,16 @@ from joulie_answers.views.decision_text import (
     considers,
     explain,
 )
-from joulie_answers.views.plan_text import plain_inputs, power_shares
+from joulie_answers.views.plan_text import next_plan_of, plain_inputs, power_shares
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_audit.questions.explain import not_there, similar_names
 from joulie_audit.questions.gang import gang_now
+from joulie_audit.questions.next_plan import next_plan
 from joulie_bus.errors import NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_extender.gpu.models import Aliases
+from joulie_operator.planning.resting import refusable_pods
+from joulie_operator.plugins import load_policy
 from joulie_projections.chain.entry import MAX_COLUMN_INT
 from joulie_projections.fold.commit import Cut
 from joulie_projections.history.history import EntryQuery, History
@@ -445,6 +452,30 @@ class Answers:
             settings=found.made.settings,
             transitions=found.transitions,
         )
+
+    async def next_plan(self, query: requests.NextPlan) -> responses.NextPlan:
+        self._require_facts()
+        snapshot = self._newest.overview.snapshot
+        newest = snapshot.cluster_state.plan
+        if newest is None:
+            why = "The operator has made no plan yet, so its settings are unknown."
+            raise NotAnswered(404, why)
+        try:
+            policy = load_policy(newest.policy)
+        except ValueError as error:
+            why = f"The policy {newest.policy} of {newest.plan}: {error}"
+            raise NotAnswered(404, why) from error
+        at, state, view = snapshot.at or newest.now, snapshot.cluster_state, snapshot.position
+        now = at + round(query.after_s * 1e9)
+        found = await asyncio.to_thread(next_plan, newest, state, policy, view, now)
+        made = next_plan_of(found, newest.plan, at, query.after_s)
+        return responses.NextPlan(**self._now().stamp(), **made)
+
+    async def status(self, _query: requests.NoParameters) -> responses.Status:
+        now, state = self._clock(), self._newest.overview.snapshot.cluster_state
+        found = await self._history.run(from_database(refusable_pods(state.pods)))
+        status = completed(found, state, now, self._staleness_s)
+        return replace(status, **self._stamp())
 
     async def heads(self, query: requests.Heads) -> responses.HeadList:
         before = query.before or requests.MAX_INTEGER

@@ -25,13 +25,15 @@ import msgspec
 from sqlalchemy import select
 
 from cpu_waits import CpuWaits
+from joulie_answers.schema.responses import Status
+from joulie_answers.text.status import status_text
 from joulie_bus.errors import BusError
 from joulie_bus.events import NodeGone, NodeSeen, PrioritizeDecided, TelemetrySampled, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
-from joulie_cli.ask.status import StalenessLimits, as_text, status_of
+from joulie_cli.asking.here import status_of
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_console.stream.event_tail import LEDGER_KEPT_S
 from joulie_projections.history.history import History
@@ -286,9 +288,8 @@ class Judge:
 
     async def until_ready(self) -> None:
         """Until the console answers; meanwhile the witness reads what was stored before."""
-        limits = StalenessLimits(time.time_ns(), STALENESS_S)
-        status = await asyncio.to_thread(status_of, self._data, limits)
-        self._witness.waits.pids = {part["name"]: part["pid"] for part in status["parts"]}
+        status = await asyncio.to_thread(status_of, self._data, time.time_ns(), STALENESS_S)
+        self._witness.waits.pids = {part.name: part.pid for part in status.parts}
         while True:
             await asyncio.sleep(10)
             with contextlib.suppress(urllib.error.HTTPError, TimeoutError):
@@ -329,8 +330,7 @@ class Judge:
 
     async def _look_at_status(self) -> None:
         began = time.monotonic()
-        limits = StalenessLimits(time.time_ns(), STALENESS_S)
-        status = await asyncio.to_thread(status_of, self._data, limits)
+        status = await asyncio.to_thread(status_of, self._data, time.time_ns(), STALENESS_S)
         ended = time.monotonic()
         await self._settle()
         self._check_status(status, began, ended)
@@ -439,21 +439,20 @@ class Judge:
                 is_same = winner == entry["winner"]
                 self._expect(is_same, "page, decisions", entry["winner"], winner)
 
-    def _check_status(self, status: dict[str, Any], began: float, ended: float) -> None:
+    def _check_status(self, status: Status, began: float, ended: float) -> None:
         late = dict[str, float]()
-        for part in status["parts"]:
-            seconds = part.get("lag_s", part.get("view_behind_s"))
-            if part["position"] is None or seconds is None:
+        for part in status.parts:
+            seconds = part.view_behind_s if part.lag_s is None else part.lag_s
+            if part.position is None or seconds is None:
                 continue
-            late[part["name"]] = seconds
-            said = Statement(
-                f"status, {part['name']}", part["position"], seconds * 1000, began, ended
-            )
+            late[part.name] = seconds
+            where = f"status, {part.name}"
+            said = Statement(where, part.position, seconds * 1000, began, ended)
             self._expect_age(said, APART_MS)
-        ledger_s = status["ledger_behind_s"]
+        ledger_s = status.ledger_behind_s
         where = "status, ledger"
         self._expect_ledger(where, f"{ledger_s:.1f} s behind", ledger_s, (began, ended))
-        self._check_stale_lines(as_text(status), late)
+        self._check_stale_lines(status_text(status), late)
 
     def _check_stale_lines(self, text: str, late: Mapping[str, float]) -> None:
         stale = [line for line in text.splitlines() if line.startswith("STALE")]

@@ -113,6 +113,12 @@ class Plans(Query, frozen=True, kw_only=True):
     limit: Limit = 100
 
 
+class NextPlan(Query, frozen=True, kw_only=True):
+    after_s: Annotated[
+        float, Meta(ge=0, le=366 * 86_400, description="As if nothing else happened until then")
+    ] = 0.0
+
+
 class Heads(Query, frozen=True, kw_only=True):
     before: Before | None = None
     limit: Limit = 100

@@ -4,6 +4,7 @@ Times are milliseconds since 1970 by the broker's clock. Every response carries 
 the age of that position; `position` counts facts, `entry` counts the decision log.
 """
 
+from datetime import datetime
 from typing import Annotated, Literal, TypedDict
 
 import msgspec
@@ -659,6 +660,129 @@ class PlanDetail(Answer, frozen=True, kw_only=True):
     shares: list[PowerShare]
     settings: dict[str, float | str | bool]
     transitions: list[Transition]  # in the order of the plan
+
+
+class NextPlan(Answer, frozen=True, kw_only=True):
+    """What the operator would plan, from the facts up to `position` and the settings of its newest
+    plan, and the nodes in the order in which later plans turn to them."""
+
+    plan: PlanBrief
+    settings_of: str  # the newest plan
+    after_s: float
+    now_ms: int  # the time that it is computed for
+    inputs: dict[str, float]
+    shares: list[PowerShare]
+    settings: dict[str, float | str | bool]
+    transitions: list[Transition]
+    held: dict[str, str]  # nodes that are not changed yet, and why
+    draining: dict[str, int]  # nodes, with the performance pods that delay their eco class
+    least_dense_first: list[str]  # as they become eco when fewer are needed
+    longest_empty_first: dict[str, int]  # seconds; as they sleep, if nodes sleep
+
+
+# --- what runs ----------------------------------------------------------------------------------
+
+
+class Readings(Item, frozen=True, kw_only=True):
+    nodes: int
+    asleep: int
+    fresh: int
+    oldest_s: float | None
+
+
+class Leader(Item, frozen=True, kw_only=True):
+    """The projector that holds the lease of the database."""
+
+    owner: str
+    epoch: int
+    lease_s: float
+    behind_s: float | None  # None: it does not know
+
+
+class Replica(Item, frozen=True, kw_only=True):
+    """An extender, by its newest answers in the log."""
+
+    name: str
+    answers: int
+    age_s: float  # of the last one
+
+
+class Elsewhere(Item, frozen=True, kw_only=True):
+    """What the database knows of components, wherever they run."""
+
+    projector: Leader
+    extenders: list[Replica]
+
+
+class MissingMessages(Item, frozen=True, kw_only=True):
+    """Of one server's copy of a stream."""
+
+    server: str
+    stream: str
+    missing: int
+
+
+class RunningPart(Item, frozen=True, kw_only=True, omit_defaults=True):
+    """A process of `joulie up` on the machine that is asked, with its own figures."""
+
+    name: str
+    pid: int
+    alive: bool
+    restarts: int
+    position: int | None  # None: it serves no metrics
+    lag_events: int | None = None  # of the projector
+    lag_s: float | None = None
+    broker_silent_s: float | None = None
+    incomplete: list[MissingMessages] = []
+    view_age_s: float | None = None  # of the others
+    view_behind_s: float | None = None
+
+
+class StreamSize(Item, frozen=True, kw_only=True):
+    bytes: int
+    max_bytes: int | None
+    days_left: float | None
+    kept_s: float
+
+
+class StorageSizes(Item, frozen=True, kw_only=True):
+    """As the projector of this machine measured them."""
+
+    streams: dict[str, StreamSize] = {}
+    database_bytes: int | None = None
+    free_bytes: int | None = None
+
+
+class RefusedOnSample(Item, frozen=True, kw_only=True):
+    """A pod that waits because kube-scheduler sent a sample without a fit node."""
+
+    pod: str
+    s: float
+
+
+class Status(Answer, frozen=True, kw_only=True):
+    """What runs, and how old the data is. `parts`, `up_s`, `endpoints`, `room` and `data` are of
+    the machine where `joulie up` runs: only a command that runs there fills them."""
+
+    running: bool
+    up_s: float | None = None
+    parts: list[RunningPart] = []
+    elsewhere: Elsewhere | None  # None: no projector has a lease in force, or `parts` tell more
+    epoch: int
+    committed_at: datetime | None
+    commit_age_s: float | None
+    preset: str | None  # of the newest plan
+    decisions: int
+    entries: int
+    signed_to: int
+    quarantined: int
+    readings: Readings
+    ledger_behind_s: float
+    resting: list[RefusedOnSample]
+    room: StorageSizes = StorageSizes()
+    data: str = ""
+    endpoints: dict[str, str] = {}
+    stale: list[str] = []  # sentences about everything that is down or behind
 
 
 class SignedHead(Item, frozen=True, kw_only=True):

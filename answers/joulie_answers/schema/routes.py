@@ -54,6 +54,10 @@ DECISIONS = _collection("decisions", "Decisions, newest first", q.Decisions, a.D
 DECISION = _item("decision", "One decision with its terms", q.Decision, a.DecisionDetail, "entry")
 PLANS = _collection("plans", "Plans and transitions, newest first", q.Plans, a.PlanList)
 PLAN = _item("plan", "One plan in full", q.NoParameters, a.PlanDetail, "plan")
+NEXT_PLAN = Route(
+    "next_plan", "/v1/next-plan", "What the operator would plan next", q.NextPlan, a.NextPlan
+)
+STATUS = _collection("status", "What runs, and how old the data is", q.NoParameters, a.Status)
 HEADS = _collection("heads", "Signed heads of the decision log", q.Heads, a.HeadList)
 REACH = _collection("reach", "How far back in time queries can go", q.NoParameters, a.Reach)
 STREAM = Route[q.Stream, a.Answer]("stream", "/v1/stream", "Events as they happen", q.Stream)

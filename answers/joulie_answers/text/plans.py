@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from joulie_answers.schema.responses import (
+    NextPlan,
     PlanDetail,
     PlanEntry,
     PlanList,
@@ -64,3 +65,34 @@ def transition_lines(found: Sequence[Transition]) -> Iterator[str]:
     """One line for each change: the node, what changes, and why."""
     for each in found:
         yield f"    {each.node:<24} {each.kind} {each.to}  {each.because}".rstrip()
+
+
+def next_plan_text(found: NextPlan, most: int) -> str:
+    """At most so many nodes in each row."""
+    later = found.after_s
+    until = f"; as if nothing else happened for {later:g} s" if later else ""
+    draining = [f"{node} ({pods} left)" for node, pods in found.draining.items()]
+    held = [f"{node} ({why})" for node, why in found.held.items()]
+    since = [f"{node} ({seconds} s)" for node, seconds in found.longest_empty_first.items()]
+    why = "eco in this order if fewer performance nodes are needed, the least dense first"
+    return "\n".join(
+        [
+            f"The next plan, from the facts up to position {found.plan.view} "
+            f"({shown(found.at_ms)}) and the settings of {found.settings_of}{until}",
+            f"  because    {found.plan.because}",
+            *input_lines(found.inputs, found.shares),
+            f"  changes    {len(found.transitions)}",
+            *transition_lines(found.transitions),
+            *_nodes("draining", draining, most, "eco when their performance pods have ended"),
+            *_nodes("held", held, most, "not changed yet, and why"),
+            *_nodes("empty", since, most, "the longest empty ones sleep first, beyond the reserve"),
+            *_nodes("then", found.least_dense_first, most, why),
+        ]
+    )
+
+
+def _nodes(title: str, nodes: Sequence[str], most: int, why: str) -> Iterator[str]:
+    if nodes:
+        more = ", ..." if len(nodes) > most else ""
+        yield f"  {title:<10} {len(nodes)}: {why}"
+        yield f"             {', '.join(nodes[:most])}{more}"

@@ -1,11 +1,12 @@
 """Plans and transitions as API values."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from joulie_answers.schema.responses import PlanBrief, PlanEntry, PowerShare, Transition
 from joulie_answers.views.cluster_view import MS, plan_brief
+from joulie_audit.questions.next_plan import NextPlan
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     CapsSet,
@@ -25,6 +26,7 @@ from joulie_bus.streams.records import Record
 from joulie_operator.planning.power.budget import is_of_rack, shares_in
 from joulie_operator.planning.power_target import place
 
+NS = 10**9
 _json = msgspec.json.Encoder().encode
 
 
@@ -144,3 +146,25 @@ def power_shares(made: PlanMade) -> list[PowerShare]:
         )
         for each in shares_in(made.inputs)
     ]
+
+
+def next_plan_of(found: NextPlan, settings_of: str, at: int, after_s: float) -> dict[str, Any]:
+    """The parts of the answer, as of `at` and for `after_s` later."""
+    made, now_ms = found.plan.made, found.plan.made.now // MS
+    moves = (transition_of(event, 0, now_ms) for event in found.plan.events)
+    return {
+        "plan": plan_brief(made),
+        "settings_of": settings_of,
+        "after_s": after_s,
+        "now_ms": now_ms,
+        "inputs": plain_inputs(made),
+        "shares": power_shares(made),
+        "settings": made.settings,
+        "transitions": [move for move in moves if move is not None],
+        "held": found.plan.held,
+        "draining": found.draining,
+        "least_dense_first": found.least_dense_first,
+        "longest_empty_first": {
+            node: max(0, at - since) // NS for node, since in found.longest_empty_first.items()
+        },
+    }

@@ -2,7 +2,6 @@
 
 import argparse
 
-from joulie_cli.ask import next_plan
 from joulie_cli.asking import questions
 from joulie_cli.asking.sources import SETTINGS, asked
 from joulie_cli.display.output import show
@@ -17,8 +16,4 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         moves = defragment.report_of(args, wires)
         show(args, moves, defragment.as_text(moves, args.limit))
         return 0
-    if args.next is not None:
-        report = next_plan.report_of(args, wires)
-        show(args, report, next_plan.as_text(report, args.limit))
-        return 0
-    return asked(args, wires, questions.plans)
+    return asked(args, wires, questions.plans if args.next is None else questions.next_plan)

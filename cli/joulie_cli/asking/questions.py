@@ -15,7 +15,7 @@ from joulie_answers.text.decisions import decisions_text
 from joulie_answers.text.energy import energy_csv, energy_text, opencost_csv
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
-from joulie_answers.text.plans import plan_text, plans_text
+from joulie_answers.text.plans import next_plan_text, plan_text, plans_text
 from joulie_answers.text.pod import pod_text
 from joulie_answers.text.tables import EMPTY
 from joulie_bus.errors import NotInTheLog
@@ -129,6 +129,11 @@ async def plans(source: Source, args: argparse.Namespace) -> Answered:
     if not found.position:
         raise NotInTheLog(EMPTY)
     return Answered(found, plans_text(found))
+
+
+async def next_plan(source: Source, args: argparse.Namespace) -> Answered:
+    found = await source.next_plan(q.NextPlan(after_s=args.next))
+    return Answered(found, next_plan_text(found, args.limit))
 
 
 async def decisions(source: Source, args: argparse.Namespace) -> Answered:

@@ -128,6 +128,12 @@ class ConsoleClient:
         """One plan, by its id or by its position."""
         return await self._answer(routes.PLAN, query, plan)
 
+    async def next_plan(self, query: q.NextPlan | None = None) -> a.NextPlan:
+        return await self._answer(routes.NEXT_PLAN, query)
+
+    async def status(self, query: q.NoParameters | None = None) -> a.Status:
+        return await self._answer(routes.STATUS, query)
+
     async def heads(self, query: q.Heads | None = None) -> a.HeadList:
         return await self._answer(routes.HEADS, query)
 

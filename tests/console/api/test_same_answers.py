@@ -24,7 +24,11 @@ from joulie_projections.history.history import History
 from joulie_projections.store.energy_table import EnergyTable
 
 pytestmark = pytest.mark.anyio
-OF_THE_ANSWER = ("at_ms", "age_ms", "behind_ms", "ledger_behind_ms")  # differ from call to call
+OF_THE_ANSWER = {  # differ from call to call
+    *("at_ms", "age_ms", "behind_ms", "ledger_behind_ms"),
+    *("ledger_behind_s", "commit_age_s", "oldest_s", "now_ms", "age_s"),
+    *("lease_s", "behind_s"),
+}
 ALL_ENERGY = queries.Energy(
     since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2100, 1, 1, tzinfo=UTC), by="node"
 )
@@ -43,6 +47,8 @@ QUESTIONS: dict[str, Callable[[Source], Awaitable[answers.Answer]]] = {
     "a plan": lambda source: source.plan("p8", queries.NoParameters()),
     "energy": lambda source: source.energy(ALL_ENERGY),
     "plans": lambda source: source.plans(queries.Plans()),
+    "the next plan": lambda source: source.next_plan(queries.NextPlan(after_s=600)),
+    "what runs": lambda source: source.status(queries.NoParameters()),
     "cards with room": lambda source: source.gpus(queries.Gpus(free=True)),
 }
 
@@ -64,8 +70,19 @@ async def local(harness: ConsoleHarness) -> AsyncGenerator[Answers, None]:
 
 
 def comparable(answer: answers.Answer) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(answer)
-    return {name: value for name, value in document.items() if name not in OF_THE_ANSWER}
+    document: dict[str, Any] = without_times(msgspec.to_builtins(answer))
+    return document
+
+
+def without_times(tree: Any) -> Any:
+    match tree:
+        case dict():
+            kept = ((name, each) for name, each in tree.items() if name not in OF_THE_ANSWER)
+            return {name: without_times(each) for name, each in kept}
+        case list():
+            return [without_times(each) for each in tree]
+        case _:
+            return tree
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -84,6 +101,8 @@ COMMANDS = {
     "explain plan p8": "plan",
     "twin n2": "node",
     "plans": "items",
+    "plans --next 10m": "least_dense_first",
+    "status": "elsewhere",
     "decisions --kind filter --kind prioritize": "items",
 }
 

@@ -8,6 +8,7 @@ from joulie_cli.command_line.commands import Program
 
 def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
+    shared.server(parser)
 
 
 def program() -> Program:
