@@ -5,13 +5,15 @@
 Chart.yaml             the version of the package, in pyproject.toml
 files/nats.conf        the configuration of the embedded broker, for a pod
 files/parts.json       the broker role and the inbox of each component
-values.schema.json     the names of all settings that `settings` may hold
+values.schema.json     the names of all settings that `settings` may hold, removed ones among them,
+                       which components name in their logs
 ../kube-scheduler*.yaml  the configurations of kube-scheduler, which the chart renders
 """
 
 import json
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 from joulie_bus.broker import embedded
@@ -104,7 +106,11 @@ def setting_names() -> set[str]:
     parts = [commands()[part].load().program().SETTINGS for part in PARTS]
     rows = declared(BusSettings, PlaceSettings, *(each for part in parts for each in part))
     files = {row.name + SUFFIX for row in rows if row.secret}
-    return {row.name for row in rows} | files
+    return {row.name for row in rows} | files | _replaced(parts)
+
+
+def _replaced(parts: Sequence[Sequence[type]]) -> set[str]:
+    return {name for part in parts for each in part for name in getattr(each, "REPLACED", {})}
 
 
 def nats_conf() -> str:

@@ -41,6 +41,7 @@ PARTS = (
     "extender",
     "agent",
     "console",
+    "ledger",
     "simulator",
     "archive",
     "admission",

@@ -207,6 +207,16 @@ class ServerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringSettings(ScoreSettings, CoefficientSettings, PackingSettings):
+    REPLACED: ClassVar[Mapping[str, str]] = {
+        "COOLING_POWER": "the cooling stress follows from caps; remove the setting",
+        "SCORE_BURST_THRESHOLD": "it follows from SCORE_TREND_SCALE; remove the setting",
+        "SCORE_COOLING_WEIGHT": "the weight is 0.15, as published; remove the setting",
+        "SCORE_HEADROOM_WEIGHT": "the weight is 0.7, as published; remove the setting",
+        "SCORE_NEUTRAL": "the score without fresh data is 50; remove the setting",
+        "SCORE_PRESSURE_WEIGHT": "the weight is 0.3, as published; remove the setting",
+        "SCORE_TREND_BURST_SCALE": "it follows from SCORE_TREND_SCALE; remove the setting",
+        "SCORE_TREND_LIMIT": "the limit is 25 points, as published; remove the setting",
+    }
     label_scores: tuple[Preference, ...] = setting(
         label_scores,
         "NODE_LABEL_SCORES",
@@ -221,6 +231,7 @@ class ScoringSettings(ScoreSettings, CoefficientSettings, PackingSettings):
         self, catalog: Catalog = EMPTY, resources: tuple[str, ...] = GPU_RESOURCES
     ) -> Weights:
         same = {each.name: getattr(self, each.name) for each in fields(ScoreSettings)}
+        same |= self.scaled()
         return Weights(
             **same,
             coefficients=self.coefficients,

@@ -59,15 +59,8 @@ def test_an_invalid_option_is_reported_before_anything_starts(
 
 
 def test_trends_count_in_simulated_time_unless_a_setting_is_given() -> None:
-    assert trends_in_simulated_time(Source.of(), 60) == {
-        "SCORE_TREND_SCALE": "360",
-        "SCORE_TREND_BURST_SCALE": "120",
-        "SCORE_BURST_THRESHOLD": "30000",
-    }
-    assert trends_in_simulated_time(Source.of(SCORE_TREND_SCALE="6"), 0.5) == {
-        "SCORE_TREND_BURST_SCALE": "1",
-        "SCORE_BURST_THRESHOLD": "250",
-    }
+    assert trends_in_simulated_time(Source.of(), 60) == {"SCORE_TREND_SCALE": "360"}
+    assert trends_in_simulated_time(Source.of(SCORE_TREND_SCALE="6"), 0.5) == {}
 
 
 def test_an_address_from_the_settings_is_used_unchanged() -> None:
@@ -118,7 +111,7 @@ def test_a_demo_runs_the_preset_that_saves_in_simulated_time() -> None:
     assert demo_defaults(Source.of(), 60.0) == {
         "PRESET": "savings",
         "RECONCILE_INTERVAL": "1s",
-        "POLICY_NUMBERS": "sleep_after_s=10,forecast_s=10,wake_timeout_s=15",
+        "POLICY_NUMBERS": "sleep_after_s=10,wake_timeout_s=15",
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 from joulie_bus.runtime.settings import BusSettings, Source, declared, named
 from joulie_cli.command_line.commands import commands
 from joulie_cli.wiring import wired
+from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_operator.cluster_settings import GpuLabelSettings
@@ -105,7 +106,12 @@ def test_a_name_that_no_label_can_have_is_a_mistake(text: str) -> None:
         source.finish()
 
 
-def test_every_number_of_the_formula_is_a_setting() -> None:
+# As published. Nobody can choose them by what they know; `joulie whatif` and a replay of older
+# entries use the values that those declare.
+CONSTANTS = {"headroom", "cooling", "pressure", "neutral", "trend_limit"}
+
+
+def test_a_number_of_the_formula_is_a_setting_or_a_constant_as_published() -> None:
     usual = ScoringSettings().weights()
     reached = {
         name
@@ -118,20 +124,33 @@ def test_every_number_of_the_formula_is_a_setting() -> None:
     }
 
     numbers = {name for name, value in vars(Weights()).items() if isinstance(value, float)}
-    assert numbers - reached == {"energy_formula"}  # a version
+    assert numbers - reached == {"energy_formula", *CONSTANTS}  # the first is a version
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "of"),
-    [
-        ("SCORE_TREND_LIMIT", "10", "trend_limit"),
-        ("SCORE_NEUTRAL", "30", "neutral"),
-    ],
-)
-def test_the_trends_limit_and_the_neutral_score_are_settings(name: str, text: str, of: str) -> None:
-    weights = Source.of(**{name: text}).load(ScoringSettings).weights()
+@pytest.mark.parametrize(("scale", "burst"), [("6", (2.0, 500.0)), ("360", (120.0, 30_000.0))])
+def test_the_numbers_of_a_burst_follow_from_the_scale_of_trends(
+    scale: str, burst: tuple[float, float]
+) -> None:
+    weights = Source.of(SCORE_TREND_SCALE=scale).load(ScoringSettings).weights()
 
-    assert getattr(weights, of) == float(text)
+    assert (weights.trend_scale, weights.trend_burst_scale, weights.burst_w_per_min) == (
+        float(scale),
+        *burst,
+    )
+
+
+@pytest.mark.parametrize("name", ScoringSettings.REPLACED)
+def test_a_removed_setting_changes_no_score_and_is_named_with_what_to_do(name: str) -> None:
+    source = Source.of(**{name: "7"})
+
+    assert source.load(ScoringSettings).weights() == Weights()
+    assert "remove the setting" in source.without_effect[name]
+
+
+def test_entries_of_removed_settings_keep_their_values() -> None:
+    then = Weights(cooling_power="measured", trend_limit=3.0, neutral=20.0, burst_w_per_min=7.0)
+
+    assert weights_of(declaration(then)) == then
 
 
 def test_the_memory_factor_can_be_switched_off() -> None:

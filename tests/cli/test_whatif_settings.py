@@ -16,9 +16,15 @@ def revalued(**given: str) -> Weights:
 
 
 def test_a_number_of_the_formula_is_replaced_and_the_others_stay() -> None:
-    found = revalued(SCORE_BURST_THRESHOLD="7", MARGINAL_CPU_UTIL_COEFF="0.25")
+    found = revalued(DRAINING_PENALTY="7", MARGINAL_CPU_UTIL_COEFF="0.25")
 
-    assert (found.burst_w_per_min, found.coefficients.cpu, found.eco_bonus) == (7.0, 0.25, 3.0)
+    assert (found.draining_penalty, found.coefficients.cpu, found.eco_bonus) == (7.0, 0.25, 3.0)
+
+
+def test_the_numbers_of_a_burst_are_replaced_with_the_scale_of_trends() -> None:
+    found = revalued(SCORE_TREND_SCALE="12")
+
+    assert (found.trend_scale, found.trend_burst_scale, found.burst_w_per_min) == (12, 4, 1000)
 
 
 def test_the_packing_of_cards_is_replaced_and_its_weight_stays() -> None:

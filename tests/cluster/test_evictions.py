@@ -257,7 +257,7 @@ async def test_the_operator_empties_a_nearly_empty_node(server: Running, tmp_pat
         "POLICY_TYPE": "consolidate_and_sleep",
         "QUEUE_HP_BASE_FRAC": "0",
         "QUEUE_HP_MIN": "0",
-        "POLICY_NUMBERS": f"{numbers},forecast_quantile=0",
+        "POLICY_NUMBERS": numbers,
     }
     config = server.kubeconfig("operator")
     async with joulie("up", config, tmp_path / "data", TIMEOUT_S, **settings):

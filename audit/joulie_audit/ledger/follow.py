@@ -18,7 +18,7 @@ from joulie_projections.store.retrying import ANSWERS, DatabaseExecutor
 
 PASS_S = 5.0  # between two commits while there is a backlog
 LONGEST_PASS_S = 60.0
-IDLE_AFTER_S = 900.0  # the default of IDLE_HOLDER_AFTER
+IDLE_AFTER_S = 900.0  # a card without work is reported after this time
 WORTHWHILE = 4  # a pass folds for this many times the time that its commit takes
 REST_S = 5.0  # after a pass without a backlog: a pass has a fixed cost, and no placement waits
 # What reading the log can fail with. The facts that were read before are folded and committed.

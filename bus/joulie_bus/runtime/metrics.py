@@ -284,7 +284,7 @@ GPUS = Gauge(
 )
 IDLE_HOLDERS = Gauge(
     "joulie_idle_gpu_holders",
-    "GPU cards that pods have held for IDLE_HOLDER_AFTER without work",
+    "GPU cards that pods have held for 15 minutes without work",
     registry=LEDGER,
 )
 IDLE_HOLDERS_WATTS = Gauge(

@@ -70,6 +70,8 @@ def other_of(given: Mapping[str, str]) -> Overrides:
     weights, rules = source.load(ScoringSettings).weights(), source.load(OperatorSettings).rules()
     source.finish()
     named = {scoring[name] for name in given if name in scoring}
+    if "trend_scale" in named:
+        named |= weights.scaled().keys()
     planned = {planning[name] for name in given if name in planning}
     return Overrides(
         weights=(lambda then: revalued(then, weights, named)) if named else None,

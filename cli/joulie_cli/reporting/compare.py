@@ -28,7 +28,7 @@ from joulie_simulator.service import SimulatorOptions
 HOURS = "1"
 # The defaults of the operator, in simulated time.
 RECONCILE_S = 60.0
-TIMES_S = {"sleep_after_s": 600.0, "forecast_s": 600.0, "wake_timeout_s": 900.0}
+TIMES_S = {"sleep_after_s": 600.0, "wake_timeout_s": 900.0}
 HEADROOM, ENERGY = "headroom", "energy-sleep"
 # Each run has its own database.
 ITS_OWN = {"DATABASE_URL": "", "DATABASE_URL_FILE": "", "ARCHIVE_DIR": ""}

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.runtime.child_process import die_with_parent
@@ -35,6 +35,9 @@ log = get_logger("savings")
 
 @dataclass(frozen=True, kw_only=True)
 class SavingsSettings:
+    REPLACED: ClassVar[Mapping[str, str]] = {
+        "IDLE_HOLDER_AFTER": "a card without work is reported after 15 minutes; remove the setting"
+    }
     interval_s: float | None = setting(
         some_time_or_never,
         "SAVINGS_INTERVAL",

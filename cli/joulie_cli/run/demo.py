@@ -34,7 +34,8 @@ from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
 from joulie_cli.wiring import Wiring, run_until_signalled
 from joulie_console.settings import ConsoleSettings
-from joulie_extender.settings import ScoringSettings, ServerSettings
+from joulie_extender.settings import ServerSettings
+from joulie_extender.terms.trend import SCALE
 from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.store import database
 from joulie_projections.view.view import View
@@ -195,17 +196,10 @@ def demo_defaults(source: Source, speed: float) -> dict[str, str]:
 
 def trends_in_simulated_time(source: Source, speed: float) -> dict[str, str]:
     """Readings come in real time, in which power changes `speed` times as fast as in the cluster:
-    W/min in the settings are those of simulated time. Settings that are given stay as they are.
+    W/min in the setting are those of simulated time. A setting that is given stays as it is.
     """
-    usual = ScoringSettings()
-    in_cluster = {
-        "SCORE_TREND_SCALE": usual.trend_scale,
-        "SCORE_TREND_BURST_SCALE": usual.trend_burst_scale,
-        "SCORE_BURST_THRESHOLD": usual.burst_w_per_min,
-    }
-    return {
-        name: f"{value * speed:g}" for name, value in in_cluster.items() if not source.names(name)
-    }
+    name = "SCORE_TREND_SCALE"
+    return {} if source.names(name) else {name: f"{SCALE * speed:g}"}
 
 
 def _knows_all(view: View, nodes: int) -> Callable[[], bool]:

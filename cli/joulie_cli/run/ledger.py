@@ -17,12 +17,11 @@ from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
 from joulie_cli.reporting.day_reports import DayReports, SavingsSettings
 from joulie_cli.wiring import Wiring, serve_part
-from joulie_projections.holder_settings import HolderSettings
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.store.retrying import DatabaseExecutor, until_usable
 
-SETTINGS = (ArchivePlace, SavingsSettings, HolderSettings)
+SETTINGS = (ArchivePlace, SavingsSettings)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # after passes that failed
 log = get_logger("ledger")
 
@@ -70,7 +69,7 @@ async def _follow(wires: Wiring, archive: Path | None, config: Path | None) -> N
 
 
 def _follower(wires: Wiring, table: EnergyTable, executor: DatabaseExecutor) -> LedgerFollower:
-    return LedgerFollower(table, executor, wires.source.load(HolderSettings).idle_after_s)
+    return LedgerFollower(table, executor)
 
 
 @contextlib.asynccontextmanager

@@ -19,12 +19,7 @@ class ClassPointsSettings:
     eco_bonus: float = setting(
         number(0, 100), "SCORE_ECO_BONUS", "10", "Points for a standard pod on an eco node"
     )
-    pressure: float = setting(
-        number(0, 10),
-        "SCORE_PRESSURE_WEIGHT",
-        "0.3",
-        "Weight of the pressure on performance nodes, for standard pods",
-    )
+    pressure: float = 0.3  # the weight of the pressure on performance nodes, for standard pods
     draining_penalty: float = setting(
         number(0, 100),
         "DRAINING_PENALTY",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import choice, number, setting
+from joulie_bus.core.setting_fields import setting
 from joulie_extender.terms.term import Amount, Nodes, Term, TermInput
 from joulie_projections.twin.arrays import Floats
 from joulie_projections.twin.cooling import Heat, model_named, model_names, stress
@@ -19,9 +19,7 @@ def a_cooling_model(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CoolingSettings:
-    cooling: float = setting(
-        number(0, 10), "SCORE_COOLING_WEIGHT", "0.15", "Weight of the cooling reserve"
-    )
+    cooling: float = 0.15  # the weight of the cooling reserve
     cooling_model: str = setting(
         a_cooling_model,
         "COOLING_MODEL",
@@ -29,12 +27,7 @@ class CoolingSettings:
         "Function that computes the cooling stress of a node from its power and the room "
         "temperature",
     )
-    cooling_power: str = setting(
-        choice("cap", "measured"),
-        "COOLING_POWER",
-        "cap",
-        "Power that the cooling model uses: the caps, or the newest reading",
-    )
+    cooling_power: str = "cap"  # "measured" in logs of versions up to 0.2.0 that asked for it
 
 
 def _stress(nodes: Nodes, settings: CoolingSettings) -> Floats:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import number, setting, some_time
+from joulie_bus.core.setting_fields import setting, some_time
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.twin import Source
@@ -20,12 +20,7 @@ class FreshnessSettings:
         "5m",
         "Age after which a twin or a reading is not used",
     )
-    neutral: float = setting(
-        number(0, 100),
-        "SCORE_NEUTRAL",
-        "50",
-        "Score of a node without fresh data; never above the best known candidate",
-    )
+    neutral: float = 50.0  # the score without fresh data; never above the best known candidate
 
 
 class ScoreBasis(IntEnum):

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import number, setting
 from joulie_extender.terms.freshness import NEUTRAL, ScoreBasis
 from joulie_extender.terms.term import Amount, Nodes, Term, TermInput
 from joulie_projections.twin.arrays import Floats, Ints
@@ -13,9 +12,7 @@ from joulie_projections.twin.arrays import Floats, Ints
 
 @dataclass(frozen=True, kw_only=True)
 class HeadroomSettings:
-    headroom: float = setting(
-        number(0, 10), "SCORE_HEADROOM_WEIGHT", "0.7", "Weight of the headroom"
-    )
+    headroom: float = 0.7  # the weight of the headroom
 
 
 def _measured_w(nodes: Nodes, _: object) -> Floats:

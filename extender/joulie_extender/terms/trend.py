@@ -9,30 +9,31 @@ from joulie_bus.core.setting_fields import number, setting
 from joulie_extender.terms.term import Nodes, Term, TermInput
 from joulie_projections.twin.arrays import Floats
 
+SCALE = 6.0  # W/min per point while the cluster is steady
+BURST_SCALE = 2.0  # during a burst
+BURST_W_PER_MIN = 500.0  # of the cluster, above which a burst is assumed
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrendSettings:
     trend_scale: float = setting(
         number(0.01),
         "SCORE_TREND_SCALE",
-        "6",
-        "W/min of a node's trend per point, while the cluster is steady",
+        f"{SCALE:g}",
+        "W/min of a node's trend per point while the cluster is steady; a third of it during a "
+        "burst, which is a trend of the cluster above 83 times it",
     )
-    trend_burst_scale: float = setting(
-        number(0.01),
-        "SCORE_TREND_BURST_SCALE",
-        "2",
-        "W/min of a node's trend per point, during a burst",
-    )
-    trend_limit: float = setting(
-        number(0, 100), "SCORE_TREND_LIMIT", "25", "Most points of a node's trend, either way"
-    )
-    burst_w_per_min: float = setting(
-        number(0),
-        "SCORE_BURST_THRESHOLD",
-        "500",
-        "Trend of the cluster's power, in W/min, above which a burst is assumed",
-    )
+    trend_burst_scale: float = BURST_SCALE
+    trend_limit: float = 25.0  # most points of a node's trend, either way
+    burst_w_per_min: float = BURST_W_PER_MIN
+
+    def scaled(self) -> dict[str, float]:
+        """All numbers in W/min at this scale: they change together with the speed of time."""
+        return {
+            "trend_scale": self.trend_scale,
+            "trend_burst_scale": self.trend_scale * BURST_SCALE / SCALE,
+            "burst_w_per_min": self.trend_scale * BURST_W_PER_MIN / SCALE,
+        }
 
 
 def _rising(nodes: Nodes) -> Floats:

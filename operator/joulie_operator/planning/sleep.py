@@ -49,9 +49,8 @@ class SleepNumbers(NamedTuple):
     reserve: float = 0.02  # share of a pool that stays empty and awake, without a forecast
     max_share: float = 0.8  # share of a pool that may sleep
     wake_timeout_s: float = 900.0  # after which another node is woken instead
-    forecast_quantile: float = (
-        0.0  # share of the past windows that the reserve suffices for; 0: no forecast
-    )
+    # Share of the past windows that the reserve suffices for; 0: no forecast.
+    forecast_quantile: float = 0.0
     forecast_s: float = 600.0  # of arrivals that the reserve suffices for
     hysteresis: float = 0.0  # share of the reserve that may stay awake beyond it
     max_step: float = 0.2  # share of a pool that falls asleep within one RECONCILE_INTERVAL
@@ -63,13 +62,23 @@ class SleepNumbers(NamedTuple):
     evict_after_s: float = 300.0  # that these pods have to end by themselves
 
 
+# Nobody can choose them by what they know. Plans of versions up to 0.2.0 may have them.
+_FIXED = {
+    "forecast_quantile": "without a forecast fewer nodes are awake for the same waits",
+    "forecast_s": "there is no forecast",
+    "hysteresis": "sleep_after_s keeps nodes from falling asleep too soon",
+    "min_awake_s": "it is sleep_after_s",
+    "min_asleep_s": "it is sleep_after_s",
+    "empty_timeout_s": "it is one hour",
+}
+_CHOSEN = tuple(name for name in SleepNumbers._fields if name not in _FIXED)
 # The numbers of plans before those of today, which were measured with these plans themselves.
 _FORMER = SleepNumbers(reserve=0.03, forecast_quantile=0.9, forecast_s=600.0, hysteresis=0.25)
 # The rules of plans before the forecast, zones and steps.
 _FIRST_RULES = _FORMER._replace(
     forecast_quantile=0.0, hysteresis=0.0, max_step=1.0, min_awake_s=0.0, min_asleep_s=0.0
 )
-_SHARES = ("reserve", "max_share", "forecast_quantile", "hysteresis", "max_step", "empty_below")
+_SHARES = ("reserve", "max_share", "max_step", "empty_below")
 
 
 def sleep_numbers(rules: Rules) -> SleepNumbers:
@@ -84,7 +93,7 @@ def sleep_numbers(rules: Rules) -> SleepNumbers:
 
 def wrong_numbers(given: Mapping[str, float]) -> list[str]:
     """What is wrong with these numbers, for the error at the start."""
-    known = ", ".join(SleepNumbers._fields)
+    known = ", ".join(_CHOSEN)
     ours = {name for name in given if not is_target_number(name)} - {
         *measured_caps.NAMES,
         FLOOR_NUMBER,
@@ -94,10 +103,15 @@ def wrong_numbers(given: Mapping[str, float]) -> list[str]:
     times = [name for name in given if name.endswith("_s") and given[name] < 0]
     return [
         *(f"{SLEEPING_POLICY} has no {name}; it has {known}" for name in unknown),
+        *(f"{name} cannot be set any more: {_FIXED[name]}; remove it" for name in _fixed(given)),
         *(f"{name}={given[name]:g} is not a share from 0 to 1" for name in shares),
         *(f"{name}={given[name]:g} is not a time" for name in times),
         *_wrong_evictions(given),
     ]
+
+
+def _fixed(given: Mapping[str, float]) -> list[str]:
+    return [name for name in given if name in _FIXED]
 
 
 def evictions_allowed(rules: Rules) -> bool:

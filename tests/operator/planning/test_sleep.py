@@ -281,9 +281,12 @@ def test_the_time_before_sleep_is_a_number_of_the_policy() -> None:
         (
             {"spare": 1.0},
             "consolidate_and_sleep has no spare; "
-            "it has sleep_after_s, reserve, max_share, wake_timeout_s, forecast_quantile, "
-            "forecast_s, hysteresis, max_step, min_awake_s, min_asleep_s, empty_below, "
-            "empty_timeout_s, evict_per_min, evict_after_s",
+            "it has sleep_after_s, reserve, max_share, wake_timeout_s, max_step, empty_below, "
+            "evict_per_min, evict_after_s",
+        ),
+        (
+            {"min_awake_s": 60.0},
+            "min_awake_s cannot be set any more: it is sleep_after_s; remove it",
         ),
         ({"reserve": 3.0}, "reserve=3 is not a share from 0 to 1"),
         ({"max_share": -0.1}, "max_share=-0.1 is not a share from 0 to 1"),
