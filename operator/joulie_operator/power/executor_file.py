@@ -16,30 +16,21 @@ import ssl
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from joulie_bus.errors import SwitchFailed
 from joulie_operator.kube.api_client import ApiServer
 from joulie_operator.planning.eligible import selector
-from joulie_operator.power.executors import (
-    Autoscaler,
-    Command,
-    Executor,
-    Ipmi,
-    Redfish,
-    WakeOnLan,
-    magic_packet,
-)
+from joulie_operator.power.executors import Autoscaler, Command, Executor, Redfish
 from joulie_projections.state.state import NodeState
 
-Kind = Literal["redfish", "ipmi", "wake-on-lan", "command", "autoscaler"]
+Kind = Literal["redfish", "command", "autoscaler"]
+REMOVED = ("ipmi", "wake-on-lan")  # kinds of versions up to 0.2.0
 _FIELD = re.compile(r"\{([^{}]*)\}")
 _REQUIRED: Mapping[Kind, Sequence[str]] = {
     "redfish": ("address", "user_file", "password_file"),
-    "ipmi": ("address", "user_file", "password_file"),
-    "wake-on-lan": ("mac", "off"),
     "command": ("on", "off"),
     "autoscaler": (),
 }
@@ -55,8 +46,6 @@ class ExecutorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_file: str = ""
     password_file: str = ""
     ca_file: str = ""  # redfish: the authority of the certificate; empty for the system's
-    mac: str = ""
-    broadcast: str = "255.255.255.255:9"
     on: tuple[str, ...] = ()
     off: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
@@ -67,9 +56,6 @@ class ExecutorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found = [f"{self.kind} needs {name}" for name in missing]
         if self.kind == "redfish" and not self.address.startswith(("https://", "http://")):
             found.append(f"{self.address!r} is no URL")
-        host, _, port = self.broadcast.rpartition(":")
-        if not (host and port.isdecimal() and 0 < int(port) < 65536):
-            found.append(f"broadcast={self.broadcast!r} is not an address with a port")
         for file in (self.user_file, self.password_file, self.ca_file):
             if file and not Path(file).is_file():
                 found.append(f"there is no file {file}")
@@ -83,7 +69,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def read_executors(path: Path) -> tuple[ExecutorEntry, ...]:
     """Raises ValueError with the place and the reason."""
     try:
-        entries = msgspec.convert(tomllib.loads(path.read_text()), _File).executor
+        table = tomllib.loads(path.read_text())
+        _require_known_kinds(table)
+        entries = msgspec.convert(table, _File).executor
         for entry in entries:
             selector(entry.nodes)
     except (OSError, ValueError) as error:
@@ -96,6 +84,16 @@ def read_executors(path: Path) -> tuple[ExecutorEntry, ...]:
     if wrong:
         raise ValueError(f"{path}: {'; '.join(wrong)}")
     return entries
+
+
+def _require_known_kinds(table: Mapping[str, Any]) -> None:
+    entries = table.get("executor", ())
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and entry.get("kind") in REMOVED:
+            raise ValueError(
+                f"the kind {entry['kind']} is a recipe of the kind command now; "
+                'docs/sleeping-nodes.md, "IPMI and wake-on-LAN", has it'
+            )
 
 
 def executor_of(
@@ -120,14 +118,6 @@ def _built(entry: ExecutorEntry, name: str, node: NodeState, api: ApiServer) -> 
             credentials = _secret(entry.user_file), _secret(entry.password_file)
             address, tls = filled(entry.address), _tls(entry.ca_file)
             return Redfish(address, credentials, entry.system, entry.timeout_s, tls)
-        case "ipmi":
-            user, password = _secret(entry.user_file), Path(entry.password_file)
-            return Ipmi(filled(entry.address), user, password, entry.timeout_s)
-        case "wake-on-lan":
-            host, _, port = entry.broadcast.rpartition(":")
-            mac = filled(entry.mac)
-            magic_packet(mac)
-            return WakeOnLan(mac, (host, int(port)), words(entry.off), entry.timeout_s)
         case "command":
             state = words(entry.state)
             return Command(words(entry.on), words(entry.off), state, entry.timeout_s)

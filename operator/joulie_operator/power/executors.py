@@ -1,13 +1,11 @@
-"""How a node is switched: by Redfish, IPMI, wake-on-LAN, a command, or an autoscaler."""
+"""How a node is switched: by Redfish, a command, or an autoscaler."""
 
 import asyncio
 import os
 import signal
-import socket
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urljoin
 
@@ -136,60 +134,6 @@ class Command:
         await required(self._off, self._timeout_s)
 
 
-class Ipmi:
-    """A BMC by ipmitool, which reads the password from a file."""
-
-    def __init__(self, address: str, user: str, password_file: Path, timeout_s: float) -> None:
-        login = ("-H", address, "-U", user, "-f", str(password_file))
-        self._words = ("ipmitool", "-I", "lanplus", *login, "chassis", "power")
-        self._timeout_s = timeout_s
-
-    async def is_on(self, node: str) -> bool | None:
-        output = await required((*self._words, "status"), self._timeout_s)
-        return {"on": True, "off": False}.get(output.strip().rpartition(" ")[2].lower())
-
-    async def switch_on(self, node: str) -> None:
-        await required((*self._words, "on"), self._timeout_s)
-
-    async def switch_off(self, node: str) -> None:
-        await required((*self._words, "soft"), self._timeout_s)
-
-
-class WakeOnLan:
-    """Wakes by a magic packet; a command switches off. The state is not known."""
-
-    def __init__(self, mac: str, to: tuple[str, int], off: Sequence[str], timeout_s: float) -> None:
-        self._packet = magic_packet(mac)
-        self._to = to
-        self._off, self._timeout_s = off, timeout_s
-
-    async def is_on(self, node: str) -> bool | None:
-        return None
-
-    async def switch_on(self, node: str) -> None:
-        try:
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-                sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-                sender.sendto(self._packet, self._to)
-        except OSError as error:
-            raise SwitchFailed(f"no packet to {self._to[0]}:{self._to[1]}: {error}") from error
-
-    async def switch_off(self, node: str) -> None:
-        await required(self._off, self._timeout_s)
-
-
-def magic_packet(mac: str) -> bytes:
-    """Six times 0xFF and sixteen times the address. Raises SwitchFailed."""
-    digits = mac.replace(":", "").replace("-", "")
-    try:
-        address = bytes.fromhex(digits)
-    except ValueError:
-        address = b""
-    if len(address) != 6:
-        raise SwitchFailed(f"{mac!r} is not a MAC address")
-    return b"\xff" * 6 + address * 16
-
-
 class Autoscaler:
     """Leaves the node to Karpenter or cluster-autoscaler (with Cluster API, too): the annotations
     that protect it are there while it is awake. The cordoned, empty node is then removed, and
@@ -219,12 +163,11 @@ class Autoscaler:
 # --- programs ---------------------------------------------------------------------------------
 
 
-async def required(words: Sequence[str], timeout_s: float) -> str:
-    """The output of a program that ends with 0. Raises SwitchFailed."""
+async def required(words: Sequence[str], timeout_s: float) -> None:
+    """Raises SwitchFailed for a program that does not end with 0."""
     code, output = await run(words, timeout_s)
     if code:
         raise SwitchFailed(f"{words[0]} ended with {code}: {output}")
-    return output
 
 
 async def run(words: Sequence[str], timeout_s: float) -> tuple[int, str]:

@@ -1,8 +1,6 @@
-"""Executors against real sockets and programs: a small Redfish service, a UDP socket, scripts."""
+"""Executors against real sockets and programs: a small Redfish service, scripts."""
 
-import asyncio
 import json
-import socket
 import stat
 from base64 import b64encode
 from collections.abc import AsyncGenerator
@@ -20,6 +18,7 @@ from joulie_projections.state.state import NodeState
 
 pytestmark = pytest.mark.anyio
 NO_API = cast(Api, None)
+ROOT = Path(__file__).parents[3]
 
 
 class Bmc:
@@ -161,7 +160,21 @@ async def test_a_command_that_fails_says_why(script: str, why: str, tmp_path: Pa
         await executor(tmp_path, toml).switch_off("n1")
 
 
-async def test_ipmitool_reads_the_password_from_its_file(
+def documented(place: Path, rack: str, **labels: str) -> Executor:
+    """The executor of a rack as the page has it, with its files in this folder."""
+    page = (ROOT / "docs" / "sleeping-nodes.md").read_text()
+    recipes = page.split("### IPMI and wake-on-LAN")[1].split("```")[1].removeprefix("toml")
+    (place / "password").write_text("secret\n")
+    file = place / "executors.toml"
+    file.write_text(recipes.replace("/etc/joulie/power", str(place)))
+    named = {f"joulie.io/{key}": value for key, value in {"rack": rack, **labels}.items()}
+    node = NodeState(ordinal=0, at=0, labels=named)
+    found = executor_of(read_executors(file), "n1", node, NO_API)
+    assert found is not None
+    return found
+
+
+async def test_the_documented_recipe_of_ipmi_switches_and_reads_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script in place of ipmitool: it keeps the power in a file and prints as ipmitool does."""
@@ -173,28 +186,31 @@ async def test_ipmitool_reads_the_password_from_its_file(
         f"soft) echo off > {tmp_path}/power;; on) echo on > {tmp_path}/power;; esac\n",
     )
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    made = executor(tmp_path, 'kind = "ipmi"\naddress = "10.0.0.7"\nSECRETS')
+    made = documented(tmp_path, "r3", bmc="10.0.0.7")
 
     assert await switched(made) == [True, False, True]
     calls = (tmp_path / "calls").read_text()
     assert f"-I lanplus -H 10.0.0.7 -U joulie -f {tmp_path}/password chassis power soft" in calls
     assert "secret" not in calls
+    program(tmp_path / "ipmitool", "echo Unable to establish session; exit 1")
+    with pytest.raises(SwitchFailed, match="ended with 2: Unable to establish session"):
+        await made.is_on("n1")
 
 
-async def test_a_magic_packet_wakes_by_the_address_in_a_label(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as card:
-        card.bind(("127.0.0.1", 0))
-        card.setblocking(False)
-        toml = (
-            'kind = "wake-on-lan"\nmac = "{joulie.io/mac}"\noff = ["/bin/true"]\n'
-            f'broadcast = "127.0.0.1:{card.getsockname()[1]}"\n'
-        )
+async def test_the_documented_recipe_of_wake_on_lan_takes_the_address_from_a_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("wakeonlan", "ssh"):
+        program(tmp_path / name, f'echo {name} "$@" >> {tmp_path}/calls\n')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
-        await executor(tmp_path, toml, mac="0a-1b-2c-3d-4e-5f").switch_on("n1")
+    made = documented(tmp_path, "r4", mac="0a-1b-2c-3d-4e-5f")
 
-        async with asyncio.timeout(60):
-            packet = await asyncio.get_running_loop().sock_recv(card, 200)
-    assert packet == b"\xff" * 6 + bytes.fromhex("0a1b2c3d4e5f") * 16
+    assert await switched(made) == [None, None, None]
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "ssh power@n1 poweroff",
+        "wakeonlan -i 10.3.255.255 0a:1b:2c:3d:4e:5f",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -207,7 +223,8 @@ async def test_a_magic_packet_wakes_by_the_address_in_a_label(tmp_path: Path) ->
         ('kind = "autoscaler"\nuser_file = "/nowhere"', "there is no file /nowhere"),
         ('kind = "autoscaler"\nnodes = "x"', "not a list of label=value"),
         ('kind = "autoscaler"\nsecret = "x"', "unknown field `secret`"),
-        ('kind = "autoscaler"\nbroadcast = "here"', "not an address with a port"),
+        ('kind = "ipmi"\naddress = "bmc"', "the kind ipmi is a recipe of the kind command now"),
+        ('kind = "wake-on-lan"\nmac = "x"', '"IPMI and wake-on-LAN", has it'),
     ],
 )
 def test_a_wrong_file_is_an_error_that_names_it(toml: str, why: str, tmp_path: Path) -> None:
