@@ -72,7 +72,7 @@ def test_every_policy_and_cooling_model_is_documented() -> None:
     assert [name for name in model_names() if f"`{name}`" not in twins] == []
 
 
-@pytest.mark.parametrize(("page", "at_least"), [("security.md", 80), ("fault-tests.md", 40)])
+@pytest.mark.parametrize(("page", "at_least"), [("security.md", 80), ("contributing/fault-tests.md", 40)])
 def test_every_test_that_a_page_of_attacks_or_faults_names_exists(page: str, at_least: int) -> None:
     text = (ROOT / "docs" / page).read_text()
     named = re.findall(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`", text)
@@ -92,7 +92,7 @@ def test_every_fault_has_a_test_or_needs_none() -> None:
         rows = re.findall(r"^\| ([^`].*?) \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
         return set(rows) - {"Fault", "Task"}
 
-    tested, described = faults("fault-tests.md"), faults("faults.md")
+    tested, described = faults("contributing/fault-tests.md"), faults("faults.md")
 
     assert tested <= described
     assert len(described - tested) <= 4
@@ -261,7 +261,7 @@ def test_the_lock_holds_hashes_and_no_address() -> None:
 def test_every_answer_of_where_is_it_exists() -> None:
     rows = re.findall(
         r"^\| .*\? \| `([\w/]+\.py)` \| `([\w.]+)` \|$",
-        (ROOT / "docs" / "where-is-it.md").read_text(),
+        (ROOT / "docs" / "contributing" / "where-is-it.md").read_text(),
         re.MULTILINE,
     )
 

@@ -1,4 +1,7 @@
-"""The stand-in does what kube-scheduler 1.34 was seen to do; docs/contract.md counts the ways."""
+"""The stand-in does what kube-scheduler 1.34 was seen to do.
+
+docs/contributing/contract.md counts the ways.
+"""
 
 import asyncio
 import contextlib

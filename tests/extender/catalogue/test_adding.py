@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "add-a-term.md").read_text()
+PAGE = (ROOT / "docs" / "contributing" / "add-a-term.md").read_text()
 TERM, TERM_TEST, RULE, RULE_TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 IN_TERMS, IN_WEIGHTS, IN_RULES = re.findall(r"```diff\n(.*?)```", PAGE, re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""The tables of docs/contract.md name tests that exist, and every number once."""
+"""The tables of docs/contributing/contract.md name tests that exist, and every number once."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-ROWS = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \|$", (ROOT / "docs/contract.md").read_text(), re.M)
+ROWS = re.findall(
+    r"^\| (\d+) \| (.+?) \| (.+?) \|$", (ROOT / "docs/contributing/contract.md").read_text(), re.M
+)
 NAMED = sorted({held.strip("`") for _, _, held in ROWS if not held.startswith("not ours")})
 
 
