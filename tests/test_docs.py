@@ -72,7 +72,7 @@ def test_every_policy_and_cooling_model_is_documented() -> None:
     assert [name for name in model_names() if f"`{name}`" not in twins] == []
 
 
-@pytest.mark.parametrize(("page", "at_least"), [("security.md", 80), ("contributing/fault-tests.md", 40)])
+@pytest.mark.parametrize(("page", "at_least"), [("contributing/attacks.md", 80), ("contributing/fault-tests.md", 40)])
 def test_every_test_that_a_page_of_attacks_or_faults_names_exists(page: str, at_least: int) -> None:
     text = (ROOT / "docs" / page).read_text()
     named = re.findall(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`", text)
@@ -101,7 +101,7 @@ def test_every_fault_has_a_test_or_needs_none() -> None:
 def test_the_table_of_tasks_is_that_of_the_code() -> None:
     rows = re.findall(
         r"^\| `([\w-]+)` \| .+ \| ([\w, -]+) \| (\w+) \|$",
-        (ROOT / "docs" / "faults.md").read_text(),
+        (ROOT / "docs" / "contributing" / "tasks.md").read_text(),
         re.MULTILINE,
     )
 

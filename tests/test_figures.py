@@ -31,6 +31,7 @@ LIMITS = {
     "gpus.md": {"Cards that others give out"},
     "install.md": {"Archive", "Database and broker"},
     "operations.md": {"Metrics to watch"},
+    "security.md": {"What a leaked credential can do"},
     "three-brokers.md": {"A server with a damaged store"},
 }
 

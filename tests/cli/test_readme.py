@@ -18,7 +18,10 @@ COMMANDS = [
     for line in re.findall(r"^\$ (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
 ]
 PACKING = re.findall(
-    r"^\$ (joulie simulate gpus .*)$", (ROOT / "docs/simulation.md").read_text(), re.MULTILINE
+    r"^\$ (joulie simulate gpus .*)$",
+    (ROOT / "docs/simulation.md").read_text()
+    + (ROOT / "docs/contributing/simulated-suites.md").read_text(),
+    re.MULTILINE,
 )
 OVER_THE_DEMO = {"status", "decisions", "explain", "twin", "verify", "replay"}
 ELSEWHERE = {

@@ -1,4 +1,4 @@
-"""The figures of docs/simulation.md are those of the program.
+"""The figures of docs/simulation.md and of its other suites are those of the program.
 
 OPENB_TRACE=openb_pod_list_default.csv, a file of Alibaba's cluster-trace-gpu-v2023, repeats the
 figures of this trace as well.
@@ -47,7 +47,10 @@ class Shown(NamedTuple):
         return range(first, max(first, *last) + 1) if last else range(first, first + 1)
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = "\n".join(
+    (DOCS / page).read_text() for page in ("simulation.md", "contributing/simulated-suites.md")
+)
 TRANSCRIPTS = re.findall(r"^\$ joulie (simulate energy[^\n]*)\n(load .*?)```", PAGE, re.M | re.S)
 
 

@@ -111,7 +111,7 @@ LOG_LINES_LOST = Counter(
 )
 TASK_FAILURES = Counter(
     "joulie_task_failures_total",
-    "Failures of tasks that must run as long as their component, by task (docs/faults.md)",
+    "Failures of tasks that must run as long as their component, by task (docs/faults.md#tasks)",
     ["task"],
     registry=COMMON,
 )

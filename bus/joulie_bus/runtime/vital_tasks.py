@@ -39,7 +39,7 @@ _WITH_VIEW = ("extender", "operator", "console", "simulator", "shadow")
 
 
 class VitalTask(enum.Enum):
-    """All of them, with the components in which they run. docs/faults.md has the same table."""
+    """All of them, with the components in which they run; docs/contributing/tasks.md lists them."""
 
     RESEND = _Row("resend", _RESTARTS, ("projector", "ledger", *_WITH_VIEW, "agent"))
     PULL = _Row("pull", _ENDS, ("projector", "console"))

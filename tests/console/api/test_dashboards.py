@@ -57,7 +57,7 @@ def test_every_label_in_a_query_exists(path: Path) -> None:
         assert asked - labels - {"instance"} == set(), text
 
 
-@pytest.mark.parametrize("path", ["deploy/alerts/alertmanager.yaml", "docs/monitoring.md"])
+@pytest.mark.parametrize("path", ["deploy/alerts/alertmanager.yaml", "docs/operations.md"])
 def test_every_alert_that_is_named_elsewhere_exists(path: str) -> None:
     rules = (DEPLOY / "alerts" / "joulie.yaml").read_text()
     alerts = set(re.findall(r"- alert: (\w+)", rules))

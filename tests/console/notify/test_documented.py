@@ -1,4 +1,4 @@
-"""The table of event types in docs/monitoring.md is that of the code."""
+"""The table of event types in docs/operations.md is that of the code."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from joulie_console.views.conditions import KINDS, Condition, S
 from joulie_console.views.occurrences import TYPES, Occurrences, type_of
 
-PAGE = (Path(__file__).parents[3] / "docs" / "monitoring.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
 
 
 def test_every_type_of_event_is_in_the_table_and_none_besides() -> None:
