@@ -72,7 +72,9 @@ def test_every_policy_and_cooling_model_is_documented() -> None:
     assert [name for name in model_names() if f"`{name}`" not in twins] == []
 
 
-@pytest.mark.parametrize(("page", "at_least"), [("contributing/attacks.md", 80), ("contributing/fault-tests.md", 40)])
+@pytest.mark.parametrize(
+    ("page", "at_least"), [("contributing/attacks.md", 80), ("contributing/fault-tests.md", 40)]
+)
 def test_every_test_that_a_page_of_attacks_or_faults_names_exists(page: str, at_least: int) -> None:
     text = (ROOT / "docs" / page).read_text()
     named = re.findall(r"`(tests/[\w/]+(?:\.py)?)(?:::(\w+))?`", text)

@@ -9,8 +9,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 GENERATED = {"reference.md"}  # from the code, with the defaults of settings
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES += sorted((ROOT / "docs" / "contributing").glob("*.md"))
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "contributing").glob("*.md")),
+]
 
 # Durations below a second, sizes, rates and ratios: limits have them too, and LIMITS names those.
 FIGURE = re.compile(
