@@ -204,15 +204,14 @@ def broker_of_settings(wires: Wiring) -> Address:
 async def connected(
     wires: Wiring, role: Role, name: str = ""
 ) -> AsyncGenerator[JetStreamLog, None]:
-    """`name` is that of the node or replica which a token proves: its inbox has that name, and it
-    may not ask for the streams."""
+    """`name` is that of a node. A token proves it: its inbox has that name then. The user of a
+    node may not ask for the streams, so that its readings wait for them instead."""
     address = address_of(wires, role)
-    is_proven = bool(address.token_file and name)
-    if is_proven:
+    if address.token_file and name:
         address = replace(address, inbox=inbox(role, name))
     connection = await Connection.open(address, f"joulie-{role}")
     try:
-        if not is_proven:
+        if not name:
             await require(connection, wires.subjects)
         async with JetStreamLog.over(connection) as bus:
             yield bus

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import os
+import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -17,14 +19,16 @@ from joulie_bus.events import (
     CapsSettable,
     InventoryRead,
     TelemetrySampled,
+    codec,
 )
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.streams import ensure
+from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role, agent_grant, grant_of, inbox, permissions
-from joulie_bus.streams.subjects import agent_name
+from joulie_bus.streams.subjects import Stream, agent_name
 from joulie_bus.testing import (
     CLUSTER,
     card,
@@ -107,6 +111,57 @@ async def test_a_user_for_the_agent_of_a_node_reports_this_node_and_nothing_else
 
         assert await is_taken(url, agent, own)
         assert not any([await is_taken(url, agent, each) for each in others("gpu-07.lab")])
+
+
+async def test_the_agent_and_the_writer_of_caps_run_as_the_user_of_their_node(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also before the streams are there: what was read is kept until then."""
+    user = granted(capsys, tmp_path, "agent", "n1")
+    users = f"authorization {{ users: {json.dumps([{'user': 'admin', 'password': 'a'}, user])} }}"
+    with serving(tmp_path, storing(tmp_path) + users) as url:
+        async with (
+            running_agent(tmp_path, url, str(user["user"])),
+            running_agent(tmp_path, url, str(user["user"]), "--caps", "--dry-run"),
+            opened(url, ADMIN) as admins,
+        ):
+            await asyncio.sleep(5)
+            await ensure(admins, CLUSTER)
+            found = set[str]()
+            async with asyncio.timeout(90), JetStreamLog.over(admins) as log:
+                while not found >= {"inventory.read", "caps.settable"}:
+                    found = await types_of(log)
+                    await asyncio.sleep(0.2)
+
+
+@contextlib.asynccontextmanager
+async def running_agent(
+    directory: Path, url: str, user: str, *options: str
+) -> AsyncGenerator[None, None]:
+    env = {
+        "NATS_URL": url,
+        "NATS_USER": user,
+        "NATS_PASSWORD": "p",
+        "NATS_INBOX": inbox(Role.AGENT, "n1"),
+        "JOULIE_CLUSTER": CLUSTER.cluster,
+        "METRICS_ADDR": f"127.0.0.1:{free_port()}",
+    }
+    limits = ("--limits", str(directory / "limits.json"))
+    words = ("-m", "joulie_cli.main", "agent", "--node", "n1", *limits, *options)
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, env=os.environ | env)
+    try:
+        yield
+        assert process.returncode is None
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def types_of(log: JetStreamLog) -> set[str]:
+    newest = (await log.state(Stream.TEL)).last
+    records = [await log.message(Stream.TEL, at) for at in range(1, newest + 1)]
+    return {codec.open_envelope(each.data, each.subject).type for each in records if each}
 
 
 async def test_a_jwt_of_a_template_reports_the_node_that_it_names_and_nothing_else(
