@@ -12,8 +12,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from joulie_bus.streams.roles import Grant, permissions
 
@@ -32,6 +37,7 @@ class Asked(NamedTuple):
     user: str  # the key that the server made for this connection
     token: str
     name: str  # as the client calls itself
+    address: str  # of the client, as the server sees it
 
 
 class Issuer:
@@ -49,7 +55,10 @@ class Issuer:
 
     @classmethod
     def of(cls, seed: str) -> "Issuer":
-        """Raises ValueError for a text that is no seed of an account."""
+        """From an nkey seed of an account, or an Ed25519 key as PEM, which helm makes. Raises
+        ValueError for another text."""
+        if "-----" in seed:
+            return cls(_raw_of_pem(seed.encode()))
         raw = _bytes_of(seed.strip())
         prefix = bytes([_SEED | (_ACCOUNT >> 5), (_ACCOUNT & 31) << 3])
         if len(raw) != len(prefix) + _RAW or not raw.startswith(prefix):
@@ -79,6 +88,7 @@ def asked_by(data: bytes) -> Asked:
         found.user_nkey,
         found.connect_opts.auth_token,
         found.connect_opts.name[:256],
+        found.client_info.host,
     )
 
 
@@ -91,10 +101,15 @@ class _Connect(msgspec.Struct):
     name: str = ""
 
 
+class _Client(msgspec.Struct):
+    host: str = ""
+
+
 class _Body(msgspec.Struct):
     server_id: _Server
     user_nkey: str
     connect_opts: _Connect
+    client_info: _Client = msgspec.field(default_factory=_Client)
 
 
 class _Request(msgspec.Struct):
@@ -173,6 +188,16 @@ def _bytes_of(text: str) -> bytes:
     if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
         raise ValueError("an nkey seed with a mistake in it (its checksum is wrong)")
     return raw[:-2]
+
+
+def _raw_of_pem(text: bytes) -> bytes:
+    try:
+        key = load_pem_private_key(text, None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError("an Ed25519 key without a passphrase is expected in the PEM") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError("another key than Ed25519 is in the PEM")
+    return key.private_bytes_raw()
 
 
 def _base64(data: bytes) -> str:

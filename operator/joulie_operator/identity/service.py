@@ -37,7 +37,7 @@ class Callout:
     async def _decided(self, asked: Asked) -> bytes:
         now_s = int(time.time())
         try:
-            node = await self._reviews.node_of(asked.token)
+            node = await self._reviews.node_of(asked.token, asked.address)
         except NotAnAgent as error:
             why = str(error)
         except (KubernetesRefused, *ApiUnreachable) as error:

@@ -1,17 +1,19 @@
 """Asks the API server whose token it is: TokenReview."""
 
 import hashlib
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
+from joulie_operator.identity.accepted import Accepted, ends_at
+from joulie_operator.identity.refused import Refused
 from joulie_operator.kube.api_client import ApiServer
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
+LONGEST = 16_384  # characters of a token; those of pods have a thousand
 NODE_NAME = "authentication.kubernetes.io/node-name"
-KEPT_S = 300.0  # so long a token that was good is good without the API server
-MOST_KEPT = 20_000
 
 
 class NotAnAgent(Exception):
@@ -42,28 +44,41 @@ class Expected(NamedTuple):
 
 
 class TokenReviews:
-    """Good answers are kept for some minutes: all agents connect at once when a broker is back."""
+    """Answers are kept for a while, by the hash of the token: no client can make the service ask
+    the API server as often as it likes."""
 
-    def __init__(self, api: ApiServer, expected: Expected, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        api: ApiServer,
+        expected: Expected,
+        clock: Callable[[], float],
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._api = api
         self._expected = expected
         self._clock = clock
-        self._kept: dict[bytes, tuple[str, float]] = {}
+        self._now = now
+        self._accepted = Accepted()
+        self._refused = Refused()
 
-    async def node_of(self, token: str) -> str:
-        """The node of the pod that the token is bound to. Raises NotAnAgent, KubernetesRefused and
-        what a call to the API server raises."""
+    async def node_of(self, token: str, address: str) -> str:
+        """The node of the pod that the token is bound to; `address` is that of the client. Raises
+        NotAnAgent, KubernetesRefused and what a call to the API server raises."""
         if not token:
             raise NotAnAgent("it showed no token")
+        if len(token) > LONGEST:
+            raise NotAnAgent(f"its token is longer than {LONGEST} characters")
         key, now = hashlib.sha256(token.encode()).digest(), self._clock()
-        node, until = self._kept.get(key, ("", 0.0))
-        if node and now < until:
+        if node := self._accepted.node(key, now):
             return node
-        node = node_in(await self._reviewed(token), self._expected)
-        while len(self._kept) >= MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
-        self._kept.pop(key, None)
-        self._kept[key] = node, now + KEPT_S
+        if why := self._refused.why(key, address, now):
+            raise NotAnAgent(why)
+        try:
+            node = node_in(await self._reviewed(token), self._expected)
+        except NotAnAgent as error:
+            self._refused.note(key, address, str(error), now)
+            raise
+        self._accepted.note(key, node, now, ends_at(token) - self._now())
         return node
 
     async def _reviewed(self, token: str) -> _Status:

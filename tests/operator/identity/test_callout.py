@@ -8,8 +8,12 @@ import sys
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from msgspec.structs import replace
 
 from agent_pods import ACCOUNT, AUDIENCE, USERNAME, account, agent_token, token
@@ -27,12 +31,10 @@ from joulie_bus.streams.subjects import Stream, agent_name
 from joulie_bus.testing import CLUSTER, power, producer, until
 from joulie_operator.identity import service
 from joulie_operator.identity.service import Callout
-from joulie_operator.identity.token_reviews import (
-    KEPT_S,
-    Expected,
-    NotAnAgent,
-    TokenReviews,
-)
+from joulie_operator.identity.accepted import KEPT_S
+from joulie_operator.identity.refused import AT_FIRST
+from joulie_operator.identity.token_reviews import Expected, NotAnAgent, TokenReviews
+from joulie_operator.kube.api_client import ApiServer
 from kube_real import ASSETS, Running, program_or_skip, real_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -193,7 +195,7 @@ async def test_other_tokens_do_not_connect(tmp_path: Path) -> None:
                 with pytest.raises(Unreachable):
                     await Connection.open(address, "agent", 2)
                 with pytest.raises(NotAnAgent) as caught:
-                    await reviews.node_of(text)
+                    await reviews.node_of(text, "10.0.0.1")
                 why[name] = str(caught.value)
 
     assert "system:serviceaccount:default:stranger" in why["account"]
@@ -214,7 +216,7 @@ async def test_without_the_service_no_agent_connects_and_the_parts_with_password
 
 async def is_known(reviews: TokenReviews, text: str) -> bool:
     try:
-        await reviews.node_of(text)
+        await reviews.node_of(text, "10.0.0.1")
     except NotAnAgent:
         return False
     return True
@@ -226,12 +228,12 @@ async def test_a_token_is_reviewed_again_after_some_minutes(tmp_path: Path) -> N
     async with api_server(tmp_path) as server:
         text = await agent_token(server, "n1")
         reviews = TokenReviews(server.api, EXPECTED, lambda: now[0])
-        first = await reviews.node_of(text)
+        first = await reviews.node_of(text, "10.0.0.1")
         await server.api.delete(
             f"/api/v1/namespaces/default/pods/{ACCOUNT}-n1?gracePeriodSeconds=0"
         )
         now[0] = KEPT_S - 1
-        kept = await reviews.node_of(text)
+        kept = await reviews.node_of(text, "10.0.0.1")
         async with asyncio.timeout(90):  # the API server keeps its own answers for ten seconds
             while await is_known(reviews, text):
                 now[0] += KEPT_S + 1
@@ -249,3 +251,52 @@ def test_a_seed_is_read_as_it_was_written_and_a_mistake_is_found() -> None:
     for text in (wrong, "SU", "", issuer.public):
         with pytest.raises(ValueError, match="nkey seed"):
             Issuer.of(text)
+
+
+def test_a_key_that_helm_makes_is_an_issuer_and_another_one_is_not() -> None:
+    key = Ed25519PrivateKey.generate()
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    text = key.private_bytes(*form).decode()
+    other = X25519PrivateKey.generate().private_bytes(*form).decode()
+
+    assert Issuer.of(text).public == Issuer(key.private_bytes_raw()).public
+    for wrong in (other, text.replace("MC4", "AAA"), "-----"):
+        with pytest.raises(ValueError, match="PEM"):
+            Issuer.of(wrong)
+
+
+class Counting:
+    """Counts what reaches the API server."""
+
+    def __init__(self, api: ApiServer) -> None:
+        self.api, self.count = api, 0
+
+    async def create(self, path: str, body: dict[str, Any]) -> bytes:
+        self.count += 1
+        return await self.api.create(path, body)
+
+
+async def test_a_hostile_client_cannot_make_the_service_ask_the_api_server_at_its_will(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It shows one forged token again and again, then a new one each time; the agent of another
+    node connects meanwhile."""
+    async with api_server(tmp_path) as server, asking_broker(tmp_path) as broker:
+        counting = Counting(server.api)
+        reviews = TokenReviews(counting, EXPECTED, time.monotonic)  # type: ignore[arg-type]
+        good = await agent_token(server, "n1")
+        forged = f"{good[:-8]}AAAAAAAA"
+        async with answering(broker, reviews):
+            with pytest.raises(Unreachable):  # it tries several times
+                await Connection.open(shown(tmp_path, broker, forged, "same"), "agent", 5)
+            of_the_same = counting.count
+            for number in range(100):
+                with contextlib.suppress(NotAnAgent):
+                    await reviews.node_of(f"{forged}{number}", "10.0.0.66")
+            of_new_ones = counting.count - of_the_same
+            admitted = await published(shown(tmp_path, broker, good, "n1"), "n1", "n1")
+
+    assert of_the_same == 1
+    assert of_new_ones <= AT_FIRST + 5
+    assert admitted
+    assert forged[:40] not in "".join(capfd.readouterr())
