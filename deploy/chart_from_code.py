@@ -4,6 +4,7 @@
 
 Chart.yaml             the version of the package, in pyproject.toml
 files/nats.conf        the configuration of the embedded broker, for a pod
+files/callout.conf     for the broker that asks `joulie callout`: an account, and a line after them
 files/parts.json       the broker role and the inbox of each component
 values.schema.json     the names of all settings that `settings` may hold, removed ones among them,
                        which components name in their logs
@@ -16,12 +17,12 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from joulie_bus.broker import embedded
+from joulie_bus.broker import callout, embedded
 from joulie_bus.runtime.secret_settings import SUFFIX
 from joulie_bus.runtime.settings import BusSettings, declared
 from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import Role, inbox
-from joulie_cli.admin.grant import every_account
+from joulie_cli.admin.grant import every_account, with_variables
 from joulie_cli.command_line.commands import commands
 from joulie_cli.wiring import PlaceSettings
 from joulie_extender.protocol import scheduler_config
@@ -63,6 +64,7 @@ BY_THE_CHART = frozenset(
         "KUBECONFIG",
         "METRICS_ADDR",
         "NATS_CA_FILE",
+        "NATS_CREDS_FILE",
         "NATS_INBOX",
         "NATS_PASSWORD_FILE",
         "NATS_REPLICAS",
@@ -82,7 +84,7 @@ BY_THE_CHART = frozenset(
     }
 )
 # They have no meaning in a pod of this chart.
-NOT_IN_PODS = frozenset({"NATS_CERT_FILE", "NATS_CREDS_FILE", "NATS_KEY_FILE", "NATS_SERVER_BIN"})
+NOT_IN_PODS = frozenset({"NATS_CERT_FILE", "NATS_KEY_FILE", "NATS_SERVER_BIN"})
 NOT_IN_PODS |= {
     "DATABASE_URL",
     "NATS_PASSWORD",
@@ -132,8 +134,16 @@ def nats_conf() -> str:
     return f"include {USERS_FILE}\n" + text.replace("127.0.0.1:4222", "0.0.0.0:4222")
 
 
+def callout_conf() -> str:
+    password = f"$NATS_{callout.USER.upper()}"
+    account = json.dumps(callout.account(password), separators=(",", ":"))
+    asking = callout.configured("$NATS_ISSUER", Role)
+    return with_variables(f"{callout.ACCOUNT}: {account}\n{asking}\n")
+
+
 def parts() -> str:
-    rows = {part: {"role": role, "inbox": inbox(role)} for part, role in USERS.items()}
+    rows = {part: {"role": str(role), "inbox": inbox(role)} for part, role in USERS.items()}
+    rows[callout.USER] = {"role": callout.USER, "inbox": f"_INBOX_{callout.USER}"}
     return json.dumps(rows, indent=2) + "\n"
 
 
@@ -168,6 +178,7 @@ def files() -> dict[Path, str]:
     return {
         metadata: chart(metadata.read_text()),
         CHART / "files/nats.conf": nats_conf(),
+        CHART / "files/callout.conf": callout_conf(),
         CHART / "files/parts.json": parts(),
         schema_file: schema(schema_file.read_text()),
         **scheduler_files(),

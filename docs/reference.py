@@ -34,6 +34,7 @@ RIGHTS = {
     "operator": "rbac.yaml",
     "operator that evicts": "rbac-evictions.yaml",
     "extender that binds": "rbac-extender.yaml",
+    "callout": "rbac-callout.yaml",
 }
 PARTS = (
     "projector",

@@ -302,7 +302,7 @@ def test_the_chart_sets_every_setting_that_it_keeps_from_users(home: Path) -> No
     buckets = (*with_bucket("headsTo.s3"), *with_bucket("archive.bucket"))
     other = (*values("values-external"), "--set", "scheduler.configuration=gpu", *buckets)
     text = template(home, *values("values-patch"), *kept, *WEBHOOK) + template(home, *other)
-    text += template(home, *SECRET_WEBHOOK)
+    text += template(home, *SECRET_WEBHOOK, "--set", "callout.enabled=true")
     named = set(re.findall(r"(?:name: |^  )([A-Z][A-Z0-9_]*)\b", text, re.MULTILINE))
 
     assert FROM_CODE.BY_THE_CHART - named == set()
@@ -648,6 +648,7 @@ EVERYTHING = {
     "scheduler of the cluster": values("values-patch"),
     "admission by a webhook": ("--set", "scheduler.admission=webhook"),
     "limits of nodes": ("--set", "agent.caps=true"),
+    "identities of agents": ("--set", "callout.enabled=true"),
     "heads in a bucket": with_bucket("headsTo.s3"),
     "an archive in a bucket": with_bucket("archive.bucket"),
     "a webhook": WEBHOOK,

@@ -18,7 +18,10 @@ PODS = "/api/v1/namespaces/default/pods"
 FORBIDDEN = 403
 # An extender of its own account, which binds; and the webhook.
 PATCH = ["-f", str(CHART / "values-patch.yaml"), "--set", "scheduler.configuration=split"]
-OWN = ["--set", "scheduler.admission=webhook,scheduler.configuration=gpu,headsTo.configMap=true"]
+OWN = [
+    "--set=scheduler.admission=webhook,scheduler.configuration=gpu,headsTo.configMap=true",
+    "--set=callout.enabled=true",
+]
 SCHEDULER = "joulie-scheduler"  # it has the roles that Kubernetes gives to kube-scheduler, too
 # What none of the components ever needs.
 BEYOND = [
@@ -119,6 +122,7 @@ async def installed(server: Running, home: Path, options: list[str]) -> dict[str
                 "joulie-admission",
                 "joulie-extender",
                 "joulie-projector",
+                "joulie-callout",
                 SCHEDULER,
             },
         ),

@@ -28,7 +28,7 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- define "joulie.agentContainer" -}}
 image: {{ include "joulie.image" . }}
 imagePullPolicy: {{ include "joulie.pullPolicy" . }}
-{{ include "joulie.env" (dict "root" .root "part" "agent" "withoutDatabase" true) }}
+{{ include "joulie.env" (dict "root" .root "part" "agent" "withoutDatabase" true "byToken" .root.Values.callout.enabled) }}
   - { name: NODE_NAME, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
 {{- if .root.Values.agent.runtimeClassName }}
   # NVIDIA's runtime then gives NVML and the cards.
@@ -55,7 +55,7 @@ resources: {{- toYaml .root.Values.agent.resources | nindent 2 }}
 
 {{- define "joulie.agentVolumes" -}}
 - { name: tmp, emptyDir: {} }
-{{ include "joulie.secretsVolume" (dict "root" . "part" "agent" "withoutDatabase" true) }}
+{{ include "joulie.secretsVolume" (dict "root" . "part" "agent" "withoutDatabase" true "byToken" .Values.callout.enabled) }}
 {{- if include "joulie.natsCa" . }}
 - name: nats-ca
   secret: { secretName: {{ include "joulie.natsCa" . }}, items: [{ key: ca.crt, path: ca.crt }] }

@@ -11,9 +11,14 @@ broker of yours.
 {{- if eq .Values.scheduler.mode "own" }}{{ $api = append $api "scheduler" }}{{ end }}
 {{- if ne .Values.scheduler.configuration "energy" }}{{ $api = append $api "extender" }}{{ end }}
 {{- if .Values.headsTo.configMap }}{{ $api = append $api "projector" }}{{ end }}
+{{- $onBroker := concat $read (list "agent" "agent-caps") }}
+{{- if .Values.callout.enabled }}
+{{- $api = append $api "callout" }}
+{{- $onBroker = append $onBroker "callout" }}
+{{- end }}
 {{- $ports := list }}
 {{- range .Values.networkPolicy.apiServerPorts }}{{ $ports = append $ports (dict "port" (int .)) }}{{ end }}
-{{- include "joulie.egressOf" (dict "root" . "to" "broker" "of" (concat $read (list "agent" "agent-caps")) "egress" (list (include "joulie.toBroker" . | fromYaml))) }}
+{{- include "joulie.egressOf" (dict "root" . "to" "broker" "of" $onBroker "egress" (list (include "joulie.toBroker" . | fromYaml))) }}
 {{- include "joulie.egressOf" (dict "root" . "to" "api-server" "of" $api "egress" (list (dict "ports" $ports))) }}
 {{- if not (include "joulie.sqlite" .) }}
 {{- $port := dict "ports" (list (dict "port" (int .Values.networkPolicy.databasePort))) }}

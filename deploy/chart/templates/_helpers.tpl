@@ -102,6 +102,11 @@ annotations:
 {{ .Values.nats.usersSecret | default "joulie-nats-users" }}
 {{- end }}
 
+{{/* The Secret with the key that signs the identities of agents. */}}
+{{- define "joulie.issuer" -}}
+{{ .Values.callout.existingSecret | default "joulie-callout-issuer" }}
+{{- end }}
+
 {{- define "joulie.headKey" -}}
 {{ .Values.signingKey.existingSecret | default "joulie-head-key" }}
 {{- end }}
@@ -262,9 +267,14 @@ env:
   - { name: METRICS_ADDR, value: ":9877" }
   - { name: NATS_URL, value: {{ include "joulie.natsUrl" .root | quote }} }
   - { name: NATS_REPLICAS, value: {{ .root.Values.nats.replicas | quote }} }
+{{- if .byToken }}
+  # The token of the pod, which the kubelet renews, in place of a user.
+  - { name: NATS_CREDS_FILE, value: /etc/joulie/secrets/token }
+{{- else }}
   - { name: NATS_USER, value: {{ $broker.role }} }
   - { name: NATS_INBOX, value: {{ $broker.inbox }} }
   - { name: NATS_PASSWORD_FILE, value: /etc/joulie/secrets/nats-password }
+{{- end }}
 {{- if include "joulie.natsCa" .root }}
   - { name: NATS_CA_FILE, value: /etc/joulie/nats/ca.crt }
 {{- end }}
@@ -281,9 +291,13 @@ env:
   projected:
     defaultMode: 0440
     sources:
+      {{- if .byToken }}
+      - serviceAccountToken: { audience: joulie-broker, expirationSeconds: 3600, path: token }
+      {{- else }}
       - secret:
           name: {{ include "joulie.natsUsers" .root }}
           items: [{ key: NATS_{{ upper $broker.role }}, path: nats-password }]
+      {{- end }}
       {{- if not (or (include "joulie.sqlite" .root) .withoutDatabase) }}
       - secret:
           name: {{ .root.Values.database.existingSecret }}
@@ -409,7 +423,13 @@ readinessProbe:
 {{- end }}
 
 {{- define "joulie.natsConf" -}}
-{{ .Files.Get "files/nats.conf" }}
+{{- $conf := .Files.Get "files/nats.conf" }}
+{{- if .Values.callout.enabled }}
+{{- $lines := splitList "\n" (.Files.Get "files/callout.conf") }}
+{{- $conf = replace "\naccounts {\n" (printf "\naccounts {\n  %s\n" (first $lines)) $conf }}
+{{- $conf = print $conf (index $lines 1) "\n" }}
+{{- end }}
+{{- $conf }}
 {{- if gt (int .Values.nats.replicas) 1 }}
 cluster {
   name: joulie

@@ -1,6 +1,6 @@
-"""Tokens that a review accepted, for some minutes: all agents connect at once when a broker is back.
+"""Tokens that a review accepted, for some minutes.
 
-No I/O, no clock. A token is remembered by its hash.
+All agents connect at once when a broker is back, and need no API server then. No I/O, no clock. A token is remembered by its hash.
 """
 
 import base64
@@ -55,8 +55,8 @@ class _Claims(msgspec.Struct):
 
 
 def ends_at(token: str) -> float:
-    """When a token ends, by its own words, in seconds since 1970; 0 if it does not say. Only a review
-    tells whether the words are true."""
+    """When a token ends, by its own words, in seconds since 1970; 0 if it does not say. Only a
+    review tells whether they are true."""
     try:
         claims = token.split(".")[1]
         text = base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4))

@@ -63,4 +63,11 @@ BINDING_EXTENDER = (
 )
 # For the operator, if a number of the policy allows evictions.
 EVICTIONS = (*_rights("create", "", "pods/eviction"),)
-RIGHTS = {"operator": OPERATOR, "extender": BINDING_EXTENDER, "evictions": EVICTIONS}
+# For `joulie callout`.
+REVIEWS = (*_rights("create", "authentication.k8s.io", "tokenreviews"),)
+RIGHTS = {
+    "operator": OPERATOR,
+    "extender": BINDING_EXTENDER,
+    "evictions": EVICTIONS,
+    "callout": REVIEWS,
+}

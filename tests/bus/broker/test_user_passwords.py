@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from joulie_bus.broker.callout import Issuer
 from joulie_bus.jetstream.connection import Address, Connection
 from nats_trust import serving
 from one_broker import anyio_backend
@@ -24,8 +25,9 @@ PASSWORDS = {
 }
 
 
-def write(place: Path) -> subprocess.CompletedProcess[str]:
-    words = ["-m", "joulie_bus.broker.user_passwords", str(place), str(place / "users.conf")]
+def write(place: Path, *issuer: str) -> subprocess.CompletedProcess[str]:
+    files = [str(place), str(place / "users.conf"), *issuer]
+    words = ["-m", "joulie_bus.broker.user_passwords", *files]
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
 
 
@@ -64,3 +66,31 @@ def test_what_is_no_password_is_named_and_nothing_is_written(
 
 def test_a_directory_without_passwords_is_named(tmp_path: Path) -> None:
     assert "holds no file named NATS_ROLE" in write(tmp_path).stderr
+
+
+def test_the_password_of_the_callout_is_written_only_with_its_issuer(tmp_path: Path) -> None:
+    """nats-server does not start with a variable that nothing uses."""
+    issuer = Issuer.new()
+    for name in ("NATS_ADMIN", "NATS_CALLOUT"):
+        (tmp_path / name).write_text("secret")
+    key = tmp_path / "issuer.key"
+    key.write_text(issuer.seed)
+
+    assert write(tmp_path).returncode == 0
+    without = (tmp_path / "users.conf").read_text()
+    assert write(tmp_path, str(key)).returncode == 0
+    using = (tmp_path / "users.conf").read_text()
+
+    assert without == 'NATS_ADMIN: "secret"\n'
+    assert using == f'{without}NATS_CALLOUT: "secret"\nNATS_ISSUER: "{issuer.public}"\n'
+    assert issuer.seed not in using
+
+
+def test_what_is_no_key_of_an_issuer_is_named(tmp_path: Path) -> None:
+    (tmp_path / "NATS_ADMIN").write_text("secret")
+    (tmp_path / "issuer.key").write_text("SUA")
+    done = write(tmp_path, str(tmp_path / "issuer.key"))
+
+    assert done.returncode == 1
+    assert "issuer.key: an nkey seed" in done.stderr
+    assert not (tmp_path / "users.conf").exists()

@@ -72,10 +72,13 @@ async def _mount(trees: list[dict[str, Any]], place: Path) -> None:
     for name, content in secret(trees, "joulie-nats-tls").items():
         (place / name).write_bytes(content)
     [users, *_] = pod_specs(trees)[SERVERS]["initContainers"]
-    for name in ("users", "broker"):
+    for name in ("users", "broker", "issuer"):
         (place / name).mkdir()
     for name, value in secret(trees, "joulie-nats-users").items():
         (place / "users" / name).write_bytes(value)
+    if "joulie-callout-issuer" in of_kind(trees, "Secret"):
+        for name, value in secret(trees, "joulie-callout-issuer").items():
+            (place / "issuer" / name).write_bytes(value)
     _, *words = users["command"]
     here = [word.replace("/etc/joulie", str(place)) for word in words]
     await asyncio.to_thread(subprocess.run, [sys.executable, *here], check=True)

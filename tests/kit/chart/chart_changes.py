@@ -64,7 +64,8 @@ EXAMPLES: Tree = {
 _BUCKET = {"url": "https://s3.example.com/bucket", "existingSecret": "bucket"}
 _YOURS = {"url": "tls://mine.example.com:4222", "usersSecret": "users"}
 # cert-manager issues, so that no key is made for each render, and names of certificates show.
-ALWAYS: Tree = {"tls": {"certManager": True}}
+# All components run.
+ALWAYS: Tree = {"tls": {"certManager": True}, "callout": {"enabled": True}}
 # What a value, or the values below a name, need beside them; the longest name wins.
 CONTEXTS: dict[str, Tree] = {
     "projector.replicas": {"database": {"existingSecret": "db"}},
@@ -80,9 +81,11 @@ CONTEXTS: dict[str, Tree] = {
     "archive.storage.className": {"archive": {"storage": {"className": "first"}}},
     "archive.bucket": {"archive": {"bucket": _BUCKET}},
     "archive.bucket.url": {"archive": {"bucket": {"existingSecret": "bucket"}}},
+    "callout.enabled": {"callout": {"enabled": False}},
     "agent.capsDryRun": {"agent": {"caps": True}},
-    "nats.url": {"nats": {"usersSecret": "users"}},
-    "nats.caSecret": {"nats": _YOURS},
+    "nats.url": {"nats": {"usersSecret": "users"}, "callout": {"existingSecret": "issuer"}},
+    "nats.caSecret": {"nats": _YOURS, "callout": {"existingSecret": "issuer"}},
+    "nats.usersSecret": {"callout": {"enabled": False}},  # agents have passwords, as by default
     "headsTo.s3": {"headsTo": {"s3": _BUCKET}},
     "headsTo.s3.url": {"headsTo": {"s3": {"existingSecret": "bucket"}}},
     "database.userPerRight": {"database": {"existingSecret": "db"}},

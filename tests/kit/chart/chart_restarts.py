@@ -16,7 +16,7 @@ from kube_real import ROOT
 PAGE = ROOT / "docs/restarts.md"
 SECTIONS = (
     *("scheduler", "projector", "operator", "extender", "admission"),
-    *("console", "ledger", "archive", "agent", "nats"),
+    *("console", "ledger", "archive", "agent", "callout", "nats"),
 )
 COMPONENTS = frozenset(SECTIONS)
 OF_ITSELF = "the component of the section"

@@ -54,6 +54,7 @@ TOKENS = {
     "test": ("system:serviceaccount:joulie-system:joulie-test", ""),
     "release": ("system:serviceaccount:joulie-system:joulie-release", ""),
     "admission": ("system:serviceaccount:joulie-system:joulie-admission", ""),
+    "callout": ("system:serviceaccount:joulie-system:joulie-callout", ""),
     "controllers": ("system:kube-controller-manager", ""),
     "scheduler": ("system:kube-scheduler", ""),
     "proxy": ("system:kube-proxy", ""),

@@ -30,9 +30,9 @@ from joulie_bus.streams.roles import Role, inbox
 from joulie_bus.streams.subjects import Stream, agent_name
 from joulie_bus.testing import CLUSTER, power, producer, until
 from joulie_operator.identity import service
-from joulie_operator.identity.service import Callout
 from joulie_operator.identity.accepted import KEPT_S
 from joulie_operator.identity.refused import AT_FIRST
+from joulie_operator.identity.service import Callout
 from joulie_operator.identity.token_reviews import Expected, NotAnAgent, TokenReviews
 from joulie_operator.kube.api_client import ApiServer
 from kube_real import ASSETS, Running, program_or_skip, real_server

@@ -14,6 +14,7 @@ FILES = {
     "operator": "rbac.yaml",
     "extender": "rbac-extender.yaml",
     "evictions": "rbac-evictions.yaml",
+    "callout": "rbac-callout.yaml",
 }
 
 
