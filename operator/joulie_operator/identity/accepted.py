@@ -1,6 +1,7 @@
 """Tokens that a review accepted, for some minutes.
 
-All agents connect at once when a broker is back, and need no API server then. No I/O, no clock. A token is remembered by its hash.
+No I/O, no clock. All agents connect at once when a broker is back, and need no API server then. A
+token is remembered by its hash.
 """
 
 import base64
