@@ -5,7 +5,6 @@
 A test holds the file and this output together.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from joulie_cli.wiring import PlaceSettings
 from joulie_console.api.app import operations
 from joulie_extender.catalogue.rules import RULES
 from joulie_extender.catalogue.terms import ENERGY, HEADROOM
-from joulie_extender.verbs.openapi import DOCUMENT
 from joulie_operator.resources.crds import DEFINITIONS, definition
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -48,6 +46,18 @@ PARTS = (
     "admission",
     "callout",
 )
+# What many commands have is said once.
+COMMON = {"--data", "--config"}
+FORMAT = ("-o table\\|json\\|yaml", "--json")
+OF_A_SERVER = ("--server URL", "--token-file FILE", "--ca-file FILE")
+ALLOWED = {
+    "any text": "text",
+    "a file that can be read": "file",
+    "a duration such as 250ms, 30s, 5m or 1h30m": "duration",
+    "a duration longer than nothing, such as 250ms, 30s, 5m or 1h30m": "duration above 0",
+    "host:port, or :port for every interface": "address",
+    "a number from 1 to 100, rounded down to a whole percent; or none for no cap": "cap",
+}
 LIKELY = (
     "NATS_URL",
     "NATS_CREDS_FILE",
@@ -83,12 +93,25 @@ def _commands() -> None:
     print("| Exit code | Meaning |\n|---|---|")
     for code, meaning in EXIT_CODES.items():
         print(f"| {code} | {meaning} |")
-    print("\n| Command | Does | Options |\n|---|---|---|")
+    print(
+        "\nEvery command takes `--data DIR`, the data directory, and `--config FILE`, settings in "
+        "TOML. `-o` is `-o table|json|yaml`, and `--json` is `-o json`. `--server URL` asks a "
+        "console, with `--token-file FILE` and `--ca-file FILE`.\n"
+    )
+    print("| Command | Does | Options |\n|---|---|---|")
     for name, command in commands().items():
         actions = parser_of(command)._actions
-        flags = [_flag(action) for action in actions if action.dest != "help"]
-        print(f"| `joulie {name}` | {command.summary} | {' '.join(flags)} |")
+        flags = _shortened([_flag(action) for action in actions if action.dest != "help"])
+        print(
+            f"| `joulie {name}` | {command.summary} | {' '.join(f'`{flag}`' for flag in flags)} |"
+        )
     print()
+
+
+def _shortened(flags: list[str]) -> list[str]:
+    said = {*OF_A_SERVER[1:], *FORMAT} if set(FORMAT) <= set(flags) else {"--json"}
+    kept = [flag for flag in flags if flag not in said and flag.split()[0] not in COMMON]
+    return kept if said == {"--json"} else ["-o", *kept]
 
 
 def _flag(action: object) -> str:
@@ -96,9 +119,9 @@ def _flag(action: object) -> str:
     if action.choices:  # type: ignore[attr-defined]
         wanted = "\\|".join(action.choices)  # type: ignore[attr-defined]
     if not action.option_strings:  # type: ignore[attr-defined]
-        return f"`{wanted or action.dest.upper()}`"  # type: ignore[attr-defined]
+        return str(wanted or action.dest.upper())  # type: ignore[attr-defined]
     option = action.option_strings[0]  # type: ignore[attr-defined]
-    return f"`{option} {wanted}`" if wanted else f"`{option}`"
+    return f"{option} {wanted}" if wanted else str(option)
 
 
 def _settings() -> None:
@@ -107,25 +130,41 @@ def _settings() -> None:
         "From the environment, else from the TOML file of `--config` (same names), else the "
         "default. An invalid value stops the start; the error names all invalid values. A setting "
         "that is never printed can be in a file: the same name with `_FILE`, such as "
-        "`NATS_PASSWORD_FILE`, names it, and only one of the two may be given.\n"
+        "`NATS_PASSWORD_FILE`, names it, and only one of the two may be given.\n\n"
+        "A *duration* is such as 250ms, 30s, 5m or 1h30m; an *address* is host:port, or :port for "
+        "every interface; a *file* can be read; a *cap* is a number from 1 to 100, rounded down to "
+        "a whole percent, or `none`.\n"
     )
     everywhere = (BusSettings, PlaceSettings)
     parts = {name: commands()[name].load().program().SETTINGS for name in PARTS}
     known = {row.name: row for row in declared(*sum(parts.values(), everywhere))}
     # The extender's EXTENDER_ADDR is the one to list.
     known |= {row.name: row for row in declared(*parts["extender"])}
-    _setting_table("Settings that you are likely to set", [known[name] for name in LIKELY])
-    _setting_table("Every process", declared(*everywhere))
+    shown: list[Declared] = []
+    _setting_table("Settings that you are likely to set", [known[name] for name in LIKELY], shown)
+    _setting_table("Every process", declared(*everywhere), shown)
     for name, classes in parts.items():
-        _setting_table(f"`joulie {name}`", declared(*classes))
+        _setting_table(f"`joulie {name}`", declared(*classes), shown)
 
 
-def _setting_table(title: str, rows: list[Declared]) -> None:
-    print(f"### {title}\n\n| Setting | Default | Allowed | What it is |\n|---|---|---|---|")
+def _setting_table(title: str, rows: list[Declared], shown: list[Declared]) -> None:
+    """A row that is in a table above is only named."""
+    new, known = [row for row in rows if row not in shown], [row for row in rows if row in shown]
+    shown += new
+    print(f"### {title}\n")
+    if known:
+        print(f"Of the tables above: {', '.join(f'`{row.name}`' for row in known)}.\n")
+    if new:
+        _print_settings(new)
+
+
+def _print_settings(rows: list[Declared]) -> None:
+    print("| Setting | Default | Allowed | What it is |\n|---|---|---|---|")
     for row in rows:
         default = f"`{row.default}`" if row.default else "empty"
         doc = f"{row.doc} (never printed)" if row.secret else row.doc
-        print(f"| `{row.name}` | {default} | {row.allowed} | {doc} |")
+        allowed = ALLOWED.get(row.allowed, row.allowed)
+        print(f"| `{row.name}` | {default} | {allowed} | {doc} |")
     print()
 
 
@@ -147,14 +186,18 @@ def _rules() -> None:
 
 
 def _events() -> None:
-    print("## Events\n\nMessagePack maps; `data` of the envelope. `?` may be left out.\n")
-    print("| Type | Version | Fields |\n|---|---|---|")
+    print(
+        "## Events\n\nMessagePack maps; `data` of the envelope. A field with `?` may be left out. "
+        "The version is 1 unless it is named.\n"
+    )
+    print("| Type | Fields |\n|---|---|")
     for event in EVENT_TYPES:
         fields = ", ".join(
             f"{field.name}{'' if field.required else '?'}"
             for field in msgspec.structs.fields(event)
         )
-        print(f"| `{event.TYPE}` | {event.VERSION} | {fields} |")
+        version = "" if event.VERSION == 1 else f" (version {event.VERSION})"
+        print(f"| `{event.TYPE}`{version} | {fields} |")
     print()
 
 
@@ -186,20 +229,29 @@ def _streams() -> None:
 
 
 def _metrics() -> None:
-    print("## Metrics\n\n`GET /metrics` on `METRICS_ADDR` of each process.\n")
-    print("| Metric | Kind | Labels | Of | What it is |\n|---|---|---|---|---|")
+    print(
+        "## Metrics\n\n`GET /metrics` on `METRICS_ADDR` of each process. A name that ends in "
+        "`_total` is a counter; histograms are marked; all others are gauges.\n"
+    )
     shown = {
         part: {family.name for family in metrics.shown_by(part).collect()}
         for part in metrics.SHOWN_BY
     }
+    of_parts: dict[str, list[str]] = {}
     for found in vars(metrics).values():
         if hasattr(found, "_labelnames") and hasattr(found, "_type"):
-            name = found._name + ("_total" if found._type == "counter" else "")
-            labels = ", ".join(f"`{label}`" for label in found._labelnames) or "none"
             parts = [part for part, names in shown.items() if found._name in names]
-            of = "all" if len(parts) == len(shown) else ", ".join(parts)
-            print(f"| `{name}` | {found._type} | {labels} | {of} | {found._documentation} |")
-    print()
+            of = "all processes" if len(parts) == len(shown) else ", ".join(parts)
+            of_parts.setdefault(of, []).append(_metric(found))
+    for of, rows in of_parts.items():
+        print(f"Of {of}:\n\n| Metric | What it is |\n|---|---|", *rows, "", sep="\n")
+
+
+def _metric(found: Any) -> str:
+    name = found._name + ("_total" if found._type == "counter" else "")
+    labels = ", ".join(found._labelnames)
+    kind = " (histogram)" if found._type == "histogram" else ""
+    return f"| `{name}{{{labels}}}`".replace("{}", "") + f"{kind} | {found._documentation} |"
 
 
 def _api() -> None:
@@ -211,30 +263,28 @@ def _api() -> None:
             f"`{field.encode_name}`" for field in msgspec.structs.fields(spec.query_type)
         )
         print(f"| `{spec.path}` | {names} | {spec.summary} |")
-    print("\nThe extender serves its own `GET /openapi.json`.\n")
-    print("| Path | Method | What it is |\n|---|---|---|")
-    for path, methods in json.loads(DOCUMENT)["paths"].items():
-        for method, what in methods.items():
-            print(f"| `{path}` | {method.upper()} | {what['summary']} |")
-    print()
+    print("\n[The extender](extender.md#paths) serves its own `GET /openapi.json`.\n")
 
 
 def _resources() -> None:
-    print("## Custom resources\n\nThe definitions in `deploy/crds`, with descriptions.\n")
+    print("## Custom resources\n\nThe definitions are in `deploy/crds`.\n")
     for of in DEFINITIONS:
         spec = definition(of)["spec"]
         version = spec["versions"][0]
         kind, scope = spec["names"]["kind"], spec["scope"].lower()
         print(f"### `{kind}` (`{spec['group']}/{version['name']}`, {scope})\n")
-        print("| Field | Type | What it is |\n|---|---|---|")
         properties = version["schema"]["openAPIV3Schema"]["properties"]
-        for part in ("spec", "status"):
-            for row in _fields(part, properties.get(part, {})):
-                print(row)
-        print()
+        fields = [row for part in ("spec", "status") for row in _fields(part, properties[part])]
+        described = [row for row in fields if row[2] or "|" in row[1]]
+        if described:
+            print("| Field | Type | What it is |\n|---|---|---|")
+            for path, held, what in described:
+                print(f"| `{path}` | {held} | {what} |")
+            print("\nBesides:\n")
+        print(*(f"`{row[0]}`" for row in fields if row not in described), sep=", ", end=".\n\n")
 
 
-def _fields(path: str, tree: Mapping[str, Any]) -> Iterator[str]:
+def _fields(path: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """The leaves of a schema; `[]` is an element of a list."""
     if "items" in tree:
         yield from _fields(f"{path}[]", tree["items"])
@@ -243,7 +293,7 @@ def _fields(path: str, tree: Mapping[str, Any]) -> Iterator[str]:
             yield from _fields(f"{path}.{name}", below)
     else:
         kind = "\\|".join(tree["enum"]) if "enum" in tree else tree.get("type", "object")
-        yield f"| `{path}` | {kind} | {tree.get('description', '')} |"
+        yield path, kind, tree.get("description", "")
 
 
 def _rights() -> None:
