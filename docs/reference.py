@@ -8,9 +8,7 @@ A test holds the file and this output together.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
-import msgspec
 import yaml  # type: ignore[import-untyped]
 
 from joulie_bus.events import EVENT_TYPES
@@ -22,7 +20,6 @@ from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import EXIT_CODES, parser_of
 from joulie_cli.wiring import PlaceSettings
-from joulie_console.api.app import operations
 from joulie_extender.catalogue.rules import RULES
 from joulie_extender.catalogue.terms import ENERGY, HEADROOM
 from joulie_operator.resources.crds import DEFINITIONS, definition
@@ -187,18 +184,14 @@ def _rules() -> None:
 
 def _events() -> None:
     print(
-        "## Events\n\nMessagePack maps; `data` of the envelope. A field with `?` may be left out. "
-        "The version is 1 unless it is named.\n"
+        "## Events\n\nMessagePack maps; `data` of the envelope. `GET /asyncapi.json` of the console "
+        "has the fields of each. The version is 1 unless it is named.\n"
     )
-    print("| Type | Fields |\n|---|---|")
-    for event in EVENT_TYPES:
-        fields = ", ".join(
-            f"{field.name}{'' if field.required else '?'}"
-            for field in msgspec.structs.fields(event)
-        )
-        version = "" if event.VERSION == 1 else f" (version {event.VERSION})"
-        print(f"| `{event.TYPE}`{version} | {fields} |")
-    print()
+    names = [
+        f"`{event.TYPE}`" + (f" (version {event.VERSION})" if event.VERSION != 1 else "")
+        for event in EVENT_TYPES
+    ]
+    print(f"{', '.join(names)}.\n")
 
 
 def _streams() -> None:
@@ -255,15 +248,10 @@ def _metric(found: Any) -> str:
 
 
 def _api() -> None:
-    print("## HTTP API\n\nThe console serves `GET /openapi.json` with all types.\n")
-    print("| Path | Query | What it is |\n|---|---|---|")
-    for operation in operations(MagicMock()):
-        spec = operation.route
-        names = ", ".join(
-            f"`{field.encode_name}`" for field in msgspec.structs.fields(spec.query_type)
-        )
-        print(f"| `{spec.path}` | {names} | {spec.summary} |")
-    print("\n[The extender](extender.md#paths) serves its own `GET /openapi.json`.\n")
+    print(
+        "## HTTP API\n\nThe console serves `GET /openapi.json` with all types and parameters "
+        "([paths](console.md#the-api)), and so does [the extender](extender.md#paths).\n"
+    )
 
 
 def _resources() -> None:

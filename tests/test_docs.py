@@ -211,7 +211,7 @@ def test_every_term_of_the_glossary_is_one_sentence_in_order() -> None:
 
 
 def test_every_file_in_the_picture_of_the_path_exists() -> None:
-    picture = (ROOT / "docs" / "how-it-works.md").read_text().split("```")[1]
+    picture = (ROOT / "docs" / "contributing" / "where-is-it.md").read_text().split("```")[1]
     named = set(re.findall(r"[\w/]+\.py", picture))
     files = {str(path.relative_to(ROOT)) for path in ROOT.glob("*/joulie*/**/*.py")}
 
