@@ -184,8 +184,8 @@ def _rules() -> None:
 
 def _events() -> None:
     print(
-        "## Events\n\nMessagePack maps; `data` of the envelope. `GET /asyncapi.json` of the console "
-        "has the fields of each. The version is 1 unless it is named.\n"
+        "## Events\n\nMessagePack maps; `data` of the envelope. `GET /asyncapi.json` of the "
+        "console has the fields of each. The version is 1 unless it is named.\n"
     )
     names = [
         f"`{event.TYPE}`" + (f" (version {event.VERSION})" if event.VERSION != 1 else "")
