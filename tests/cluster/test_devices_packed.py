@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.ports import free_port
+from joulie_bus.runtime.presets import HEADROOM, SAVINGS
 from joulie_process import joulie
 from joulie_projections.history.history import History
 from kube_builders import schedulable
@@ -51,11 +52,14 @@ class Placed(NamedTuple):
 
 
 @ONLY_REAL
+@pytest.mark.parametrize("preset", [SAVINGS, HEADROOM])
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_all_of_300_claiming_pods_fit(server: Running, tmp_path: Path, seed: int) -> None:
-    found = await placed(server, tmp_path, SMALL + WHOLE, seed)
+async def test_all_of_300_claiming_pods_fit(
+    server: Running, tmp_path: Path, seed: int, preset: str
+) -> None:
+    found = await placed(server, tmp_path, SMALL + WHOLE, seed, preset)
 
-    print(f"\n{server.version}, seed {seed}: {found}")
+    print(f"\n{server.version}, seed {seed}, {preset}: {found}")
     assert found.pods >= 297
     assert found.whole >= 57
 
@@ -70,7 +74,9 @@ async def test_small_pods_share_nodes(server: Running, tmp_path: Path, seed: int
     assert found.nodes <= 43
 
 
-async def placed(server: Running, tmp_path: Path, counts: Sequence[int], seed: int) -> Placed:
+async def placed(
+    server: Running, tmp_path: Path, counts: Sequence[int], seed: int, preset: str = SAVINGS
+) -> Placed:
     program_or_skip(SCHEDULER)
     shuffled = [*counts]
     random.Random(seed).shuffle(shuffled)
@@ -79,7 +85,7 @@ async def placed(server: Running, tmp_path: Path, counts: Sequence[int], seed: i
     block = deployed_block("kube-scheduler.yaml", extender)
     for each in block["extenders"]:
         each["httpTimeout"] = "10s"  # a busy machine must not decide the test
-    settings = {"EXTENDER_ADDR": extender, "LEASE_DURATION": "15s", "PRESET": "savings"}
+    settings = {"EXTENDER_ADDR": extender, "LEASE_DURATION": "15s", "PRESET": preset}
     async with joulie("up", server.kubeconfig("operator"), data, TIMEOUT_S, **settings):
         await wait_until(lambda: knows_devices(data))
         async with scheduling(server, block):

@@ -26,6 +26,7 @@ export const TERMS = [
   "packing",
   "wishes",
   "cards_kept",
+  "devices",
   "gang",
   "over_cap",
   "watts",

@@ -22,7 +22,7 @@ from joulie_extender.terms.freshness import SOURCES, ScoreBasis
 from joulie_extender.terms.gang import Gang, GangOfTen
 from joulie_extender.terms.headroom import Headroom
 from joulie_extender.terms.over_cap import OverCap
-from joulie_extender.terms.packing import LostGpus, LostGpusAlone, Packing, PackingAlone
+from joulie_extender.terms.packing import Devices, LostGpus, LostGpusAlone, Packing, PackingAlone
 from joulie_extender.terms.power import AddedPower, AssumedPower
 from joulie_extender.terms.preferences import Wishes, WishesOfTen
 from joulie_extender.terms.term import NodeColumn, Term, TermInput
@@ -79,6 +79,7 @@ HEADROOM = Formula(
     Packing(),
     Wishes(),
     CardsKept(),
+    Devices(),
     Gang(),
 )
 ENERGY = Formula(

@@ -16,6 +16,7 @@ from joulie_extender.terms.energy import EnergyWeights
 from joulie_extender.terms.freshness import FreshnessSettings
 from joulie_extender.terms.gang import GangSettings
 from joulie_extender.terms.headroom import HeadroomSettings
+from joulie_extender.terms.packing import DevicesSettings
 from joulie_extender.terms.power import FacilitySettings
 from joulie_extender.terms.preferences import PreferenceWeights
 from joulie_extender.terms.trend import TrendSettings
@@ -39,6 +40,7 @@ class ScoreSettings(
     ClassPointsSettings,
     FacilitySettings,
     CardsKeptSettings,
+    DevicesSettings,
     GangSettings,
 ):
     """The settings whose values a declaration in the log has under the same names."""

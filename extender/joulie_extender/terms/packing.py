@@ -1,4 +1,8 @@
-"""How well the cards of the pod fill up the cards of a node, or what they leave for later pods."""
+"""How well the cards of the pod fill up the cards of a node, or what they leave for later pods.
+
+Of kube-scheduler's own scores none counts the devices of claims (DRA): the term `devices` keeps
+whole nodes free for pods that claim all devices of one.
+"""
 
 from dataclasses import dataclass
 
@@ -15,7 +19,8 @@ from joulie_extender.gpu.fit import (
     packing,
     points,
 )
-from joulie_extender.gpu.free import asks_no_card
+from joulie_extender.gpu.free import asks_no_card, free_cards
+from joulie_extender.gpu.shapes import CARD
 from joulie_extender.terms.term import Term, TermInput
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.twin.arrays import Floats
@@ -37,6 +42,11 @@ class PackingSettings:
         "pod fills a card and leaves cores for free cards (fit), or by how little of the free "
         "cards becomes useless for pods like those that asked for cards before (fragmentation)",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicesSettings:
+    devices_points: float = 60.0  # of 100: how few devices a pod with claims leaves on the node
 
 
 class LostGpus(Term[PackingWeights]):
@@ -82,6 +92,36 @@ class Packing(Term[PackingWeights]):
             of_ten = _by_losses(asked, gpu)
             return None if of_ten is None else gpu.binpack * (of_ten * HIGHEST)
         return packing(asked.pod, asked.twin_columns, asked.rows, settings.gpu)
+
+
+class Devices(Term[DevicesSettings]):
+    """A part of the score, so that a higher headroom of empty nodes cannot outweigh it."""
+
+    name = "devices"
+    head = "devices"
+    meaning = (
+        "Change of the score by how few devices the pod leaves free on the node, compared with "
+        "the candidate where it leaves the fewest"
+    )
+    settings = DevicesSettings
+    before = (("devices_points", 0.0),)
+    is_last = True
+
+    def value(self, asked: TermInput, settings: DevicesSettings) -> Floats | None:
+        pod = asked.pod
+        if not (settings.devices_points and pod.devices.claims and pod.gpu_milli):
+            return None
+        if LostGpus.name in asked.values:  # which counts the devices, too
+            return None
+        cards = asked.twin_columns.floats("gpus").take(asked.rows)
+        most = cards.max(initial=0.0)
+        if not most:
+            return None
+        left = free_cards(asked.twin_columns, asked.rows) - pod.gpu_milli / CARD
+        left = np.where(cards > 0, np.maximum(left, 0.0), most)  # unknown: never best
+        whole = 100 * (1 - (left - left.min()) / most)
+        found: Floats = settings.devices_points / 100 * (whole - asked.total)
+        return found
 
 
 class PackingAlone(Packing):
