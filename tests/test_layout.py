@@ -209,6 +209,7 @@ MAY_READ_ROWS = {
     "joulie_projections/chain/outcomes.py",  # compares rows, which the log has checked
     "joulie_projections/decision_log/log.py",
     "joulie_extender/debug/recent_answers.py",  # their size
+    "joulie_extender/decision_log/repeats.py",  # of answers within a minute
     "joulie_answers/views/cluster_view.py",  # the id of a node, beside its name
     "joulie_answers/readers/attempts.py",  # beside the state of the same position
 }

@@ -1,15 +1,25 @@
-"""A real kube-scheduler places the pods of a group in one rack, because the extender scores so."""
+"""A real kube-scheduler places the pods of a group in one rack, because the extender scores so.
 
+KUBE_BIN=.kube/bin-1.37.2 before it: with groups that Kubernetes itself schedules as one.
+"""
+
+import asyncio
+import json
+import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from joulie_bus.runtime.ports import free_port
+from joulie_cli.doctor.judgement.versions import numbers
 from joulie_process import joulie
 from kube_builders import Tree, asking, schedulable
 from kube_conditions import NODES, PODS, TIMEOUT_S, placed, pod_of, profiles_are, wait_until
-from kube_real import SCHEDULER, Running, program_or_skip
+from kube_real import ASSETS, SCHEDULER, Running, program_or_skip, real_server
 from kube_scheduled import deployed_block, scheduling
+from kube_versions import reported
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
@@ -67,3 +77,67 @@ async def test_without_the_term_gangs_are_scattered(server: Running, tmp_path: P
     found = await racks_of_gangs(server, tmp_path, STATIC_HP_FRAC="0", SCORE_GANG="0")
 
     assert max(len(racks) for racks in found) > 1
+
+
+# --- a group that Kubernetes schedules as one ---------------------------------------------------
+
+GROUPS = "/apis/scheduling.k8s.io/v1beta1"
+GROUPS_SINCE = (1, 37)
+GATE = "--feature-gates=GenericWorkload=true"
+MEMBERS_OF_MANY, FIT = 20, 12
+ATTEMPTS_S = 20.0
+
+
+def of_group(number: int) -> Tree:
+    made = member(0, number)
+    del made["metadata"]["labels"]
+    made["spec"]["schedulingGroup"] = {"podGroupName": "many"}
+    return made
+
+
+async def printed(data: Path, *words: str) -> str:
+    command = (sys.executable, "-m", "joulie_cli.main", *words, "--data", str(data))
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out
+    return out.decode()
+
+
+async def answers(data: Path) -> list[dict[str, Any]]:
+    lines = await printed(data, "decisions", "-o", "jsonl", "--limit", "500")
+    found = map(json.loads, lines.splitlines())
+    return [each for each in found if each["verb"] in ("filter", "prioritize")]
+
+
+async def test_a_group_that_cannot_fit_has_one_entry_for_each_member_and_list_of_names(
+    tmp_path: Path,
+) -> None:
+    """kube-scheduler asks again about the whole group, and rolls the attempt back."""
+    programs = program_or_skip(ASSETS, "kube-apiserver", "etcd").parent
+    if numbers(reported(program_or_skip(SCHEDULER))) < GROUPS_SINCE:
+        pytest.skip("this version of Kubernetes schedules no groups")
+    flags = [GATE, f"--runtime-config={GROUPS.removeprefix('/apis/')}=true"]
+    data, extender = tmp_path / "data", f"127.0.0.1:{free_port()}"
+    settings = {"EXTENDER_ADDR": extender, "STATIC_HP_FRAC": "0"}
+    async with real_server(tmp_path / "server", programs, flags=flags) as server:
+        await server.put(NODES, *[node_of(at % RACKS, at) for at in range(FIT)])
+        spec = {"schedulingPolicy": {"gang": {"minCount": MEMBERS_OF_MANY}}}
+        group = {"metadata": {"name": "many"}, "spec": spec}
+        await server.put(f"{GROUPS}/namespaces/default/podgroups", group)
+        async with (
+            joulie("up", server.kubeconfig("operator"), data, TIMEOUT_S, **settings),
+            scheduling(server, deployed_block("kube-scheduler.yaml", extender), flags=[GATE]),
+        ):
+            await wait_until(profiles_are(server, eco=FIT))
+            await server.put(PODS, *map(of_group, range(MEMBERS_OF_MANY)))
+            await asyncio.sleep(ATTEMPTS_S)
+            found = await answers(data)
+            verified = await printed(data, "verify")
+            replayed = await printed(data, "replay")
+
+    lists = Counter((each["name"], each["verb"], each["candidates"]) for each in found)
+    print(f"\n{len(found)} entries in {ATTEMPTS_S:.0f} s")
+    assert len(lists) >= 2 * FIT - 2  # one node left is filtered, and not scored
+    assert set(lists.values()) == {1}
+    assert "every hash, link and signature is valid" in verified
+    assert "no mismatches" in replayed

@@ -406,6 +406,12 @@ SPOOLED = Gauge(
 DECISIONS_SPOOLED = Counter(
     "joulie_decisions_spooled_total", "Decisions written to the local spool", registry=EXTENDER
 )
+DECISIONS_UNCHANGED = Counter(
+    "joulie_decisions_unchanged_total",
+    "Answers about members of a group that equal the last entry about the pod, and were not "
+    "written again",
+    registry=EXTENDER,
+)
 DECISIONS_SHIPPED = Counter(
     "joulie_decisions_shipped_total", "Decisions that the broker has stored", registry=EXTENDER
 )

@@ -158,7 +158,7 @@ class Extender:
         answer = self._computed(call)
         if not isinstance(answer, Answer):
             return self._fallback(call, answer)
-        if context.in_flight is not None:
+        if context.in_flight is not None and asks_devices(asked.pod, context.twin_columns.cards):
             self._keep_in_flight(answer)
         stored = self._record(answer.decision)
         seconds = time.perf_counter() - started
@@ -169,7 +169,7 @@ class Extender:
     def _with_in_flight(
         self, context: DecisionContext, pod: PodAsk, snapshot: ViewSnapshot
     ) -> DecisionContext:
-        if not asks_devices(pod, snapshot.twin_columns.cards):
+        if not (pod.group or asks_devices(pod, snapshot.twin_columns.cards)):
             return context
         self.in_flight.forget(pod.uid)  # an attempt before this one failed
         return context._replace(in_flight=self.in_flight.at(snapshot, context.now))

@@ -22,7 +22,7 @@ from joulie_bus.events import (
 )
 from joulie_extender.decide.decide import answered_scores, let_through
 from joulie_projections.pods.load import Load, load_of
-from joulie_projections.state.state import PodState
+from joulie_projections.state.state import PodState, gang_of
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.view.view import ViewSnapshot
 
@@ -38,6 +38,7 @@ class _Pod:
     devices: int
     claims: frozenset[tuple[str, str]]  # that other pods may share
     until: int
+    gang: str = ""  # its group
     is_known: bool = False  # a view had it
 
     def take(self, taken: "dict[int, list[int]]", *, is_bound: bool, holds: bool) -> None:
@@ -77,7 +78,10 @@ class PodsInFlight:
         return found
 
     def forget(self, uid: str) -> None:
-        self._pods.pop(uid, None)
+        """The attempt before has failed, and with it that of the whole group."""
+        gone = self._pods.pop(uid, None)
+        if gone is not None and gone.gang:
+            self._pods = {each: pod for each, pod in self._pods.items() if pod.gang != gone.gang}
 
     def at(self, snapshot: ViewSnapshot, now: int) -> NodesInFlight:
         """What they take beyond what the snapshot has."""
@@ -122,7 +126,7 @@ class PodsInFlight:
         is_second = any(shared & other.claims for other in self._pods.values())
         devices = 0 if is_second else -(-pod.gpu_milli // _MILLI)
         load, until = load_of(pod), decision.basis.now + KEPT_NS
-        self._pods[pod.uid] = _Pod(ordinal, load, devices, shared, until)
+        self._pods[pod.uid] = _Pod(ordinal, load, devices, shared, until, gang_of(pod))
         if len(self._pods) > MOST_IN_FLIGHT:
             del self._pods[next(iter(self._pods))]
 

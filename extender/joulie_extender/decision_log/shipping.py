@@ -14,6 +14,7 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Message
+from joulie_extender.decision_log.repeats import Repeats
 from joulie_extender.decision_log.spool import Loss, Spool
 
 SHIP_AT_ONCE = 500
@@ -43,6 +44,7 @@ class Shipper:
         self._waiting: dict[str, asyncio.Future[bool]] = {}
         self._dropped = 0
         self._refused = Refusals("decisions", "kept in the spool, and published later")
+        self._repeats = Repeats()
         self._has_work = asyncio.Event()
         self._has_work.set()  # ships what the last run left behind
 
@@ -52,17 +54,27 @@ class Shipper:
 
         With a durability above `async`, the result is whether the broker has stored it.
         """
+        if self._repeats.is_repeat(entry):
+            metrics.DECISIONS_UNCHANGED.inc()
+            return None  # what the entry needs, it has
         message = self.spool(entry)
         if self._durability is Durability.ASYNC:
+            if message is not None:
+                self._repeats.written(entry)
             return None
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if message is None:
             stored.set_result(False)
         else:
             self._waiting[message.id] = stored
-            # A caller that timed out is removed, so that an outage does not collect them.
-            stored.add_done_callback(lambda _: self._waiting.pop(message.id, None))
+            stored.add_done_callback(lambda done: self._stored(done, message.id, entry))
         return stored
+
+    def _stored(self, stored: asyncio.Future[bool], message: str, entry: DecisionEntry) -> None:
+        # A caller that timed out is removed, so that an outage does not collect them.
+        self._waiting.pop(message, None)
+        if not stored.cancelled() and stored.result():
+            self._repeats.written(entry)
 
     def spool(self, entry: DecisionEntry) -> Message | None:
         """Records an entry for which no reply waits; None if it could not be spooled."""

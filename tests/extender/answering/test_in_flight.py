@@ -1,7 +1,7 @@
 """Pods with devices count from their answer until the view has them, and not longer."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from joulie_bus.events import (
     InFlight,
     PodAsk,
     PrioritizeDecided,
+    Ties,
 )
 from joulie_bus.testing import NOON, hardware
 from joulie_extender.answering import in_flight as module
@@ -214,11 +215,28 @@ def test_extended_resources_count_where_the_cluster_has_devices_of_dra() -> None
     assert not asks_devices(PodAsk(uid="p", namespace="team", name="p"), with_dra)
 
 
-def request(uid: str) -> bytes:
-    spec = {
-        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}],
-        "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "some"}],
-    }
+def test_another_attempt_of_a_member_ends_that_of_its_whole_group() -> None:
+    """kube-scheduler has rolled all of it back."""
+    table, at = PodsInFlight(), view()
+    context = DecisionContext(at.twin_columns, 7, 0, NOON)
+    for uid, group in (("p", "jobset/one"), ("q", "jobset/one"), ("r", "jobset/two"), ("s", "")):
+        member = replace(claiming(uid), ties=Ties(group=group))
+        table.filtered(decide_filter(member, ["a"], context, ENERGY))
+    table.forget("p")
+
+    assert devices_on(table, at) == {"a": 2 * SOME}
+    table.forget("p")
+    table.forget("s")
+    assert devices_on(table, at) == {"a": SOME}
+
+
+CLAIMS = {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "some"}]}
+IN_GROUP = {"schedulingGroup": {"podGroupName": "train"}}
+
+
+def request(uid: str, more: Mapping[str, object] = CLAIMS) -> bytes:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    spec = {"containers": containers, **more}
     pod = {"metadata": {"name": uid, "uid": uid, "namespace": "team"}, "spec": spec}
     return json.dumps({"Pod": pod, "Nodes": None, "NodeNames": list(NODES)}).encode()
 
@@ -236,3 +254,17 @@ async def test_an_answer_counts_in_the_next_one_and_not_in_one_about_the_same_po
     best = [answered_scores(each) for each in entries]
     assert [int((scores == scores.max()).sum()) for scores in best] == [1, 1, 1]
     assert len({int(scores.argmax()) for scores in best}) == 1
+
+
+@pytest.mark.anyio
+async def test_of_equally_good_nodes_a_member_of_a_group_has_one_best_at_each_attempt() -> None:
+    """The next member is then asked about with the same names as at the attempt before."""
+    async with served(view, weights=ENERGY) as extender:
+        for uid in ("p", "q", "p", "q"):
+            await post(extender.port, "/prioritize", request(uid, IN_GROUP))
+
+    entries = [each for each in extender.recorded if isinstance(each, PrioritizeDecided)]
+    best = [answered_scores(each) for each in entries]
+    assert [int((scores == scores.max()).sum()) for scores in best] == [1] * 4
+    assert [scores.tolist() for scores in best[:2]] == [scores.tolist() for scores in best[2:]]
+    assert [each.in_flight for each in entries] == [()] * 4

@@ -5,7 +5,7 @@ KUBE_SCHEDULER may name another program than the one that `make kube` has built.
 
 import contextlib
 from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from urllib.parse import urlsplit
 
 import yaml  # type: ignore[import-untyped]
@@ -26,7 +26,11 @@ def deployed_block(file: str, extender: str) -> Tree:
 
 @contextlib.asynccontextmanager
 async def scheduling(
-    server: Running, configuration: Tree, port: int = 0, name: str = "scheduler"
+    server: Running,
+    configuration: Tree,
+    port: int = 0,
+    name: str = "scheduler",
+    flags: Sequence[str] = (),
 ) -> AsyncGenerator[Process, None]:
     """Runs a scheduler inside of the block; with a port, it serves metrics there. Each of several
     schedulers needs a name of its own."""
@@ -36,11 +40,12 @@ async def scheduling(
     whole = configuration | {"clientConnection": client, "leaderElection": {"leaderElect": False}}
     config = server.directory / f"{name}.yaml"
     config.write_text(yaml.safe_dump(whole))
-    flags = [
+    whole_flags = [
         f"--config={config}",
         f"--secure-port={port}",
         f"--cert-dir={server.directory / name}",
         "--authorization-always-allow-paths=/metrics",
+        *flags,
     ]
-    async with started([str(program(SCHEDULER)), *flags], server.directory) as process:
+    async with started([str(program(SCHEDULER)), *whole_flags], server.directory) as process:
         yield process
