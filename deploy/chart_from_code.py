@@ -105,7 +105,7 @@ http: "127.0.0.1:8222"  # without a password, so that only probes in the pod rea
 
 def setting_names() -> set[str]:
     """The settings of all components that the chart runs."""
-    parts = [commands()[part].load().program().SETTINGS for part in PARTS]
+    parts = [commands()[part].load().program().settings for part in PARTS]
     rows = declared(BusSettings, PlaceSettings, *(each for part in parts for each in part))
     files = {row.name + SUFFIX for row in rows if row.secret}
     return {row.name for row in rows} | files | _replaced(parts)

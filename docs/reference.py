@@ -133,7 +133,7 @@ def _settings() -> None:
         "a whole percent, or `none`.\n"
     )
     everywhere = (BusSettings, PlaceSettings)
-    parts = {name: commands()[name].load().program().SETTINGS for name in PARTS}
+    parts = {name: commands()[name].load().program().settings for name in PARTS}
     known = {row.name: row for row in declared(*sum(parts.values(), everywhere))}
     # The extender's EXTENDER_ADDR is the one to list.
     known |= {row.name: row for row in declared(*parts["extender"])}

@@ -34,7 +34,7 @@ def _run(argv: Sequence[str], *, is_process: bool) -> int:
         gc.freeze()
         gc.enable()
     try:
-        wires = wired(args.command, program.SETTINGS, args.data, args.config, every_setting)
+        wires = wired(args.command, program.settings, args.data, args.config, every_setting)
         return program.run(args, wires)
     except BrokenPipeError:  # the reader of a pipe closed it
         _discard_output()

@@ -8,8 +8,7 @@ from joulie_bus.runtime import logging
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.streams.subjects import Subjects
 from joulie_cli.command_line.parser import parsed
-from joulie_cli.main import main
-from joulie_cli.run.demo import (
+from joulie_cli.components.demo import (
     DemoOptions,
     Ending,
     addresses_of,
@@ -19,6 +18,7 @@ from joulie_cli.run.demo import (
     log_to_file,
     trends_in_simulated_time,
 )
+from joulie_cli.main import main
 from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.wiring import Wiring
 

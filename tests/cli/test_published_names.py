@@ -50,7 +50,7 @@ NAMES = [*(("operator", name) for name in OPERATOR), *(("extender", name) for na
 
 @pytest.mark.parametrize(("part", "name"), NAMES)
 def test_a_published_variable_works_or_is_named_with_what_replaced_it(part: str, name: str) -> None:
-    classes = commands()[part].load().program().SETTINGS
+    classes = commands()[part].load().program().settings
     replaced = {name for cls in classes for name in getattr(cls, "REPLACED", {})}
 
     assert name in {row.name for row in declared(*classes)} | replaced

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from joulie_cli.commands.admin.scheduler_config import CONFIGURATIONS as OFFERED
+from joulie_cli.admin.scheduler_config import CONFIGURATIONS as OFFERED
 from joulie_cli.main import main
 from joulie_extender.protocol.scheduler_config import CONFIGURATIONS
 

@@ -16,8 +16,8 @@ import pytest
 
 from joulie_bus.runtime.settings import BusSettings, Source
 from joulie_bus.streams.subjects import Subjects
+from joulie_cli.components.demo import replay_in_background
 from joulie_cli.display.screen import DemoLocation, Screen
-from joulie_cli.run.demo import replay_in_background
 from joulie_cli.supervisor.data_directory import DataDirectory, is_alive
 from joulie_cli.wiring import Wiring
 from joulie_demo import PATIENCE_S, demo, joulie, running, told_by

@@ -1,5 +1,9 @@
-"""The work of the commands that maintain data, keys, broker and cluster, a module per command.
+"""Commands that change or prepare the data, the keys, the broker and the cluster.
 
-Not here: their options (`joulie_cli.commands.admin`).
-In: parsed options and the wiring. Out: what was changed, and the exit code.
+A module holds the summary of its command (the first line of its docstring), `options`, which adds
+its options to a parser, and `program`. `joulie --help` reads the modules and imports none, and
+completion imports them all: what a program needs is imported where it is used.
+
+Not here: the examination of `joulie doctor` (`joulie_cli.doctor`).
+In: a parser; options and settings. Out: an exit code.
 """

@@ -1,18 +1,54 @@
-"""`joulie callout`: the identities of agents, for the broker."""
+"""authenticate agents at the broker by the tokens of their pods."""
+
+from __future__ import annotations
 
 import argparse
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from joulie_bus.broker.callout import Issuer
-from joulie_bus.errors import SettingsError
-from joulie_cli.wiring import Wiring, serve_part
-from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = (ClusterSettings,)
+if TYPE_CHECKING:
+    from joulie_bus.broker.callout import Issuer
+    from joulie_cli.wiring import Wiring
+
+ACCOUNT, AUDIENCE = "joulie-system:joulie-agent", "joulie-broker"
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.cluster(parser)
+    parser.add_argument(
+        "--issuer",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="nkey seed (SA...) of the issuer in the broker's configuration",
+    )
+    parser.add_argument(
+        "--account",
+        default=ACCOUNT,
+        metavar="NAMESPACE:NAME",
+        help=f"the service account of the agents ({ACCOUNT})",
+    )
+    parser.add_argument(
+        "--audience", default=AUDIENCE, metavar="TEXT", help=f"of their tokens ({AUDIENCE})"
+    )
+
+
+def program() -> Program:
+    from joulie_operator.cluster_settings import ClusterSettings
+
+    return Program((ClusterSettings,), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_bus.broker.callout import Issuer
+    from joulie_bus.errors import SettingsError
+    from joulie_cli.wiring import serve_part
+    from joulie_operator.cluster_settings import ClusterSettings
+
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
         raise SettingsError(["KUBECONFIG: the API server reviews tokens; name a cluster"])
@@ -26,6 +62,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 async def _serve(args: argparse.Namespace, wires: Wiring, issuer: Issuer, cluster: str) -> None:
     from joulie_bus.jetstream.connection import Connection
     from joulie_cli.wiring import broker_of_settings
+    from joulie_operator.cluster_settings import IN_CLUSTER
     from joulie_operator.identity.service import Callout
     from joulie_operator.identity.token_reviews import Expected, TokenReviews
     from joulie_operator.kube.api_client import ApiServer

@@ -1,36 +1,61 @@
-"""`joulie caps`: measures what caps save for each workload class, and records it for plans."""
+"""measure what caps save, by the energy of finished pods; or give the limits of this node back."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-import joulie_migrations
-from joulie_agent.caps.memory import BadMemory
-from joulie_agent.caps.release import release_limits, shown_limit
-from joulie_answers.text.times import rfc3339, shown
-from joulie_audit.ledger.cap_effect import CappedLives, Measured, effect_of, finished_pods
-from joulie_audit.ledger.pods_in_log import folded
-from joulie_bus.errors import NotInTheLog, SettingsError
-from joulie_bus.events import CapsMeasured, WorkloadClass
-from joulie_bus.log.producer import Producer
-from joulie_bus.streams.roles import Role
-from joulie_cli.display.output import show
-from joulie_cli.display.times import time_of_period
-from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_readable
-from joulie_cli.reporting.gather import NOTHING_FOLDED, Period
-from joulie_cli.wiring import Wiring, connected
-from joulie_projections.store import database
-from joulie_projections.store.energy_table import EnergyTable
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = (ArchivePlace,)
+if TYPE_CHECKING:
+    from joulie_audit.ledger.cap_effect import Measured
+    from joulie_bus.events import CapsMeasured
+    from joulie_cli.reporting.gather import Period
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("measure", "release"),
+        default="measure",
+        metavar="measure|release",
+        help="release: give back the limits that `joulie agent --caps` set on this node (measure)",
+    )
+    shared.limits_of_node(parser)
+    parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
+    parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
+    parser.add_argument(
+        "--record", action="store_true", help="write it to the log, for caps_where_measured"
+    )
+    shared.archive(parser)
+
+
 PRODUCER = "caps"
 NS_PER_MS = 1_000_000
 
 
+def program() -> Program:
+    from joulie_cli.log_access.past import ArchivePlace
+
+    return Program((ArchivePlace,), run)
+
+
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_answers.text.times import rfc3339
+    from joulie_cli.display.output import show
+    from joulie_cli.display.times import time_of_period
+    from joulie_cli.log_access.past import archive_of
+    from joulie_cli.reporting.gather import Period
+
     if args.what == "release":
         return _release(args)
     now = time.time_ns()
@@ -49,6 +74,11 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def _release(args: argparse.Namespace) -> int:
     """The exit code is 1 if a limit could not be given back."""
+    from joulie_agent.caps.memory import BadMemory
+    from joulie_agent.caps.release import release_limits, shown_limit
+    from joulie_bus.errors import SettingsError
+    from joulie_cli.display.output import show
+
     try:
         done = release_limits(args.host_root, args.limits)
     except BadMemory as error:
@@ -64,18 +94,22 @@ async def _measured(
     wires: Wiring, archive: Path | None, period: Period
 ) -> tuple[Period, list[Measured]]:
     """The part of the period that the ledger holds, and what was measured in it."""
+    from joulie_audit.ledger.cap_effect import CappedLives, effect_of, finished_pods
+    from joulie_audit.ledger.pods_in_log import folded
+    from joulie_bus.errors import NotInTheLog
+    from joulie_bus.events import WorkloadClass
+    from joulie_cli.log_access.past import facts_of, require_readable
+    from joulie_cli.reporting.gather import NOTHING_FOLDED, Period
+    from joulie_projections.store.energy_table import EnergyTable
+
     require_readable(wires.data)
-    engine = database.reader(wires.data.database)
-    try:
-        joulie_migrations.require(engine)
-        found = EnergyTable(engine).reading(*period, ("node", "pod"))
-        if found is None or not found[0]:
-            raise NotInTheLog(NOTHING_FOLDED)
-        intervals, state = found
-        async with facts_of(wires, archive) as (history, facts):
-            lives = await folded(CappedLives(), history, facts, state.position)
-    finally:
-        engine.dispose()
+    with EnergyTable.readable(wires.data.database) as table:
+        found = table.reading(*period, ("node", "pod"))
+    if found is None or not found[0]:
+        raise NotInTheLog(NOTHING_FOLDED)
+    intervals, state = found
+    async with facts_of(wires, archive) as (history, facts):
+        lives = await folded(CappedLives(), history, facts, state.position)
     pods = finished_pods(lives, intervals, state.ledger.newest_ms)
     first = min(each.start_ms for each in intervals)
     known = Period(max(period.from_ms, first), min(period.to_ms, state.ledger.newest_ms))
@@ -83,6 +117,10 @@ async def _measured(
 
 
 async def _publish(wires: Wiring, events: Sequence[CapsMeasured]) -> None:
+    from joulie_bus.log.producer import Producer
+    from joulie_bus.streams.roles import Role
+    from joulie_cli.wiring import connected
+
     producer = Producer(PRODUCER, wires.subjects, time.time_ns)
     async with connected(wires, Role.OPERATOR) as bus:
         await bus.publish([producer.stamp(event) for event in events])
@@ -101,6 +139,8 @@ def _as_json(found: Measured) -> dict[str, Any]:
 
 
 def _as_text(found: Sequence[Measured], period: Period, recorded: int | None) -> str:
+    from joulie_answers.text.times import shown
+
     start, end = (shown(each) for each in period)
     lines = [f"Pods that ran from {start} to {end}, up to which the ledger is complete"]
     lines += [f"{'class':<12} {'capped pods':>12} {'other pods':>12}   energy of a capped pod"]

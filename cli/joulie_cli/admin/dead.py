@@ -1,23 +1,44 @@
-"""`joulie dead`: lists, shows and retries messages that could not be folded (quarantine)."""
+"""list, show and retry messages that could not be folded."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from joulie_bus.errors import NotRetryable
-from joulie_bus.streams.roles import Role
-from joulie_cli.display.output import show
-from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
-from joulie_cli.wiring import Wiring, connected
-from joulie_projections.fold import quarantine
-from joulie_projections.fold.commit import Poison
-from joulie_projections.fold.quarantine_quota import is_single, positions_of
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = (ArchivePlace,)
+if TYPE_CHECKING:
+    from joulie_cli.wiring import Wiring
+    from joulie_projections.fold.commit import Poison
+
+ACTIONS = ("list", "show", "retry")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
+    parser.add_argument(
+        "position", type=int, nargs="?", help="position of the message to show or retry"
+    )
+    shared.archive(parser)
+
+
+def program() -> Program:
+    from joulie_cli.log_access.past import ArchivePlace
+
+    return Program((ArchivePlace,), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.display.output import show
+    from joulie_cli.log_access.past import archive_of, history_of
+    from joulie_projections.fold import quarantine
+    from joulie_projections.fold.quarantine_quota import is_single
+
     with history_of(wires, archive_of(args, wires)) as history:
         found = history.quarantined()
     if args.action == "list":
@@ -34,12 +55,19 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _retry(wires: Wiring, poison: Poison) -> None:
+    from joulie_bus.streams.roles import Role
+    from joulie_cli.wiring import connected
+    from joulie_projections.fold import quarantine
+
     message = quarantine.retry_message(poison, wires.subjects)
     async with connected(wires, Role.ADMIN) as bus:
         await bus.publish([message])
 
 
 def _at(found: list[Poison], position: int | None) -> Poison:
+    from joulie_bus.errors import NotRetryable
+    from joulie_projections.fold.quarantine_quota import positions_of
+
     for poison in found:
         if position in positions_of(poison):
             return poison
@@ -50,6 +78,8 @@ def _at(found: list[Poison], position: int | None) -> Poison:
 
 
 def _as_json(poison: Poison) -> dict[str, Any]:
+    from joulie_projections.fold.quarantine_quota import positions_of
+
     return {
         "position": poison.position,
         "stream": poison.stream,
@@ -69,6 +99,8 @@ def _as_text(found: list[Poison]) -> str:
 
 
 def _line(poison: Poison) -> str:
+    from joulie_projections.fold.quarantine_quota import is_single, positions_of
+
     line = f"{poison.position:>10}  {poison.stream} #{poison.sequence}  {poison.why}"
     if is_single(poison):
         return line

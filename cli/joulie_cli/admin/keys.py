@@ -1,28 +1,43 @@
-"""`joulie keys`: lists, rotates, retires and replaces the keys that sign the log."""
+"""list, rotate, retire and replace the keys that sign the log."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from joulie_answers.text.times import rfc3339, shown
-from joulie_bus.errors import KeyChangeRefused, NotInTheLog
-from joulie_bus.log.whole_stream import everything
-from joulie_bus.runtime.secret_files import keep_private
-from joulie_bus.streams.subjects import Stream
-from joulie_cli.display.output import show
-from joulie_cli.display.times import MS, as_time
-from joulie_cli.log_access.kept_heads import public_key
-from joulie_cli.log_access.past import broker_of
-from joulie_cli.wiring import Wiring
-from joulie_projections.chain.keyring import ENDLESS, Key, Ring
-from joulie_projections.chain.signed import Head, statement_in
-from joulie_projections.decision_log import key_change
-from joulie_projections.decision_log.heads import next_path, replaced_path
-from joulie_projections.decision_log.tree import verifier_of
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = ()
+if TYPE_CHECKING:
+    from joulie_cli.wiring import Wiring
+    from joulie_projections.chain.keyring import Key, Ring
+
+ACTIONS = ("list", "rotate", "retire", "replace")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
+    parser.add_argument(
+        "key",
+        nargs="?",
+        metavar="KEY",
+        help="number of the key to retire, or id of a lost key that this one replaces",
+    )
+    parser.add_argument(
+        "--compromised-since", metavar="WHEN", help="an entry, a time, or -10m; valid before"
+    )
+    parser.add_argument(
+        "--wait",
+        type=shared.seconds,
+        default=20.0,
+        metavar="TIME",
+        help="wait for the projector (20s)",
+    )
+
+
 LOOK_S = 0.2
 HOW = "an entry's number, a time such as 2026-11-21T10:30, or -10m"
 NOT_YET_TAKEN_UP = (
@@ -32,7 +47,17 @@ NOT_YET_TAKEN_UP = (
 )
 
 
+def program() -> Program:
+    return Program((), run)
+
+
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.log_access.kept_heads import public_key
+    from joulie_projections.decision_log import key_change
+    from joulie_projections.decision_log.heads import next_path, replaced_path
+
     if args.action == "list":
         return _list(args, public_key(wires))
     key = wires.data.key
@@ -48,6 +73,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def _list(args: argparse.Namespace, ring: Ring) -> int:
+    from joulie_cli.display.output import show
+    from joulie_projections.decision_log.tree import verifier_of
+
     listed = [_as_json(number, key, ring) for number, key in enumerate(ring.keys, 1)]
     lines = [_as_text(number, key, ring) for number, key in enumerate(ring.keys, 1)]
     if ring.newest.raw:
@@ -57,6 +85,9 @@ def _list(args: argparse.Namespace, ring: Ring) -> int:
 
 
 def _replace(args: argparse.Namespace, file: Path) -> int:
+    from joulie_bus.errors import KeyChangeRefused
+    from joulie_bus.runtime.secret_files import keep_private
+
     if not args.key:
         raise KeyChangeRefused(
             "No key is named. Nothing was changed. The projector's error names it."
@@ -68,6 +99,9 @@ def _replace(args: argparse.Namespace, file: Path) -> int:
 
 def _wait(args: argparse.Namespace, wires: Wiring, file: Path) -> int:
     """Wait for the projector: it deletes the request file once the change is made."""
+    from joulie_bus.errors import KeyChangeRefused
+    from joulie_cli.log_access.kept_heads import public_key
+
     end = time.monotonic() + args.wait
     while file.exists():
         if time.monotonic() >= end:
@@ -76,10 +110,9 @@ def _wait(args: argparse.Namespace, wires: Wiring, file: Path) -> int:
     return _list(args, public_key(wires))
 
 
-# --- arguments of `retire` ----------------------------------------------------------------------
-
-
 def _named(args: argparse.Namespace, ring: Ring) -> str:
+    from joulie_bus.errors import KeyChangeRefused
+
     if not args.key or args.compromised_since is None:
         raise KeyChangeRefused(
             "A key and a time are required. Nothing was changed. Give "
@@ -93,6 +126,13 @@ def _named(args: argparse.Namespace, ring: Ring) -> str:
 async def _since(args: argparse.Namespace, wires: Wiring, public: Ring) -> int:
     """The newest entry with an anchored head before that time, by the broker's clock: the time in
     a head itself can be forged with a leaked key."""
+    from joulie_bus.errors import NotInTheLog
+    from joulie_bus.log.whole_stream import everything
+    from joulie_bus.streams.subjects import Stream
+    from joulie_cli.display.times import as_time
+    from joulie_cli.log_access.past import broker_of
+    from joulie_projections.chain.signed import Head, statement_in
+
     when: str = args.compromised_since
     if when.isdecimal():
         return int(when)
@@ -107,10 +147,12 @@ async def _since(args: argparse.Namespace, wires: Wiring, public: Ring) -> int:
     return max((each.pos for each in signed if isinstance(each, Head)), default=0)
 
 
-# --- output -------------------------------------------------------------------------------------
-
-
 def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
+    from joulie_answers.text.times import rfc3339
+    from joulie_cli.display.times import MS
+    from joulie_projections.chain.keyring import ENDLESS
+    from joulie_projections.decision_log.tree import verifier_of
+
     return {
         "number": number,
         "key_id": key.id,
@@ -126,6 +168,9 @@ def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
 
 
 def _as_text(number: int, key: Key, ring: Ring) -> str:
+    from joulie_answers.text.times import shown
+    from joulie_cli.display.times import MS
+
     first = f"entry {key.after + 1}"
     began = f"{first} ({shown(key.began_at // MS)})" if key.began_at else first
     if key == ring.newest:

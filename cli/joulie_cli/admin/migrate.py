@@ -1,21 +1,52 @@
-"""`joulie migrate`: migrates the database to this version's schema and creates missing streams."""
+"""migrate the database to this version's schema and create missing streams."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
+from typing import TYPE_CHECKING
 
-import joulie_migrations
-from joulie_bus.jetstream.connection import Address, Connection
-from joulie_bus.jetstream.streams import ensure
-from joulie_bus.streams.roles import Role
-from joulie_cli.admin.move import as_text, move
-from joulie_cli.admin.new_broker import adopt_streams, continue_streams
-from joulie_cli.wiring import Wiring, address_of, names_a_broker
-from joulie_projections.store import database
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = ()
+if TYPE_CHECKING:
+    from joulie_bus.jetstream.connection import Address
+    from joulie_cli.wiring import Wiring
+
+PHASES = ("pre", "post")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--phase", choices=PHASES, help="before or after the new code is rolled out"
+    )
+    parser.add_argument(
+        "--new-broker",
+        action="store_true",
+        help="the streams are lost: continue the log on an empty broker",
+    )
+    parser.add_argument(
+        "--adopt",
+        action="store_true",
+        help="the streams were restored from a snapshot: continue the log with them",
+    )
+    parser.add_argument(
+        "--from", dest="source", metavar="URL", help="copy this database, of stopped components"
+    )
+    parser.add_argument("--to", metavar="URL", help="into this one, which is empty")
+
+
+def program() -> Program:
+    return Program((), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    import joulie_migrations
+    from joulie_bus.streams.roles import Role
+    from joulie_cli.admin.move import as_text, move
+    from joulie_cli.wiring import address_of, names_a_broker
+    from joulie_projections.store import database
+
     if args.source or args.to:
         print(as_text(asyncio.run(move(args.source, args.to))))
         return 0
@@ -39,6 +70,10 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def _continue(wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.admin.new_broker import continue_streams
+
     ends = asyncio.run(continue_streams(wires))
     for stream, end in sorted(ends.items()):
         print(f"{stream} continues after {end}.")
@@ -47,6 +82,10 @@ def _continue(wires: Wiring) -> int:
 
 
 def _adopt(wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.admin.new_broker import adopt_streams
+
     ends = asyncio.run(adopt_streams(wires))
     for stream, end in sorted(ends.items()):
         print(f"{stream} holds what was read, up to {end}.")
@@ -55,6 +94,9 @@ def _adopt(wires: Wiring) -> int:
 
 
 async def _make_streams(wires: Wiring, address: Address) -> None:
+    from joulie_bus.jetstream.connection import Connection
+    from joulie_bus.jetstream.streams import ensure
+
     connection = await Connection.open(address, "joulie-admin")
     try:
         await ensure(connection, wires.subjects, wires.bus.nats_replicas)

@@ -1,23 +1,60 @@
-"""`joulie release`: hands the nodes back before an uninstall."""
+"""remove labels, NodeTwins and statuses from the cluster, before an uninstall."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from joulie_bus.errors import LeaseHeld, SettingsError
-from joulie_cli.wiring import Wiring
-from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings, LeaseSettings
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
+    from joulie_cli.wiring import Wiring
     from joulie_operator.apply.release import Released
+    from joulie_operator.cluster_settings import LeaseSettings
 
-SETTINGS = (ClusterSettings, LeaseSettings)
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.cluster(parser)
+    parser.add_argument(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="DEPLOYMENT",
+        help="scale this Deployment of POD_NAMESPACE to 0 first; may be given again",
+    )
+    parser.add_argument(
+        "--scheduler",
+        default="",
+        metavar="NAME",
+        help="give pods that wait for this scheduler back to that of the cluster",
+    )
+    parser.add_argument(
+        "--wait",
+        type=shared.seconds,
+        default=60.0,
+        metavar="TIME",
+        help="wait for the Lease (60s)",
+    )
+
+
 SCHEDULER_LEASE = "joulie-scheduler"  # of the kube-scheduler of the chart, as its policy
 
 
+def program() -> Program:
+    from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
+
+    return Program((ClusterSettings, LeaseSettings), run)
+
+
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_bus.errors import SettingsError
+    from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
+
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
         raise SettingsError(["KUBECONFIG: a release needs a cluster; name one with --kubeconfig"])
@@ -32,10 +69,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     return 0
 
 
-async def _release(cluster: str, settings: LeaseSettings, args: argparse.Namespace) -> "Released":
+async def _release(cluster: str, settings: LeaseSettings, args: argparse.Namespace) -> Released:
     """Works as the holder of the operator's Lease, so that no operator writes meanwhile."""
+    import asyncio
+
+    from joulie_bus.errors import LeaseHeld
     from joulie_operator.apply.handing_back import stop_changing_pods
     from joulie_operator.apply.release import release, stop_deployment
+    from joulie_operator.cluster_settings import IN_CLUSTER
     from joulie_operator.kube.api_client import ApiServer
     from joulie_operator.kube.lease import NAME, Lease, lease_path
 
@@ -63,6 +104,7 @@ async def _release(cluster: str, settings: LeaseSettings, args: argparse.Namespa
 async def _hand_back(cluster: str, scheduler: str) -> None:
     """No scheduler of the chart holds the Lease any more."""
     from joulie_operator.apply.handing_back import hand_back
+    from joulie_operator.cluster_settings import IN_CLUSTER
     from joulie_operator.kube.api_client import ApiServer
 
     async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:

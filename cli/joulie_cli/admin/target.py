@@ -1,28 +1,56 @@
-"""`joulie target`: sets, withdraws and lists targets for the power of the cluster or of a feed."""
+"""limit the power of the cluster, of a feed or of a rack for a time."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from joulie_answers.text.times import rfc3339, shown
-from joulie_bus.errors import WrongTarget
-from joulie_bus.events import TargetSet
-from joulie_bus.log.producer import Producer
-from joulie_bus.runtime.settings import duration
-from joulie_bus.streams.roles import Role
-from joulie_cli.display.output import show
-from joulie_cli.display.times import MS, SECOND, as_time
-from joulie_cli.log_access.past import history_of
-from joulie_cli.wiring import Wiring, connected
-from joulie_operator.planning.power_target import RACK, place
-from joulie_projections.state.state import Target
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = ()
+if TYPE_CHECKING:
+    from joulie_bus.events import TargetSet
+    from joulie_cli.wiring import Wiring
+    from joulie_projections.state.state import Target
+
+ACTIONS = ("list", "set", "clear")
+MOST_WATTS = 1e11  # of joulie_bus.events.bounds, without importing it
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
+    parser.add_argument("name", nargs="?", default="target", help="name of the target (target)")
+    parser.add_argument("--watts", type=_watts, metavar="W", help="the most power")
+    of = parser.add_mutually_exclusive_group()
+    of.add_argument("--feed", metavar="NAME", help="label joulie.io/feed (the whole cluster)")
+    of.add_argument("--rack", metavar="NAME", help="label joulie.io/rack (the whole cluster)")
+    parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or +10m (now)")
+    parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or +10m")
+    parser.add_argument("--because", metavar="TEXT", help="the reason, for the plans")
+
+
+def _watts(text: str) -> float:
+    watts = float(text)
+    if not 0 <= watts <= MOST_WATTS:
+        raise argparse.ArgumentTypeError(f"{text} is not a power from 0 to {MOST_WATTS:g} W")
+    return watts
+
+
 PRODUCER = "target"
 
 
+def program() -> Program:
+    return Program((), run)
+
+
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.display.output import show
+    from joulie_cli.log_access.past import history_of
+
     if args.action == "list":
         with history_of(wires) as history:
             targets = history.cluster_state().targets
@@ -38,6 +66,12 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def target_of(args: argparse.Namespace, now: int) -> TargetSet:
     """Raises WrongTarget."""
+    from joulie_answers.text.times import shown
+    from joulie_bus.errors import WrongTarget
+    from joulie_bus.events import TargetSet
+    from joulie_cli.display.times import MS
+    from joulie_operator.planning.power_target import RACK
+
     if args.action == "clear":
         return TargetSet(target=args.name)
     if args.watts is None or args.last is None:
@@ -60,6 +94,10 @@ def target_of(args: argparse.Namespace, now: int) -> TargetSet:
 
 
 def _time(text: str, now: int) -> int:
+    from joulie_bus.errors import WrongTarget
+    from joulie_bus.runtime.settings import duration
+    from joulie_cli.display.times import SECOND, as_time
+
     try:
         if text.startswith("+"):
             return now + int(duration(text[1:]) * SECOND)
@@ -70,12 +108,20 @@ def _time(text: str, now: int) -> int:
 
 
 async def _publish(wires: Wiring, event: TargetSet) -> None:
+    from joulie_bus.log.producer import Producer
+    from joulie_bus.streams.roles import Role
+    from joulie_cli.wiring import connected
+
     producer = Producer(PRODUCER, wires.subjects, time.time_ns)
     async with connected(wires, Role.OPERATOR) as bus:
         await bus.publish([producer.stamp(event)])
 
 
 def _done(event: TargetSet) -> str:
+    from joulie_answers.text.times import shown
+    from joulie_cli.display.times import MS
+    from joulie_operator.planning.power_target import place
+
     if event.power_mw is None:
         return f"Target {event.target} is withdrawn."
     where = place(event.feed)
@@ -86,6 +132,9 @@ def _done(event: TargetSet) -> str:
 
 
 def _as_json(name: str, target: Target, now: int) -> dict[str, Any]:
+    from joulie_answers.text.times import rfc3339
+    from joulie_cli.display.times import MS
+
     return {
         "target": name,
         "watts": target.power_mw / 1000,

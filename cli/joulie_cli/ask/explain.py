@@ -1,20 +1,48 @@
-"""`joulie explain`: why a pod was placed where it is; also `node NAME` and `plan ID|POSITION`."""
+"""explain why a pod is where it is; also `explain node NAME`, `explain plan ID`."""
+
+from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from joulie_bus.errors import NotInTheLog
-from joulie_cli.asking import questions
-from joulie_cli.asking.sources import SETTINGS, asked
-from joulie_cli.wiring import Wiring
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-__all__ = ["SETTINGS", "run"]
+if TYPE_CHECKING:
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    question(parser)
+    shared.source(parser)
+
+
+def question(parser: argparse.ArgumentParser) -> None:
+    """Without where it is asked: `kubectl joulie` has other options for that."""
+    shared.output(parser)
+    parser.add_argument(
+        "what", nargs="+", metavar="POD", help="namespace/name, uid; node NAME; plan ID|POSITION"
+    )
+    parser.add_argument("--node", metavar="NAME", help="also show the terms of this candidate")
+
+
 UNNAMED = {
     "node": "`joulie explain node NAME` explains a node",
     "plan": "`joulie explain plan ID` explains a plan, and `joulie plans` lists them",
 }
 
 
+def program() -> Program:
+    from joulie_cli.asking.sources import SETTINGS
+
+    return Program(SETTINGS, run)
+
+
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_bus.errors import NotInTheLog
+    from joulie_cli.asking import questions
+    from joulie_cli.asking.sources import asked
+
     match args.what:
         case ["node", _]:
             return asked(args, wires, questions.node_changes)

@@ -1,17 +1,59 @@
-"""`joulie plans`: lists the operator's plans; `--next` and `--defragment` say what could follow."""
+"""list the operator's plans and their reasons."""
+
+from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from joulie_cli.asking import questions
-from joulie_cli.asking.sources import SETTINGS, asked
-from joulie_cli.display.output import show
-from joulie_cli.reporting import defragment
-from joulie_cli.wiring import Wiring
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-__all__ = ["SETTINGS", "run"]
+if TYPE_CHECKING:
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    question(parser)
+    parser.add_argument(
+        "--next",
+        nargs="?",
+        const=0.0,
+        type=shared.seconds,
+        metavar="TIME",
+        help="what the operator would plan next, or after TIME (15m) if nothing else happens",
+    )
+    parser.add_argument(
+        "--defragment",
+        action="store_true",
+        help="which pods to move so that free GPUs are of use to pods that ask for GPUs",
+    )
+    parser.add_argument(
+        "--moves", type=shared.count, default=20, metavar="N", help="defragment: at most N (20)"
+    )
+    shared.cluster(parser)
+    shared.source(parser)
+
+
+def question(parser: argparse.ArgumentParser) -> None:
+    """Without where it is asked: `kubectl joulie` has other options for that."""
+    shared.output(parser)
+    shared.newest(parser)
+    parser.add_argument("--node", metavar="NAME", help="what plans did to this node")
+    parser.add_argument("--all", action="store_true", help="include plans without changes")
+
+
+def program() -> Program:
+    from joulie_cli.asking.sources import SETTINGS
+
+    return Program(SETTINGS, run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_cli.asking import questions
+    from joulie_cli.asking.sources import asked
+    from joulie_cli.display.output import show
+    from joulie_cli.reporting import defragment
+
     if args.defragment:
         moves = defragment.report_of(args, wires)
         show(args, moves, defragment.as_text(moves, args.limit))

@@ -1,23 +1,48 @@
-"""`joulie report`: one signed document of a period, as HTML or JSON."""
+"""write a signed report of a period: energy, cost, carbon, and what was saved."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 import time
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from joulie_bus.errors import SettingsError
-from joulie_cli.display.progress import progress
-from joulie_cli.display.times import time_of_period
-from joulie_cli.log_access.past import ArchivePlace, archive_of
-from joulie_cli.reporting.gather import Period
-from joulie_cli.reporting.page import page_of
-from joulie_cli.reporting.write import JSON_SUFFIX, as_json_text, report_of_period
-from joulie_cli.wiring import Wiring
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = (ArchivePlace,)
+if TYPE_CHECKING:
+    from joulie_cli.reporting.gather import Period
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser, ("html", "json"))
+    parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
+    parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="the file to write; .json: JSON (stdout)"
+    )
+    parser.add_argument("--unsigned", action="store_true", help="without the key of the log")
+    shared.archive(parser)
+
+
 NS_PER_MS = 1_000_000
 
 
+def program() -> Program:
+    from joulie_cli.log_access.past import ArchivePlace
+
+    return Program((ArchivePlace,), run)
+
+
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.display.progress import progress
+    from joulie_cli.log_access.past import archive_of
+    from joulie_cli.reporting.page import page_of
+    from joulie_cli.reporting.write import as_json_text, report_of_period
+
     archive, period, is_json = archive_of(args, wires), _period(args), _is_json(args)
     with progress("report", quiet=False):
         document = asyncio.run(report_of_period(wires, archive, period, signs=not args.unsigned))
@@ -32,6 +57,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def _is_json(args: argparse.Namespace) -> bool:
     """The name of the file decides, as for `joulie up --report`."""
+    from joulie_bus.errors import SettingsError
+    from joulie_cli.reporting.write import JSON_SUFFIX
+
     suffix, asked = "" if args.out is None else args.out.suffix, args.output == "json"
     if asked and suffix in (".html", ".htm"):
         why = "the name is that of a page, and JSON was asked for; name a file that ends in .json"
@@ -40,6 +68,9 @@ def _is_json(args: argparse.Namespace) -> bool:
 
 
 def _period(args: argparse.Namespace) -> Period:
+    from joulie_cli.display.times import time_of_period
+    from joulie_cli.reporting.gather import Period
+
     now = time.time_ns()
     first = time_of_period(args.first, now) // NS_PER_MS if args.first else 0
     return Period(first, (time_of_period(args.last, now) if args.last else now) // NS_PER_MS)

@@ -1,23 +1,39 @@
-"""`joulie status`: what runs, its positions and lag, and the age of the data."""
+"""show running parts, their positions and their addresses."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 import time
+from typing import TYPE_CHECKING
 
-from joulie_answers.schema.requests import NoParameters
-from joulie_answers.schema.responses import Status
-from joulie_answers.text.status import status_text
-from joulie_cli.asking.here import status_of
-from joulie_cli.asking.sources import source_of
-from joulie_cli.display.output import show
-from joulie_cli.wiring import Wiring
-from joulie_extender.settings import ScoringSettings
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = (ScoringSettings,)
+if TYPE_CHECKING:
+    from joulie_answers.schema.responses import Status
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    shared.server(parser)
+
+
+def program() -> Program:
+    from joulie_extender.settings import ScoringSettings
+
+    return Program((ScoringSettings,), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     """The exit code is 1 if nothing runs."""
+    import asyncio
+
+    from joulie_answers.text.status import status_text
+    from joulie_cli.asking.here import status_of
+    from joulie_cli.display.output import show
+    from joulie_extender.settings import ScoringSettings
+
     if args.server:
         found = asyncio.run(_of_console(args, wires))
     else:
@@ -28,5 +44,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _of_console(args: argparse.Namespace, wires: Wiring) -> Status:
+    from joulie_answers.schema.requests import NoParameters
+    from joulie_cli.asking.sources import source_of
+
     async with source_of(args, wires) as console:
         return await console.status(NoParameters())

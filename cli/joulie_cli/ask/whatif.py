@@ -1,31 +1,50 @@
-"""`joulie whatif`: recomputes past decisions with other settings or another policy; read-only."""
+"""recompute past decisions with other settings; changes nothing."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from typing import Any, NamedTuple, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from joulie_audit.questions.whatif import OPEN_LOOP, Overrides, what_if
-from joulie_audit.recompute.score_changes import Comparison, Group
-from joulie_bus.errors import SettingsError
-from joulie_bus.runtime.settings import Source, named
-from joulie_cli.display import whatif_plot
-from joulie_cli.display.output import show
-from joulie_cli.log_access.past import ArchivePlace, archive_of, facts_of, require_facts, span_of
-from joulie_cli.wiring import Wiring
-from joulie_extender.catalogue.weights import ScoreSettings, Weights
-from joulie_extender.settings import ScoringSettings
-from joulie_extender.terms.preferences import Preferences
-from joulie_operator.planning.rules import Rules
-from joulie_operator.settings import OperatorSettings
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = (ArchivePlace,)
+if TYPE_CHECKING:
+    from joulie_audit.questions.whatif import Overrides
+    from joulie_audit.recompute.score_changes import Comparison, Group
+    from joulie_cli.wiring import Wiring
+    from joulie_extender.catalogue.weights import Weights
+    from joulie_operator.planning.rules import Rules
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="change a setting"
+    )
+    parser.add_argument("--policy", metavar="NAME", help="change the operator's policy")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="plot the differences (SVG)")
+    shared.span(parser, "position")
+    shared.archive(parser)
+
+
 SHOWN = 10
 N = TypeVar("N", bound=NamedTuple)
 
 
+def program() -> Program:
+    from joulie_cli.log_access.past import ArchivePlace
+
+    return Program((ArchivePlace,), run)
+
+
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.display import whatif_plot
+    from joulie_cli.display.output import show
+
     given = pairs(args.set, args.policy)
     other = other_of(given)
     found = asyncio.run(_compare(args, wires, other))
@@ -37,12 +56,17 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _compare(args: argparse.Namespace, wires: Wiring, other: Overrides) -> Comparison:
+    from joulie_audit.questions.whatif import what_if
+    from joulie_cli.log_access.past import archive_of, facts_of, require_facts, span_of
+
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         first, last = span_of(args, require_facts(history), "position")
         return await what_if(history, facts, other, first, last)
 
 
 def pairs(texts: list[str], policy: str | None) -> dict[str, str]:
+    from joulie_bus.errors import SettingsError
+
     given: dict[str, str] = {}
     wrong = [text for text in texts if "=" not in text]
     if wrong:
@@ -59,6 +83,12 @@ def pairs(texts: list[str], policy: str | None) -> dict[str, str]:
 
 def other_of(given: Mapping[str, str]) -> Overrides:
     """The changed settings of scoring and planning; raises SettingsError for any other name."""
+    from joulie_audit.questions.whatif import Overrides
+    from joulie_bus.errors import SettingsError
+    from joulie_bus.runtime.settings import Source
+    from joulie_extender.settings import ScoringSettings
+    from joulie_operator.settings import OperatorSettings
+
     scoring, planning = _fields(ScoringSettings), _fields(OperatorSettings)
     unknown = [name for name in given if name not in scoring and name not in planning]
     if unknown:
@@ -81,6 +111,11 @@ def other_of(given: Mapping[str, str]) -> Overrides:
 
 def revalued(then: Weights, other: Weights, named: set[str]) -> Weights:
     """The replica's weights at that time, with the named settings replaced."""
+    from dataclasses import fields, replace
+
+    from joulie_extender.catalogue.weights import ScoreSettings
+    from joulie_extender.terms.preferences import Preferences
+
     same = {each.name: getattr(other, each.name) for each in fields(ScoreSettings)}
     own, others = then.preferences, other.preferences
     return replace(
@@ -96,21 +131,28 @@ def revalued(then: Weights, other: Weights, named: set[str]) -> Weights:
 
 
 def _renewed(then: N, other: N, named: set[str], prefix: str = "") -> N:
+
     return then._replace(**{f: getattr(other, f) for f in then._fields if prefix + f in named})
 
 
 def reruled(then: Rules, other: Rules, named: set[str]) -> Rules:
     """The operator's rules at that time, with the named settings replaced."""
+    from joulie_operator.planning.rules import Rules
+
     fields = {field: field for field in Rules._fields} | {"selector": "node_selector"}
     return then._replace(**{f: getattr(other, f) for f, name in fields.items() if name in named})
 
 
 def _fields(settings: type) -> dict[str, str]:
     """Environment name -> field."""
+    from joulie_bus.runtime.settings import named
+
     return {field.metadata["name"]: field.name for field in named(settings)}
 
 
 def as_json(given: Mapping[str, str], found: Comparison) -> dict[str, Any]:
+    from joulie_audit.questions.whatif import OPEN_LOOP
+
     return {
         "set": dict(given),
         "open_loop": OPEN_LOOP,
@@ -132,6 +174,8 @@ def as_json(given: Mapping[str, str], found: Comparison) -> dict[str, Any]:
 
 
 def as_text(given: Mapping[str, str], found: Comparison) -> str:
+    from joulie_audit.questions.whatif import OPEN_LOOP
+
     named = ", ".join(f"{name}={value}" for name, value in given.items())
     if not found.all.decisions:
         return f"With {named}: no score in this part of the log could be recomputed."

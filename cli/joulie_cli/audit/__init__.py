@@ -1,5 +1,9 @@
-"""The work of the commands that check the log, a module per command.
+"""Commands that check the log.
 
-Not here: their options (`joulie_cli.commands.audit`); the checks themselves (the audit).
-In: parsed options and the wiring. Out: text or data on stdout, and the exit code.
+A module holds the summary of its command (the first line of its docstring), `options`, which adds
+its options to a parser, and `program`. `joulie --help` reads the modules and imports none, and
+completion imports them all: what a program needs is imported where it is used.
+
+Not here: the checks (`joulie_audit`).
+In: a parser; options and settings. Out: an exit code.
 """

@@ -1,19 +1,39 @@
-"""`joulie diff`: checks that the log was only appended to between two signed heads."""
+"""prove that the log was only appended to between two signed heads."""
+
+from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from joulie_answers.text.times import shown
-from joulie_audit.verify.proof import Difference, difference
-from joulie_cli.display.output import show
-from joulie_cli.display.times import MS
-from joulie_cli.log_access.kept_heads import head_named, public_key
-from joulie_cli.log_access.past import ArchivePlace, archive_of, history_of
-from joulie_cli.wiring import Wiring
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = (ArchivePlace,)
+if TYPE_CHECKING:
+    from joulie_audit.verify.proof import Difference
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    for name in ("one", "other"):
+        parser.add_argument(
+            name, metavar="HEAD", help="a file with a head, or the number of its entry"
+        )
+    shared.archive(parser)
+
+
+def program() -> Program:
+    from joulie_cli.log_access.past import ArchivePlace
+
+    return Program((ArchivePlace,), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_audit.verify.proof import difference
+    from joulie_cli.display.output import show
+    from joulie_cli.log_access.kept_heads import head_named, public_key
+    from joulie_cli.log_access.past import archive_of, history_of
+
     wires.data.require()
     public = public_key(wires)
     with history_of(wires, archive_of(args, wires)) as history:
@@ -31,6 +51,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def as_text(found: Difference) -> str:
+    from joulie_answers.text.times import shown
+    from joulie_cli.display.times import MS
+
     if found.flaw:
         return f"NOT one log: {found.flaw}."
     first, last = (shown(each.signed_at // MS) for each in (found.first, found.last))

@@ -1,20 +1,41 @@
-"""`joulie replay`: recomputes decisions and plans from the facts and reports mismatches."""
+"""fold all facts again and recompute every decision and plan."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from joulie_audit.replay.replay import Progress, ReplayReport, Scope, other_versions, replay
-from joulie_cli.display.output import show
-from joulie_cli.display.progress import progress
-from joulie_cli.log_access.past import ArchivePlace, archive_of, jobs_of, shared_facts_of, span_of
-from joulie_cli.wiring import Wiring
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = (ArchivePlace,)
+if TYPE_CHECKING:
+    from joulie_audit.replay.replay import Progress, ReplayReport
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    shared.span(parser, "position")
+    parser.add_argument(
+        "--sample", type=shared.count, default=0, metavar="N", help="only N decisions"
+    )
+    shared.jobs(parser)
+    shared.archive(parser)
+
+
+def program() -> Program:
+    from joulie_cli.log_access.past import ArchivePlace
+
+    return Program((ArchivePlace,), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.display.output import show
+    from joulie_cli.display.progress import progress
+
     with progress("replay", args.output != "table") as report:
         done = asyncio.run(_replay(args, wires, report))
     show(args, done, as_text(done))
@@ -24,6 +45,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 async def _replay(
     args: argparse.Namespace, wires: Wiring, report: Progress | None
 ) -> dict[str, Any]:
+    from joulie_audit.replay.replay import Scope, other_versions, replay
+    from joulie_cli.log_access.past import archive_of, jobs_of, shared_facts_of, span_of
+
     async with shared_facts_of(wires, archive_of(args, wires)) as (history, facts, elsewhere):
         newest = history.checkpoint()
         span = span_of(args, newest.position if newest is not None else 0, "position")

@@ -1,7 +1,7 @@
-"""Finds the commands: their modules are listed, and imported only when they are used."""
+"""The commands: a table of them by group; a module is imported only when it is used."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -10,25 +10,40 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 if TYPE_CHECKING:
     from joulie_cli.wiring import Wiring
 
-GROUPS = {  # folder below `joulie_cli/commands` -> title in `joulie --help`
+GROUPS = {  # folder below `joulie_cli` -> title in `joulie --help`
     "run": "Run Joulie, or one of its components",
     "ask": "Ask about pods, nodes, plans and energy",
     "audit": "Audit the log",
     "admin": "Administer the data, the keys and the cluster",
 }
-FOLDER = Path(__file__).parents[1] / "commands"
+COMMANDS: dict[str, tuple[str, ...]] = {  # the modules of each group, as `--help` lists them
+    "run": (
+        *("admission", "agent", "archive", "backup", "console", "demo", "extender"),
+        *("ledger", "operator", "projector", "restore", "shadow", "simulator", "up"),
+        *("witness"),
+    ),
+    "ask": (
+        *("decisions", "energy", "explain", "gpus", "plans", "report", "simulate"),
+        *("status", "twin", "whatif"),
+    ),
+    "audit": (*("diff", "prove", "replay", "verify"),),
+    "admin": (
+        *("callout", "caps", "completion", "dead", "doctor", "grant", "keys", "migrate"),
+        *("rebuild", "release", "scheduler_config", "target"),
+    ),
+}
+FOLDER = Path(__file__).parents[1]
 
 
-class Program(Protocol):
-    """A module that does the work of a command."""
+class Program(NamedTuple):
+    """The work of a command."""
 
-    @property
-    def SETTINGS(self) -> Sequence[type]: ...  # the settings that it reads
-    def run(self, args: argparse.Namespace, wires: "Wiring", /) -> int: ...  # the exit code
+    settings: Sequence[type]  # that it reads
+    run: Callable[[argparse.Namespace, "Wiring"], int]  # returns the exit code
 
 
-class CommandLine(Protocol):
-    """A module of `joulie_cli.commands`."""
+class CommandModule(Protocol):
+    """A module of a group. `program` may import what it needs; the module itself may not."""
 
     def options(self, parser: argparse.ArgumentParser, /) -> None: ...
     def program(self) -> Program: ...
@@ -48,18 +63,14 @@ class Command(NamedTuple):
         with (FOLDER / self.group / f"{self.module}.py").open(encoding="utf-8") as source:
             return source.readline().strip().strip('"').removesuffix(".")
 
-    def load(self) -> CommandLine:
-        return cast(CommandLine, import_module(f"joulie_cli.commands.{self.group}.{self.module}"))
+    def load(self) -> CommandModule:
+        return cast(CommandModule, import_module(f"joulie_cli.{self.group}.{self.module}"))
 
 
 @cache
 def commands() -> dict[str, Command]:
     """All commands by name, in the order of their groups."""
-    found = [
-        Command(group, path.stem)
-        for group in GROUPS
-        for path in sorted((FOLDER / group).glob("[a-z]*.py"))
-    ]
+    found = [Command(group, name) for group in GROUPS for name in COMMANDS[group]]
     return {command.name: command for command in found}
 
 
@@ -67,5 +78,5 @@ def every_setting() -> list[str]:
     """The settings of all commands. Imports them all, so only a file with others needs it."""
     from joulie_bus.runtime.settings import BusSettings, declared
 
-    classes = [each for one in commands().values() for each in one.load().program().SETTINGS]
+    classes = [each for one in commands().values() for each in one.load().program().settings]
     return [row.name for row in declared(BusSettings, *classes)]

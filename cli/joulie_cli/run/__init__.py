@@ -1,5 +1,9 @@
-"""The work of the commands that run Joulie or one of its parts, a module per command.
+"""Commands that run Joulie, or one of its components, until they are stopped.
 
-Not here: their options (`joulie_cli.commands.run`).
-In: parsed options and the wiring. Out: the exit code.
+A module holds the summary of its command (the first line of its docstring), `options`, which adds
+its options to a parser, and `program`. `joulie --help` reads the modules and imports none, and
+completion imports them all: what a program needs is imported where it is used.
+
+Not here: the components (`joulie_cli.components` and their own packages).
+In: a parser; options and settings. Out: an exit code.
 """

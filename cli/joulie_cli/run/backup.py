@@ -1,17 +1,36 @@
-"""`joulie backup`: an archive up to this moment, as a backup."""
+"""write a backup: facts, decisions, heads and the public key, read back and compared."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from joulie_cli.display.output import show
-from joulie_cli.display.progress import progress
-from joulie_cli.run.archive import write
-from joulie_cli.wiring import Wiring
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = ()
+if TYPE_CHECKING:
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    parser.add_argument(
+        "--to", type=Path, required=True, metavar="DIR", help="an earlier backup there is extended"
+    )
+
+
+def program() -> Program:
+    return Program((), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.components.archive import write
+    from joulie_cli.display.output import show
+    from joulie_cli.display.progress import progress
+
     with progress("backup", args.output != "table"):
         kept = asyncio.run(write(args.to, wires, now=True))
     text = (

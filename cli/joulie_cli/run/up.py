@@ -1,30 +1,41 @@
-"""`joulie up`: all parts in one process group, for a real cluster or without one."""
+"""run all parts in one process group, for a real cluster or without one."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from joulie_bus.runtime.logging import get_logger
-from joulie_cli.run import archive, console, extender, ledger, operator, projector
-from joulie_cli.supervisor.start_checks import require_kubeconfig
-from joulie_cli.supervisor.supervisor import Supervisor
-from joulie_cli.wiring import Wiring, run_until_signalled
-from joulie_console.settings import ConsoleSettings
-from joulie_extender.settings import ServerSettings
-from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = (
-    *projector.SETTINGS,
-    *operator.SETTINGS,
-    *extender.SETTINGS,
-    *console.SETTINGS,
-    *archive.SETTINGS,
-    *ledger.SETTINGS,
-)
+if TYPE_CHECKING:
+    import asyncio
+
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.cluster(parser)
+    parser.add_argument(
+        "--shadow",
+        action="store_true",
+        help="answer for pods that another scheduler places; read the cluster only",
+    )
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        type=shared.seconds,
+        metavar="TIME",
+        help="stop after this time, such as 24h",
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="at the end write the report of this run"
+    )
+
 
 PARTS = ("projector", "operator", "extender", "console", "ledger")
 SHADOW_PARTS = ("projector", "operator", "shadow", "console", "ledger")
@@ -34,7 +45,6 @@ NO_ARCHIVE = {
     "broker after 24 hours",
     "next": "set ARCHIVE_DIR, or run `joulie archive --to DIR --every 1h`",
 }
-log = get_logger("up")
 
 
 class UpOptions(NamedTuple):
@@ -43,7 +53,20 @@ class UpOptions(NamedTuple):
     seconds: float | None  # None: until Ctrl-C
 
 
+def program() -> Program:
+    from joulie_cli.components.every import SETTINGS
+
+    return Program(SETTINGS, run)
+
+
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.components import ledger
+    from joulie_cli.supervisor.start_checks import require_kubeconfig
+    from joulie_cli.wiring import run_until_signalled
+    from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings
+
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
         print(
@@ -67,6 +90,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:
+    import asyncio
+
+    from joulie_bus.runtime.logging import get_logger
+    from joulie_cli.components import archive
+    from joulie_cli.supervisor.supervisor import Supervisor
+    from joulie_console.settings import ConsoleSettings
+    from joulie_extender.settings import ServerSettings
+
     addresses = {
         "extender": wires.source.load(ServerSettings).addr,
         "console": wires.source.load(ConsoleSettings).addr,
@@ -85,8 +116,9 @@ async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:
     if wires.source.load(archive.ArchiveSettings).directory:
         parts["archive"] = ("--every",)
     else:
-        log.warning("no_archive", **NO_ARCHIVE)
+        get_logger("up").warning("no_archive", **NO_ARCHIVE)
     async with Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor:
+        log = get_logger("up")
         log.info("up", data=str(wires.data.path), **supervisor.endpoints)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(options.seconds):

@@ -1,26 +1,52 @@
-"""`joulie witness`: cosigns the checkpoints of logs, from a process and a key of its own."""
+"""cosign checkpoints of the logs of others that extend what was seen of them."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
-import threading
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
-from joulie_bus.errors import SettingsError, WitnessIncomplete
-from joulie_bus.runtime import logging
-from joulie_bus.runtime.settings import address
-from joulie_cli.wiring import Wiring, run_until_signalled
-from joulie_projections.chain.note import VerifierKey
-from joulie_projections.witness.cosigner import witness_of
-from joulie_projections.witness.seen import FILE, Seen
-from joulie_projections.witness.server import bound
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = ()
+if TYPE_CHECKING:
+    import asyncio
+
+    from joulie_cli.wiring import Wiring
+    from joulie_projections.witness.cosigner import Witness
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action", nargs="?", choices=("serve", "key"), default="serve", help="key prints its key"
+    )
+    parser.add_argument("--state", type=Path, metavar="DIR", help="its key, and what it saw")
+    parser.add_argument(
+        "--name", default="", help="its name, such as w1.example.com; stays as first given"
+    )
+    parser.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="a key of a log to witness, as `joulie keys list` prints it; repeatable",
+    )
+    parser.add_argument(
+        "--listen", default="127.0.0.1:9880", metavar="ADDR", help="(127.0.0.1:9880)"
+    )
+
+
 T = TypeVar("T")
-log = logging.get_logger("witness")
+
+
+def program() -> Program:
+    return Program((), run)
 
 
 def run(args: argparse.Namespace, _: Wiring) -> int:
+    from joulie_bus.errors import WitnessIncomplete
+    from joulie_projections.witness.cosigner import witness_of
+
     if args.state is None:
         raise WitnessIncomplete("No directory is named", "--state DIR, a directory of its own")
     witness = witness_of(args.state, args.name)
@@ -30,6 +56,21 @@ def run(args: argparse.Namespace, _: Wiring) -> int:
     if not args.log:
         how = "--log KEY; `joulie keys list` prints the KEY where the log is"
         raise WitnessIncomplete("No log is named, so there is nothing to witness", how)
+    return _serve(args, witness)
+
+
+def _serve(args: argparse.Namespace, witness: Witness) -> int:
+    import asyncio
+    import threading
+
+    from joulie_bus.runtime import logging
+    from joulie_bus.runtime.settings import address
+    from joulie_cli.wiring import run_until_signalled
+    from joulie_projections.chain.note import VerifierKey
+    from joulie_projections.witness.seen import FILE, Seen
+    from joulie_projections.witness.server import bound
+
+    log = logging.get_logger("witness")
     logs = [_read("--log", VerifierKey.parse, text) for text in args.log]
     at = _read("--listen", address, args.listen)
     server = bound(at, witness, Seen(args.state / FILE, logs))
@@ -46,6 +87,8 @@ def run(args: argparse.Namespace, _: Wiring) -> int:
 
 
 def _read(option: str, parse: Callable[[str], T], text: str) -> T:
+    from joulie_bus.errors import SettingsError
+
     try:
         return parse(text)
     except ValueError as error:

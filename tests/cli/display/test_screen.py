@@ -19,6 +19,7 @@ from joulie_bus.testing import (
     power,
     records,
 )
+from joulie_cli.components.demo import command_name
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import (
     DecisionRate,
@@ -30,7 +31,6 @@ from joulie_cli.display.screen import (
     heat_map,
     in_use,
 )
-from joulie_cli.run.demo import command_name
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.fold.sequence import fold

@@ -1,23 +1,49 @@
-"""`joulie doctor`: examines an installation; each finding says what was seen and what to do."""
+"""check an installation; exit code 0 for no fault, 1 for warnings, 2 for failures."""
+
+from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from joulie_bus.runtime.settings import InForce
-from joulie_cli.display.output import show
-from joulie_cli.doctor.examination import Case, examine
-from joulie_cli.doctor.judgement.findings import Finding, Level, as_text, exit_code
-from joulie_cli.run import up
-from joulie_cli.wiring import Wiring
-from joulie_operator.cluster_settings import ClusterSettings, LeaseSettings
+from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.commands import Program
 
-SETTINGS = up.SETTINGS  # those of all components
+if TYPE_CHECKING:
+    from joulie_bus.runtime.settings import InForce
+    from joulie_cli.doctor.judgement.findings import Finding
+    from joulie_cli.wiring import Wiring
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    shared.output(parser)
+    shared.cluster(parser)
+    parser.add_argument("--namespace", metavar="NAME", help="of the installation (joulie-system)")
+    parser.add_argument(
+        "--certificates", metavar="DIR", help="check the *.crt there, instead of the TLS Secrets"
+    )
+    parser.add_argument("--accept-warnings", action="store_true", help="exit with 0 for warnings")
+    parser.add_argument("--settings", action="store_true", help="also list settings with defaults")
+
+
+def program() -> Program:
+    from joulie_cli.components.every import SETTINGS
+
+    return Program(SETTINGS, run)
+
+
 CHART_NAMESPACE = "joulie-system"
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import asyncio
+
+    from joulie_cli.display.output import show
+    from joulie_cli.doctor.examination import Case, examine
+    from joulie_cli.doctor.judgement.findings import Level, as_text, exit_code
+    from joulie_operator.cluster_settings import ClusterSettings
+
     settings = wires.source.finish()
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     certificates = Path(args.certificates) if args.certificates else None
@@ -31,6 +57,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def _namespace(args: argparse.Namespace, wires: Wiring) -> str:
+    from joulie_operator.cluster_settings import LeaseSettings
+
     if args.namespace:
         return str(args.namespace)
     if wires.source.names("POD_NAMESPACE"):

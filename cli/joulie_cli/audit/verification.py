@@ -1,0 +1,253 @@
+"""`joulie verify`: checks every hash, link and signature of the decision log."""
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from joulie_audit.archive.parts import Archive
+from joulie_audit.chain.entries import EntryRange, Flaw
+from joulie_audit.chain.heads import unkept_flaw
+from joulie_audit.verify.verify import Report, unlogged_flaw, verify
+from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
+from joulie_bus.errors import NotInTheLog, SettingsError, Unreachable
+from joulie_cli.audit.witnessed import witnessed
+from joulie_cli.display.output import show
+from joulie_cli.log_access import heads_places
+from joulie_cli.log_access.heads_places import keeper_of
+from joulie_cli.log_access.kept_heads import (
+    NOTHING,
+    Anchors,
+    anchors_in,
+    anchors_kept,
+    anchors_of,
+    ids_of,
+    public_key,
+    public_key_in,
+)
+from joulie_cli.log_access.past import (
+    ArchivePlace,
+    archive_of,
+    broker_of,
+    history_of,
+    require_readable,
+    sharing_of,
+    span_of,
+)
+from joulie_cli.wiring import Wiring
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.fold.commit import Cut
+from joulie_projections.witness.settings import WitnessSettings, heads_place
+
+SETTINGS = (ArchivePlace, WitnessSettings, *heads_places.SETTINGS)
+FROM_THE_STREAM, FROM_NOWHERE = "stream", "none"
+NO_STREAM = (
+    "The broker stores the anchored heads of the log: give --heads FILE to compare with heads "
+    "from a file, or --heads none to skip the comparison."
+)
+EMPTIED = (
+    "the database holds {} signed heads, and their stream none that a key of this log signed: they "
+    "were removed there, or the stream was recreated. For a restored log whose projector has not "
+    "signed a head yet, give --heads none"
+)
+NOT_YET = (
+    "the only signed head of the log is not in its stream: the projector ended before it published "
+    "it there, or the stream was recreated"
+)
+ALONE = (
+    "every file is intact, and every hash, link and signature is valid. It was compared with no "
+    "database: there is none in the data directory"
+)
+NOT_COMPARED = "  No anchored heads were compared: a log cut off at its end would not be detected."
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    if args.report is not None:
+        from joulie_cli.audit import verify_report  # the simulator takes half a second
+
+        return verify_report.run(args, wires)
+    if args.archive is not None and not wires.data.has_database:
+        return _verify_archive_alone(args, wires)
+    require_readable(wires.data)  # before a witness or a broker is contacted
+    asked = witnessed(args, wires)  # first: the checkpoint that they confirm is then verified
+    report, archived, anchors = asyncio.run(_verify(args, wires))
+    report = report._replace(flaw=report.flaw or asked.flaw)
+    lines = as_text(report, archived)
+    if report.flaw is None:
+        lines += f"\n{asked.as_text}"
+    show(args, {**as_json(report, archived), **asked.as_json}, lines)
+    if args.output == "table":
+        print_notes(anchors, is_compared=anchors is not NOTHING)
+    flawed = report.flaw is not None or (archived is not None and archived.flaw is not None)
+    return 1 if flawed else 0
+
+
+def _verify_archive_alone(args: argparse.Namespace, wires: Wiring) -> int:
+    """Without a database beside it, as on the machine of an auditor."""
+    public = _public(args, wires)
+    anchors = _given(args, wires, public)
+    ring, forged = public.with_all(anchors.keys)
+    archived = verify_archive(Archive.of(args.archive), ring, None, anchors.heads)
+    if archived.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
+        archived = archived._replace(flaw=what[0])
+    show(args, {"archive": archived._asdict()}, "\n".join(_archive_lines(archived, ALONE)))
+    if args.output == "table":
+        print_notes(anchors, is_compared=anchors is not NOTHING)
+    return 1 if archived.flaw is not None else 0
+
+
+def _given(args: argparse.Namespace, wires: Wiring, public: Ring) -> Anchors:
+    """Heads from the file or the place that --heads names."""
+    if args.heads in (FROM_THE_STREAM, FROM_NOWHERE):
+        return NOTHING
+    kind, _, where = args.heads.partition(":")
+    if kind not in ("file", "s3", "configmap"):
+        return anchors_in(Path(args.heads), public)
+    try:
+        place = heads_place(args.heads)
+    except ValueError as error:
+        raise SettingsError([f"--heads={args.heads}: {error}"]) from error
+    if isinstance(place, Path) or place is None:
+        return anchors_in(Path(where), public)
+    return anchors_kept(keeper_of(place, wires), args.heads, public)
+
+
+def _public(args: argparse.Namespace, wires: Wiring) -> Ring:
+    return public_key(wires) if args.key is None else public_key_in(args.key)
+
+
+def print_notes(anchors: Anchors, *, is_compared: bool) -> None:
+    if not is_compared:
+        print(NOT_COMPARED)
+    for note in anchors.notes:
+        print(f"  Note: {note}.")
+
+
+async def _verify(
+    args: argparse.Namespace, wires: Wiring
+) -> tuple[Report, ArchiveReport | None, Anchors]:
+    public = _public(args, wires)
+    if args.heads == FROM_THE_STREAM:
+        report, anchors = await _by_the_stream(args, wires, public)
+    else:
+        anchors = await asyncio.to_thread(_given, args, wires, public)
+        report = _report(args, wires, public, anchors)
+        anchors = _with_end(anchors, wires, args.heads)
+    archive = archive_of(args, wires)
+    if archive is None:
+        return report, None, anchors
+    with history_of(wires) as history:
+        archived = verify_archive(Archive.of(archive), public, history, anchors.heads)
+    return report, archived, anchors
+
+
+def _with_end(anchors: Anchors, wires: Wiring, named: str) -> Anchors:
+    """Names the heads of the log that a place does not hold yet, or not any more."""
+    if anchors.whole_from is None or not anchors.heads:
+        return anchors
+    last = max(head.pos for head in anchors.heads)
+    with history_of(wires) as history:
+        later = history.heads_after(last)
+    if not later:
+        return anchors
+    what = f"{named} ends at entry {last}, and the newest signed head of the log at {later[-1].pos}"
+    return anchors._replace(notes=[*anchors.notes, what])
+
+
+async def _by_the_stream(
+    args: argparse.Namespace, wires: Wiring, public: Ring
+) -> tuple[Report, Anchors]:
+    try:
+        async with broker_of(wires) as bus:
+            anchors = await anchors_of(bus, public)
+            report = _report(args, wires, public, anchors)
+            if report.flaw is None and report.heads and not anchors.heads:
+                report, anchors = _without_anchors(report, anchors)
+            if report.flaw is None and report.gaps:
+                report = report._replace(flaw=unlogged_flaw(report.gaps, await ids_of(bus)))
+            return report, anchors
+    except Unreachable as error:
+        raise NotInTheLog(f"{error} {NO_STREAM}") from error
+
+
+def _without_anchors(report: Report, anchors: Anchors) -> tuple[Report, Anchors]:
+    """A head is signed first, and then published: the first one may be missing in the stream, until
+    the next projector publishes it."""
+    if report.heads == 1 and report.cut is None:
+        return report, anchors._replace(notes=[*anchors.notes, NOT_YET])
+    return report._replace(flaw=Flaw(0, EMPTIED.format(report.heads))), anchors
+
+
+def _report(args: argparse.Namespace, wires: Wiring, public: Ring, anchors: Anchors) -> Report:
+    ring, forged = public.with_all(anchors.keys)
+    with history_of(wires) as history:
+        entry_range = EntryRange(*span_of(args, history.tip(), "entry"))
+        entries = min(entry_range.last, history.tip()) - entry_range.first + 1
+        workers = sharing_of(args.jobs, wires, entries)
+        report = verify(history, ring, anchors.heads, entry_range, workers)
+        if report.flaw is None and anchors.whole_from is not None:
+            wanted = [head for head in history.heads() if head.pos >= anchors.whole_from]
+            report = report._replace(flaw=unkept_flaw(wanted, anchors.heads, args.heads))
+    if report.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
+        return report._replace(flaw=Flaw(0, what[0]))
+    return report
+
+
+def as_json(report: Report, archived: ArchiveReport | None = None) -> dict[str, Any]:
+    result: dict[str, Any] = {"entries": report.entries, "heads": report.heads}
+    if report.gaps:
+        result["holes"] = [gap._asdict() for gap in report.gaps]
+    if report.flaw is not None:
+        result |= {"first_bad": report.flaw.place, "what": report.flaw.what}
+    if archived is not None:
+        result["archive"] = archived._asdict()
+    elif report.cut is not None:
+        result["unseen"] = {"entries": [1, report.cut.pos - 1], "positions": [1, report.cut.p_to]}
+    return result
+
+
+def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
+    if report.flaw is not None:
+        lines = [f"CORRUPTED: {report.flaw.what}."]
+    else:
+        lines = [
+            f"{report.entries} entries, {report.heads} signed heads, {report.batches} manifests, "
+            f"{report.snapshots} snapshots: every hash, link and signature is valid."
+        ]
+    lines.extend(f"  {gap}." for gap in report.gaps)
+    if report.cut is not None:
+        lines.append(_unseen(report.cut) if archived is None else _through(report.cut))
+    if archived is not None:
+        lines += _archive_lines(archived, "every file is intact and matches the log")
+    return "\n".join(lines)
+
+
+def _archive_lines(archived: ArchiveReport, what: str) -> list[str]:
+    if archived.flaw is not None:
+        return [f"The archive is CORRUPTED: {archived.flaw}"]
+    lines = [
+        f"The archive holds {archived.facts} facts and {archived.entries} entries in "
+        f"{archived.parts} parts: {what}."
+    ]
+    if archived.signed_to < archived.entries:
+        lines.append(
+            f"  NOT signed: entries {archived.signed_to + 1} to {archived.entries}: the head that "
+            "covers them is in the log, and not yet in the archive."
+        )
+    if archived.lost:
+        lines.append(
+            f"  NOT held: {archived.lost} messages, which had aged out of their stream before they "
+            "were archived."
+        )
+    return lines
+
+
+def _unseen(cut: Cut) -> str:
+    return (
+        f"  NOT checked: entries 1 to {cut.pos - 1} and positions 1 to {cut.p_to}, which were "
+        "trimmed. To check them in the archive, give --archive DIR or set ARCHIVE_DIR."
+    )
+
+
+def _through(cut: Cut) -> str:
+    return f"  The log continues at entry {cut.pos} from the trimmed part in the archive."
