@@ -14,7 +14,8 @@ COMPONENTS = (
 
 become_fork_server()
 gc.disable()
-import_module("joulie_cli.wiring")  # which the command line imports late
+for module in ("wiring", "connecting", "processes"):  # which are imported late
+    import_module(f"joulie_cli.{module}")
 for name in COMPONENTS:
     commands()[name].load().program()
 gc.freeze()  # so that no search for garbage writes to the shared pages

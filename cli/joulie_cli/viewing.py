@@ -5,7 +5,8 @@ from collections.abc import AsyncGenerator
 
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.roles import Role
-from joulie_cli.wiring import Wiring, connected
+from joulie_cli.connecting import connected
+from joulie_cli.wiring import Wiring
 from joulie_projections.store import database
 from joulie_projections.view.view import View
 

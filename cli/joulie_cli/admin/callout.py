@@ -46,7 +46,7 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_bus.broker.callout import Issuer
     from joulie_bus.errors import SettingsError
-    from joulie_cli.wiring import serve_part
+    from joulie_cli.processes import serve_part
     from joulie_operator.cluster_settings import ClusterSettings
 
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 async def _serve(args: argparse.Namespace, wires: Wiring, issuer: Issuer, cluster: str) -> None:
     from joulie_bus.jetstream.connection import Connection
-    from joulie_cli.wiring import broker_of_settings
+    from joulie_cli.connecting import broker_of_settings
     from joulie_operator.cluster_settings import IN_CLUSTER
     from joulie_operator.identity.service import Callout
     from joulie_operator.identity.token_reviews import Expected, TokenReviews

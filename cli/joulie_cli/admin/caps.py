@@ -119,7 +119,7 @@ async def _measured(
 async def _publish(wires: Wiring, events: Sequence[CapsMeasured]) -> None:
     from joulie_bus.log.producer import Producer
     from joulie_bus.streams.roles import Role
-    from joulie_cli.wiring import connected
+    from joulie_cli.connecting import connected
 
     producer = Producer(PRODUCER, wires.subjects, time.time_ns)
     async with connected(wires, Role.OPERATOR) as bus:

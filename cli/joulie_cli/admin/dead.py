@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 async def _retry(wires: Wiring, poison: Poison) -> None:
     from joulie_bus.streams.roles import Role
-    from joulie_cli.wiring import connected
+    from joulie_cli.connecting import connected
     from joulie_projections.fold import quarantine
 
     message = quarantine.retry_message(poison, wires.subjects)

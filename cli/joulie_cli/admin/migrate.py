@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     import joulie_migrations
     from joulie_bus.streams.roles import Role
     from joulie_cli.admin.move import as_text, move
-    from joulie_cli.wiring import address_of, names_a_broker
+    from joulie_cli.connecting import address_of, names_a_broker
     from joulie_projections.store import database
 
     if args.source or args.to:

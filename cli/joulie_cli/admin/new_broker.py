@@ -11,7 +11,8 @@ from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import continue_after, ensure, identities, require
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_cli.wiring import Wiring, address_of, names_a_broker
+from joulie_cli.connecting import address_of, names_a_broker
+from joulie_cli.wiring import Wiring
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.fold.commit import Checkpoint, Inputs
 from joulie_projections.store import database

@@ -110,7 +110,7 @@ def _time(text: str, now: int) -> int:
 async def _publish(wires: Wiring, event: TargetSet) -> None:
     from joulie_bus.log.producer import Producer
     from joulie_bus.streams.roles import Role
-    from joulie_cli.wiring import connected
+    from joulie_cli.connecting import connected
 
     producer = Producer(PRODUCER, wires.subjects, time.time_ns)
     async with connected(wires, Role.OPERATOR) as bus:

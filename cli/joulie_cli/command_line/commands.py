@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # the modules of each group, as `--hel
     "run": (
         *("admission", "agent", "archive", "backup", "console", "demo", "extender"),
         *("ledger", "operator", "projector", "restore", "shadow", "simulator", "up"),
-        *("witness"),
+        "witness",
     ),
     "ask": (
         *("decisions", "energy", "explain", "gpus", "plans", "report", "simulate"),

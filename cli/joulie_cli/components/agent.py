@@ -21,8 +21,10 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import agent_name
+from joulie_cli.connecting import connected
 from joulie_cli.display.output import show
-from joulie_cli.wiring import Wiring, connected, serve_part
+from joulie_cli.processes import serve_part
+from joulie_cli.wiring import Wiring
 from joulie_projections.catalog_file import CatalogSettings
 
 SETTINGS = (CatalogSettings,)

@@ -25,7 +25,8 @@ from joulie_cli.display.times import MS
 from joulie_cli.log_access.archiving import PeriodicArchiver
 from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.log_access.trimming import as_json, as_text, trim
-from joulie_cli.wiring import Wiring, serve_part
+from joulie_cli.processes import serve_part
+from joulie_cli.wiring import Wiring
 from joulie_projections.decision_log.heads import public_key
 from joulie_projections.store import database
 

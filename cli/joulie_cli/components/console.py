@@ -3,8 +3,9 @@
 import argparse
 
 from joulie_bus.streams.roles import Role
+from joulie_cli.processes import serve_part
 from joulie_cli.viewing import viewing
-from joulie_cli.wiring import Wiring, serve_part
+from joulie_cli.wiring import Wiring
 from joulie_console.notify.settings import NotifySettings
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.gpu.models import aliases_of

@@ -29,10 +29,11 @@ from joulie_cli.components import console, extender, ledger, operator, projector
 from joulie_cli.display.output import show
 from joulie_cli.display.placements import placements
 from joulie_cli.display.screen import DemoLocation, Screen, TerminalSize
+from joulie_cli.processes import run_until_signalled
 from joulie_cli.reporting import compare
 from joulie_cli.supervisor.data_directory import DEFAULT, DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
-from joulie_cli.wiring import Wiring, run_until_signalled
+from joulie_cli.wiring import Wiring
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.settings import ServerSettings
 from joulie_extender.terms.trend import SCALE

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator
 from joulie_bus.errors import BusError
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.roles import Role
+from joulie_cli.processes import serve_part
 from joulie_cli.viewing import viewing
-from joulie_cli.wiring import Wiring, serve_part
+from joulie_cli.wiring import Wiring
 from joulie_extender.binding.binder import Binder
 from joulie_extender.binding.simulated_binder import SimulatedBinder
 from joulie_extender.service import serving

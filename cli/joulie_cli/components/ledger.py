@@ -15,8 +15,9 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_cli.log_access.past import ArchivePlace, archive_of, broker_of, history_of
+from joulie_cli.processes import serve_part
 from joulie_cli.reporting.day_reports import DayReports, SavingsSettings
-from joulie_cli.wiring import Wiring, serve_part
+from joulie_cli.wiring import Wiring
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.store.retrying import DatabaseExecutor, until_usable

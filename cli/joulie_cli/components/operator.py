@@ -12,8 +12,9 @@ from joulie_bus.errors import SettingsError
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.vital_tasks import VitalTask, Work, vital
 from joulie_bus.streams.roles import Role
+from joulie_cli.processes import serve_part
 from joulie_cli.viewing import viewing
-from joulie_cli.wiring import Wiring, serve_part
+from joulie_cli.wiring import Wiring
 from joulie_operator.cluster_settings import (
     IN_CLUSTER,
     ApplierSettings,

@@ -4,8 +4,10 @@ import argparse
 
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.roles import Role
+from joulie_cli.connecting import connected
 from joulie_cli.log_access import heads_places
-from joulie_cli.wiring import Wiring, connected, serve_part
+from joulie_cli.processes import serve_part
+from joulie_cli.wiring import Wiring
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.free_space import FreeSpaceMonitor
 from joulie_projections.projector.liveness import Liveness

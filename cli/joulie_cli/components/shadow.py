@@ -14,8 +14,9 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_bus.streams.roles import Role
 from joulie_cli.log_access.past import history_of
+from joulie_cli.processes import serve_part
 from joulie_cli.viewing import viewing
-from joulie_cli.wiring import Wiring, serve_part
+from joulie_cli.wiring import Wiring
 from joulie_extender.catalogue.declaration import declaration
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool

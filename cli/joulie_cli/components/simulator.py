@@ -9,8 +9,9 @@ import msgspec
 from joulie_bus.runtime.secret_files import write_private
 from joulie_bus.runtime.settings import Source
 from joulie_bus.streams.roles import Role
+from joulie_cli.processes import serve_part
 from joulie_cli.viewing import viewing
-from joulie_cli.wiring import Wiring, serve_part
+from joulie_cli.wiring import Wiring
 from joulie_projections.catalog_file import GpuResourceSettings
 from joulie_simulator.energy.achieved import Achieved
 from joulie_simulator.service import Simulation, SimulatorOptions, WebhookSettings

@@ -14,6 +14,7 @@ from joulie_bus.streams.fill_level import Growth, days_left, per_second
 from joulie_bus.streams.records import StreamSize
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
+from joulie_cli.connecting import address_of, names_a_broker
 from joulie_cli.doctor import observed_here
 from joulie_cli.doctor.judgement import calls, limits, objects, versions
 from joulie_cli.doctor.judgement.calls import LastCall
@@ -23,7 +24,7 @@ from joulie_cli.doctor.observed_cluster import ClusterObserver, Installed, parts
 from joulie_cli.doctor.observed_here import BrokerSeen, DatabaseSeen
 from joulie_cli.supervisor.data_directory import Running
 from joulie_cli.supervisor.gauges import Gauges, gauges_of
-from joulie_cli.wiring import Wiring, address_of, names_a_broker
+from joulie_cli.wiring import Wiring
 from joulie_extender.settings import ServerSettings
 from joulie_operator.cluster_settings import IN_CLUSTER
 from joulie_operator.kube.api_client import ApiServer

@@ -21,10 +21,11 @@ from joulie_bus.runtime.settings import HostPort, InForce
 from joulie_bus.streams.records import StreamSize
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
+from joulie_cli.connecting import address_of
 from joulie_cli.doctor.judgement.calls import LastCall
 from joulie_cli.doctor.judgement.findings import Unseen
 from joulie_cli.doctor.judgement.limits import ArchiveSeen, Certificate, ClockSeen, DiskSeen
-from joulie_cli.wiring import Wiring, address_of
+from joulie_cli.wiring import Wiring
 from joulie_projections.history.history import History
 from joulie_projections.store import database
 from joulie_projections.store.database import sqlite_file

@@ -26,9 +26,10 @@ from joulie_bus.runtime.settings import setting, text
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
+from joulie_cli.connecting import address_of, connected
 from joulie_cli.supervisor.data_directory import DataDirectory, DirectoryLock
 from joulie_cli.supervisor.supervisor import prepare_streams
-from joulie_cli.wiring import Wiring, address_of, connected
+from joulie_cli.wiring import Wiring
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import NEWEST, History
 from joulie_projections.store import database

@@ -45,7 +45,7 @@ def program() -> Program:
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_bus.errors import SettingsError
-    from joulie_cli.wiring import serve_part
+    from joulie_cli.processes import serve_part
     from joulie_operator.cluster_settings import ClusterSettings
 
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig

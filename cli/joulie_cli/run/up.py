@@ -63,8 +63,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
     from joulie_cli.components import ledger
+    from joulie_cli.processes import run_until_signalled
     from joulie_cli.supervisor.start_checks import require_kubeconfig
-    from joulie_cli.wiring import run_until_signalled
     from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings
 
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig

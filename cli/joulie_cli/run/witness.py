@@ -65,7 +65,7 @@ def _serve(args: argparse.Namespace, witness: Witness) -> int:
 
     from joulie_bus.runtime import logging
     from joulie_bus.runtime.settings import address
-    from joulie_cli.wiring import run_until_signalled
+    from joulie_cli.processes import run_until_signalled
     from joulie_projections.chain.note import VerifierKey
     from joulie_projections.witness.seen import FILE, Seen
     from joulie_projections.witness.server import bound
