@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import shlex
 import time
 from pathlib import Path
 
@@ -61,6 +62,29 @@ async def installed(cluster: Cluster) -> None:
     await placed(cluster, *names)
     await explained(cluster, *names)
     await run(cluster, ["kubectl", "joulie", "explain", f"{SHOP}/{names[0]}"])
+
+
+def patch_of_the_page() -> list[str]:
+    """The command that classifies a Deployment which exists."""
+    text = (ROOT / "docs/classify-pods.md").read_text()
+    found = re.search(r"^\$ kubectl (patch deployment api .*)$", text, re.MULTILINE)
+    assert found
+    return shlex.split(found[1])
+
+
+async def classified(cluster: Cluster) -> None:
+    """A Deployment gets its class by the command of the page, and its new pod tells it."""
+    await cluster.apply(deployment("api", SHOP, replicas=1))
+    (old,) = await has(cluster, "api-", 1)
+    await placed(cluster, old["metadata"]["name"])
+    await cluster.told("-n", SHOP, *patch_of_the_page())
+
+    async def is_told() -> bool:
+        others = [each["metadata"]["name"] for each in await owned(cluster, "api-")]
+        texts = [await explanation(cluster, f"{SHOP}/{name}") for name in others]
+        return any(re.search(r"class +performance, .*rule: annotation", text) for text in texts)
+
+    await until(is_told, "the class of a patched Deployment is explained")
 
 
 async def owned(cluster: Cluster, prefix: str) -> list[Tree]:
@@ -190,7 +214,8 @@ async def test_an_installation_from_its_first_command_to_its_end(place: Path) ->
         before = await settled(cluster)
         await installed(cluster)
         await ready(cluster)
-        say(await cluster.helm("test", "joulie", "--namespace", NAMESPACE))
+        say(await cluster.helm("test", "joulie", "--namespace", NAMESPACE, "--logs"))
+        await classified(cluster)
         await each_part_killed(cluster)
         await upgraded(cluster)
         await recomputed(cluster)

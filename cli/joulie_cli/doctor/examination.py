@@ -265,7 +265,7 @@ async def _of_calls(
     extenders = installed.pods.get("extender", ())
     findings = [
         calls.waiting(placements if isinstance(placements, Unseen) else placements.waiting),
-        calls.asked(last, newest, now),
+        calls.asked(last, newest, now, installed.extender_ready_since),
     ]
     if extenders:
         findings.append(calls.answered(_answers(await seen(cluster.gauges(extenders)))))

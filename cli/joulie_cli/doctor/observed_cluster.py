@@ -5,6 +5,7 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -61,6 +62,12 @@ class Installed(NamedTuple):
             for container in pod["spec"]["containers"]
             for variable in container.get("env", ())
         )
+
+    @property
+    def extender_ready_since(self) -> int:
+        """In ns; 0 if none is ready. A pod that got its node before was placed without it."""
+        times = [_ready_since(pod) for pod in self.pods.get("extender", ())]
+        return min(filter(None, times), default=0)
 
     def account(self, component: str) -> str:
         [pod, *_] = self.pods[component]
@@ -260,9 +267,20 @@ def _first_why(pods: Sequence[Tree]) -> str:
     return next((why for pod in pods if (why := _why_not_ready(pod))), "")
 
 
+def _ready_since(pod: Tree) -> int:
+    ready = _conditions(pod).get("Ready", {})
+    if ready.get("status") != "True" or "lastTransitionTime" not in ready:
+        return 0
+    return int(datetime.fromisoformat(ready["lastTransitionTime"]).timestamp()) * NS
+
+
+def _conditions(pod: Tree) -> Mapping[str, Tree]:
+    return {each["type"]: each for each in pod["status"].get("conditions", ())}
+
+
 def _why_not_ready(pod: Tree) -> str:
     """Empty if it is ready."""
-    conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
+    conditions = _conditions(pod)
     if conditions.get("Ready", {}).get("status") == "True":
         return ""
     for status in pod["status"].get("containerStatuses", ()):

@@ -154,6 +154,12 @@ CASES = [
     (calls.asked(LastCall(NOW - 9 * MINUTE, 7), NOW - MINUTE, NOW), FAIL, "does not ask"),
     (calls.asked(LastCall(0, 0), NOW - MINUTE, NOW), FAIL, "none, but a pod was placed"),
     (calls.asked(LastCall(0, 0), 0, NOW), WARN, "no decision yet"),
+    (
+        calls.asked(LastCall(0, 0), NOW - MINUTE, NOW, NOW - 1),
+        WARN,
+        "before the extender was ready",
+    ),
+    (calls.asked(LastCall(0, 0), NOW - MINUTE, NOW, NOW - 2 * MINUTE), FAIL, "does not ask"),
     (calls.answered(0), WARN, "none since"),
     (calls.answered(5), OK, "5 since"),
     (calls.waiting(Waiting([], 3)), OK, "3 wait"),

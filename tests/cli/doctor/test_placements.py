@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from joulie_cli.doctor.judgement.placements import PodSeen, placements_in
+from joulie_cli.doctor.observed_cluster import Installed
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 NOW_NS = int(NOW.timestamp() * 10**9)
@@ -44,3 +45,20 @@ def test_the_newest_placement_is_that_of_a_pod_that_got_a_node() -> None:
 
     assert placements_in([], placed, NOW_NS).newest == NOW_NS - 3600 * 10**9
     assert placements_in([], [], NOW_NS).newest == 0
+
+
+def extender(status: str, since: str) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": status, "lastTransitionTime": since}
+    return {"status": {"conditions": [ready]}}
+
+
+def test_an_extender_could_be_asked_since_the_first_of_the_ready_ones_was_ready() -> None:
+    pods = [
+        extender("False", "2026-05-04T10:00:00Z"),
+        extender("True", "2026-05-04T11:30:00Z"),
+        extender("True", "2026-05-04T11:00:00Z"),
+    ]
+
+    assert Installed({"extender": pods}).extender_ready_since == NOW_NS - 3600 * 10**9
+    assert Installed({"extender": pods[:1]}).extender_ready_since == 0
+    assert Installed({}).extender_ready_since == 0

@@ -30,6 +30,7 @@ PARTS = {
 }
 # Requests of all replicas must fit on one small node.
 SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}}
+WITHOUT_DECISION = "No decision about it is in the log."
 WEBHOOK = {"admission": "joulie admission"}
 
 
@@ -103,10 +104,10 @@ async def until_running(cluster: Cluster, names: Collection[str], namespace: str
 
 
 async def explanation(cluster: Cluster, pod: str) -> str:
-    """What `joulie explain` says in the pod of the console; empty while it cannot say anything."""
+    """What `joulie explain` says in the pod of the console; empty without a decision."""
     words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie", "explain"]
     said = await cluster.kubectl(*words, pod)
-    return said.text if said.code == 0 else ""
+    return said.text if said.code == 0 and WITHOUT_DECISION not in said.text else ""
 
 
 async def placed(cluster: Cluster, *names: str) -> None:

@@ -8,6 +8,7 @@ from joulie_cli.doctor.judgement.findings import Finding, Unseen, fail, not_seen
 NS = 10**9
 UNSEEN_POD_S = 60.0  # a scheduler looks at a pod within a second, unless its queue is long
 SILENT_S = 60.0  # between the last call and a placement that did not ask
+REACHED_S = 5.0  # from an extender that is ready to a Service that leads to it
 CONFIGURE = "Configure kube-scheduler with the output of `joulie scheduler-config`, and restart it."
 
 
@@ -37,13 +38,20 @@ def reached(what: str, where: str, problem: str, advice: str) -> Finding:
     return ok(what, f"{where} answers")
 
 
-def asked(last: LastCall | Unseen, newest_placement: int, now: int) -> Finding:
-    """`newest_placement`: when a pod of our schedulers got its node last, in ns; 0 if unknown."""
+def asked(
+    last: LastCall | Unseen, newest_placement: int, now: int, ready_since: int = 0
+) -> Finding:
+    """`newest_placement`: when a pod of our schedulers got its node last, in ns; 0 if unknown.
+    `ready_since`: from when on an extender could be asked; 0 if unknown.
+    """
     check = "calls of kube-scheduler"
     if isinstance(last, Unseen):
         return not_seen(check, last, "Look at joulie_answers_total of the extender.")
     if newest_placement > last.at + SILENT_S * NS:
         after = "none" if not last.at else f"the last {_age(now - last.at)} ago"
+        if newest_placement < ready_since + REACHED_S * NS:
+            seen = f"{after}; the last pod was placed before the extender was ready"
+            return warn(check, seen, "Create a pod, and run this command again.")
         seen = f"{after}, but a pod was placed {_age(now - newest_placement)} ago"
         return fail(check, f"{seen}: kube-scheduler does not ask the extender", CONFIGURE)
     if not last.at:
