@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
-
 from joulie_bus.events import EVENT_TYPES
 from joulie_bus.jetstream.streams import declaration
 from joulie_bus.runtime import metrics
@@ -24,7 +22,6 @@ from joulie_extender.catalogue.rules import RULES
 from joulie_extender.catalogue.terms import ENERGY, HEADROOM
 from joulie_operator.resources.crds import DEFINITIONS, definition
 
-DEPLOY = Path(__file__).parents[1] / "deploy"
 RIGHTS = {
     "operator": "rbac.yaml",
     "operator that evicts": "rbac-evictions.yaml",
@@ -167,11 +164,14 @@ def _print_settings(rows: list[Declared]) -> None:
 
 def _terms() -> None:
     print("## Terms of a score\n")
+    shown: list[str] = []
     for scoring, formula in (("headroom", HEADROOM), ("energy", ENERGY)):
+        rows = [f"| `{term.name}` | {term.unit} | {term.meaning} |" for term in formula.terms]
         print(f"With `SCORING={scoring}`:\n\n| Term | In | What it is |\n|---|---|---|")
-        for term in formula.terms:
-            print(f"| `{term.name}` | {term.unit} | {term.meaning} |")
-        print()
+        print(*(row for row in rows if row not in shown), sep="\n")
+        known = [row.split(" | ")[0].strip("| ") for row in rows if row in shown]
+        print(f"\nAs above: {', '.join(known)}.\n" if known else "")
+        shown += rows
 
 
 def _rules() -> None:
@@ -286,16 +286,9 @@ def _fields(path: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, str, str]
 
 def _rights() -> None:
     print("## Rights at the API server\n\nOther components need none.\n")
-    print("| Component | Kind | API group | Resources | Verbs |\n|---|---|---|---|---|")
+    print("| Component | Manifest |\n|---|---|")
     for component, file in RIGHTS.items():
-        for tree in yaml.safe_load_all((DEPLOY / file).read_text()):
-            for rule in (tree or {}).get("rules", ()):
-                group = ", ".join(each or "core" for each in rule["apiGroups"])
-                cells = (component, tree["kind"], group)
-                lists = (
-                    ", ".join(f"`{each}`" for each in rule[key]) for key in ("resources", "verbs")
-                )
-                print(f"| {' | '.join((*cells, *lists))} |")
+        print(f"| {component} | [{file}](../deploy/{file}) |")
 
 
 if __name__ == "__main__":
