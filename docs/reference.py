@@ -6,7 +6,6 @@ A test holds the file and this output together.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from joulie_bus.events import EVENT_TYPES
