@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from joulie_bus.events.base import Event
+from joulie_bus.events.base import Family, FromNode
 from joulie_bus.events.bounds import (
     MOST_READ_CARDS,
     CardMb,
@@ -42,10 +42,11 @@ OrderedCards = Annotated[dict[Name, Milliwatts | None], msgspec.Meta(max_length=
 CardsRead = Annotated[tuple[CardRead, ...], msgspec.Meta(max_length=MOST_READ_CARDS)]
 
 
-class InventoryRead(Event, frozen=True, kw_only=True):
+class InventoryRead(FromNode, frozen=True, kw_only=True):
     """The hardware and all cards of a node. A card of the node that is not listed is gone."""
 
     TYPE: ClassVar[str] = "inventory.read"
+    REPLACES: ClassVar[str] = "inventory"
     node: Name
     hardware: HardwareDiscovered
     cards: CardsRead = ()
@@ -85,12 +86,13 @@ class CapOrder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     clock_pct: Percent | None = None  # of the highest clock of each card; absent: not locked
 
 
-class CapsApplied(Event, frozen=True, kw_only=True):
+class CapsApplied(FromNode, frozen=True, kw_only=True):
     """The limits of a node that its writer set, as the hardware shows them. Absent means that no
     limit of this kind is the writer's: the hardware draws up to its own limit. Cards that do not
     all have the same cap are listed one by one, and a card that is not listed has none."""
 
     TYPE: ClassVar[str] = "caps.applied"
+    REPLACES: ClassVar[str] = "caps"
     node: Name
     plan: Word = ""
     cpu_mw_per_socket: Milliwatts | None = None
@@ -103,11 +105,13 @@ class CapsApplied(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class CapsSettable(Event, frozen=True, kw_only=True):
+class CapsSettable(FromNode, frozen=True, kw_only=True):
     """Which limits of a node its writer can set, with or without an order. The writer repeats it,
     and takes it back when it ends: it counts for a few minutes only."""
 
     TYPE: ClassVar[str] = "caps.settable"
+    FAMILY: ClassVar[Family] = Family.AGENT  # of the writer on the node alone
+    REPLACES: ClassVar[str] = "settable"
     node: Name
     cpu: bool = False  # the limits of all processors
     gpu: bool = False  # the limits of all cards
@@ -120,10 +124,11 @@ class CapsSettable(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class CapsRefused(Event, frozen=True, kw_only=True):
+class CapsRefused(FromNode, frozen=True, kw_only=True):
     """Limits that are not as ordered, and why; one reason for each limit that is named."""
 
     TYPE: ClassVar[str] = "caps.refused"
+    REPLACES: ClassVar[str] = "refusals"
     node: Name
     plan: Word = ""
     because: Text

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from joulie_bus.events.base import Event
+from joulie_bus.events.base import Observation
 from joulie_bus.events.bounds import CardMb, Cards, Count, Holder, Name, ShareMilli, Uid, Word
 
 CardSource = Literal["agent", "resource"]
@@ -15,10 +15,12 @@ DeviceRequester = Literal["claim", "template"]
 PodUids = Annotated[tuple[Uid, ...], msgspec.Meta(max_length=MOST_POD_UIDS)]
 
 
-class GpuSeen(Event, frozen=True, kw_only=True):
+class GpuSeen(Observation, frozen=True, kw_only=True):
     """One whole card, as an agent or the `GPU` resource reports it."""
 
     TYPE: ClassVar[str] = "gpu.seen"
+    TOKEN: ClassVar[str] = "gpu"
+    REPLACES: ClassVar[str] = "gpu"
     uuid: Name
     node: Name
     model: Word
@@ -37,8 +39,10 @@ class GpuSeen(Event, frozen=True, kw_only=True):
         return self.uuid
 
 
-class GpuGone(Event, frozen=True, kw_only=True):
+class GpuGone(Observation, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "gpu.gone"
+    TOKEN: ClassVar[str] = "gpu"
+    REPLACES: ClassVar[str] = "gpu"
     uuid: Name
 
     @property
@@ -62,13 +66,15 @@ class DeviceClaim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 DeviceClaims = Annotated[tuple[DeviceClaim, ...], msgspec.Meta(max_length=MOST_DEVICE_CLAIMS)]
 
 
-class DeviceSeen(Event, frozen=True, kw_only=True, gc=False):
+class DeviceSeen(Observation, frozen=True, kw_only=True, gc=False):
     """A card that kube-scheduler gives out by DRA: what its driver publishes, and its claims.
 
     Without a node: it is allocated, and its driver does not publish it.
     """
 
     TYPE: ClassVar[str] = "device.seen"
+    TOKEN: ClassVar[str] = "device"
+    REPLACES: ClassVar[str] = "device"
     card: Name  # its uuid; without one, driver/pool/device
     node: Name = ""
     pool: Holder = ""  # driver/pool
@@ -87,8 +93,10 @@ class DeviceSeen(Event, frozen=True, kw_only=True, gc=False):
         return self.card
 
 
-class DeviceGone(Event, frozen=True, kw_only=True):
+class DeviceGone(Observation, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "device.gone"
+    TOKEN: ClassVar[str] = "device"
+    REPLACES: ClassVar[str] = "device"
     card: Name
 
     @property
@@ -96,13 +104,15 @@ class DeviceGone(Event, frozen=True, kw_only=True):
         return self.card
 
 
-class DevicesAsked(Event, frozen=True, kw_only=True):
+class DevicesAsked(Observation, frozen=True, kw_only=True):
     """How many GPUs a ResourceClaim or a ResourceClaimTemplate asks for; absent if it is gone.
 
     Claims that were made of a template are not published: pods name the template.
     """
 
     TYPE: ClassVar[str] = "devices.asked"
+    TOKEN: ClassVar[str] = "devices"
+    REPLACES: ClassVar[str] = "devices"
     by: DeviceRequester
     namespace: Name
     name: Name

@@ -4,14 +4,14 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from joulie_bus.events.base import Event
+from joulie_bus.events.base import ClaimStep
 from joulie_bus.events.bounds import CardMb, Name, Uid
 
 ReleaseReason = Literal["bound-elsewhere", "finished", "gone", "expired", "moved", "not-bound"]
 Lifetime = Annotated[int, msgspec.Meta(ge=1, le=86_400)]  # seconds; at most a day
 
 
-class CardClaimed(Event, frozen=True, kw_only=True):
+class CardClaimed(ClaimStep, frozen=True, kw_only=True):
     """A pod reserves memory of a card. Compare-and-set prevents giving a card out twice."""
 
     TYPE: ClassVar[str] = "claim.made"
@@ -28,7 +28,7 @@ class CardClaimed(Event, frozen=True, kw_only=True):
         return self.card
 
 
-class ClaimConfirmed(Event, frozen=True, kw_only=True):
+class ClaimConfirmed(ClaimStep, frozen=True, kw_only=True):
     """The pod was observed bound: the claim lasts until it is released."""
 
     TYPE: ClassVar[str] = "claim.confirmed"
@@ -40,7 +40,7 @@ class ClaimConfirmed(Event, frozen=True, kw_only=True):
         return self.card
 
 
-class ClaimReleased(Event, frozen=True, kw_only=True):
+class ClaimReleased(ClaimStep, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "claim.released"
     card: Name
     pod_uid: Uid

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import msgspec
 import msgspec.structs
 
-from joulie_bus.events.base import Event, Finite
+from joulie_bus.events.base import PROJECTOR, Finite, LoggedEvent
 from joulie_bus.events.bounds import (
     Cards,
     Count,
@@ -58,7 +58,7 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return len(self.ordinals) // 4
 
 
-class FilterDecided(Event, frozen=True, kw_only=True):
+class FilterDecided(LoggedEvent, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "decision.filter"
     pod: PodAsk
     basis: Basis
@@ -148,7 +148,7 @@ MOST_IN_FLIGHT = 256  # pods, and so nodes
 NodesInFlight = Annotated[tuple[InFlight, ...], msgspec.Meta(max_length=MOST_IN_FLIGHT)]
 
 
-class PrioritizeDecided(Event, frozen=True, kw_only=True):
+class PrioritizeDecided(LoggedEvent, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "decision.prioritize"
     pod: PodAsk
     basis: Basis
@@ -168,7 +168,7 @@ class PrioritizeDecided(Event, frozen=True, kw_only=True):
         return self.pod.uid
 
 
-class PreemptDecided(Event, frozen=True, kw_only=True):
+class PreemptDecided(LoggedEvent, frozen=True, kw_only=True):
     """Which of the nodes that kube-scheduler proposes for preemption are kept."""
 
     TYPE: ClassVar[str] = "decision.preempt"
@@ -184,7 +184,7 @@ class PreemptDecided(Event, frozen=True, kw_only=True):
         return self.pod.uid
 
 
-class FallbackAnswered(Event, frozen=True, kw_only=True):
+class FallbackAnswered(LoggedEvent, frozen=True, kw_only=True):
     """An answer without a decision: all nodes pass, or none. There is nothing to recompute."""
 
     TYPE: ClassVar[str] = "decision.fallback"
@@ -202,7 +202,7 @@ class FallbackAnswered(Event, frozen=True, kw_only=True):
         return self.pod_uid
 
 
-class DecisionsDropped(Event, frozen=True, kw_only=True):
+class DecisionsDropped(LoggedEvent, frozen=True, kw_only=True):
     """Answers that were sent and could not be stored. Their numbers are the gap before this one."""
 
     TYPE: ClassVar[str] = "decision.dropped"
@@ -214,7 +214,7 @@ class DecisionsDropped(Event, frozen=True, kw_only=True):
         return "_dropped"
 
 
-class BindDecided(Event, frozen=True, kw_only=True):
+class BindDecided(LoggedEvent, frozen=True, kw_only=True):
     """The node and cards that a pod was bound to, or why the binding failed."""
 
     TYPE: ClassVar[str] = "decision.bind"
@@ -233,10 +233,11 @@ class BindDecided(Event, frozen=True, kw_only=True):
         return self.pod_uid
 
 
-class OutcomeSeen(Event, frozen=True, kw_only=True):
+class OutcomeSeen(LoggedEvent, frozen=True, kw_only=True):
     """The outcome of an answer: the node that the pod was bound to, and the rank of that node."""
 
     TYPE: ClassVar[str] = "decision.outcome"
+    TOKEN: ClassVar[str] = PROJECTOR
     pod_uid: Uid
     namespace: Name
     name: Name
@@ -252,7 +253,7 @@ class OutcomeSeen(Event, frozen=True, kw_only=True):
         return self.pod_uid
 
 
-class StateSetBack(Event, frozen=True, kw_only=True):
+class StateSetBack(LoggedEvent, frozen=True, kw_only=True):
     """The database lost its newest commits, in a failover or by an older copy.
 
     Facts after `position` are folded again, and may get other positions. What was decided on the
@@ -261,6 +262,7 @@ class StateSetBack(Event, frozen=True, kw_only=True):
     """
 
     TYPE: ClassVar[str] = "decision.set-back"
+    TOKEN: ClassVar[str] = PROJECTOR
     incarnation: Word  # that begins
     before: Word
     position: Count  # the last one that both share

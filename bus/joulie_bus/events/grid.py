@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from joulie_bus.events.base import Event
+from joulie_bus.events.base import Observation
 from joulie_bus.events.bounds import Name, Nanoseconds, Word
 
 MOST_NANO_PER_KWH = 10**12  # a thousand of the currency per kWh
@@ -16,10 +16,11 @@ MilligramsPerKwh = Annotated[int, msgspec.Meta(ge=0, le=MOST_MG_PER_KWH)]
 Currency = Annotated[str, msgspec.Meta(min_length=1, max_length=8)]
 
 
-class GridPriced(Event, frozen=True, kw_only=True):
+class GridPriced(Observation, frozen=True, kw_only=True):
     """The price of energy in one zone from `starts` on, until a later price or `ends`."""
 
     TYPE: ClassVar[str] = "grid.price"
+    TOKEN: ClassVar[str] = "grid"
     zone: Name  # of the nodes, as their label says; "*": of nodes whose zone has no price
     starts: Nanoseconds
     nano_per_kwh: NanoPerKwh  # billionths of the currency
@@ -32,10 +33,11 @@ class GridPriced(Event, frozen=True, kw_only=True):
         return self.zone
 
 
-class GridIntensity(Event, frozen=True, kw_only=True):
+class GridIntensity(Observation, frozen=True, kw_only=True):
     """The carbon intensity of energy in one zone from `starts` on, until a later one or `ends`."""
 
     TYPE: ClassVar[str] = "grid.intensity"
+    TOKEN: ClassVar[str] = "grid"
     zone: Name
     starts: Nanoseconds
     mg_per_kwh: MilligramsPerKwh  # of CO2 equivalents

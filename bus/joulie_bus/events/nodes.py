@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from joulie_bus.events.base import Event
+from joulie_bus.events.base import Observation
 from joulie_bus.events.bounds import (
     Bytes,
     Cards,
@@ -20,10 +20,12 @@ from joulie_bus.events.bounds import (
 HardwareSource = Literal["resource", "agent", "labels"]
 
 
-class NodeSeen(Event, frozen=True, kw_only=True):
+class NodeSeen(Observation, frozen=True, kw_only=True):
     """A node as Kubernetes shows it. `labels` holds only the labels that Joulie reads."""
 
     TYPE: ClassVar[str] = "node.seen"
+    TOKEN: ClassVar[str] = "node"
+    REPLACES: ClassVar[str] = "node"
     node: Name
     uid: Uid
     labels: Labels = {}
@@ -40,8 +42,10 @@ class NodeSeen(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class NodeGone(Event, frozen=True, kw_only=True):
+class NodeGone(Observation, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "node.gone"
+    TOKEN: ClassVar[str] = "node"
+    REPLACES: ClassVar[str] = "node"
     node: Name
 
     @property
@@ -64,10 +68,12 @@ class ModelFigures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     gpu_curve_mw: tuple[Milliwatts, ...] = ()
 
 
-class HardwareDiscovered(Event, frozen=True, kw_only=True, gc=False):
+class HardwareDiscovered(Observation, frozen=True, kw_only=True, gc=False):
     """The maximum power of a node. Figures that no source reports come from the catalog."""
 
     TYPE: ClassVar[str] = "hardware.discovered"
+    TOKEN: ClassVar[str] = "hardware"
+    REPLACES: ClassVar[str] = "hardware"
     node: Name
     cpu_model: Word
     cpu_sockets: Cards

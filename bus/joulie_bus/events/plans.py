@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from joulie_bus.events.base import Event, Finite, Values
+from joulie_bus.events.base import META, Finite, PlanStep, Values
 from joulie_bus.events.bounds import (
     MOST_VALUES,
     Count,
@@ -20,7 +20,7 @@ Profile = Literal["performance", "eco"]
 Inputs = Annotated[dict[Word, Finite], msgspec.Meta(max_length=MOST_VALUES)]
 
 
-class PlanMade(Event, frozen=True, kw_only=True):
+class PlanMade(PlanStep, frozen=True, kw_only=True):
     """The reason for the node events of its batch, and every input needed to recompute the plan.
 
     The first event of the batch, written under compare-and-set. A plan too large for one batch is
@@ -28,6 +28,7 @@ class PlanMade(Event, frozen=True, kw_only=True):
     """
 
     TYPE: ClassVar[str] = "plan.made"
+    TOKEN: ClassVar[str] = META
     plan: Word
     policy: Word
     view: Count  # the position of the view that the plan is based on
@@ -46,10 +47,10 @@ class PlanMade(Event, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        return "_meta"
+        return META
 
 
-class ProfileAssigned(Event, frozen=True, kw_only=True):
+class ProfileAssigned(PlanStep, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "plan.profile-assigned"
     plan: Word
     node: Name
@@ -61,7 +62,7 @@ class ProfileAssigned(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class DrainingBegun(Event, frozen=True, kw_only=True):
+class DrainingBegun(PlanStep, frozen=True, kw_only=True):
     """The node is to become eco. Performance pods still run on it, so its caps stay."""
 
     TYPE: ClassVar[str] = "plan.draining-begun"
@@ -75,7 +76,7 @@ class DrainingBegun(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class CapsSet(Event, frozen=True, kw_only=True):
+class CapsSet(PlanStep, frozen=True, kw_only=True):
     """Absent means no cap; a number never stands for "none".
 
     Watts take precedence; the percentage is the same cap relative to the maximum.
@@ -96,7 +97,7 @@ class CapsSet(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class TransitionCompleted(Event, frozen=True, kw_only=True):
+class TransitionCompleted(PlanStep, frozen=True, kw_only=True):
     """The node has its new profile; the pods that delayed the transition are gone."""
 
     TYPE: ClassVar[str] = "plan.transition-completed"
@@ -110,7 +111,7 @@ class TransitionCompleted(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class SleepOrdered(Event, frozen=True, kw_only=True):
+class SleepOrdered(PlanStep, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "plan.sleep-ordered"
     plan: Word
     node: Name
@@ -121,7 +122,7 @@ class SleepOrdered(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class EvictionOrdered(Event, frozen=True, kw_only=True):
+class EvictionOrdered(PlanStep, frozen=True, kw_only=True):
     """The pods of a node that was ordered to sleep are evicted, if each of them may be."""
 
     TYPE: ClassVar[str] = "plan.eviction-ordered"
@@ -134,7 +135,7 @@ class EvictionOrdered(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class PlacementClosed(Event, frozen=True, kw_only=True):
+class PlacementClosed(PlanStep, frozen=True, kw_only=True):
     """The node gets no more pods of class standard."""
 
     TYPE: ClassVar[str] = "plan.placement-closed"
@@ -147,7 +148,7 @@ class PlacementClosed(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class PlacementOpened(Event, frozen=True, kw_only=True):
+class PlacementOpened(PlanStep, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "plan.placement-opened"
     plan: Word
     node: Name
@@ -158,7 +159,7 @@ class PlacementOpened(Event, frozen=True, kw_only=True):
         return self.node
 
 
-class WakeOrdered(Event, frozen=True, kw_only=True):
+class WakeOrdered(PlanStep, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "plan.wake-ordered"
     plan: Word
     node: Name

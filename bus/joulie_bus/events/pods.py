@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from joulie_bus.events.base import Event
+from joulie_bus.events.base import Observation
 from joulie_bus.events.bounds import (
     Bytes,
     CardMb,
@@ -82,8 +82,10 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
         return self.ties.replaced_by
 
 
-class PodPending(Event, frozen=True, kw_only=True):
+class PodPending(Observation, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "pod.pending"
+    TOKEN: ClassVar[str] = "pod"
+    REPLACES: ClassVar[str] = "pod"
     pod: PodAsk
 
     @property
@@ -91,10 +93,12 @@ class PodPending(Event, frozen=True, kw_only=True):
         return self.pod.uid
 
 
-class PodBound(Event, frozen=True, kw_only=True):
+class PodBound(Observation, frozen=True, kw_only=True):
     """Carries the whole pod: a watch that starts late sees the pod bound first."""
 
     TYPE: ClassVar[str] = "pod.bound"
+    TOKEN: ClassVar[str] = "pod"
+    REPLACES: ClassVar[str] = "pod"
     pod: PodAsk
     node: Name
 
@@ -103,10 +107,12 @@ class PodBound(Event, frozen=True, kw_only=True):
         return self.pod.uid
 
 
-class PodFinished(Event, frozen=True, kw_only=True):
+class PodFinished(Observation, frozen=True, kw_only=True):
     """Succeeded or Failed: the pod draws no power any more, though its object may remain."""
 
     TYPE: ClassVar[str] = "pod.finished"
+    TOKEN: ClassVar[str] = "pod"
+    REPLACES: ClassVar[str] = "pod"
     uid: Uid
 
     @property
@@ -114,8 +120,10 @@ class PodFinished(Event, frozen=True, kw_only=True):
         return self.uid
 
 
-class PodGone(Event, frozen=True, kw_only=True):
+class PodGone(Observation, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "pod.gone"
+    TOKEN: ClassVar[str] = "pod"
+    REPLACES: ClassVar[str] = "pod"
     uid: Uid
 
     @property
@@ -123,13 +131,15 @@ class PodGone(Event, frozen=True, kw_only=True):
         return self.uid
 
 
-class NamespaceSeen(Event, frozen=True, kw_only=True):
+class NamespaceSeen(Observation, frozen=True, kw_only=True):
     """The default class for pods of a namespace; absent if the namespace no longer sets one.
 
     Published only for namespaces that set a class, now or earlier.
     """
 
     TYPE: ClassVar[str] = "namespace.seen"
+    TOKEN: ClassVar[str] = "namespace"
+    REPLACES: ClassVar[str] = "namespace"
     namespace: Name
     workload: WorkloadClass | None = None
 

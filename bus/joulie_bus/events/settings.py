@@ -2,11 +2,11 @@
 
 from typing import ClassVar
 
-from joulie_bus.events.base import Event, Values
+from joulie_bus.events.base import LoggedEvent, Values
 from joulie_bus.events.bounds import Word
 
 
-class SettingsDeclared(Event, frozen=True, kw_only=True):
+class SettingsDeclared(LoggedEvent, frozen=True, kw_only=True):
     """Every number that a replica scores with, published before its first answer that uses them."""
 
     TYPE: ClassVar[str] = "decision.settings-declared"

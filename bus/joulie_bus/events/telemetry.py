@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
-from joulie_bus.events.base import Event
+from joulie_bus.events.base import FromNode, Observation
 from joulie_bus.events.bounds import (
     CardEnergies,
     CardPowers,
@@ -25,7 +25,7 @@ Change = Annotated[int, msgspec.Meta(ge=-1000, le=1_000_000)]
 PowerSource = Literal["kepler", "utilization", "static"]
 
 
-class TelemetrySampled(Event, frozen=True, kw_only=True, gc=False):
+class TelemetrySampled(FromNode, frozen=True, kw_only=True, gc=False):
     """One reading of one node's power. A failed reading produces no event, never 0 W."""
 
     TYPE: ClassVar[str] = "telemetry.sampled"
@@ -52,10 +52,11 @@ class TelemetrySampled(Event, frozen=True, kw_only=True, gc=False):
         return self.node
 
 
-class FacilityPolled(Event, frozen=True, kw_only=True):
+class FacilityPolled(Observation, frozen=True, kw_only=True):
     """One reading of the building. A failed reading is absent: the last one stays and ages."""
 
     TYPE: ClassVar[str] = "facility.polled"
+    TOKEN: ClassVar[str] = "facility"
     facility: Name
     ambient_mdeg: Millidegrees | None = None  # thousandths of a degree Celsius
     it_mw: FacilityMilliwatts | None = None
@@ -66,11 +67,13 @@ class FacilityPolled(Event, frozen=True, kw_only=True):
         return self.facility
 
 
-class TargetSet(Event, frozen=True, kw_only=True):
+class TargetSet(Observation, frozen=True, kw_only=True):
     """The most power that the cluster or a feed may draw in a period; without a power, the target
     of this name is withdrawn."""
 
     TYPE: ClassVar[str] = "target.set"
+    TOKEN: ClassVar[str] = "target"
+    REPLACES: ClassVar[str] = "target"
     target: Name
     power_mw: FacilityMilliwatts | None = None
     feed: Word = ""  # the value of the nodes' label joulie.io/feed; empty for the whole cluster
@@ -83,11 +86,13 @@ class TargetSet(Event, frozen=True, kw_only=True):
         return self.target
 
 
-class CapsMeasured(Event, frozen=True, kw_only=True):
+class CapsMeasured(Observation, frozen=True, kw_only=True):
     """The energy that pods of a class took to finish on capped nodes, compared with others, as a
     change in parts per thousand with a 95 % interval. Below 0, caps save energy."""
 
     TYPE: ClassVar[str] = "caps.measured"
+    TOKEN: ClassVar[str] = "caps"
+    REPLACES: ClassVar[str] = "caps"
     workload: WorkloadClass
     low_permille: Change
     mid_permille: Change

@@ -1,6 +1,6 @@
-"""All events, as unions for type checkers and as tuples in a fixed order."""
+"""All events, as unions for type checkers. The tuples have the order of the unions."""
 
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 from joulie_bus.events.agents import CapsApplied, CapsRefused, CapsSettable, InventoryRead
 from joulie_bus.events.cards import DeviceGone, DevicesAsked, DeviceSeen, GpuGone, GpuSeen
@@ -87,53 +87,6 @@ DecisionEntry: TypeAlias = (
     | StateSetBack
 )
 AnyEvent: TypeAlias = Fact | DecisionEntry
-FACT_TYPES: tuple[type[Fact], ...] = (
-    TelemetrySampled,
-    InventoryRead,
-    CapsApplied,
-    CapsSettable,
-    CapsRefused,
-    NodeSeen,
-    NodeGone,
-    HardwareDiscovered,
-    FacilityPolled,
-    GridPriced,
-    GridIntensity,
-    TargetSet,
-    CapsMeasured,
-    GpuSeen,
-    GpuGone,
-    DeviceSeen,
-    DeviceGone,
-    DevicesAsked,
-    NamespaceSeen,
-    PodPending,
-    PodBound,
-    PodFinished,
-    PodGone,
-    PlanMade,
-    ProfileAssigned,
-    DrainingBegun,
-    CapsSet,
-    TransitionCompleted,
-    SleepOrdered,
-    WakeOrdered,
-    EvictionOrdered,
-    PlacementClosed,
-    PlacementOpened,
-    CardClaimed,
-    ClaimConfirmed,
-    ClaimReleased,
-)
-DECISION_TYPES: tuple[type[DecisionEntry], ...] = (
-    SettingsDeclared,
-    FilterDecided,
-    PrioritizeDecided,
-    PreemptDecided,
-    FallbackAnswered,
-    DecisionsDropped,
-    BindDecided,
-    OutcomeSeen,
-    StateSetBack,
-)
+FACT_TYPES: tuple[type[Fact], ...] = get_args(Fact)
+DECISION_TYPES: tuple[type[DecisionEntry], ...] = get_args(DecisionEntry)
 EVENT_TYPES: tuple[type[AnyEvent], ...] = FACT_TYPES + DECISION_TYPES

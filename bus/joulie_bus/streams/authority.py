@@ -10,21 +10,9 @@ nodes, and every replica of the extender may claim every card.
 """
 
 from functools import lru_cache
-from typing import get_args
 
 from joulie_bus.errors import REFUSED, Undecodable
-from joulie_bus.events import (
-    AgentReport,
-    AnyEvent,
-    CapsSettable,
-    ClaimEvent,
-    DecisionEntry,
-    NodeReading,
-    Observed,
-    OutcomeSeen,
-    PlanEvent,
-    StateSetBack,
-)
+from joulie_bus.events import EVENT_TYPES, AnyEvent, CapsSettable
 from joulie_bus.events.codec import Envelope, Origin, origin_of
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import (
@@ -40,19 +28,15 @@ from joulie_bus.streams.subjects import (
     unescape,
 )
 
-# The events that a family of subjects may carry.
+# The events that a family of subjects may carry. An agent reports what others may report, too.
 EVENTS: dict[Family, frozenset[type[AnyEvent]]] = {
-    Family.TEL: frozenset(get_args(NodeReading)),
-    Family.AGENT: frozenset(get_args(AgentReport)),
-    Family.OBS: frozenset(get_args(Observed)),
-    Family.PLAN: frozenset(get_args(PlanEvent)),
-    Family.CLAIM: frozenset(get_args(ClaimEvent)),
-    Family.DEC: frozenset(get_args(DecisionEntry)),
-    Family.HEADS: frozenset(),
+    family: frozenset(
+        cls
+        for cls in EVENT_TYPES
+        if cls.FAMILY is family or (family is Family.AGENT and cls.FAMILY is Family.TEL)
+    )
+    for family in Family
 }
-
-# In the stream of decisions: the other entries are of replicas of the extender.
-OF_PROJECTOR = (OutcomeSeen, StateSetBack)
 
 
 def family_of(stream: Stream, producer: str) -> Family:
@@ -65,7 +49,7 @@ def family_of(stream: Stream, producer: str) -> Family:
 def require_authority(record: Record, envelope: Envelope, event: AnyEvent, where: str) -> Origin:
     """The origin of the event. Raises Undecodable if its sender may not write the event."""
     # The id of an outcome names its pod; the projector's subject identifies the sender.
-    is_projector = isinstance(event, OF_PROJECTOR)
+    is_projector = event.TOKEN == PROJECTOR
     origin = Origin(PROJECTOR, "", 0) if is_projector else origin_of(envelope.id, where)
     if why := refusal(record, envelope, origin.producer, event):
         told = f"(subject {record.subject!r}, producer {origin.producer!r})"
@@ -97,7 +81,7 @@ def _misplaced(subject: str, producer: str, event: AnyEvent) -> str:
         is_its_own = (root, family, tail) == ("joulie", *place_of(event, producer)) and cluster
     except ValueError as error:
         return str(error)
-    if family == Family.DEC and (tail == PROJECTOR) is not isinstance(event, OF_PROJECTOR):
+    if family == Family.DEC and (tail == PROJECTOR) is not (event.TOKEN == PROJECTOR):
         return "the projector's subject is for outcomes, and outcomes for the projector's subject"
     if is_its_own:
         return ""

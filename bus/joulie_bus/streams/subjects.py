@@ -6,61 +6,11 @@ A name is one token: characters that a NATS token may not contain are escaped re
 import string
 from enum import StrEnum
 from functools import lru_cache
-from typing import get_args
 
-from joulie_bus.events import (
-    AgentReport,
-    AnyEvent,
-    BindDecided,
-    CapsApplied,
-    CapsMeasured,
-    CapsRefused,
-    CapsSet,
-    CapsSettable,
-    CardClaimed,
-    ClaimConfirmed,
-    ClaimEvent,
-    ClaimReleased,
-    DecisionEntry,
-    DecisionsDropped,
-    DeviceGone,
-    DevicesAsked,
-    DeviceSeen,
-    DrainingBegun,
-    EvictionOrdered,
-    FacilityPolled,
-    FallbackAnswered,
-    FilterDecided,
-    GpuGone,
-    GpuSeen,
-    GridIntensity,
-    GridPriced,
-    HardwareDiscovered,
-    InventoryRead,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    Observed,
-    OutcomeSeen,
-    PlacementClosed,
-    PlacementOpened,
-    PlanEvent,
-    PlanMade,
-    PodBound,
-    PodFinished,
-    PodGone,
-    PodPending,
-    PreemptDecided,
-    PrioritizeDecided,
-    ProfileAssigned,
-    SettingsDeclared,
-    SleepOrdered,
-    StateSetBack,
-    TargetSet,
-    TelemetrySampled,
-    TransitionCompleted,
-    WakeOrdered,
-)
+from joulie_bus.events import AnyEvent
+from joulie_bus.events.base import META as META
+from joulie_bus.events.base import PROJECTOR as PROJECTOR
+from joulie_bus.events.base import Family as Family
 
 
 class Stream(StrEnum):
@@ -74,18 +24,6 @@ class Stream(StrEnum):
 
 # The order in which the projector merges a batch: plans, claims, observations, telemetry.
 MERGE_ORDER: tuple[Stream, ...] = (Stream.PLAN, Stream.CLAIM, Stream.OBS, Stream.TEL)
-
-
-class Family(StrEnum):
-    """The second token of a subject. Roles have permissions per family; a family has one stream."""
-
-    TEL = "tel"
-    AGENT = "agent"
-    OBS = "obs"
-    PLAN = "plan"
-    CLAIM = "claim"
-    DEC = "dec"
-    HEADS = "heads"
 
 
 PATTERNS: dict[Family, str] = {
@@ -105,9 +43,6 @@ FAMILIES: dict[Stream, tuple[Family, ...]] = {
     Stream.DEC: (Family.DEC,),
     Stream.HEADS: (Family.HEADS,),
 }
-META = "_meta"  # the key of plan events that concern no single node
-PROJECTOR = "projector"  # the replica token of outcomes, in the stream of decisions
-
 LIVE = "joulie.view.{cluster}.*"  # live, never stored
 CAPS = "joulie.caps.{cluster}.*"  # live, never stored
 
@@ -181,62 +116,17 @@ class Subjects:
 
 def place_of(event: AnyEvent, producer: str) -> tuple[Family, str]:
     """The family of its subject, and what follows the cluster."""
-    match event:  # the most frequent family comes first
-        case TelemetrySampled() | InventoryRead() | CapsApplied() | CapsRefused():
-            of_the_node = (agent_name(event.node), cap_writer_name(event.node))
-            return (Family.AGENT if producer in of_the_node else Family.TEL), escape(event.node)
-        case CapsSettable():
-            return Family.AGENT, escape(event.node)
-        case OutcomeSeen() | StateSetBack():
-            return Family.DEC, PROJECTOR
-        case (
-            FilterDecided()
-            | PrioritizeDecided()
-            | PreemptDecided()
-            | SettingsDeclared()
-            | FallbackAnswered()
-            | DecisionsDropped()
-            | BindDecided()
-        ):
-            return Family.DEC, escape(producer)
-        case PlanMade():
-            return Family.PLAN, META
-        case (
-            ProfileAssigned()
-            | DrainingBegun()
-            | CapsSet()
-            | TransitionCompleted()
-            | SleepOrdered()
-            | WakeOrdered()
-            | EvictionOrdered()
-            | PlacementClosed()
-            | PlacementOpened()
-        ):
-            return Family.PLAN, escape(event.node)
-        case CardClaimed() | ClaimConfirmed() | ClaimReleased():
-            return Family.CLAIM, escape(event.card)
+    family = event.FAMILY
+    match family:  # the most frequent one comes first
+        case Family.TEL:
+            of_the_node = (agent_name(event.key), cap_writer_name(event.key))
+            return (Family.AGENT if producer in of_the_node else family), escape(event.key)
+        case Family.OBS:
+            return family, f"{event.TOKEN}.{escape(event.key)}"
+        case Family.DEC:
+            return family, event.TOKEN or escape(producer)
         case _:
-            return Family.OBS, f"{_thing(event)}.{escape(event.key)}"
-
-
-def _thing(event: Observed) -> str:
-    return _THINGS[type(event)]
-
-
-# A test checks that each event type has a place.
-_THINGS: dict[type[AnyEvent], str] = {
-    **dict.fromkeys((NodeSeen, NodeGone), "node"),
-    HardwareDiscovered: "hardware",
-    FacilityPolled: "facility",
-    **dict.fromkeys((GridPriced, GridIntensity), "grid"),
-    TargetSet: "target",
-    CapsMeasured: "caps",
-    **dict.fromkeys((GpuSeen, GpuGone), "gpu"),
-    **dict.fromkeys((DeviceSeen, DeviceGone), "device"),
-    DevicesAsked: "devices",
-    NamespaceSeen: "namespace",
-    **dict.fromkeys((PodPending, PodBound, PodFinished, PodGone), "pod"),
-}
+            return family, event.TOKEN or escape(event.key)
 
 
 def kind_of(subject: str) -> str:
@@ -245,14 +135,7 @@ def kind_of(subject: str) -> str:
 
 
 def stream_of(event: AnyEvent) -> Stream:
-    return _STREAMS[type(event)]
+    return _STREAMS[event.FAMILY]
 
 
-# A test checks that each event type is listed and that its stream accepts its subject.
-_STREAMS: dict[type[AnyEvent], Stream] = {
-    **dict.fromkeys(get_args(AgentReport), Stream.TEL),
-    **dict.fromkeys(get_args(Observed), Stream.OBS),
-    **dict.fromkeys(get_args(PlanEvent), Stream.PLAN),
-    **dict.fromkeys(get_args(ClaimEvent), Stream.CLAIM),
-    **dict.fromkeys(get_args(DecisionEntry), Stream.DEC),
-}
+_STREAMS = {family: stream for stream, families in FAMILIES.items() for family in families}

@@ -1,8 +1,10 @@
 """Facts of every kind, numbered, for laws that hold for any sequence of facts."""
 
 from collections.abc import Callable
+from functools import partial
 
 from joulie_bus.events import (
+    FACT_TYPES,
     CapsApplied,
     CapsMeasured,
     CapsRefused,
@@ -19,6 +21,7 @@ from joulie_bus.events import (
 )
 from joulie_bus.testing.cards import card, claim, confirmed, device, released
 from joulie_bus.testing.clock import NOON, SECOND
+from joulie_bus.testing.examples import example_of
 from joulie_bus.testing.grid import intensity, price
 from joulie_bus.testing.nodes import hardware, inventory, node_seen, polled, power
 from joulie_bus.testing.plans import (
@@ -36,8 +39,8 @@ from joulie_bus.testing.plans import (
 )
 from joulie_bus.testing.pods import bound, pending
 
-# Every kind of fact, about a few nodes and pods only, so that some facts concern the same ones.
-_ANY: tuple[Callable[[str, str, int], Fact], ...] = (
+# Kinds of facts, about a few nodes and pods only, so that some facts concern the same ones.
+_VARIED: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda node, _, number: power(node, number * 10),
     lambda node, _, number: inventory(node, *(f"g{each}" for each in range(number % 3))),
     lambda node, _, number: CapsApplied(node=node, gpu_mw=number * 1000 if number % 2 else None),
@@ -96,6 +99,12 @@ _ANY: tuple[Callable[[str, str, int], Fact], ...] = (
     lambda node, pod, number: claim(f"g{number % 3}", pod, number, node=node),
     lambda _, pod, number: confirmed(f"g{number % 3}", pod),
     lambda _, pod, number: released(f"g{number % 3}", pod),
+)
+_MADE = {type(make("n0", "p0", 1)) for make in _VARIED}
+# The others are their examples, the same for each number.
+_ANY: tuple[Callable[[str, str, int], Fact], ...] = (
+    *_VARIED,
+    *(partial(example_of, kind) for kind in FACT_TYPES if kind not in _MADE),
 )
 ANY_FACTS = len(_ANY) * 3 * 4 * 101
 

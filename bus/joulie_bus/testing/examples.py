@@ -1,5 +1,7 @@
 """One example of every event type."""
 
+from typing import TypeVar
+
 from joulie_bus.events import (
     AnyEvent,
     Basis,
@@ -48,6 +50,12 @@ from joulie_bus.testing.nodes import hardware, inventory, node_seen
 from joulie_bus.testing.plans import caps, completed, draining, eco
 from joulie_bus.testing.pods import ask
 
+E = TypeVar("E", bound=AnyEvent)
+
+
+def example_of(kind: type[E], node: str = "n1", uid: str = "pod-1", _: int = 0) -> E:
+    return next(event for event in one_of_each(node, uid) if isinstance(event, kind))
+
 
 def one_of_each(node: str = "n1", uid: str = "pod-1") -> list[AnyEvent]:
     """An example of every event type."""
@@ -83,8 +91,8 @@ def _of_agents(node: str) -> list[AnyEvent]:
         ),
         inventory(node),
         CapsApplied(node=node, plan="p1", cpu_mw_per_socket=210_000, gpu_mw=420_000),
-        CapsSettable(node=node, cpu=True, because="the cards of this node have no such limit"),
         CapsRefused(node=node, plan="p1", because="nvml/GPU-5ab1: another program has set it"),
+        CapsSettable(node=node, cpu=True, because="the cards of this node have no such limit"),
     ]
 
 

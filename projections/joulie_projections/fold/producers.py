@@ -12,28 +12,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from joulie_bus.errors import Undecodable
-from joulie_bus.events import (
-    CapsApplied,
-    CapsMeasured,
-    CapsRefused,
-    CapsSettable,
-    DeviceGone,
-    DevicesAsked,
-    DeviceSeen,
-    Fact,
-    GpuGone,
-    GpuSeen,
-    HardwareDiscovered,
-    InventoryRead,
-    NamespaceSeen,
-    NodeGone,
-    NodeSeen,
-    PodBound,
-    PodFinished,
-    PodGone,
-    PodPending,
-    TargetSet,
-)
+from joulie_bus.events import Fact
 from joulie_bus.events.bounds import SEQ_DIGITS
 from joulie_bus.events.codec import Origin
 from joulie_bus.streams.authority import family_of
@@ -48,29 +27,6 @@ NAMES_LIMIT = 4_000  # producers per family; programs are few
 AGENTS_LIMIT = 50_000  # one per node
 MISSING_LIMIT = 256  # missing numbers kept per life; the others count as lost
 LATER_LIMIT = 512  # entries of `later` per life; the oldest is dropped first
-
-# Facts of which only the last one counts: an older one that arrives later is superseded.
-_ABOUT: dict[type, str] = {
-    NodeSeen: "node",
-    NodeGone: "node",
-    HardwareDiscovered: "hardware",
-    InventoryRead: "inventory",
-    CapsApplied: "caps",
-    CapsRefused: "refusals",
-    CapsSettable: "settable",
-    GpuSeen: "gpu",
-    GpuGone: "gpu",
-    DeviceSeen: "device",
-    DeviceGone: "device",
-    DevicesAsked: "devices",
-    NamespaceSeen: "namespace",
-    TargetSet: "target",
-    CapsMeasured: "caps",
-    PodPending: "pod",
-    PodBound: "pod",
-    PodFinished: "pod",
-    PodGone: "pod",
-}
 
 
 def by_producer_row(stream: Stream, origin: Origin) -> Origin:
@@ -186,13 +142,12 @@ def _life_before(known: ProducerState, origin: Origin) -> Life:
 
 def is_superseded(draft: Draft, origin: Origin, fact: Fact) -> bool:
     """Reports whether a later message about the same subject was folded. Call it after `is_new`."""
-    about = _ABOUT.get(type(fact))
-    if about is None:
+    if not fact.REPLACES:
         return False
     life = _life(draft, origin)
     if not life.missing and not life.later:
         return False
-    subject = f"{about} {fact.key}"
+    subject = f"{fact.REPLACES} {fact.key}"
     superseded = life.later.get(subject, 0) > origin.seq
     later = _with_later(life, subject, origin.seq) if life.missing else {}
     _keep(draft, origin.producer, Life(life.boot, life.high, life.missing, life.lost, later))
