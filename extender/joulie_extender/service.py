@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from joulie_bus.core.http_head import HeadRule
+from joulie_bus.http.server import HttpServer, listening
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime import metrics
@@ -29,7 +30,6 @@ from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool
 from joulie_extender.gpu.unusable import free_gpus
 from joulie_extender.http.routes import PROBES, routed
-from joulie_extender.http.server import HttpServer, listening
 from joulie_extender.settings import ServerSettings
 from joulie_projections.view.view import View
 
@@ -129,10 +129,11 @@ async def serving(
         producer = Producer(server.replica, subjects, time.time_ns)
         service = Service(Shipper(producer, spool, server.durability()), weights, server, subjects)
         handler = routed(service.extender, service.is_draining)
-        rule = HeadRule(server.own_names(), PROBES)
+        names = server.own_names()
+        rule = HeadRule(names, PROBES)
         async with listening(
             handler, server.addr, server.limits(), server.certificates(), rule
         ) as http_server:
             service.http_server = http_server
-            log.info("serving", at=str(server.addr), names=sorted(rule.names))
+            log.info("serving", at=str(server.addr), names=sorted(names))
             yield service

@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from joulie_bus.core.certificate_names import certificate_names
 from joulie_bus.core.http_head import canonical_names, host_names, is_loopback
+from joulie_bus.http.certificates import Certificates
+from joulie_bus.http.exchange import Limits
 from joulie_bus.runtime.settings import (
     HostPort,
     address,
@@ -25,8 +27,6 @@ from joulie_extender.catalogue.weights import ScoreSettings, Weights
 from joulie_extender.decision_log.shipping import Durability
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.gpu.models import aliases_of
-from joulie_extender.http.certificates import Certificates
-from joulie_extender.protocol.exchange import Limits
 from joulie_extender.terms.packing import PackingSettings
 from joulie_extender.terms.power import CoefficientSettings
 from joulie_extender.terms.preferences import Preference, Preferences, Team, label_scores, teams_in

@@ -161,7 +161,7 @@ def test_a_component_that_does_not_end_kills_itself_and_reports_it(tmp_path: Pat
     environ = {**os.environ, **free_addresses()}
     joulie("migrate", "--data", tmp_path / "data")
     hanging = {
-        "joulie_extender.http.server.HttpServer.drain": hangs,
+        "joulie_bus.http.server.HttpServer.drain": hangs,
         "joulie_cli.supervisor.ending.END_S": 0.1,
     }
     started = Command(words, environ, kept, constants=hanging)

@@ -24,6 +24,7 @@ from joulie_bus.events import (
     SettingsDeclared,
     codec,
 )
+from joulie_bus.http.exchange import Reply, Request
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.settings import Source
@@ -33,7 +34,6 @@ from joulie_bus.testing import CLUSTER, eco, hardware, performance, power, produ
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.decision_log.spool import Spool
-from joulie_extender.protocol.exchange import Reply, Request
 from joulie_extender.service import Service, serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_projections.decision_log.heads import Signer

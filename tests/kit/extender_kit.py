@@ -9,15 +9,15 @@ import msgspec
 
 from go_http import Client
 from joulie_bus.events import DecisionEntry, codec
+from joulie_bus.http.certificates import Certificates
+from joulie_bus.http.exchange import Handler, Limits, Request
+from joulie_bus.http.server import HttpServer, listening
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.answering.extender import Extender, Record
 from joulie_extender.answering.fallback_policy import FallbackPolicy
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.routes import routed
-from joulie_extender.http.server import HttpServer, listening
-from joulie_extender.protocol.exchange import Handler, Limits, Request
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot

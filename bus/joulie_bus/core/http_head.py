@@ -29,7 +29,9 @@ class Head(NamedTuple):
 
 
 class HeadRule(NamedTuple):
-    names: frozenset[str] = frozenset()  # allowed names besides loopback and the local address
+    # Allowed names besides loopback and the local address. None: any, for a server that only
+    # answers under a certificate, which no page's own name has.
+    names: frozenset[str] | None = frozenset()
     probes: frozenset[str] = frozenset()  # paths that accept any name: they return no data
 
 
@@ -55,7 +57,7 @@ def _of_origin(head: Head) -> Refusal | None:
 
 
 def refusal_of_host(head: Head, rule: HeadRule) -> Refusal | None:
-    if head.path in rule.probes:
+    if head.path in rule.probes or rule.names is None:
         return None
     given = head.values(b"host")
     if len(given) != 1:

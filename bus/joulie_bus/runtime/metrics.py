@@ -472,6 +472,9 @@ AGENT_LIMITED = Gauge(
     registry=AGENT,
 )
 AGENT_METERS = Gauge("joulie_agent_meters", "Meters that gave the newest power", registry=AGENT)
+ADMISSION_CONNECTIONS = Gauge(
+    "joulie_admission_connections", "Open connections to the webhook", registry=ADMISSION
+)
 ADMISSION_REFUSED = Counter(
     "joulie_admission_refused_total",
     "Requests and connections that the webhook refused or ended, by reason",

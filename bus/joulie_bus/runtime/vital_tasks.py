@@ -61,8 +61,8 @@ class VitalTask(enum.Enum):
     SHIP = _Row("ship", _RESTARTS, ("extender", "shadow"))
     SNAPSHOT = _Row("snapshot", _RESTARTS, ("extender",))
     CLAIMS = _Row("claims", _RESTARTS, ("extender",))
-    ACCEPT = _Row("accept", _RESTARTS, ("extender",))
-    SWEEP = _Row("sweep", _RESTARTS, ("extender",))
+    ACCEPT = _Row("accept", _RESTARTS, ("extender", "admission"))
+    SWEEP = _Row("sweep", _RESTARTS, ("extender", "admission"))
     CERTIFICATES = _Row("certificates", _RESTARTS, ("extender", "admission"))
 
     PLAN = _Row("plan", _ENDS, ("operator",))

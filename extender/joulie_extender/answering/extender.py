@@ -20,6 +20,7 @@ from joulie_bus.events import (
     PodAsk,
     PrioritizeDecided,
 )
+from joulie_bus.http.exchange import Reply, Request, refusal
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_extender.answering.fallback_policy import FallbackPolicy
@@ -31,7 +32,6 @@ from joulie_extender.debug.pages import ScoringPages, explanation
 from joulie_extender.debug.recent_answers import RecentAnswers
 from joulie_extender.decide import decide
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.protocol.exchange import Reply, Request, refusal
 from joulie_extender.protocol.kube_scheduler import (
     BAD_REQUESTS,
     RequestReader,

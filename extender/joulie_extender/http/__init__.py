@@ -1,5 +1,5 @@
-"""The HTTP server of the extender: connections, limits, certificates, routes.
+"""What the extender answers under which path.
 
-Not here: how a request is answered (`answering`).
+Not here: the server (`joulie_bus.http`), how a request is answered (`answering`).
 In: requests of kube-scheduler. Out: replies.
 """

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from joulie_bus.events import Duty
+from joulie_bus.http.exchange import Handler, Reply, Request, refusal
 from joulie_bus.runtime.vital_tasks import why_not_ready
 from joulie_extender.answering.extender import Extender
-from joulie_extender.protocol.exchange import Handler, Reply, Request, refusal
 from joulie_extender.verbs.openapi import DOCUMENT
 
 EXPLAIN = "/explain/"

@@ -18,6 +18,7 @@ from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, BadQuantity, BadRequest
 from joulie_bus.events import PodAsk
 from joulie_bus.events.bounds import Name, Uid
+from joulie_bus.http.exchange import Body
 from joulie_extender.protocol.candidates import (
     BEFORE_NAMES,
     Flags,
@@ -25,7 +26,6 @@ from joulie_extender.protocol.candidates import (
     failed_nodes,
     host_priorities,
 )
-from joulie_extender.protocol.exchange import Body
 from joulie_extender.protocol.name_index import NameIndex
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.pods.classify import PROFILE_LABEL

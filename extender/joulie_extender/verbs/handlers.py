@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from joulie_bus.events import Duty, FallbackAnswer, Verb
+from joulie_bus.http.exchange import Body
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.debug.recent_answers import VerbDecision
 from joulie_extender.decide import decide
@@ -16,7 +17,6 @@ from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import DecisionOptions
 from joulie_extender.gpu.fit import asks
 from joulie_extender.protocol import kube_scheduler
-from joulie_extender.protocol.exchange import Body
 from joulie_extender.protocol.kube_scheduler import ExtenderArgs, PreemptionArgs, RequestReader
 from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 

@@ -2,22 +2,22 @@
 
 import asyncio
 import base64
-import contextlib
-import ssl
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-from aiohttp import web
 
+from joulie_bus.core.http_head import HeadRule
 from joulie_bus.core.undecodable import UNDECODABLE
-from joulie_bus.errors import PortTaken, SettingsError
+from joulie_bus.errors import SettingsError
+from joulie_bus.http.certificates import Certificates
+from joulie_bus.http.exchange import Body, Handler, Limits, Reply, Request, refusal
+from joulie_bus.http.server import listening
+from joulie_bus.http.tally import ADMISSION
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.vital_tasks import VitalTask, living, why_not_ready
-from joulie_operator.admission.client_limits import ClientLimits, Limits
 from joulie_operator.desired.pod_patch import Patch, pod_patch
 from joulie_operator.facts.facts_from_objects import Namespace, class_of
 from joulie_operator.kube.api_client import ApiServer
@@ -25,7 +25,14 @@ from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.observe.resource_watcher import Watcher, decoder_of
 
 NAMESPACES = "/api/v1/namespaces"
-RELOAD_S = 30.0
+MIB = 1024 * 1024
+# An API server waits 2 s for an answer, and keeps a few connections. A review has two pods of
+# 1.5 MiB, and the objects of the request.
+LIMITS = Limits(
+    body=8 * MIB, buffers=32 * MIB, connections=128, head_s=2.5, body_s=2.5, keep_alive_s=120.0
+)
+RULE = HeadRule(names=None, probes=frozenset({"/readyz"}))
+_TEXT = b"text/plain; charset=utf-8"
 log = get_logger("admission")
 
 
@@ -38,10 +45,10 @@ class Serving(NamedTuple):
     scheduler: str
     client_ca: Path | None = None  # of the API server's client certificate, if it sends one
     client_names: frozenset[str] = frozenset()
-    limits: Limits = Limits()
+    limits: Limits = LIMITS
 
 
-class Request(msgspec.Struct):
+class AdmissionRequest(msgspec.Struct):
     """The part of an AdmissionRequest that Joulie reads."""
 
     uid: str
@@ -50,7 +57,7 @@ class Request(msgspec.Struct):
 
 
 class Review(msgspec.Struct):
-    request: Request
+    request: AdmissionRequest
 
 
 _read = msgspec.json.Decoder(Review).decode
@@ -69,12 +76,18 @@ async def serve(api: ApiServer, serving: Serving) -> None:
     """Runs until cancelled."""
     namespaces = ObjectCache[Namespace](lambda namespace: namespace.metadata)
     watcher = Watcher(api, NAMESPACES, decoder_of(Namespace), namespaces)
-    async with living(VitalTask.WATCH, watcher.run), _listening(namespaces, serving):
+    certificates, handler = _certificates(serving), _handler(namespaces, serving.scheduler)
+    async with (
+        living(VitalTask.WATCH, watcher.run),
+        listening(handler, serving.at, serving.limits, certificates, RULE, ADMISSION),
+    ):
         log.info("serving", at=f"https://{serving.at}")
         await asyncio.Event().wait()
 
 
-def _patched(namespaces: ObjectCache[Namespace], scheduler: str, request: Request) -> Patch:
+def _patched(
+    namespaces: ObjectCache[Namespace], scheduler: str, request: AdmissionRequest
+) -> Patch:
     found = namespaces.get(request.namespace)
     try:
         patch = pod_patch(request.object, class_of(found) if found else None, scheduler)
@@ -86,86 +99,37 @@ def _patched(namespaces: ObjectCache[Namespace], scheduler: str, request: Reques
     return patch
 
 
-@contextlib.asynccontextmanager
-async def _listening(
-    namespaces: ObjectCache[Namespace], serving: Serving
-) -> AsyncGenerator[None, None]:
-    async def mutate(request: web.Request) -> web.Response:
-        try:
-            asked = _read(await request.read()).request
-        except UNDECODABLE as error:
-            raise web.HTTPBadRequest(text=f"not an AdmissionReview: {error}\n") from error
-        patch = _patched(namespaces, serving.scheduler, asked)
-        return web.json_response(answer(asked.uid, patch))
+def _handler(namespaces: ObjectCache[Namespace], scheduler: str) -> Handler:
+    def handle(request: Request) -> Reply:
+        match request.method, request.path:
+            case "POST", "/mutate":
+                return _mutated(namespaces, scheduler, request.body)
+            case "GET" | "HEAD", "/readyz":
+                is_complete = namespaces.complete.is_set()
+                why = why_not_ready() if is_complete else "the namespaces are not listed yet"
+                return Reply(503 if why else 200, f"{why or 'ok'}\n".encode(), media=_TEXT)
+            case _:
+                return refusal(404, "only POST /mutate and GET /readyz are answered")
 
-    async def ready(_: web.Request) -> web.Response:
-        is_complete = namespaces.complete.is_set()
-        why = why_not_ready() if is_complete else "the namespaces are not listed yet"
-        return web.Response(text=f"{why or 'ok'}\n", status=503 if why else 200)
+    return handle
 
-    clients = ClientLimits(
-        serving.limits, None if serving.client_ca is None else serving.client_names
-    )
-    app = web.Application(client_max_size=serving.limits.body, middlewares=[clients.ends])
-    app.add_routes([web.post("/mutate", clients.answering(mutate)), web.get("/readyz", ready)])
-    runner = web.AppRunner(app, access_log=None)
-    context = _context(serving)
-    await runner.setup()
+
+def _mutated(namespaces: ObjectCache[Namespace], scheduler: str, body: Body) -> Reply:
     try:
-        async with (
-            _bound(runner, clients, serving.at, context),
-            living(VitalTask.CERTIFICATES, lambda: _reload(context, serving)),
-        ):
-            yield
-    finally:
-        await runner.cleanup()
+        asked = _read(body).request
+    except UNDECODABLE as error:
+        return refusal(400, f"not an AdmissionReview: {error}")
+    patch = _patched(namespaces, scheduler, asked)
+    return Reply(200, msgspec.json.encode(answer(asked.uid, patch)))
 
 
-@contextlib.asynccontextmanager
-async def _bound(
-    runner: web.AppRunner, clients: ClientLimits, at: HostPort, context: ssl.SSLContext
-) -> AsyncGenerator[None, None]:
-    http = runner.server
-    assert http is not None
+def _certificates(serving: Serving) -> Certificates:
+    """Reviews without a certificate of the authority are refused; probes have none."""
+    found = Certificates(serving.cert, serving.key, serving.client_ca, serving.client_names)
     try:
-        server = await asyncio.get_running_loop().create_server(
-            lambda: clients.guarded(http()),
-            *at,
-            ssl=context,
-            ssl_handshake_timeout=clients.limits.request_s,
-            reuse_address=True,
-        )
+        found.context()
     except OSError as error:
-        raise PortTaken(str(at), error.strerror or str(error)) from error
-    try:
-        yield
-    finally:
-        server.close()
-
-
-def _context(serving: Serving) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(serving.cert, serving.key)
-    except OSError as error:
-        raise SettingsError([f"--cert={serving.cert} --key={serving.key}: {error}"]) from error
-    if serving.client_ca is not None:
-        # Optional: the kubelet's probes have none. Reviews without one are refused.
-        context.verify_mode = ssl.CERT_OPTIONAL
-        try:
-            context.load_verify_locations(serving.client_ca)
-        except OSError as error:
-            raise SettingsError([f"--client-ca={serving.client_ca}: {error}"]) from error
-    return context
-
-
-async def _reload(context: ssl.SSLContext, serving: Serving) -> None:
-    """New connections get the certificate that the files hold now, as rotation replaces them."""
-    seen = serving.cert.stat().st_mtime_ns
-    while True:
-        await asyncio.sleep(RELOAD_S)
-        with contextlib.suppress(OSError):  # replaced just now: the next time
-            if (now := serving.cert.stat().st_mtime_ns) != seen:
-                context.load_cert_chain(serving.cert, serving.key)
-                seen = now
+        authority = f" --client-ca={serving.client_ca}" if serving.client_ca else ""
+        files = f"--cert={serving.cert} --key={serving.key}{authority}"
+        raise SettingsError([f"{files}: {error}"]) from error
+    return found

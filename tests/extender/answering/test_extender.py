@@ -29,6 +29,7 @@ from joulie_bus.events import (
     PrioritizeDecided,
     WorkloadClass,
 )
+from joulie_bus.http.exchange import Reply, Request
 from joulie_bus.runtime import metrics
 from joulie_bus.testing import NOON, SECOND, hardware
 from joulie_extender.answering.extender import Extender
@@ -36,7 +37,6 @@ from joulie_extender.catalogue.declaration import settings_id
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.http.routes import routed
-from joulie_extender.protocol.exchange import Reply, Request
 from joulie_projections.pods.load import Load
 from joulie_projections.state.state import Arrival, NodeState, Sample
 from joulie_projections.twin.columns import TwinColumns

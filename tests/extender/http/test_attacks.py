@@ -25,16 +25,16 @@ from extender_kit import (
 )
 from joulie_bus.core.http_head import HeadRule
 from joulie_bus.errors import SettingsError
+from joulie_bus.http.certificates import Certificates
+from joulie_bus.http.exchange import Reply, Request
+from joulie_bus.http.server import listening
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.settings import HostPort, Source
 from joulie_bus.testing import NOON, until
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.debug.pages import ScoringPages
 from joulie_extender.decide.context import DecisionContext
-from joulie_extender.http.certificates import Certificates
 from joulie_extender.http.routes import PROBES
-from joulie_extender.http.server import listening
-from joulie_extender.protocol.exchange import Reply, Request
 from joulie_extender.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio
@@ -275,8 +275,8 @@ async def test_a_refusal_comes_after_the_answers_that_were_asked_for_before_it()
 SERVER = """
 import asyncio, sys
 from joulie_bus.runtime.settings import HostPort
-from joulie_extender.protocol.exchange import Limits, Reply
-from joulie_extender.http.server import listening
+from joulie_bus.http.exchange import Limits, Reply
+from joulie_bus.http.server import listening
 
 async def main():
     limits = Limits(**{name: int(value) for name, value in (a.split("=") for a in sys.argv[1:])})

@@ -13,12 +13,12 @@ from go_http import CallFailed, Client
 from joulie_bus.core.certificate_names import certificate_names
 from joulie_bus.core.http_head import HeadRule
 from joulie_bus.errors import SettingsError
+from joulie_bus.http.certificates import Certificates
+from joulie_bus.http.connection import LARGE
+from joulie_bus.http.exchange import Reply, Request
+from joulie_bus.http.server import listening
 from joulie_bus.runtime.settings import HostPort, Source
-from joulie_extender.http.certificates import Certificates
-from joulie_extender.http.connection import LARGE
 from joulie_extender.http.routes import PROBES
-from joulie_extender.http.server import listening
-from joulie_extender.protocol.exchange import Reply, Request
 from joulie_extender.settings import ServerSettings
 
 pytestmark = pytest.mark.anyio

@@ -17,6 +17,7 @@ from virtual_time import Process
 
 from go_http import CallFailed
 from joulie_bus.errors import BusError, Fenced, StreamGap, StreamReplaced
+from joulie_bus.http.exchange import Handler, Reply, Request
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import CLUSTER
@@ -24,7 +25,6 @@ from joulie_extender.binding.binder import Binder
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decision_log.shipping import Shipper
 from joulie_extender.http.routes import routed
-from joulie_extender.protocol.exchange import Handler, Reply, Request
 from joulie_extender.service import Service
 from joulie_extender.settings import ServerSettings
 from joulie_operator.service import Operator

@@ -1,4 +1,4 @@
-"""The extender's TLS certificates, reloaded whenever a file changes, as rotation does it."""
+"""TLS certificates of a server, reloaded whenever a file changes, as rotation does it."""
 
 import asyncio
 import ssl

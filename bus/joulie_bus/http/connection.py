@@ -1,4 +1,4 @@
-"""One client connection: the part of HTTP/1.1 that kube-scheduler uses, with time and size limits.
+"""One client connection: the part of HTTP/1.1 that Kubernetes uses, with time and size limits.
 
 Each reply is one write, so that no part of it waits for an acknowledgement. Idle connections stay
 open longer than kube-scheduler's own 90 s, and the last reply on a connection carries
@@ -18,10 +18,10 @@ from typing import NamedTuple, Protocol, cast
 import httptools
 
 from joulie_bus.core.http_head import Field, Head, Refusal
-from joulie_bus.runtime import metrics
-from joulie_extender.http.byte_budget import ByteBudget, ConnectionBudget
-from joulie_extender.protocol.exchange import Body, Limits, Reply, Request, refusal, rendered
-from joulie_extender.protocol.known_head import KnownHead
+from joulie_bus.http.byte_budget import ByteBudget, ConnectionBudget
+from joulie_bus.http.exchange import Body, Limits, Reply, Request, refusal, rendered
+from joulie_bus.http.known_head import KnownHead
+from joulie_bus.http.tally import Tally
 
 READ = 64 * 1024  # bytes at a time
 LARGE = 1024 * 1024  # a larger body is read directly into its buffer and not copied
@@ -35,6 +35,7 @@ class Server(Protocol):
     """What a connection requires of its server."""
 
     limits: Limits
+    tally: Tally
     budget: ByteBudget
     arriving: "set[Connection]"  # in the handshake of TLS
     connections: "set[Connection]"
@@ -119,12 +120,12 @@ class Connection(asyncio.BufferedProtocol):
             self.deadline = time.monotonic() + self._server.limits.head_s
         self._server.arriving.discard(self)
         self._server.connections.add(self)
-        metrics.CONNECTIONS.inc()
+        self._server.tally.connections.inc()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._budget.give_all()
         self._server.connections.discard(self)
-        metrics.CONNECTIONS.dec()
+        self._server.tally.connections.dec()
 
     def eof_received(self) -> bool:
         """A client that half-closes the connection may still wait for its reply."""
@@ -354,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._phase is _Phase.CLOSING:
             return
         reason = reason or HTTPStatus(status).name.lower()
-        metrics.REQUESTS_REFUSED.labels(reason=reason).inc()
+        self._server.tally.refuse(reason)
         self._enter(_Phase.CLOSING)
         self._budget.give_unread()
         self._large, self._body = None, b""
@@ -376,7 +377,7 @@ class Connection(asyncio.BufferedProtocol):
     def close_if_overdue(self, now: float) -> None:
         """Called by the server's sweep: replies 408 to a slow request, or aborts the connection."""
         if self.written_by <= now:
-            metrics.REQUESTS_REFUSED.labels(reason="not_read").inc()
+            self._server.tally.refuse("not_read")
             self._transport.abort()
         elif self.deadline <= now and self._phase in (_Phase.HEAD, _Phase.BODY):
             self._refuse(408, f"The {self._phase.name.lower()} of this request took too long.")

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from joulie_extender.protocol.exchange import Body
+from joulie_bus.http.exchange import Body
 
 DIGITS = 8  # of the length of a body that comes in one piece
 _LENGTH = b"\r\nContent-Length: "  # on a line of its own, whatever other lines say

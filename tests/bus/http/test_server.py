@@ -13,11 +13,11 @@ import pytest
 from extender_kit import JSON, PATIENCE_S, QUICK, Received, exchange, opened, post
 from go_http import Client
 from joulie_bus.errors import PortTaken
+from joulie_bus.http.connection import LARGE, PIPELINED
+from joulie_bus.http.exchange import Body, Limits, Reply, Request
+from joulie_bus.http.server import SWEEP_S, HttpServer, listening
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.testing import until
-from joulie_extender.http.connection import LARGE, PIPELINED
-from joulie_extender.http.server import SWEEP_S, HttpServer, listening
-from joulie_extender.protocol.exchange import Body, Limits, Reply, Request
 
 pytestmark = pytest.mark.anyio
 

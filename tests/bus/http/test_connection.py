@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from joulie_bus.core.http_head import Head, HeadRule, Refusal, refusal_of
-from joulie_extender.http import connection
-from joulie_extender.http.byte_budget import ByteBudget
-from joulie_extender.http.connection import Connection
-from joulie_extender.protocol.exchange import Limits, Reply, Request
+from joulie_bus.http import connection
+from joulie_bus.http.byte_budget import ByteBudget
+from joulie_bus.http.connection import Connection
+from joulie_bus.http.exchange import Limits, Reply, Request
+from joulie_bus.http.tally import EXTENDER
 
 JSON = b"Content-Type: application/json"
 
@@ -43,7 +44,7 @@ class Server:
     is_draining = False
 
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008
-        self.limits = limits
+        self.limits, self.tally = limits, EXTENDER
         self.budget = ByteBudget(limits.buffers)
         self.arriving: set[Connection] = set()
         self.connections: set[Connection] = set()

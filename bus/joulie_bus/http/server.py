@@ -9,14 +9,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from joulie_bus.core.http_head import Head, HeadRule, Refusal, refusal_of
 from joulie_bus.errors import PortTaken
-from joulie_bus.runtime import metrics
+from joulie_bus.http.byte_budget import ByteBudget
+from joulie_bus.http.certificates import Certificates
+from joulie_bus.http.connection import Connection
+from joulie_bus.http.exchange import Handler, Limits, Reply, Request, refusal, rendered
+from joulie_bus.http.tally import EXTENDER, Tally
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.vital_tasks import VitalTask, living
-from joulie_extender.http.byte_budget import ByteBudget
-from joulie_extender.http.certificates import Certificates
-from joulie_extender.http.connection import Connection
-from joulie_extender.protocol.exchange import Handler, Limits, Reply, Request, refusal, rendered
 
 SWEEP_S = 0.5  # how late a slow client may be noticed
 LOG_INTERVAL_S = 60.0  # between two log lines about refusals of one reason
@@ -25,10 +25,10 @@ LOOPBACK_NAMES = HeadRule()
 NO_CERTIFICATE = Refusal(
     403,
     "certificate",
-    "Only clients with a certificate of EXTENDER_TLS_CLIENT_CA_FILE are answered here, and if "
-    "EXTENDER_TLS_CLIENT_NAMES lists names, only those clients.",
+    "Only clients with a certificate of the authority for clients (EXTENDER_TLS_CLIENT_CA_FILE, "
+    "--client-ca) are answered here, and if names of clients are listed, only those.",
 )
-log = get_logger("extender")
+log = get_logger("http")
 
 
 class HttpServer:
@@ -40,7 +40,9 @@ class HttpServer:
         limits: Limits,
         certificates: Certificates | None,
         rule: HeadRule = LOOPBACK_NAMES,
+        tally: Tally = EXTENDER,
     ) -> None:
+        self.tally = tally
         self._handler = handler
         self._certificates = certificates
         self._rule = rule
@@ -114,7 +116,7 @@ class HttpServer:
                 self._start(client)
 
     def _reject(self, client: socket.socket) -> None:
-        metrics.REQUESTS_REFUSED.labels(reason="connections").inc()
+        self.tally.refuse("connections")
         with contextlib.suppress(OSError), client:
             if self._context is None:
                 why = f"{self.limits.connections} connections are open, the most there may be."
@@ -139,7 +141,7 @@ class HttpServer:
                 ssl_handshake_timeout=None if self._context is None else self.limits.head_s,
             )
         except OSError as error:  # TimeoutError and SSLError are such
-            metrics.REQUESTS_REFUSED.labels(reason="handshake").inc()
+            self.tally.refuse("handshake")
             log.debug("no_handshake", error=str(error) or type(error).__name__)
             client.close()
         finally:
@@ -184,7 +186,7 @@ class HttpServer:
 
 def _internal_error(request: Request) -> Reply:
     log.exception("not_answered", path=request.path)
-    return refusal(500, "The extender failed; its log has the details.")
+    return refusal(500, "The program failed; its log has the details.")
 
 
 @contextlib.asynccontextmanager
@@ -194,8 +196,9 @@ async def listening(
     limits: Limits = Limits(),  # noqa: B008
     certificates: Certificates | None = None,
     rule: HeadRule = LOOPBACK_NAMES,
+    tally: Tally = EXTENDER,
 ) -> AsyncGenerator[HttpServer, None]:
-    http_server = HttpServer(handler, limits, certificates, rule)
+    http_server = HttpServer(handler, limits, certificates, rule, tally)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_bound(at))
         listener.setblocking(False)
