@@ -102,6 +102,15 @@ async def has(cluster: Cluster, prefix: str, number: int) -> list[Tree]:
     return await owned(cluster, prefix)
 
 
+async def examined(cluster: Cluster) -> None:
+    """`helm test` keeps the pod of `joulie doctor` if it fails, and tells nothing of it."""
+    try:
+        say(await cluster.helm("test", "joulie", "--namespace", NAMESPACE))
+    except AssertionError:
+        say((await cluster.kubectl("logs", "-n", NAMESPACE, "joulie-test")).text)
+        raise
+
+
 async def each_part_killed(cluster: Cluster) -> None:
     """A pod that arrives just after a part died is placed, without an extender by no decision."""
     for part in PARTS:
@@ -214,7 +223,7 @@ async def test_an_installation_from_its_first_command_to_its_end(place: Path) ->
         before = await settled(cluster)
         await installed(cluster)
         await ready(cluster)
-        say(await cluster.helm("test", "joulie", "--namespace", NAMESPACE, "--logs"))
+        await examined(cluster)
         await classified(cluster)
         await each_part_killed(cluster)
         await upgraded(cluster)
