@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from joulie_answers.newest import Newest
@@ -31,6 +32,7 @@ from joulie_answers.views.decision_text import (
     considers,
     explain,
 )
+from joulie_answers.views.defragment import NOT_ASKED, ONLY_ADVICE, defragment_of
 from joulie_answers.views.plan_text import next_plan_of, plain_inputs, power_shares
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_audit.questions.explain import not_there, similar_names
@@ -38,6 +40,7 @@ from joulie_audit.questions.gang import gang_now
 from joulie_audit.questions.next_plan import next_plan
 from joulie_bus.errors import NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
+from joulie_extender.defragment.plan import defragmentation_plan
 from joulie_extender.gpu.models import Aliases
 from joulie_operator.planning.resting import refusable_pods
 from joulie_operator.plugins import load_policy
@@ -470,6 +473,13 @@ class Answers:
         found = await asyncio.to_thread(next_plan, newest, state, policy, view, now)
         made = next_plan_of(found, newest.plan, at, query.after_s)
         return responses.NextPlan(**self._now().stamp(), **made)
+
+    async def defragment(self, query: requests.Defragment) -> responses.DefragmentPlan:
+        """By the newest facts. Budgets and volumes are not in the log, and not considered."""
+        state = self._newest.overview.snapshot.cluster_state
+        plan = await asyncio.to_thread(defragmentation_plan, state, self._aliases, query.moves)
+        made = defragment_of(plan, [NOT_ASKED, ONLY_ADVICE])
+        return msgspec.convert({**self._now().stamp(), **made}, responses.DefragmentPlan)
 
     async def status(self, _query: requests.NoParameters) -> responses.Status:
         now, state = self._clock(), self._newest.overview.snapshot.cluster_state

@@ -2,7 +2,9 @@
 
 import json
 
-from joulie_cli.reporting.defragment import NOT_ASKED, as_json, as_text, judged_by
+from joulie_answers.text.defragment import defragment_text
+from joulie_answers.views.defragment import NOT_ASKED, defragment_of
+from joulie_cli.reporting.defragment import judged_by
 from joulie_extender.defragment.plan import DefragmentationPlan, PlannedMove, Staying
 from joulie_extender.defragment.search import Budget, Summary
 from joulie_operator.power.disruptions import Allowed, Disruptions
@@ -14,11 +16,11 @@ MOVE = PlannedMove("u", "team/p", "n0", "n1", 94.0, 0.0, 3.5, "n0 had no cores")
 
 def report(*moves: PlannedMove) -> dict[str, object]:
     stays = [Staying("it is of class performance", 7, ("team/a", "team/b"))]
-    return as_json(DefragmentationPlan(12, BEFORE, AFTER, moves, stays), [NOT_ASKED])
+    return defragment_of(DefragmentationPlan(12, BEFORE, AFTER, moves, stays), [NOT_ASKED])
 
 
 def test_the_text_says_what_is_moved_what_it_brings_and_what_stays() -> None:
-    lines = as_text(report(MOVE, MOVE), 1).splitlines()
+    lines = defragment_text(report(MOVE, MOVE), 1).splitlines()
 
     assert lines[0] == "A plan to make free GPUs usable: 2 of 12 pods would move"
     assert "4.00 GPUs free, 4.00 of no use" in lines[1]
@@ -32,7 +34,7 @@ def test_the_text_says_what_is_moved_what_it_brings_and_what_stays() -> None:
 
 
 def test_without_moves_it_says_so() -> None:
-    assert "no move gains a tenth of a GPU" in as_text(report(), 20)
+    assert "no move gains a tenth of a GPU" in defragment_text(report(), 20)
 
 
 def test_the_report_is_json() -> None:

@@ -119,6 +119,10 @@ class NextPlan(Query, frozen=True, kw_only=True):
     ] = 0.0
 
 
+class Defragment(Query, frozen=True, kw_only=True):
+    moves: Annotated[int, Meta(ge=1, le=100, description="At most so many pods")] = 20
+
+
 class Heads(Query, frozen=True, kw_only=True):
     before: Before | None = None
     limit: Limit = 100

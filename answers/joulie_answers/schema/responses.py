@@ -680,6 +680,55 @@ class NextPlan(Answer, frozen=True, kw_only=True):
     longest_empty_first: dict[str, int]  # seconds; as they sleep, if nodes sleep
 
 
+class FreeUse(Item, frozen=True, kw_only=True):
+    """In GPUs; cards, groups and nodes that are wholly free and of use to some pod."""
+
+    free: float
+    unusable: float  # of these: of no use to any pod like those that asked for GPUs before
+    expected_loss: float  # of these: what such a pod could not use, on average
+    cards: int
+    groups: int  # of linked cards
+    nodes: int
+
+
+class MoveCost(Item, frozen=True, kw_only=True):
+    """Of pods that begin again."""
+
+    pods: int
+    cores: float
+    gpus: float
+
+
+class PodMove(Item, frozen=True, kw_only=True):
+    uid: str
+    pod: str  # namespace/name
+    node: str
+    would_fit: str  # another node
+    cores: float
+    gpus: float
+    gains: float  # GPUs that are of use and were not
+    because: str
+
+
+class StayingPods(Item, frozen=True, kw_only=True):
+    because: str
+    pods: int
+    examples: list[str]
+
+
+class DefragmentPlan(Answer, frozen=True, kw_only=True):
+    """Which pods to move so that free GPUs are of use. It is a recommendation: nothing is moved."""
+
+    pods: int  # bound
+    before: FreeUse
+    after: FreeUse
+    gains: float
+    cost: MoveCost
+    moves: list[PodMove]
+    stays: list[StayingPods]
+    notes: list[str]
+
+
 # --- what runs ----------------------------------------------------------------------------------
 
 

@@ -57,6 +57,9 @@ PLAN = _item("plan", "One plan in full", q.NoParameters, a.PlanDetail, "plan")
 NEXT_PLAN = Route(
     "next_plan", "/v1/next-plan", "What the operator would plan next", q.NextPlan, a.NextPlan
 )
+DEFRAGMENT = _collection(
+    "defragment", "Which pods to move so that free GPUs are of use", q.Defragment, a.DefragmentPlan
+)
 STATUS = _collection("status", "What runs, and how old the data is", q.NoParameters, a.Status)
 HEADS = _collection("heads", "Signed heads of the decision log", q.Heads, a.HeadList)
 REACH = _collection("reach", "How far back in time queries can go", q.NoParameters, a.Reach)

@@ -49,13 +49,16 @@ def program() -> Program:
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_answers.text.defragment import defragment_text
     from joulie_cli.asking import questions
     from joulie_cli.asking.sources import asked
     from joulie_cli.display.output import show
     from joulie_cli.reporting import defragment
 
+    if args.defragment and not args.kubeconfig:
+        return asked(args, wires, questions.defragment)
     if args.defragment:
         moves = defragment.report_of(args, wires)
-        show(args, moves, defragment.as_text(moves, args.limit))
+        show(args, moves, defragment_text(moves, args.limit))
         return 0
     return asked(args, wires, questions.plans if args.next is None else questions.next_plan)

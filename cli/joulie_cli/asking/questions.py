@@ -6,12 +6,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from joulie.client.console import ConsoleClient
 from joulie_answers.schema import requests as q
 from joulie_answers.schema.responses import Answer, DecisionBrief, DecisionList, Energy
 from joulie_answers.text.decisions import decisions_text
+from joulie_answers.text.defragment import defragment_text
 from joulie_answers.text.energy import energy_csv, energy_text, opencost_csv
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
@@ -129,6 +131,11 @@ async def plans(source: Source, args: argparse.Namespace) -> Answered:
     if not found.position:
         raise NotInTheLog(EMPTY)
     return Answered(found, plans_text(found))
+
+
+async def defragment(source: Source, args: argparse.Namespace) -> Answered:
+    found = await source.defragment(q.Defragment(moves=args.moves))
+    return Answered(found, defragment_text(msgspec.to_builtins(found), args.limit))
 
 
 async def next_plan(source: Source, args: argparse.Namespace) -> Answered:

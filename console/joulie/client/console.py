@@ -131,6 +131,9 @@ class ConsoleClient:
     async def next_plan(self, query: q.NextPlan | None = None) -> a.NextPlan:
         return await self._answer(routes.NEXT_PLAN, query)
 
+    async def defragment(self, query: q.Defragment | None = None) -> a.DefragmentPlan:
+        return await self._answer(routes.DEFRAGMENT, query)
+
     async def status(self, query: q.NoParameters | None = None) -> a.Status:
         return await self._answer(routes.STATUS, query)
 

@@ -63,6 +63,7 @@ def operations(console: Console) -> list[Operation]:
         Operation(routes.PLANS, c.plans),
         Operation(routes.PLAN, c.plan),
         Operation(routes.NEXT_PLAN, c.next_plan),
+        Operation(routes.DEFRAGMENT, c.defragment),
         Operation(routes.STATUS, c.status),
         Operation(routes.HEADS, c.heads),
         Operation(routes.REACH, c.reach),

@@ -3,6 +3,7 @@
 
 import { Chart } from "./chart.js";
 import { ago, count, DASH, lasting, moment, percent, points, watts } from "./format.js";
+import { FreeGpus } from "./fragments.js";
 import { Decisions, Plans } from "./lists.js";
 import { Legend, MapView } from "./map.js";
 import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
@@ -250,6 +251,7 @@ function CardsCard() {
           ${!found && !error && html`<${Skeleton} what="the GPU cards" />`}
           ${found && !found.total &&
             html`<p class="empty">No cards are known; nodes only count their GPUs.</p>`}
+          ${found && html`<${FreeGpus} free=${found.free_gpus} isPast=${Boolean(model.past)} />`}
           ${found?.idle?.length > 0 && html`<${IdleHolders} idle=${found.idle} />`}
           ${found && found.total > 0 &&
             html`<${Cards} items=${found.items} label="GPU cards as a table" />`}

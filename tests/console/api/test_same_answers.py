@@ -102,6 +102,7 @@ COMMANDS = {
     "twin n2": "node",
     "plans": "items",
     "plans --next 10m": "least_dense_first",
+    "plans --defragment": "notes",
     "status": "elsewhere",
     "decisions --kind filter --kind prioritize": "items",
 }

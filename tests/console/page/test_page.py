@@ -10,11 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from playwright.async_api import Page, Route, expect
 
 from console_kit import ConsoleHarness, console_harness, running_console
 from joulie_bus.broker.embedded import Embedded
-from joulie_bus.events import NodeSeen, OutcomeSeen, SettingsDeclared
+from joulie_bus.events import NodeSeen, OutcomeSeen, PodBound, SettingsDeclared, Ties
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.testing import (
     ask,
@@ -661,6 +662,35 @@ async def test_energy_is_shown_with_units_and_the_values_under_the_keys(
     await page.select_option("#by", "namespace")
     await expect(page.locator("main tbody")).to_contain_text("free: what no pod occupies")
     await expect(page).to_have_url(f"{scenario.url}/?page=energy&hours=6")
+
+    assert complaints == []
+
+
+async def test_the_page_plans_moves_that_make_free_gpus_usable(
+    page: Page, complaints: list[str], new_harness: NewHarness
+) -> None:
+    """On n1 a pod has all cores, and the cards beside it are of no use; it fits on n2."""
+    async with new_harness() as harness:
+        etl = replace(ask("etl", cores=94), ties=Ties(replaced_by="ReplicaSet"))
+        await harness.publish(
+            node_seen("n1", gpus=4),
+            hardware("n1", gpus=4),
+            node_seen("n2"),
+            hardware("n2"),
+            *(card(f"g{at}", "n1") for at in range(4)),
+            PodBound(pod=etl, node="n1"),
+        )
+        await opened(page, harness)
+
+        free = page.locator("#free-gpus")
+        await expect(free).to_contain_text(re.compile(r"4\.00 GPUs free,\s+4\.00 GPUs of no use"))
+        await page.locator("#plan-moves").click()
+        moves = page.locator("#moves")
+        await expect(moves).to_contain_text("1 of 1 pods would move")
+        await expect(moves).to_contain_text("Value: 4.00 GPUs of use that were of none")
+        await expect(moves).to_contain_text("Cost: 1 pods begin again, with 0.00 GPUs and 94.0")
+        await expect(moves.locator("ol li")).to_contain_text("team/etl")
+        await expect(moves).to_contain_text("Nothing is evicted")
 
     assert complaints == []
 
