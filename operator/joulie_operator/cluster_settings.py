@@ -218,7 +218,7 @@ class PowerSettings:
         "",
         "Source of measured power: a Prometheus server that scrapes Kepler and DCGM; or a URL with "
         "{node} that returns JSON for each node (nodePowerWatts, or packagePowerWatts at the top "
-        "or under cpu); empty for none (agents may measure)",
+        "or under cpu); or a TOML file of BMCs; empty for none (agents may measure)",
     )
     interval_s: float = setting(
         some_time, "NODE_POWER_INTERVAL", "15s", "How often the power of the nodes is read"
@@ -230,3 +230,9 @@ class PowerSettings:
         "Power of whole nodes in watts: with {node}, one query per node; else one series per node; "
         "empty reads the metrics of Kepler and DCGM",
     )
+
+    @property
+    def bmc_file(self) -> str:
+        """The file of BMCs, if the address is one."""
+        is_file = self.address.endswith(".toml") and "://" not in self.address
+        return self.address if is_file else ""

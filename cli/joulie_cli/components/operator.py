@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from joulie_operator.facts.hardware_inventory import Inventory
     from joulie_operator.kube.api_client import ApiServer
     from joulie_operator.power.executor_file import ExecutorEntry
+    from joulie_operator.telemetry.bmc import Bmcs
 
 SETTINGS = (
     OperatorSettings,
@@ -60,7 +61,20 @@ SETTINGS = (
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     entries = _executors(args.executors) if args.executors else ()
+    _bmcs(wires.source.load(PowerSettings))  # a mistake ends the command before anything starts
     return serve_part(wires, "operator", _operate(wires, cluster, entries, shadow=args.shadow))
+
+
+def _bmcs(power: PowerSettings) -> "Bmcs | None":
+    if not power.bmc_file:
+        return None
+    from joulie_operator.telemetry.bmc import Bmcs
+    from joulie_operator.telemetry.bmc_file import read_bmcs
+
+    try:
+        return Bmcs(read_bmcs(Path(power.bmc_file)))
+    except ValueError as error:
+        raise SettingsError([f"NODE_POWER_ADDRESS {error}"]) from error
 
 
 def _executors(file: Path) -> "Sequence[ExecutorEntry]":
@@ -224,4 +238,5 @@ def _polling(wires: Wiring, bus: Log, view: View) -> Iterator[tuple[VitalTask, W
     if (power := load(PowerSettings)).address:
         from joulie_operator.telemetry.scrape import scrape_power
 
-        yield VitalTask.POWER, lambda: scrape_power(bus, wires.subjects, view, power)
+        bmcs = _bmcs(power)
+        yield VitalTask.POWER, lambda: scrape_power(bus, wires.subjects, view, power, bmcs)

@@ -1,4 +1,4 @@
-"""Reads the measured power of nodes from Kepler and DCGM by Prometheus, or by HTTP."""
+"""Reads the measured power of nodes from Kepler and DCGM by Prometheus, by HTTP, or from BMCs."""
 
 import asyncio
 import time
@@ -19,6 +19,7 @@ from joulie_operator.cluster_settings import PowerSettings
 from joulie_operator.facts.metered_nodes import MOST_W, MeteredNodes
 from joulie_operator.facts.readings import QUERIES, Reading, Series, node_of, whole_nodes
 from joulie_operator.observe.fact_messages import report_left_out, to_messages
+from joulie_operator.telemetry.bmc import Bmcs
 from joulie_operator.telemetry.prometheus import NoReading, fetch, numbers, query
 from joulie_projections.state.state import NodeState
 from joulie_projections.view.view import View
@@ -31,7 +32,9 @@ log = get_logger("scrape")
 Readings = dict[str, Reading]
 
 
-async def scrape_power(bus: Log, subjects: Subjects, view: View, settings: PowerSettings) -> None:
+async def scrape_power(
+    bus: Log, subjects: Subjects, view: View, settings: PowerSettings, bmcs: Bmcs | None = None
+) -> None:
     """Runs until cancelled. Nodes without a reading are left out, never reported as 0 W."""
     producer = Producer("operator-power", subjects, time.time_ns)
     refused = Refusals("power", "their counters go on; the newest ones are published with the next")
@@ -42,7 +45,11 @@ async def scrape_power(bus: Log, subjects: Subjects, view: View, settings: Power
                 name: node for name, node in view.cluster_state.nodes.items() if node.present
             }
             nodes.keep(present.keys())
-            readings = dict(_within_bounds(await read_power(session, present, settings)))
+            if bmcs is None:
+                found = await read_power(session, present, settings)
+            else:
+                found = await bmcs.read(present, view.now_ns())
+            readings = dict(_within_bounds(found))
             at = Moment(time.monotonic(), time.time_ns())
             facts = list(nodes.samples(readings, at, are_due=is_lost))
             try:

@@ -1,0 +1,101 @@
+"""The file of BMCs whose readings are the power of nodes. Secrets are in files of their own.
+
+    [[bmc]]
+    nodes = "joulie.io/rack=r1"
+    kind = "redfish"
+    address = "https://{node}.bmc.example"
+    user_file = "/etc/joulie/bmc/user"
+    password_file = "/etc/joulie/bmc/password"
+
+The first entry whose labels a node has is the node's. `{node}` stands for the name of the node, and
+a name with a slash, such as `{joulie.io/bmc}`, for one of its labels.
+"""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+
+from joulie_operator.planning.eligible import selector
+from joulie_projections.state.state import NodeState
+
+_FIELD = re.compile(r"\{([^{}]*)\}")
+
+
+class NotAvailable(Exception):
+    """Why the power of a node is not known from its BMC."""
+
+
+class BmcEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    kind: Literal["redfish", "ipmi"]
+    address: str
+    user_file: str
+    password_file: str
+    nodes: str = ""
+    chassis: str = ""  # redfish: the id of the chassis; empty for the only one with a reading
+    ca_file: str = ""  # redfish: the authority of the certificate; empty for the system's
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0
+
+    def problems(self) -> list[str]:
+        found = []
+        if self.kind == "redfish" and not self.address.startswith("https://"):
+            found.append(f"{self.address!r} is no https:// URL")
+        for file in (self.user_file, self.password_file, self.ca_file):
+            if file and not Path(file).is_file():
+                found.append(f"there is no file {file}")
+        return found
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    bmc: tuple[BmcEntry, ...]
+
+
+class Bmc(NamedTuple):
+    """Where the power of one node is read."""
+
+    entry: BmcEntry
+    address: str
+    chassis: str
+
+
+def read_bmcs(path: Path) -> tuple[BmcEntry, ...]:
+    """Raises ValueError with the place and the reason."""
+    try:
+        entries = msgspec.convert(tomllib.loads(path.read_text()), _File).bmc
+        for entry in entries:
+            selector(entry.nodes)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    wrong = [
+        f"bmc {number}: {problem}"
+        for number, entry in enumerate(entries, 1)
+        for problem in entry.problems()
+    ]
+    if wrong:
+        raise ValueError(f"{path}: {'; '.join(wrong)}")
+    return entries
+
+
+def bmc_of(entries: Sequence[BmcEntry], name: str, node: NodeState) -> Bmc | None:
+    """None if no entry covers the node. Raises NotAvailable if a label is missing."""
+    for entry in entries:
+        if selector(entry.nodes).items() <= node.labels.items():
+            address, chassis = (
+                _filled(text, name, node) for text in (entry.address, entry.chassis)
+            )
+            return Bmc(entry, address, chassis)
+    return None
+
+
+def _filled(text: str, name: str, node: NodeState) -> str:
+    return _FIELD.sub(lambda found: _value(found[1], name, node), text)
+
+
+def _value(field: str, name: str, node: NodeState) -> str:
+    value = name if field == "node" else node.labels.get(field, "")
+    if not value:
+        raise NotAvailable(f"the node has no label {field}")
+    return value
