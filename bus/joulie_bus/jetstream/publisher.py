@@ -3,8 +3,8 @@
 A message without an acknowledgement is sent again under the same id, so that the broker stores it
 once; this also covers restarts of the broker.
 
-If every message costs the broker a disk sync, many messages of one stream are sent as batches,
-which cost one. Otherwise, or if batches do not work, each message is sent singly.
+Many messages of one stream are sent as batches: a broker that syncs its disk for every message
+syncs once for each. If a stream takes no batches, each message is sent singly for a while.
 
 Messages of one stream are sent in the order of the calls, and none overtakes a batch. Only after a
 failure of the broker can a message be stored after later ones: at most WINDOW of them, because
@@ -22,7 +22,6 @@ from nats.errors import Error as NatsError
 
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.batch import stored_together
-from joulie_bus.jetstream.batch_cost import Prices
 from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
 from joulie_bus.jetstream.unanswered import IN_VAIN_S
 from joulie_bus.log.answered import TEMPORARY
@@ -37,6 +36,7 @@ from joulie_bus.streams.subjects import kind_of
 WINDOW = 250  # most unacknowledged messages that were sent singly
 ACK_DEADLINE_S = 2.0  # an fsync of a slow disk takes 0.1 s, an election up to 5 s
 TICK_S = 0.25
+AGAIN_S = 60.0  # until a stream that took no batch is offered one again
 MANY = 20  # a batch costs as much as this many single messages with a sync
 HEADERS = 64  # bytes of the header, without the id in it
 STORE_FAILED = 10077  # "maximum bytes exceeded" is permanent, "store is closed" is not
@@ -98,9 +98,9 @@ class _Waiter:
 class Publisher:
     """`async with Publisher.on(connection)`; one per connection is enough."""
 
-    def __init__(self, connection: Connection, prices: Prices) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._prices = prices
+        self._singly_until: dict[str, float] = {}  # by kind, since its stream took no batch
         self._inbox = connection.new_inbox()
         self._flights: dict[str, _Flight] = {}
         self._room = asyncio.Semaphore(WINDOW)
@@ -110,10 +110,8 @@ class Publisher:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def on(
-        cls, connection: Connection, prices: Prices | None = None
-    ) -> AsyncGenerator["Publisher", None]:
-        publisher = cls(connection, prices or Prices())
+    async def on(cls, connection: Connection) -> AsyncGenerator["Publisher", None]:
+        publisher = cls(connection)
         with connection.reporting_denials(publisher._on_denial):
             async with (
                 connection.subscribed(
@@ -141,7 +139,6 @@ class Publisher:
 
     async def _send_many(self, messages: Sequence[Message], kind: str) -> list["_Waiter"]:
         """Stores batches, and sends singly what cannot be stored so."""
-        messages = await self._after_a_look(messages, kind)
         waiters = []
         for at in range(0, len(messages), MAX_BATCH):
             some = messages[at : at + MAX_BATCH]
@@ -149,22 +146,13 @@ class Publisher:
                 waiters.append(await self._send_singly(some))
         return waiters
 
-    async def _after_a_look(self, messages: Sequence[Message], kind: str) -> Sequence[Message]:
-        """Sends some messages singly if their cost is unknown, measures it, returns the others."""
-        clock = asyncio.get_running_loop().time
-        if not self._prices.are_unknown(kind, clock()):
-            return messages
-        started, others = clock(), len(self._flights)
-        await (await self._send_singly(messages[:MANY])).done
-        self._prices.observe(kind, (clock() - started) / (others + MANY), clock())
-        return messages[MANY:]
-
     async def _publish_together(self, messages: Sequence[Message], kind: str) -> bool:
-        if len(messages) < MANY or not self._prices.single_is_expensive(kind):
+        now = asyncio.get_running_loop().time()
+        if len(messages) < MANY or now < self._singly_until.get(kind, 0.0):
             return False
         if await stored_together(self._connection, messages):
             return True
-        self._prices.batches_failed(kind, asyncio.get_running_loop().time())
+        self._singly_until[kind] = now + AGAIN_S
         return False
 
     async def _send_singly(self, messages: Sequence[Message]) -> "_Waiter":

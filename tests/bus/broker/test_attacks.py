@@ -13,7 +13,6 @@ import pytest
 from broker_attacks import Holdings, attack, grown, holdings, overhearing
 from broker_installations import INSTALLATIONS, Installation, flat
 from joulie_bus.jetstream.batch import append
-from joulie_bus.jetstream.batch_cost import Prices
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import MANY, Publisher
 from joulie_bus.streams.batch_limits import MAX_BATCH, MAX_OPEN
@@ -82,7 +81,7 @@ async def test_batches_that_are_never_committed_are_few_and_keep_no_writer_out(
         installation.connected(Role.AGENT) as hostile,
         installation.connected(Role.OPERATOR) as operator,
         installation.connected(Role.EXTENDER) as extender,
-        Publisher.on(operator, Prices(expensive_s=0)) as publisher,
+        Publisher.on(operator) as publisher,
     ):
         before = await holdings(admin)
         opened = [await staged(hostile, own, f"evil-{batch}", 1) for batch in range(3 * MAX_OPEN)]

@@ -11,7 +11,6 @@ from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream import publisher as publishing
-from joulie_bus.jetstream.batch_cost import AGAIN_S, Prices
 from joulie_bus.jetstream.connection import MAX_PAYLOAD, Connection
 from joulie_bus.jetstream.publisher import Publisher, _Ack
 from joulie_bus.jetstream.streams import state_of
@@ -90,15 +89,13 @@ async def batches(connection: Connection, count: int) -> list[int]:
     ("count", "expected"),
     [(19, [1] * 19), (20, [20]), (525, [250, 250, 25]), (253, [250, 1, 1, 1])],
 )
-async def test_where_a_message_is_dear_many_share_a_sync_of_the_disk(
+async def test_many_messages_share_a_sync_of_the_disk_and_few_go_alone(
     count: int, expected: list[int], connection: Connection
 ) -> None:
-    messages = samples(20 + count)
-    async with Publisher.on(connection, Prices(expensive_s=0)) as publisher, asyncio.timeout(60):
-        await publisher.publish(messages[:20])  # one by one, to see what that costs
-        await publisher.publish(messages[20:])
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
+        await publisher.publish(samples(count))
 
-    assert await batches(connection, 20 + count) == [1] * 20 + expected
+    assert await batches(connection, count) == expected
 
 
 async def test_no_message_overtakes_a_batch_that_was_published_before_it(
@@ -106,38 +103,13 @@ async def test_no_message_overtakes_a_batch_that_was_published_before_it(
 ) -> None:
     messages = samples(1220)
     parts = [messages[20:520], messages[520:521], messages[521:1021], messages[1021:]]
-    async with Publisher.on(connection, Prices(expensive_s=0)) as publisher, asyncio.timeout(60):
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
         await asyncio.gather(
             publisher.publish(messages[:20]), *(publisher.publish(part) for part in parts)
         )
     records = await stored(connection, Stream.TEL)
 
     assert [record.data for record in records] == [message.data for message in messages]
-
-
-async def test_where_a_message_is_cheap_each_goes_at_once(connection: Connection) -> None:
-    messages = samples(60)
-    async with Publisher.on(connection, Prices(expensive_s=60)) as publisher, asyncio.timeout(60):
-        await publisher.publish(messages[:30])
-        await publisher.publish(messages[30:])
-
-    assert await batches(connection, 60) == [1] * 60
-
-
-def test_what_a_message_costs_is_looked_at_again_after_a_while() -> None:
-    prices = Prices(expensive_s=0.001)
-    before = prices.are_unknown("tel", 5)
-    prices.observe("tel", 0.002, 5)
-
-    assert (before, prices.single_is_expensive("tel"), prices.single_is_expensive("dec")) == (
-        True,
-        True,
-        True,
-    )
-    assert [prices.are_unknown("tel", at) for at in (6, 5 + AGAIN_S)] == [False, True]
-    assert prices.are_unknown("dec", 6)
-    prices.observe("tel", 0.0005, 5 + AGAIN_S)
-    assert not prices.single_is_expensive("tel")
 
 
 async def test_a_stream_that_takes_no_batches_gets_each_for_itself(bare: Connection) -> None:
@@ -160,7 +132,7 @@ async def test_where_the_broker_takes_no_more_batches_each_goes_alone_and_the_lo
     messages = samples(60)
     with capture_logs() as lines:
         async with (
-            Publisher.on(connection, Prices(expensive_s=0)) as publisher,
+            Publisher.on(connection) as publisher,
             asyncio.timeout(30),
         ):
             await publisher.publish(messages[:20])
