@@ -20,7 +20,7 @@ from joulie_answers.readers.status import completed, from_database
 from joulie_answers.readers.time_travel import SERVED, Bounds, TimeTravel
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
-from joulie_answers.text.tables import EMPTY
+from joulie_answers.text.empty_log import EMPTY
 from joulie_answers.text.times import shown
 from joulie_answers.views import cards, cluster_view, decision_text
 from joulie_answers.views.caps import caps_of

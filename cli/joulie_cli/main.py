@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from joulie_bus.errors import JoulieError, NotStarted
-from joulie_cli.command_line.commands import commands, every_setting
+from joulie_cli.command_line.commands import Printed, commands, every_setting
 from joulie_cli.command_line.parser import parsed
 
 NOTHING_RUNS, FAILED, INTERRUPTED = 1, 2, 130
@@ -26,10 +26,13 @@ def _run(argv: Sequence[str], *, is_process: bool) -> int:
     args = parsed(argv)
     if is_process:
         gc.disable()
-    # Imported once the command line is valid: it takes half a second, and --help does without.
+    program = commands()[args.command].load().program()
+    if isinstance(program, Printed):
+        print(program.text(args))
+        return 0
+    # Imported once the command line is valid: --help does without.
     from joulie_cli.wiring import wired
 
-    program = commands()[args.command].load().program()
     if is_process:  # What was imported stays: to search it for garbage took a quarter of the time.
         gc.freeze()
         gc.enable()

@@ -1,8 +1,10 @@
 """`joulie --help` and the command line as such."""
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -11,7 +13,7 @@ import joulie_migrations
 from joulie_bus.streams.roles import Role
 from joulie_cli.admin import grant, migrate
 from joulie_cli.ask import energy
-from joulie_cli.command_line.commands import FOLDER, GROUPS, commands
+from joulie_cli.command_line.commands import FOLDER, GROUPS, Printed, commands
 from joulie_cli.command_line.parser import EXIT_CODES, parser, parser_of
 from joulie_cli.main import main
 from joulie_projections.energy.report import By
@@ -76,7 +78,7 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_docstring() -> None:
 def test_every_command_names_a_program_with_settings() -> None:
     for command in commands().values():
         program = command.load().program()
-        assert callable(program.run)
+        assert callable(program.text if isinstance(program, Printed) else program.run)
         assert all(isinstance(cls, type) for cls in program.settings)
 
 
@@ -125,3 +127,21 @@ def test_every_command_that_prints_data_offers_the_same_formats() -> None:
             assert "json" in (actions["--output"].choices or ())
             assert command.name == "report" or "yaml" in (actions["--output"].choices or ())
             assert actions["-o"] is actions["--output"]
+
+
+def test_a_status_loads_no_client_of_the_broker_and_no_extender(tmp_path: Path) -> None:
+    """It is asked often, and each of them takes as long as all the rest."""
+    code = "import sys\nfrom joulie_cli.main import main\nmain(sys.argv[1:])\n" + IMPORTED
+    code += "\nprint([name for name in sys.modules if name == 'joulie_extender.settings'])"
+    data = tmp_path / "data"
+    assert main(["migrate", "--data", str(data)]) == 0
+
+    lines = ran(code, "status", "--data", str(data))
+
+    assert lines[0] == "not running"
+    assert not {"nats", "kubernetes", "starlette", "uvicorn"} & set(re.findall(r"\w+", lines[-2]))
+    assert "joulie_extender.settings" not in lines[-1]
+
+
+def test_completion_loads_no_large_library_at_the_start_of_a_shell() -> None:
+    assert ran(MAIN, "completion", "bash")[-2] == "imported: []"

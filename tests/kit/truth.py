@@ -38,7 +38,7 @@ from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_console.stream.event_tail import LEDGER_KEPT_S
 from joulie_projections.history.history import History
 from joulie_projections.state.completeness import NEVER_MS
-from joulie_projections.store.energy_table import behind_s as ledger_behind_s
+from joulie_projections.store.energy_lag import behind_s as ledger_behind_s
 from joulie_projections.store.tables import checkpoint
 
 SAMPLE_S = 0.1

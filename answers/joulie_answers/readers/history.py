@@ -17,7 +17,7 @@ from joulie_extender.catalogue.weights import Weights
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import RECOMPUTED, EntryQuery, History, StoredEntry
-from joulie_projections.store.energy_table import behind_s
+from joulie_projections.store.energy_lag import behind_s
 from joulie_projections.twin.row_names import RowNames
 
 T = TypeVar("T")

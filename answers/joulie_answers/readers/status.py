@@ -20,7 +20,7 @@ from joulie_projections.history.installation import leader_in, replicas_in
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState
-from joulie_projections.store.energy_table import behind_s
+from joulie_projections.store.energy_lag import behind_s
 
 MOST_READ = 2000  # pending pods whose answers are read
 

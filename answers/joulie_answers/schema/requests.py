@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, field
 
-from joulie_extender.decide.entry_verbs import Verb
+from joulie_extender.decide.entry_verbs import EntryVerb
 from joulie_projections.energy.report import By
 
 TOKEN_HEADER = "Joulie-Token"  # the API server's proxy removes `Authorization`
@@ -91,7 +91,7 @@ class Decisions(Query, frozen=True, kw_only=True):
     namespace: Text = ""
     candidate: Text = ""  # a node that was considered, whatever became of it
     node: Text = ""  # the winner, a refused node, or the node that was bound
-    verb: Verb | None = None
+    verb: EntryVerb | None = None
     workload: Class | None = field(default=None, name="class")
     since: Instant | None = None
     until: Instant | None = None
@@ -166,5 +166,5 @@ class Stream(Query, frozen=True, kw_only=True):
     ] = ""
     pod: Text = ""  # namespace/name; filters decisions only, like `verb` and `class`
     node: Text = ""
-    verb: Verb | None = None
+    verb: EntryVerb | None = None
     workload: Class | None = field(default=None, name="class")

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
 from joulie_answers.schema.requests import Class, NodeClassName, PodPhase
-from joulie_extender.decide.entry_verbs import Verb
+from joulie_extender.decide.entry_verbs import EntryVerb
 from joulie_projections.energy.report import By
 
 Percent = Annotated[float, Meta(description="percent")]
@@ -491,7 +491,7 @@ class Loss(Item, frozen=True, kw_only=True):
 class DecisionBrief(Item, frozen=True, kw_only=True):
     entry: int
     id: str
-    verb: Verb
+    verb: EntryVerb
     pod_uid: str
     namespace: str
     name: str

@@ -2,11 +2,6 @@
 
 from collections.abc import Sequence, Set
 
-EMPTY = (
-    "The log is empty: no fact has been committed yet. `joulie status` shows what runs; "
-    "`joulie demo` fills a log in seconds."
-)
-
 
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Set[str] = frozenset()

@@ -23,7 +23,7 @@ from joulie_extender.catalogue.rules import sentence_of
 from joulie_extender.catalogue.terms import ENERGY, points_of, watts_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import candidate_names, names_of, scores_again
-from joulie_extender.decide.entry_verbs import VERBS, Verb
+from joulie_extender.decide.entry_verbs import VERBS, EntryVerb
 from joulie_extender.decide.explained import (
     PASSED,
     WITHOUT_VIEW,
@@ -39,7 +39,7 @@ from joulie_extender.decide.scoring import terms_digest, terms_of
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames, RowSpan, names_node
 
-KINDS: dict[Verb, str] = {
+KINDS: dict[EntryVerb, str] = {
     **{verb: kind for kind, verb in VERBS.items()},
     "unreadable": "unreadable",  # the name in the log itself
 }
@@ -308,5 +308,5 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _newest(described: Sequence[DescribedEntry], verb: Verb) -> DescribedEntry | None:
+def _newest(described: Sequence[DescribedEntry], verb: EntryVerb) -> DescribedEntry | None:
     return next((found for found in described if found.brief.verb == verb), None)

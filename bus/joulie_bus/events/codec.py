@@ -27,12 +27,12 @@ from joulie_bus.events.bounds import (
     NAME,
     PRODUCER,
     SEQ_DIGITS,
+    EventId,
     Nanoseconds,
     control_in,
 )
 from joulie_bus.events.packing import packing_flaw
 
-EventId = Annotated[str, msgspec.Meta(max_length=EVENT_ID)]
 Key = Annotated[str, msgspec.Meta(max_length=NAME)]
 Version = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, TextIO, cast
 
 from joulie_bus.core.redaction import masked
-from joulie_bus.runtime import metrics
 from joulie_bus.runtime.lean_import import without
 
 with without("rich"):  # 5 MiB, for tracebacks in colours
@@ -105,13 +104,13 @@ class _Unfailing:
         try:
             self._stream.write(text)
         except (OSError, ValueError):  # ValueError: the file was closed
-            metrics.LOG_LINES_LOST.inc()
+            _count_lost()
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except (OSError, ValueError):
-            metrics.LOG_LINES_LOST.inc()
+            _count_lost()
 
 
 def get_logger(room: str) -> Any:
@@ -135,3 +134,9 @@ class _OfLibraries(logging.Handler):
 
 
 _OF_LIBRARIES = _OfLibraries(logging.WARNING)
+
+
+def _count_lost() -> None:
+    from joulie_bus.runtime import metrics  # commands log, and have no metrics
+
+    metrics.LOG_LINES_LOST.inc()

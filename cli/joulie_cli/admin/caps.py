@@ -98,7 +98,8 @@ async def _measured(
     from joulie_audit.ledger.pods_in_log import folded
     from joulie_bus.errors import NotInTheLog
     from joulie_bus.events import WorkloadClass
-    from joulie_cli.log_access.past import facts_of, require_readable
+    from joulie_cli.log_access.opening import require_readable
+    from joulie_cli.log_access.past import facts_of
     from joulie_cli.reporting.gather import NOTHING_FOLDED, Period
     from joulie_projections.store.energy_table import EnergyTable
 

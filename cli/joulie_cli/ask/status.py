@@ -20,9 +20,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_extender.settings import ScoringSettings
+    from joulie_extender.staleness import FreshnessSettings
 
-    return Program((ScoringSettings,), run)
+    return Program((FreshnessSettings,), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -32,12 +32,12 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_answers.text.status import status_text
     from joulie_cli.asking.here import status_of
     from joulie_cli.display.output import show
-    from joulie_extender.settings import ScoringSettings
+    from joulie_extender.staleness import FreshnessSettings
 
     if args.server:
         found = asyncio.run(_of_console(args, wires))
     else:
-        reading_s = wires.source.load(ScoringSettings).staleness_s
+        reading_s = wires.source.load(FreshnessSettings).staleness_s
         found = status_of(wires.data, time.time_ns(), reading_s)
     show(args, found, status_text(found))
     return 0 if found.running else 1

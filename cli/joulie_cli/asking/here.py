@@ -3,7 +3,7 @@
 from joulie_answers.readers.status import status_here
 from joulie_answers.schema.responses import Status
 from joulie_answers.views.status import Processes
-from joulie_cli.log_access.past import history_in
+from joulie_cli.log_access.opening import history_in
 from joulie_cli.supervisor.data_directory import DataDirectory, Running, is_alive
 from joulie_cli.supervisor.gauges import gauges_of
 

@@ -14,16 +14,16 @@ from joulie_answers.schema import requests as q
 from joulie_answers.schema.responses import Answer, DecisionBrief, DecisionList, Energy
 from joulie_answers.text.decisions import decisions_text
 from joulie_answers.text.defragment import defragment_text
+from joulie_answers.text.empty_log import EMPTY
 from joulie_answers.text.energy import energy_csv, energy_text, opencost_csv
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
 from joulie_answers.text.plans import next_plan_text, plan_text, plans_text
 from joulie_answers.text.pod import pod_text
-from joulie_answers.text.tables import EMPTY
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.asking.pages import PAGE, all_pages
 from joulie_cli.display.times import instant, time_of, time_of_period, time_since
-from joulie_extender.decide.entry_verbs import VERBS, Verb
+from joulie_extender.decide.entry_verbs import VERBS, EntryVerb
 
 if TYPE_CHECKING:
     from joulie_answers.answers import Answers
@@ -160,12 +160,12 @@ def asked_for(args: argparse.Namespace, now: int) -> q.Decisions:
     )
 
 
-def _verbs(args: argparse.Namespace) -> list[Verb | None]:
+def _verbs(args: argparse.Namespace) -> list[EntryVerb | None]:
     return [VERBS[f"decision.{kind}"] for kind in args.kind or ()] or [None]
 
 
 async def _newest(
-    source: Source, query: q.Decisions, verbs: Sequence[Verb | None], limit: int
+    source: Source, query: q.Decisions, verbs: Sequence[EntryVerb | None], limit: int
 ) -> DecisionList:
     """Of each kind that is asked for, together the newest ones."""
     lists = [await all_pages(source.decisions, replace(query, verb=verb), limit) for verb in verbs]

@@ -15,12 +15,8 @@ from joulie_answers.stored import Judgement, Stored, stored_answers
 from joulie_audit.archive.combined_history import Sources
 from joulie_cli.asking.questions import Answered, Question, Source
 from joulie_cli.display.output import show
-from joulie_cli.log_access.past import (
-    ArchivePlace,
-    archive_of,
-    require_readable,
-    retained_facts_of,
-)
+from joulie_cli.log_access.opening import require_readable
+from joulie_cli.log_access.past import ArchivePlace, archive_of, retained_facts_of
 from joulie_cli.wiring import Wiring
 from joulie_extender.gpu.models import aliases_of
 from joulie_extender.settings import ScoringSettings

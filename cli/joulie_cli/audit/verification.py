@@ -25,12 +25,12 @@ from joulie_cli.log_access.kept_heads import (
     public_key,
     public_key_in,
 )
+from joulie_cli.log_access.opening import require_readable
 from joulie_cli.log_access.past import (
     ArchivePlace,
     archive_of,
     broker_of,
     history_of,
-    require_readable,
     sharing_of,
     span_of,
 )

@@ -15,7 +15,8 @@ from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import NotInTheLog
 from joulie_cli.display.output import show
 from joulie_cli.log_access.kept_heads import public_key
-from joulie_cli.log_access.past import archive_of, facts_of, history_of, require_readable
+from joulie_cli.log_access.opening import require_readable
+from joulie_cli.log_access.past import archive_of, facts_of, history_of
 from joulie_cli.reporting.document import (
     FIRST_FORMAT,
     FORMAT,

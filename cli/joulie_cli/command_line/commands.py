@@ -42,11 +42,18 @@ class Program(NamedTuple):
     run: Callable[[argparse.Namespace, "Wiring"], int]  # returns the exit code
 
 
+class Printed(NamedTuple):
+    """A command that only prints what its options say: it reads neither settings nor data."""
+
+    text: Callable[[argparse.Namespace], str]
+    settings: Sequence[type] = ()
+
+
 class CommandModule(Protocol):
     """A module of a group. `program` may import what it needs; the module itself may not."""
 
     def options(self, parser: argparse.ArgumentParser, /) -> None: ...
-    def program(self) -> Program: ...
+    def program(self) -> Program | Printed: ...
 
 
 class Command(NamedTuple):

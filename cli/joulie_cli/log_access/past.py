@@ -5,14 +5,13 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-import joulie_migrations
 from joulie_answers.readers.facts import RetainedFacts
-from joulie_answers.text.tables import EMPTY
+from joulie_answers.text.empty_log import EMPTY
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
@@ -27,12 +26,12 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_cli.connecting import address_of, connected
-from joulie_cli.supervisor.data_directory import DataDirectory, DirectoryLock
+from joulie_cli.log_access.opening import history_in
+from joulie_cli.supervisor.data_directory import DirectoryLock
 from joulie_cli.supervisor.supervisor import prepare_streams
 from joulie_cli.wiring import Wiring
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import NEWEST, History
-from joulie_projections.store import database
 
 # Work per process: with less, starting the process (about a second) takes longer than it saves.
 MANY_DECISIONS = 10_000
@@ -110,24 +109,6 @@ async def _locked(wires: Wiring) -> DirectoryLock | None:
 
 def history_of(wires: Wiring, archive: Path | None = None) -> AbstractContextManager[History]:
     return history_in(wires.data, archive)
-
-
-@contextlib.contextmanager
-def history_in(data: DataDirectory, archive: Path | None = None) -> Generator[History, None, None]:
-    """A snapshot of a database with this version's schema; `archive` holds its trimmed parts."""
-    require_readable(data)
-    with Sources(data.database, archive).reading() as history:
-        yield history
-
-
-def require_readable(data: DataDirectory) -> None:
-    data.require()
-    engine = database.reader(data.database)
-    try:
-        database.require_reachable(engine)
-        joulie_migrations.require(engine)
-    finally:
-        engine.dispose()
 
 
 @contextlib.asynccontextmanager

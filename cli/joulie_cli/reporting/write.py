@@ -7,7 +7,8 @@ import msgspec
 
 import joulie_migrations
 from joulie_bus.runtime.logging import get_logger
-from joulie_cli.log_access.past import ArchivePlace, facts_of, require_readable
+from joulie_cli.log_access.opening import require_readable
+from joulie_cli.log_access.past import ArchivePlace, facts_of
 from joulie_cli.reporting.document import Document, document_of
 from joulie_cli.reporting.gather import Period, gathered
 from joulie_cli.reporting.page import page_of

@@ -9,11 +9,11 @@ from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESET_DOC, preset
 from joulie_extender.gpu.fit import PackingWeights
 from joulie_extender.rules.node_class import StaleClassSettings
 from joulie_extender.rules.reserve import ReserveSettings
+from joulie_extender.staleness import FreshnessSettings
 from joulie_extender.terms.cards_kept import CardsKeptSettings
 from joulie_extender.terms.class_points import ClassPointsSettings
 from joulie_extender.terms.cooling import CoolingSettings
 from joulie_extender.terms.energy import EnergyWeights
-from joulie_extender.terms.freshness import FreshnessSettings
 from joulie_extender.terms.gang import GangSettings
 from joulie_extender.terms.headroom import HeadroomSettings
 from joulie_extender.terms.packing import DevicesSettings

@@ -14,11 +14,11 @@ from joulie_bus.events import (
     StateSetBack,
 )
 
-Verb = Literal[
+EntryVerb = Literal[
     "filter", "prioritize", "preempt", "bind", "outcome", "fallback", "dropped", "settings",
     "set-back", "unreadable",
 ]  # fmt: skip
-VERBS: dict[str, Verb] = {
+VERBS: dict[str, EntryVerb] = {
     FilterDecided.TYPE: "filter",
     PrioritizeDecided.TYPE: "prioritize",
     PreemptDecided.TYPE: "preempt",

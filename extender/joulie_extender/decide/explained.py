@@ -24,7 +24,7 @@ from joulie_bus.events import (
 )
 from joulie_extender.catalogue.rules import few_words_of
 from joulie_extender.decide.decide import all_passed, candidate_names
-from joulie_extender.decide.entry_verbs import Verb
+from joulie_extender.decide.entry_verbs import EntryVerb
 from joulie_extender.gpu.expected_loss import UNUSABLE
 from joulie_extender.terms.packing import LostGpus
 from joulie_projections.state.completeness import NEVER_MS
@@ -42,7 +42,7 @@ class Refusal(NamedTuple):
 
 
 class Explained(NamedTuple):
-    verb: Verb
+    verb: EntryVerb
     text: str  # the answer in one sentence, without the reason of a refusal
     pod: PodAsk | None = None
     basis: Basis | None = None

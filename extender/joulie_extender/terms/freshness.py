@@ -1,26 +1,14 @@
 """What is known of a candidate, and how old it may be."""
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import setting, some_time
+from joulie_extender.staleness import FreshnessSettings
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.twin import Source
-
-
-@dataclass(frozen=True, kw_only=True)
-class FreshnessSettings:
-    staleness_s: float = setting(
-        some_time,
-        "TWIN_STALENESS_THRESHOLD",
-        "5m",
-        "Age after which a twin or a reading is not used",
-    )
-    neutral: float = 50.0  # the score without fresh data; never above the best known candidate
 
 
 class ScoreBasis(IntEnum):

@@ -1,7 +1,6 @@
 """The intervals in the database, and the state of the ledger that goes with them."""
 
 import contextlib
-import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -35,10 +34,11 @@ from joulie_projections.energy.saved import unpacked as unpacked_state
 from joulie_projections.energy.savings import Savings
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
+from joulie_projections.store.energy_lag import NAME, behind_s_of
 from joulie_projections.store.store import insert_new
 from joulie_projections.store.tables import batch, energy, energy_state, metadata
 
-NAME, SAVINGS, HOLDERS = "energy", "savings", "idle-holders"
+SAVINGS, HOLDERS = "savings", "idle-holders"
 EVERY_KIND = ("node", "group", "pod", "grid", "card")
 EMPTY: list[NodeEnergy] = []
 
@@ -222,18 +222,6 @@ def _rated(db: Connection, interval: Interval, rates: LateRates) -> Interval:
         pods = _interval(db, interval.grain, interval.start_ms, ("pod",)).pods
         return rates.rated(interval._replace(pods=pods))._replace(pods=())
     return rates.rated(interval)
-
-
-def behind_s(db: Connection) -> float:
-    """How long ago the oldest fact was committed that the ledger lacks; 0 if it lacks none."""
-    mine = select(energy_state.c.position).where(energy_state.c.name == NAME)
-    return behind_s_of(db, db.scalar(mine) or 0)
-
-
-def behind_s_of(db: Connection, position: int) -> float:
-    later = select(batch.c.committed_at).where(batch.c.p_to > position)
-    oldest = db.scalar(later.order_by(batch.c.p_to).limit(1))
-    return max(0, time.time_ns() - oldest) / 1e9 if oldest else 0.0
 
 
 def _state_in(db: Connection) -> LedgerState | None:
