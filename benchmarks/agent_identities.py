@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "kube"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "broker"))
 
 from agent_pods import SPACE, account, agent_token
 from joulie_bus.broker.embedded import Embedded
@@ -205,30 +206,31 @@ def shown(latency: Sequence[float], seconds: float) -> str:
     )
 
 
+async def steady(name: str, figures: Figures, seconds: float) -> None:
+    await asyncio.sleep(5)
+    figures.take()
+    await asyncio.sleep(seconds)
+    print(f"{name}: {shown(figures.take(), seconds)}", flush=True)
+
+
 async def measured(args: argparse.Namespace, site: Site, agents: Sequence[Agent]) -> None:
     figures: Figures = agents[0]._figures
     tasks = [asyncio.create_task(each.run(args.rate)) for each in agents]
     first_s = await until_all(agents, lambda each: each.connected)
     print(f"connected for the first time, each token reviewed: {first_s:.1f} s", flush=True)
-    await asyncio.sleep(5)
-    figures.take()
-    await asyncio.sleep(args.seconds)
-    print(f"steady: {shown(figures.take(), args.seconds)}", flush=True)
+    await steady("steady", figures, args.seconds)
     tried = agents[:TRIED]
     for each, another in zip(tried, [*tried[1:], tried[0]], strict=True):
         each.publish(another.node)
     await asyncio.sleep(2)
-    print(f"messages for another node: {TRIED} tried, {figures.refused} refused", flush=True)
+    print(f"messages for another node: {len(tried)} tried, {figures.refused} refused", flush=True)
     for server in site.servers:
         server.kill()
     await asyncio.gather(*(server.wait() for server in site.servers))
     await asyncio.gather(*(server.start() for server in site.servers))
     back_s = await until_all(agents, lambda each: each.has_published)
     print(f"after the restart of the broker, all have published: {back_s:.1f} s", flush=True)
-    await asyncio.sleep(5)
-    figures.take()
-    await asyncio.sleep(args.seconds)
-    print(f"steady again: {shown(figures.take(), args.seconds)}", flush=True)
+    await steady("steady again", figures, args.seconds)
     for task in tasks:
         task.cancel()
 
