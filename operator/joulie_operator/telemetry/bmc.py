@@ -12,8 +12,9 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
-from ssl import create_default_context
+from ssl import SSLContext, create_default_context
 from typing import Any
 
 import aiohttp
@@ -118,12 +119,22 @@ def _secret(file: str) -> str:
 # --- Redfish ----------------------------------------------------------------------------------
 
 
+def _trusting(ca_file: str) -> SSLContext:
+    """Kept until the file changes, for thousands of readings."""
+    return _context(ca_file, Path(ca_file).stat().st_mtime_ns if ca_file else 0)
+
+
+@lru_cache(maxsize=16)
+def _context(ca_file: str, _changed_ns: int) -> SSLContext:
+    return create_default_context(cafile=ca_file or None)
+
+
 async def _by_redfish(bmc: Bmc) -> float:
     entry = bmc.entry
     login = b64encode(f"{_secret(entry.user_file)}:{_secret(entry.password_file)}".encode())
     headers = {"Authorization": f"Basic {login.decode()}"}
     try:
-        tls = create_default_context(cafile=entry.ca_file or None)
+        tls = _trusting(entry.ca_file)
     except OSError as error:
         raise NotAvailable(f"{entry.ca_file} is no authority") from error
     connector = aiohttp.TCPConnector(ssl=tls)

@@ -8,7 +8,8 @@
     password_file = "/etc/joulie/bmc/password"
 
 The first entry whose labels a node has is the node's. `{node}` stands for the name of the node, and
-a name with a slash, such as `{joulie.io/bmc}`, for one of its labels.
+a name such as `{bmc.node-restriction.kubernetes.io/host}` for one of its labels. The API server
+lets no kubelet set labels of that domain: another label could send the credentials to any host.
 """
 
 import re
@@ -23,6 +24,7 @@ from joulie_operator.planning.eligible import selector
 from joulie_projections.state.state import NodeState
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
+_RESTRICTED = "node-restriction.kubernetes.io"  # labels of it are set by administrators alone
 
 
 class NotAvailable(Exception):
@@ -43,10 +45,20 @@ class BmcEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found = []
         if self.kind == "redfish" and not self.address.startswith("https://"):
             found.append(f"{self.address!r} is no https:// URL")
+        for field in _FIELD.findall(self.address + self.chassis):
+            if field != "node" and not _is_restricted(field):
+                found.append(
+                    f"{{{field}}}: name a label of {_RESTRICTED}, which no kubelet can set"
+                )
         for file in (self.user_file, self.password_file, self.ca_file):
             if file and not Path(file).is_file():
                 found.append(f"there is no file {file}")
         return found
+
+
+def _is_restricted(label: str) -> bool:
+    domain = label.partition("/")[0]
+    return domain == _RESTRICTED or domain.endswith(f".{_RESTRICTED}")
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

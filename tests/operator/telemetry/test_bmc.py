@@ -146,9 +146,11 @@ async def test_of_several_metered_chassis_the_file_names_the_one_of_the_node(
     two = {path.replace("/1", "/2"): document for path, document in BY_SENSOR.items()}
     text = json.dumps(two).replace(f"{ROOT}/1", f"{ROOT}/2").replace("390.25", "100")
     service.documents = {**json.loads(text), **SECOND, ROOT: listed(f"{ROOT}/1", f"{ROOT}/2")}
-    named = service.bmcs('chassis = "{joulie.io/slot}"')
+    named = service.bmcs('chassis = "{bmc.node-restriction.kubernetes.io/slot}"')
     nodes = {
-        name: NodeState(ordinal=0, at=0, present=True, labels={"joulie.io/slot": slot})
+        name: NodeState(
+            ordinal=0, at=0, present=True, labels={"bmc.node-restriction.kubernetes.io/slot": slot}
+        )
         for name, slot in (("a", "1"), ("b", "2"))
     }
 
@@ -158,7 +160,9 @@ async def test_of_several_metered_chassis_the_file_names_the_one_of_the_node(
         "b": 100,
     }
     assert "BMC of several nodes" in await service.why(service.bmcs(), nodes)
-    assert "no label joulie.io/slot" in await service.why(named.__class__(named._entries))
+    assert "no label bmc.node-restriction.kubernetes.io/slot" in await service.why(
+        named.__class__(named._entries)
+    )
 
 
 async def elsewhere(request: web.Request) -> web.StreamResponse:
@@ -316,6 +320,8 @@ async def test_a_reading_is_a_fact_that_names_its_source(
     [
         ('kind = "snmp"', "kind"),
         ('address = "http://b"', "no https:// URL"),
+        ('address = "https://{joulie.io/bmc}"', "which no kubelet can set"),
+        ('chassis = "{node-restriction.kubernetes.io.evil/x}"', "which no kubelet can set"),
         ('user_file = "/none"', "there is no file /none"),
         ("timeout_s = 0.0", "timeout_s"),
         ("colour = 1", "colour"),
