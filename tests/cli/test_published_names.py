@@ -106,12 +106,12 @@ def test_a_name_that_no_label_can_have_is_a_mistake(text: str) -> None:
         source.finish()
 
 
-# As published. Nobody can choose them by what they know; `joulie whatif` and a replay of older
-# entries use the values that those declare.
-CONSTANTS = {"headroom", "cooling", "pressure", "neutral", "trend_limit"}
+# As published, but for the points of devices. Nobody can choose them by what they know; `joulie
+# whatif` and a replay of older entries use the values that those declare.
+CONSTANTS = {"headroom", "cooling", "pressure", "neutral", "trend_limit", "devices_points"}
 
 
-def test_a_number_of_the_formula_is_a_setting_or_a_constant_as_published() -> None:
+def test_a_number_of_the_formula_is_a_setting_or_a_constant() -> None:
     usual = ScoringSettings().weights()
     reached = {
         name

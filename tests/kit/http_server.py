@@ -1,5 +1,6 @@
 """An HTTP server on loopback with a handler of the test."""
 
+import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -33,3 +34,4 @@ async def endless(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     while True:
         await response.write(b"x" * 4096)
+        await asyncio.sleep(0)  # with TLS, a write alone never gives way to the client

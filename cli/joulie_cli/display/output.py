@@ -17,7 +17,8 @@ def rendered(form: str, data: object, text: str) -> str:
         case "json" | "jsonl":
             return msgspec.json.encode(data).decode()
         case "yaml":
-            return msgspec.yaml.encode(data).decode().rstrip("\n")
+            plain = msgspec.to_builtins(data)  # times as text, as in JSON
+            return msgspec.yaml.encode(plain).decode().rstrip("\n")
         case _:
             return text
 

@@ -231,8 +231,8 @@ def test_the_events_of_an_agent_are_its_readings_alone() -> None:
         type(event): CLUSTER.of(event, agent_name("n1")) for event in one_of_each(node="n1")
     }
 
-    agents = [kind for kind, subject in subjects.items() if subject.startswith("joulie.agent.")]
-    reports = [TelemetrySampled, InventoryRead, CapsApplied, CapsSettable, CapsRefused]
+    agents = {kind for kind, subject in subjects.items() if subject.startswith("joulie.agent.")}
+    reports = {TelemetrySampled, InventoryRead, CapsApplied, CapsSettable, CapsRefused}
     assert agents == reports
 
 

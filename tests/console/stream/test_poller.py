@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from console_kit import STALENESS_S, ConsoleHarness
+from console_kit import FRESH_S, STALENESS_S, ConsoleHarness
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.schema.requests import Stream
-from joulie_bus.testing import node_seen
+from joulie_bus.testing import node_seen, until
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import IDLE_POWER_S, IDLE_S, POLL_S, POWER_S, ClusterPoller
 from joulie_console.stream.server_sent_events import StreamClient, StreamOptions
@@ -23,7 +23,9 @@ NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 
 
 async def poller_of(harness: ConsoleHarness, directory: Path) -> tuple[ClusterPoller, EventTail]:
-    """A poller that has polled an empty cluster some time ago, and its tail."""
+    """A poller that has polled an empty cluster some time ago, and its tail. The view has heard of
+    the projector: what nothing is known of has no point in the power chart."""
+    await until(lambda: harness.view.age_s < FRESH_S)
     history = HistoryReader(lambda: History.readable(directory / "joulie.db"))
     tail = EventTail(harness.bus, history)
     poller = ClusterPoller(harness.view, tail, "local", STALENESS_S)
