@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants simulate three rolling
+.PHONY: help setup demo test long quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants simulate three rolling
 .PHONY: kube apiservers golden lock clean
 .PHONY: broker cluster cluster-ha upgrade dist release krew image image-archive sbom wheels chart page restarts
 
@@ -35,10 +35,13 @@ demo: .venv/.demo ## everything over a simulated cluster; Ctrl-C ends it
 	$(BIN)/joulie demo
 
 quick: .venv/.browser ## the tests that wait for no process, in about a minute
-	$(BIN)/python -m pytest $(PARALLEL) -q -m "not drill and not slow" --hypothesis-profile=quick
+	$(BIN)/python -m pytest $(PARALLEL) -q -m "not drill and not slow and not long" --hypothesis-profile=quick
 
-test: .venv/.browser .s3/.ready ## all tests that this machine can run
-	$(BIN)/python -m pytest $(PARALLEL)
+test: .venv/.browser .s3/.ready ## all tests that this machine can run, but the long ones
+	$(BIN)/python -m pytest $(PARALLEL) -m "not drill and not long"
+
+long: .venv/.browser .s3/.ready ## the tests that compute for seconds, which CI runs beside `make test`
+	$(BIN)/python -m pytest $(PARALLEL) -m "long and not drill"
 
 # The seed is printed; SEED=... repeats an order.
 shuffled: .venv/.browser .s3/.ready ## all tests in a random order

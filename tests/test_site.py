@@ -27,6 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made / "html"
 
 
+@pytest.mark.long
 def test_every_page_is_on_the_site_and_can_be_searched(site: Path) -> None:
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
     searched = (site / "searchindex.js").read_text()

@@ -53,6 +53,7 @@ async def restored(data: Path, snapshots: Sequence[Snapshot]) -> None:
             await restore(client, each)
 
 
+@pytest.mark.long
 def test_a_log_continues_with_streams_that_a_snapshot_brought_back(data: Path) -> None:
     asyncio.run(restored(data, asyncio.run(snapshots_of(data))))
     _, before = told_by("verify", "--heads", "none", "--data", data)
@@ -72,6 +73,7 @@ def test_a_log_continues_with_streams_that_a_snapshot_brought_back(data: Path) -
     assert log["entries"] > before["entries"]
 
 
+@pytest.mark.long
 def test_an_older_snapshot_is_refused(data: Path) -> None:
     older = asyncio.run(snapshots_of(data))
     with demo(data, *SMALL) as started:

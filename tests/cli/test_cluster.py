@@ -127,6 +127,7 @@ async def plans(data: Path) -> list[PlanMade | ProfileAssigned]:
     return [event for event in events if isinstance(event, PlanMade | ProfileAssigned)]
 
 
+@pytest.mark.long
 async def test_from_nodes_to_applied_twins_with_the_rights_of_the_manifest(
     server: ApiServer, tmp_path: Path
 ) -> None:

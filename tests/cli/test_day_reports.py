@@ -100,6 +100,7 @@ def of_today(running: Running) -> dict[int, Savings]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_running_demo_shows_what_was_saved_today_as_a_report_computes_it(tmp_path: Path) -> None:
     data, tariff = tmp_path / "data", tmp_path / "tariff.csv"
     tariff.write_text("from,price,currency,gco2_per_kwh\n2025-01-01,0.25,EUR,300\n")

@@ -41,6 +41,7 @@ async def cluster(tmp_path: Path) -> AsyncGenerator[CappedCluster, None]:
             yield made
 
 
+@pytest.mark.long
 async def test_a_node_is_eco_while_its_writer_runs(cluster: CappedCluster) -> None:
     await cluster.until(n1="performance", n2="performance")
     async with cluster.writer():
@@ -58,6 +59,7 @@ async def test_a_node_is_eco_while_its_writer_runs(cluster: CappedCluster) -> No
     assert "no writer has reported" in never
 
 
+@pytest.mark.long
 async def test_a_node_leaves_eco_when_its_writer_was_killed(cluster: CappedCluster) -> None:
     async with cluster.writer() as killed:
         await cluster.until(n1="eco")

@@ -39,6 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.long
 def test_pods_and_idle_energy_are_the_energy_of_the_meters(data: Path) -> None:
     code, told = told_by("energy", "--json", "--data", data)
 

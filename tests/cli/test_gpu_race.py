@@ -272,6 +272,7 @@ async def holds(race: Race, cards: int) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["", "and the broker is restarted"])
+@pytest.mark.long
 async def test_no_card_is_held_twice_or_lost_when_replicas_are_killed(
     restarts: bool,
     broker: Embedded,

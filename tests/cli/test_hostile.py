@@ -120,6 +120,7 @@ def beliefs(cluster_state: ClusterState) -> dict[str, dict[str, bytes]]:
         pytest.param(600.0, marks=[pytest.mark.drill, pytest.mark.timeout(1800)]),
     ],
 )
+@pytest.mark.long
 def test_a_demo_continues_despite_hostile_agents_and_clients_and_folds_none_of_their_claims(
     tmp_path: Path, seconds: float
 ) -> None:

@@ -11,6 +11,7 @@ from joulie_demo import demo, joulie
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_a_locked_database_does_not_end_the_ledger(tmp_path: Path) -> None:
     data = tmp_path / "data"
     log = data / "logs/ledger.log"

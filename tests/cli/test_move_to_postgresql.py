@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from joulie_demo import demo, joulie, told_by
 from joulie_projections.testing import Postgres
 
@@ -33,6 +35,7 @@ def move(source: str, target: str) -> None:
     assert moved.returncode == 0, moved.stderr
 
 
+@pytest.mark.long
 def test_a_trimmed_log_continues_in_postgresql(
     demo_data: Path, tmp_path: Path, postgres: Postgres
 ) -> None:
@@ -47,6 +50,7 @@ def test_a_trimmed_log_continues_in_postgresql(
     require_whole(demo_data, archive, before, DATABASE_URL=url)
 
 
+@pytest.mark.long
 def test_a_trimmed_log_continues_in_sqlite_after_it_was_in_postgresql(
     demo_data: Path, tmp_path: Path, postgres: Postgres
 ) -> None:
@@ -62,6 +66,7 @@ def test_a_trimmed_log_continues_in_sqlite_after_it_was_in_postgresql(
     require_whole(demo_data, archive, before)
 
 
+@pytest.mark.long
 def test_a_trimmed_log_is_restored_from_its_archive_with_the_position_in_its_stream(
     demo_data: Path, tmp_path: Path
 ) -> None:

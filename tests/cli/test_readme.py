@@ -87,6 +87,7 @@ BY_NAME = [command for command in COMMANDS if by_name(command)]
 
 
 @pytest.mark.parametrize("command", [*BY_NAME, *PACKING])
+@pytest.mark.long
 def test_a_command_of_the_readme_or_of_the_page_on_packing_succeeds(
     command: str, where: Path, names: dict[str, str]
 ) -> None:

@@ -199,6 +199,7 @@ async def steady(directory: Path, seconds: float) -> tuple[int, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_eight_clients_at_once_get_every_answer(tmp_path: Path) -> None:
     answers, _ = await steady(tmp_path, 3)
 

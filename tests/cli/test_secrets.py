@@ -132,6 +132,7 @@ def said(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Said:
 
 @pytest.mark.parametrize("command", [*STARTS, "verify"])
 @pytest.mark.parametrize("planted", NO_DATABASE)
+@pytest.mark.long
 def test_no_start_without_a_database_shows_a_secret(said: Said, command: str, planted: str) -> None:
     assert said[planted, command] != ""
     assert PLANTED not in said[planted, command]
@@ -193,6 +194,7 @@ def written(data: Path) -> Iterator[tuple[Path, bytes]]:
 
 @pytest.mark.anyio
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.long
 async def test_nothing_that_runs_shows_a_secret(tmp_path: Path) -> None:
     """Searches arguments, log lines, pages, metrics, database and streams."""
     data, environ = tmp_path / "data", environment(**USER, **EDGES, LOG_LEVEL="debug")

@@ -87,6 +87,7 @@ def kill(data: Path, part: str) -> None:
     os.kill(running.parts[part], signal.SIGKILL)
 
 
+@pytest.mark.long
 async def test_every_pod_that_another_scheduler_places_is_answered_and_nothing_is_written(
     server: ApiServer, meter: str, tmp_path: Path
 ) -> None:

@@ -168,6 +168,7 @@ async def run(machines: Machines, place: Path, *, links: bool) -> AsyncGenerator
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("postgres")  # skips where there is no PostgreSQL
+@pytest.mark.long
 async def test_kills_lose_and_double_no_answer(tmp_path: Path) -> None:
     async with installed(on_loopback(), tmp_path, components=FEWER) as installation:
         made = Run(installation, links=False, pods_per_s=20)

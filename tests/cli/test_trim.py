@@ -130,6 +130,7 @@ def is_whole(asked: Asked, place: Path) -> None:
     assert (again["mismatches"], again["decisions"] > 0) == (0, True)
 
 
+@pytest.mark.long
 def test_a_trimmed_log_with_its_archive_gives_the_same_answers(asked: Asked, place: Path) -> None:
     before, size = everything(asked, place), (place / "data" / "joulie.db").stat().st_size
 
@@ -169,6 +170,7 @@ def test_without_the_archive_the_commands_name_it(
 
 
 @pytest.mark.parametrize("pause_s", [0.01])
+@pytest.mark.long
 def test_a_trim_that_is_killed_leaves_a_whole_log_and_is_finished_by_the_next(
     asked: Asked, place: Path, pause_s: float
 ) -> None:

@@ -251,6 +251,7 @@ async def check_ends(place: Place, name: str, task: VitalTask) -> None:
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
+@pytest.mark.long
 async def test_a_task_that_raises_ends_its_component_or_makes_it_unready(
     name: str, place: Place
 ) -> None:

@@ -65,6 +65,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
 Past = tuple[Path, dict[str, Any], dict[str, int]]
 
 
+@pytest.mark.long
 def test_the_demo_prints_a_summary(past: Past) -> None:
     data, told, _ = past
     listed = joulie(
@@ -129,6 +130,7 @@ def test_the_log_of_a_demo_is_valid(past: Past) -> None:
     assert found["heads"] >= 1
 
 
+@pytest.mark.long
 def test_every_decision_is_recomputed_to_the_last_bit(past: Past) -> None:
     data, told, _ = past
 
@@ -172,6 +174,7 @@ def test_the_demo_replays_its_own_decisions(past: Past, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("decisions", [20, pytest.param(400, marks=pytest.mark.drill)])
+@pytest.mark.long
 def test_a_demo_on_postgres_has_the_same_result_and_no_database_file(
     decisions: int, postgres: Postgres, tmp_path: Path
 ) -> None:
@@ -190,6 +193,7 @@ def test_a_demo_on_postgres_has_the_same_result_and_no_database_file(
     assert not (tmp_path / "joulie.db").exists()
 
 
+@pytest.mark.long
 def test_a_running_demo_can_be_replayed(tmp_path: Path) -> None:
     with demo(tmp_path, "--nodes", "30", "--speed", "600") as running:
         running.await_decisions(20)
@@ -199,6 +203,7 @@ def test_a_running_demo_can_be_replayed(tmp_path: Path) -> None:
     assert found["decisions"] >= 20
 
 
+@pytest.mark.long
 def test_a_trace_that_cannot_be_used_stops_the_demo_before_it_starts(tmp_path: Path) -> None:
     done = joulie("demo", "--trace", tmp_path / "none.csv", "--data", tmp_path / "data")
 
@@ -207,6 +212,7 @@ def test_a_trace_that_cannot_be_used_stops_the_demo_before_it_starts(tmp_path: P
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.long
 def test_one_changed_byte_is_found_and_its_entry_named(past: Past, tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     subprocess.run(["cp", "-r", str(past[0]), str(changed)], check=True)
@@ -244,6 +250,7 @@ def test_a_changed_twin_is_found_by_replay(past: Past, tmp_path: Path) -> None:
     assert found["told"][0]["what"] == "the rows of node differ from the folded state"
 
 
+@pytest.mark.long
 def test_a_demo_resumes_from_the_stored_state(past: Past, tmp_path: Path) -> None:
     data = tmp_path / "data"
     subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
@@ -262,6 +269,7 @@ def test_a_demo_resumes_from_the_stored_state(past: Past, tmp_path: Path) -> Non
     assert (code, found["mismatches"], found["decisions"]) == (0, 0, told["decisions"])
 
 
+@pytest.mark.long
 def test_killing_every_part_loses_and_duplicates_nothing(tmp_path: Path) -> None:
     with demo(tmp_path, "--nodes", "30") as running:
         running.await_decisions(10)
@@ -294,6 +302,7 @@ def test_a_projector_that_is_killed_twenty_times_in_a_row_loses_nothing(tmp_path
     assert again["decisions"] == told["decisions"]
 
 
+@pytest.mark.long
 def test_a_directory_in_use_is_refused_with_a_way_out(past: Past) -> None:
     lock = DataDirectory(past[0]).lock()
     done = joulie("demo", "--headless", "--data", past[0])

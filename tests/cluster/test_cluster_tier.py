@@ -15,6 +15,7 @@ from kube_real import Running
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
 
+@pytest.mark.long
 async def test_from_nodes_to_applied_twins_and_back(server: Running, tmp_path: Path) -> None:
     operator = server.kubeconfig("operator")
     async with joulie("up", operator, tmp_path / "data", TIMEOUT_S) as process:

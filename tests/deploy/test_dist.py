@@ -74,6 +74,7 @@ def test_the_sdist_contains_what_the_wheel_is_built_from(dist: Path) -> None:
     assert set(output("git", "ls-files", *map(str, ROOMS)).splitlines()) <= names
 
 
+@pytest.mark.long
 def test_an_installed_wheel_has_all_commands(installed: Path) -> None:
     assert "usage: joulie" in output(installed / "bin/joulie", "--help")
     assert "usage: kubectl joulie" in output(installed / "bin/kubectl-joulie", "--help")

@@ -68,6 +68,7 @@ def first_failure(stories: Iterable[Story]) -> Story | None:
 
 
 @pytest.mark.parametrize("mend", MENDS)
+@pytest.mark.long
 def test_without_a_mend_these_faults_break_a_property(
     mend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

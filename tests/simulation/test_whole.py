@@ -36,6 +36,7 @@ def test_a_projector_that_takes_over_while_no_consumer_can_be_made_reads_each_st
     assert story.failure == "", story
 
 
+@pytest.mark.long
 def test_the_same_seed_is_the_same_run_to_the_byte() -> None:
     first, second = (told(seed=2, hash_seed=hash_seed) for hash_seed in ("1", "2"))
 

@@ -49,6 +49,7 @@ def test_packing_and_sleeping_save_energy_at_equal_work() -> None:
         assert before.work_kwh == pytest.approx(after.work_kwh, rel=0.02)
 
 
+@pytest.mark.long
 def test_plans_and_decisions_of_the_product_save_energy_at_equal_work() -> None:
     asked = of_product(pods(60, every_s=60), WEIGHTS)
     found = compared(asked, "joulie-energy")
@@ -64,6 +65,7 @@ def test_the_product_answers_the_same_question_in_the_same_way() -> None:
     assert compared(asked, "joulie-energy") == compared(asked, "joulie-energy")
 
 
+@pytest.mark.long
 def test_a_product_whose_plans_let_no_node_sleep_saves_nothing_on_equal_nodes() -> None:
     found = compared(of_product(pods(60, every_s=60), Weights()), "joulie")
 
@@ -71,6 +73,7 @@ def test_a_product_whose_plans_let_no_node_sleep_saves_nothing_on_equal_nodes() 
     assert [run.wakes for run in found.runs["joulie"]] == [0] * len(VARIANTS)
 
 
+@pytest.mark.long
 def test_nodes_sleep_after_the_times_of_the_plans_in_a_short_period_too() -> None:
     """Ten minutes without pods; in less time no node sleeps, however short the steps are."""
     early, late = (
@@ -82,6 +85,7 @@ def test_nodes_sleep_after_the_times_of_the_plans_in_a_short_period_too() -> Non
     assert late.saved_per_work.low > 0.3
 
 
+@pytest.mark.long
 def test_the_extender_of_the_product_knows_the_cards_of_each_node() -> None:
     """One node has cards whose first process adds watts; the pods go to the other one."""
     curve = CardPower.of((73, 125, 199, 307, 483, 629, 692))

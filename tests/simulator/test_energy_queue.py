@@ -194,6 +194,7 @@ def test_the_pods_of_the_trace_request_the_load_of_gpus() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", [fair, trace])
+@pytest.mark.long
 def test_the_rows_of_a_queue_suite_are_the_same_each_time(suite: Any) -> None:
     cases = [Case("mid" if suite is fair else 0.54, policy, True) for policy in QUEUE_POLICIES]
 

@@ -68,6 +68,7 @@ def plain(fact: Fact) -> Fact:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_ledger_of_an_hour_is_the_meter_within_half_a_percent() -> None:
     hour = an_hour(lost=0.01, with_counters=True)
     print(hour)
@@ -78,6 +79,7 @@ def test_the_ledger_of_an_hour_is_the_meter_within_half_a_percent() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_lost_readings_make_no_difference_with_counters() -> None:
     """With half of all readings lost, powers alone are off by more."""
     counted = an_hour(lost=0.5, with_counters=True)

@@ -22,6 +22,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return drill(made, 0.7, HELD_S, LOST_S)
 
 
+@pytest.mark.long
 def test_a_feed_draws_a_third_less_within_thirty_seconds(report: Report) -> None:
     assert report.met_s is not None
 

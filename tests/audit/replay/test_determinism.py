@@ -210,6 +210,7 @@ def _on_path(ours: str) -> Iterator[str | None]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_another_hash_seed_gives_the_same_decisions() -> None:
     seeds = [fingerprint(sys.executable, PYTHONHASHSEED=seed) for seed in ("0", "1", "424242")]
 

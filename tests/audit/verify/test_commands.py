@@ -126,6 +126,7 @@ def test_an_explanation_as_json_has_the_view_and_the_entries(joulie: Run, scored
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_terms_of_a_candidate_below_the_top_five_are_recomputed(
     joulie: Run, data: Path, scored: str
 ) -> None:

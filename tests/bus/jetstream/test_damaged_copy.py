@@ -142,6 +142,7 @@ async def until_named(connection: Connection, victim: str) -> IncompleteCopy:
 
 
 @pytest.mark.parametrize("leads", [False, True], ids=["follows", "leads"])
+@pytest.mark.long
 async def test_a_copy_that_lost_a_block_stops_no_reader_and_is_named(
     tmp_path: Path, leads: bool
 ) -> None:

@@ -178,6 +178,7 @@ async def test_the_same_event_twice_is_stored_once(connection: Connection) -> No
 
 
 @pytest.mark.parametrize("end", ["kill -9", "stop"])
+@pytest.mark.long
 async def test_publishing_lives_through_a_restart_of_the_broker(
     broker: Embedded, connection: Connection, end: str
 ) -> None:

@@ -48,6 +48,7 @@ def named(pid: int) -> str:
     return status_of(pid)["Name"]
 
 
+@pytest.mark.long
 def test_components_end_with_a_killed_fork_server_and_start_again(tmp_path: Path) -> None:
     with running("up", tmp_path, KUBECONFIG="") as up:
         up.wait_until(lambda: set(components_of(up)) == COMPONENTS)

@@ -133,6 +133,7 @@ async def drill(
         assert len({tuple(names) for names in truth}) > positions / 2  # they did change
 
 
+@pytest.mark.long
 async def test_pages_and_explanations_name_the_nodes_of_their_time(
     new_harness: NewHarness, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ async def schemathesis(
     return process.returncode or 0, output.decode()
 
 
+@pytest.mark.long
 async def test_requests_of_the_document_are_answered_as_declared(
     scenario: ConsoleHarness, tmp_path: Path
 ) -> None:

@@ -103,6 +103,7 @@ def has_changed(file: Path, statement: str, entry: int) -> bool:
         ("DELETE FROM decision WHERE pos >= ?", "Was the database set back?"),
     ],
 )
+@pytest.mark.long
 async def test_a_changed_log_is_reported(
     new_harness: NewHarness, tmp_path: Path, statement: str, says: str
 ) -> None:
@@ -117,6 +118,7 @@ async def test_a_changed_log_is_reported(
     assert says in begun["data"]["text"]
 
 
+@pytest.mark.long
 async def test_an_older_entry_that_was_changed_is_reported(
     new_harness: NewHarness, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ async def settled_width(page: Page, width: int) -> int:
 
 
 @pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.long
 async def test_the_page_has_no_accessibility_faults(
     page: Page, scenario: ConsoleHarness, look: str
 ) -> None:
@@ -195,6 +196,7 @@ async def fill(harness: ConsoleHarness) -> None:
     await harness.publish(*(power(name, 200) for name in NAMES[:100]))
 
 
+@pytest.mark.long
 async def test_every_node_is_reached_in_a_cluster_of_5000(
     page: Page, complaints: list[str], new_harness: NewHarness
 ) -> None:

@@ -33,6 +33,7 @@ async def expect_node(page: Page, key: str, text: str) -> None:
     await expect(shown).to_contain_text(text)
 
 
+@pytest.mark.long
 async def test_a_node_in_the_row_of_a_removed_one_has_its_own_name(
     page: Page, complaints: list[str], new_harness: NewHarness
 ) -> None:
@@ -54,6 +55,7 @@ async def test_a_node_in_the_row_of_a_removed_one_has_its_own_name(
     assert complaints == []
 
 
+@pytest.mark.long
 async def test_a_reading_that_becomes_stale_leaves_the_map_while_no_fact_arrives(
     page: Page, new_harness: NewHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

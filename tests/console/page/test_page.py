@@ -79,6 +79,7 @@ async def opened(page: Page, harness: ConsoleHarness, query: str = "") -> None:
     await expect(page.locator("#age")).to_contain_text("position")
 
 
+@pytest.mark.long
 async def test_the_page_draws_the_map_without_console_messages(
     page: Page, complaints: list[str], scenario: ConsoleHarness
 ) -> None:

@@ -206,6 +206,7 @@ async def test_the_map_event_has_changed_rows_only(new_harness: NewHarness) -> N
     assert found.data["rows"] == [[1, 0, 90, 14, 72, -1, 0]]
 
 
+@pytest.mark.long
 async def test_a_slow_client_is_cut_with_a_reason_and_may_return(
     new_harness: NewHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +267,7 @@ async def test_five_hundred_clients_receive_the_same_sequence(
     await _drill(empty_streams, tmp_path, max_clients=500, kills=4, rounds=20)
 
 
+@pytest.mark.long
 async def test_forty_clients_receive_the_same_sequence(
     empty_streams: Embedded, tmp_path: Path
 ) -> None:

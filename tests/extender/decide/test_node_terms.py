@@ -37,6 +37,7 @@ def same(found: NodeTerms, expected: NodeTerms) -> bool:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(firsts, st.lists(steps, min_size=3, max_size=6), reference_scoring.any_weights)
+@pytest.mark.long
 def test_the_terms_of_updated_columns_are_those_of_new_columns(
     first: list[NodeState], course: list[Step], weights: Weights
 ) -> None:

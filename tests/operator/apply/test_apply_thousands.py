@@ -80,6 +80,7 @@ def wrote(server: ApiServer, verb: str, resource: str, times: int) -> Callable[[
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_a_hundred_changed_nodes_cause_a_hundred_patches_of_each_object(
     crowd: tuple[ApiServer, StaticView], tmp_path: Path
 ) -> None:

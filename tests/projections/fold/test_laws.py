@@ -297,6 +297,7 @@ print(len(state.nodes), len(state.pods), samples, len(columns), kib // 1024)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_cluster_state_of_5000_nodes_with_pods_and_readings_takes_less_than_150_mb() -> None:
     run = subprocess.run(
         [sys.executable, "-c", MEASURE], capture_output=True, text=True, check=True

@@ -107,6 +107,7 @@ def test_the_ends_of_a_report_are_exact_to_the_minutes(table: EnergyTable) -> No
     assert report.meter_uj == 100 * (last - first) // 1000 * J
 
 
+@pytest.mark.long
 def test_days_replace_hours_and_minutes_of_old_days(table: EnergyTable) -> None:
     table.save(0, steady(24 * 17, step_s=60))
     everything = table.between(0, NOON_MS + 20 * DAY_MS, ("node", "group", "pod"))[0]
