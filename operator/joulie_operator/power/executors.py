@@ -1,11 +1,9 @@
 """How a node is switched: by Redfish, a command, or an autoscaler."""
 
 import asyncio
-import os
-import signal
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 from urllib.parse import urljoin
 
@@ -16,6 +14,7 @@ from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import SwitchFailed
 from joulie_operator.kube.api_client import ApiServer, object_path
 from joulie_operator.observe.watch import NODES
+from joulie_operator.programs import running
 from joulie_operator.resources.custom_resources import ANNOTATION_MANAGER
 
 MOST_OUTPUT = 300  # characters of a command's output in an error
@@ -171,28 +170,13 @@ async def required(words: Sequence[str], timeout_s: float) -> None:
 
 
 async def run(words: Sequence[str], timeout_s: float) -> tuple[int, str]:
-    """The exit code and the last output. A program that takes too long is killed, with all
-    processes that it started.
-    """
+    """The exit code and the last output. A program that takes too long is killed."""
     try:
-        process = await asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+        async with asyncio.timeout(timeout_s), running(words) as process:
+            output, _ = await process.communicate()
+    except TimeoutError as error:  # an OSError, too
+        raise SwitchFailed(f"{words[0]} took longer than {timeout_s:g} s") from error
     except OSError as error:
         raise SwitchFailed(f"{words[0]} cannot be run: {error.strerror}") from error
-    try:
-        async with asyncio.timeout(timeout_s):
-            output, _ = await process.communicate()
-    except TimeoutError as error:
-        raise SwitchFailed(f"{words[0]} took longer than {timeout_s:g} s") from error
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):  # it ended meanwhile
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
     assert process.returncode is not None
     return process.returncode, output.decode(errors="replace").strip()[-MOST_OUTPUT:]

@@ -6,12 +6,9 @@ credentials to another host.
 """
 
 import asyncio
-import os
-import signal
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from ssl import SSLContext, create_default_context
@@ -25,6 +22,7 @@ from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.runtime.logging import get_logger
 from joulie_operator.facts import chassis_power
 from joulie_operator.facts.readings import Reading
+from joulie_operator.programs import running
 from joulie_operator.telemetry.bmc_file import Bmc, BmcEntry, NotAvailable, bmc_of
 from joulie_projections.state.state import NodeState
 
@@ -205,24 +203,14 @@ async def _by_ipmi(bmc: Bmc) -> float:
     login = ("-H", bmc.address, "-U", _secret(bmc.entry.user_file), "-f", bmc.entry.password_file)
     words = ("ipmitool", "-I", "lanplus", *login, "dcmi", "power", "reading")
     try:
-        process = await asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+        async with running(words) as process:
+            assert process.stdout is not None
+            printed = await _bounded(process.stdout, f"ipmitool for {bmc.address}")
+            code = await process.wait()
+    except TimeoutError:
+        raise
     except OSError as error:
         raise NotAvailable(f"ipmitool cannot be run: {error.strerror}") from error
-    assert process.stdout is not None
-    try:
-        printed = await _bounded(process.stdout, f"ipmitool for {bmc.address}")
-        code = await process.wait()
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):  # it ended meanwhile
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
     output = printed.decode("utf-8", "replace")
     power = chassis_power.of_dcmi(output)
     if code or power is None:
