@@ -5,44 +5,76 @@ and nothing of an answer changes but its time. Such an answer is not written aga
 """
 
 from collections import OrderedDict
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from msgspec.structs import replace
 
-from joulie_bus.events import DecisionEntry, Duty, FilterDecided, PrioritizeDecided
+from joulie_bus.events import (
+    DecisionEntry,
+    Duty,
+    FallbackAnswered,
+    FilterDecided,
+    PrioritizeDecided,
+)
 
 WRITTEN_AGAIN_NS = 60_000_000_000  # an entry stands for the answers of a minute at most
 MOST_BYTES = 8 * 1024 * 1024  # of candidates and scores
+DUTIES: tuple[Duty, ...] = get_args(Duty)
 _FIXED = 4096  # an entry without them, roughly
 
 Asked: TypeAlias = FilterDecided | PrioritizeDecided
 _Key: TypeAlias = tuple[str, str, Duty]
 
 
+class _Last(NamedTuple):
+    entry: Asked
+    counts: bool  # it is where an entry has to be before its answer is given
+
+
 class Repeats:
-    """The last written entries, by pod; the oldest are forgotten when there are too many."""
+    """The newest entries, by pod; the oldest are forgotten when there are too many."""
 
     def __init__(self) -> None:
-        self._written: OrderedDict[_Key, Asked] = OrderedDict()
+        self._last: OrderedDict[_Key, _Last] = OrderedDict()
         self._size = 0
 
     def is_repeat(self, entry: DecisionEntry) -> bool:
         """Whether the last entry of this pod is the same but for position, clock and ages."""
         if not isinstance(entry, Asked) or not entry.pod.group:
             return False
-        last = self._written.get(_key(entry))
-        return last is not None and _is_recent(last, entry) and _is_same(last, entry)
+        last = self._last.get(_key(entry))
+        if last is None or not last.counts:
+            return False
+        return _is_recent(last.entry, entry) and _is_same(last.entry, entry)
 
-    def written(self, entry: DecisionEntry) -> None:
-        if not isinstance(entry, Asked) or not entry.pod.group:
-            return
-        key = _key(entry)
-        before = self._written.pop(key, None)
-        self._size += _size_of(entry) - (_size_of(before) if before else 0)
-        self._written[key] = entry
-        while self._size > MOST_BYTES:
-            self._size -= _size_of(self._written.popitem(last=False)[1])
+    def written(self, entry: DecisionEntry, *, counts: bool = True) -> None:
+        """The entry is the newest one about its pod; nothing repeats one before it."""
+        match entry:
+            case FilterDecided() | PrioritizeDecided() if entry.pod.group:
+                self._forget(_key(entry))
+                self._last[_key(entry)] = _Last(entry, counts)
+                self._size += _size_of(entry)
+                while self._size > MOST_BYTES:
+                    self._forget(next(iter(self._last)))
+            case FallbackAnswered():
+                for kind in (FilterDecided, PrioritizeDecided):
+                    for duty in DUTIES:
+                        self._forget((entry.pod_uid, kind.TYPE, duty))
+            case _:
+                pass
+
+    def stored(self, entry: DecisionEntry) -> None:
+        """The broker has it. An entry that a newer one follows stays without effect."""
+        if isinstance(entry, Asked):
+            last = self._last.get(_key(entry))
+            if last is not None and last.entry is entry:
+                self._last[_key(entry)] = last._replace(counts=True)
+
+    def _forget(self, key: _Key) -> None:
+        last = self._last.pop(key, None)
+        if last is not None:
+            self._size -= _size_of(last.entry)
 
 
 def _key(entry: Asked) -> _Key:

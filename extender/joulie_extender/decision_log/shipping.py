@@ -57,10 +57,10 @@ class Shipper:
         if self._repeats.is_repeat(entry):
             metrics.DECISIONS_UNCHANGED.inc()
             return None  # what the entry needs, it has
-        message = self.spool(entry)
-        if self._durability is Durability.ASYNC:
-            if message is not None:
-                self._repeats.written(entry)
+        message, waits = self.spool(entry), self._durability is not Durability.ASYNC
+        if message is not None:
+            self._repeats.written(entry, counts=not waits)
+        if not waits:
             return None
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if message is None:
@@ -74,7 +74,7 @@ class Shipper:
         # A caller that timed out is removed, so that an outage does not collect them.
         self._waiting.pop(message, None)
         if not stored.cancelled() and stored.result():
-            self._repeats.written(entry)
+            self._repeats.stored(entry)
 
     def spool(self, entry: DecisionEntry) -> Message | None:
         """Records an entry for which no reply waits; None if it could not be spooled."""

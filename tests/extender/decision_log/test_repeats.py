@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from joulie_bus.events import DecisionEntry, PodAsk, Ties
+from joulie_bus.events import DecisionEntry, FallbackAnswered, FilterDecided, PodAsk, Ties
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import metrics
 from joulie_bus.testing import CLUSTER, NOON, ask, hardware
@@ -97,6 +97,25 @@ def test_an_answer_repeats_the_last_one_alone() -> None:
     assert repeated([*both(context()), *changed], both(context())) == [False, False]
 
 
+def test_an_answer_after_a_fallback_is_written() -> None:
+    """The newest entry about the pod is the fallback then."""
+    entries = both(context())
+    asked = entries[0]
+    assert isinstance(asked, FilterDecided)
+    fallback = FallbackAnswered(
+        pod_uid=MEMBER.uid,
+        namespace=MEMBER.namespace,
+        name=MEMBER.name,
+        verb="prioritize",
+        why="overdue",
+        answer="open",
+        candidates=3,
+        basis=asked.basis,
+    )
+
+    assert repeated([*entries, fallback], both(context())) == [False, False]
+
+
 def test_answers_about_pods_of_no_group_are_all_written() -> None:
     assert repeated(both(context(), ask("p")), both(context(), ask("p"))) == [False, False]
 
@@ -161,4 +180,21 @@ async def test_an_entry_that_the_broker_has_not_is_waited_for_again(tmp_path: Pa
     first.set_result(True)
     await asyncio.sleep(0)
     assert shipper.record(entry) is None
+    spool.close()
+
+
+@pytest.mark.anyio
+async def test_an_answer_is_written_again_after_another_one_that_the_broker_does_not_have_yet(
+    tmp_path: Path,
+) -> None:
+    """Else the newest entry about the pod would not be its newest answer."""
+    shipper, spool = spooled(tmp_path, Durability.STRICT)
+    answer, other = both(context())[0], both(context(), names=("a", "b"))[0]
+    first, second = shipper.record(answer), shipper.record(other)
+
+    assert first is not None
+    first.set_result(True)
+    await asyncio.sleep(0)
+    assert shipper.record(answer) is not None
+    assert second is not None
     spool.close()
