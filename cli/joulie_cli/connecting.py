@@ -1,4 +1,4 @@
-"""Which broker a command connects to, and as whom."""
+"""The broker that a command connects to, and the user of the connection."""
 
 import contextlib
 from collections.abc import AsyncGenerator

@@ -11,7 +11,6 @@ The first executor whose labels a node has is the node's. `{node}` stands for th
 and a name with a slash, such as `{joulie.io/bmc}`, for one of its labels.
 """
 
-import re
 import ssl
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -22,13 +21,13 @@ import msgspec
 
 from joulie_bus.errors import SwitchFailed
 from joulie_operator.kube.api_client import ApiServer
+from joulie_operator.node_templates import NoSuchLabel, filled
 from joulie_operator.planning.eligible import selector
 from joulie_operator.power.executors import Autoscaler, Command, Executor, Redfish
 from joulie_projections.state.state import NodeState
 
 Kind = Literal["redfish", "command", "autoscaler"]
 REMOVED = ("ipmi", "wake-on-lan")  # kinds of versions up to 0.2.0
-_FIELD = re.compile(r"\{([^{}]*)\}")
 _REQUIRED: Mapping[Kind, Sequence[str]] = {
     "redfish": ("address", "user_file", "password_file"),
     "command": ("on", "off"),
@@ -102,36 +101,27 @@ def executor_of(
     """None if no entry covers the node. Raises SwitchFailed if a label or a secret is missing."""
     for entry in entries:
         if selector(entry.nodes).items() <= node.labels.items():
-            return _built(entry, name, node, api)
+            try:
+                return _built(entry, name, node, api)
+            except NoSuchLabel as error:
+                raise SwitchFailed(str(error)) from error
     return None
 
 
 def _built(entry: ExecutorEntry, name: str, node: NodeState, api: ApiServer) -> Executor:
-    def filled(text: str) -> str:
-        return _FIELD.sub(lambda found: _value(found[1], name, node), text)
-
     def words(parts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(map(filled, parts))
+        return tuple(filled(part, name, node) for part in parts)
 
     match entry.kind:
         case "redfish":
             credentials = _secret(entry.user_file), _secret(entry.password_file)
-            address, tls = filled(entry.address), _tls(entry.ca_file)
+            address, tls = filled(entry.address, name, node), _tls(entry.ca_file)
             return Redfish(address, credentials, entry.system, entry.timeout_s, tls)
         case "command":
             state = words(entry.state)
             return Command(words(entry.on), words(entry.off), state, entry.timeout_s)
         case "autoscaler":
             return Autoscaler(api)
-
-
-def _value(field: str, name: str, node: NodeState) -> str:
-    if field == "node":
-        return name
-    value = node.labels.get(field, "")
-    if not value:
-        raise SwitchFailed(f"the node has no label {field}")
-    return value
 
 
 def _secret(file: str) -> str:

@@ -12,7 +12,6 @@ a name such as `{bmc.node-restriction.kubernetes.io/host}` for one of its labels
 lets no kubelet set labels of that domain: another label could send the credentials to any host.
 """
 
-import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +19,10 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from joulie_operator.node_templates import NoSuchLabel, fields_in, filled
 from joulie_operator.planning.eligible import selector
 from joulie_projections.state.state import NodeState
 
-_FIELD = re.compile(r"\{([^{}]*)\}")
 _RESTRICTED = "node-restriction.kubernetes.io"  # labels of it are set by administrators alone
 
 
@@ -45,7 +44,7 @@ class BmcEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         found = []
         if self.kind == "redfish" and not self.address.startswith("https://"):
             found.append(f"{self.address!r} is no https:// URL")
-        for field in _FIELD.findall(self.address + self.chassis):
+        for field in fields_in(self.address + self.chassis):
             if field != "node" and not _is_restricted(field):
                 found.append(
                     f"{{{field}}}: name a label of {_RESTRICTED}, which no kubelet can set"
@@ -95,19 +94,9 @@ def bmc_of(entries: Sequence[BmcEntry], name: str, node: NodeState) -> Bmc | Non
     """None if no entry covers the node. Raises NotAvailable if a label is missing."""
     for entry in entries:
         if selector(entry.nodes).items() <= node.labels.items():
-            address, chassis = (
-                _filled(text, name, node) for text in (entry.address, entry.chassis)
-            )
-            return Bmc(entry, address, chassis)
+            try:
+                address = filled(entry.address, name, node)
+                return Bmc(entry, address, filled(entry.chassis, name, node))
+            except NoSuchLabel as error:
+                raise NotAvailable(str(error)) from error
     return None
-
-
-def _filled(text: str, name: str, node: NodeState) -> str:
-    return _FIELD.sub(lambda found: _value(found[1], name, node), text)
-
-
-def _value(field: str, name: str, node: NodeState) -> str:
-    value = name if field == "node" else node.labels.get(field, "")
-    if not value:
-        raise NotAvailable(f"the node has no label {field}")
-    return value
