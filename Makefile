@@ -6,7 +6,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests wait for processes much of their time, so there are more workers than cores.
-WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? 8 : 2 * n)))
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 2 ? 8 : 3 * n)))
 PARALLEL := -n $(WORKERS) --dist worksteal
 # Tests start hundreds of processes; compiled modules that are kept save much of each start.
 export PYTHONDONTWRITEBYTECODE :=
@@ -40,7 +40,7 @@ quick: .venv/.browser ## the tests that wait for no process, in about a minute
 test: .venv/.browser .s3/.ready ## all tests that this machine can run, but the long ones
 	$(BIN)/python -m pytest $(PARALLEL) -m "not drill and not long"
 
-long: .venv/.browser .s3/.ready ## the tests that compute for seconds, which CI runs beside `make test`
+long: .venv/.browser .s3/.ready ## the tests that compute or wait for long, which CI runs beside `make test`
 	$(BIN)/python -m pytest $(PARALLEL) -m "long and not drill"
 
 # The seed is printed; SEED=... repeats an order.

@@ -186,6 +186,7 @@ def await_line(words: str, started: Command) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+@pytest.mark.long
 def test_components_that_do_not_react_end_together_within_the_time_of_kubernetes(
     tmp_path: Path,
 ) -> None:

@@ -68,6 +68,7 @@ async def read_to(reader: ConsumerReader, bell: asyncio.Event, last: int) -> lis
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_the_loss_of_a_streams_leader_loses_no_event_and_doubles_none(
     tmp_path: Path,
 ) -> None:
@@ -123,6 +124,7 @@ async def test_a_leader_that_lost_its_majority_answers_since_when(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_a_server_that_knows_no_leader_states_no_end_of_a_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,6 +180,7 @@ async def test_a_damaged_message_that_the_server_still_counts_is_named_by_its_re
     assert named == IncompleteCopy(scene.victim, Stream.OBS, 1)
 
 
+@pytest.mark.long
 async def test_a_server_with_a_new_store_fetches_everything_and_is_named_no_more(
     tmp_path: Path,
 ) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from joulie_bus.errors import StreamSilent
-from joulie_bus.log import whole_stream
 from joulie_bus.log.memory import MemoryBroker, MemoryLog, MemoryReader
-from joulie_bus.log.whole_stream import everything
+from joulie_bus.log.whole_stream import everything, messages
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, power, producer
@@ -43,10 +42,8 @@ async def test_all_messages_are_read() -> None:
     assert [record.sequence for record in found] == [1, 2, 3]
 
 
-async def test_a_broker_that_stops_sending_is_an_error_that_names_the_stream(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(whole_stream, "PATIENCE_S", 0.01)
+async def test_a_broker_that_stops_sending_is_an_error_that_names_the_stream() -> None:
+    log = await log_with_three(SilentLog)
 
     with pytest.raises(StreamSilent, match="sent 0 of 3 messages of JOULIE_TEL"):
-        await everything(await log_with_three(SilentLog), Stream.TEL)
+        await messages(log, Stream.TEL, 0, 3, patience_s=0.01)
