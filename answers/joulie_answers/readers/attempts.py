@@ -80,7 +80,7 @@ class Attempts:
         """As recorded, else recomputed from the facts of the view."""
         scored = attempt.found.scored
         if scored is None:
-            raise NotAnswered(404, "This attempt ended with the filter: no node was scored.")
+            raise NotAnswered(404, "The log has no scores of this attempt.")
         if listed := next((terms for terms in scored.top if terms.node == node), None):
             return listed
         settings = attempt.found.settings

@@ -6,6 +6,9 @@ from joulie_answers.schema.responses import Attempt, Outcome, PodDetail
 from joulie_answers.text.score_table import score_table
 from joulie_answers.text.times import shown
 
+# A binding and the scores before it are read from two streams, so the binding may be known first.
+NO_SCORES = "the log has no scores of this attempt yet (one node that is left is not scored)"
+
 
 def pod_text(found: PodDetail) -> str:
     attempt = found.attempt
@@ -19,7 +22,7 @@ def pod_text(found: PodDetail) -> str:
             *_view_lines(attempt),
             *_filter_lines(attempt),
             *_score_lines(attempt, found.outcome),
-            _outcome_line(found.outcome),
+            _outcome_line(found.outcome, scored=attempt.cluster_trend_w_per_min is not None),
         ]
     )
 
@@ -65,9 +68,11 @@ def _score_lines(attempt: Attempt, outcome: Outcome | None) -> Iterator[str]:
         yield f"  devices    {attempt.devices.text}"
 
 
-def _outcome_line(outcome: Outcome | None) -> str:
+def _outcome_line(outcome: Outcome | None, *, scored: bool) -> str:
     if outcome is None:
         return "  outcome    not bound, as far as the log goes"
+    if not scored:
+        return f"  outcome    bound to {outcome.node}; {NO_SCORES}"
     if outcome.rank is None:
         return f"  outcome    bound to {outcome.node}, which was not scored"
     return (

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from audit_kit import NAMES, RecordedLog, about_node, record_small_log
 from joulie_answers.readers.attempt_values import attempt_of
 from joulie_answers.readers.history import row_of
+from joulie_answers.schema import responses
 from joulie_answers.schema.responses import Candidate, PodDetail
 from joulie_answers.text.decisions import decisions_text
 from joulie_answers.text.pod import pod_text
@@ -31,7 +32,7 @@ from joulie_bus.errors import NotInTheLog
 from joulie_bus.events import NodeGone, OutcomeSeen, Terms
 from joulie_bus.testing import NOON, SECOND, ask, bound, hardware, node_seen
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide.decide import DecisionContext, decide_prioritize
+from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.history.history import EntryQuery
 from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.state.state import NodeState, Sample
@@ -135,6 +136,20 @@ async def test_without_a_logged_outcome_the_binding_gives_the_node(small_log: Re
     assert where == Binding(small_log.builder.position, "n2")
     assert (outcome.node, outcome.rank, outcome.said_by) == ("n2", 4, "its binding")
     assert msgspec.json.encode(outcome)  # numbers that JSON has
+
+
+async def test_a_binding_that_is_read_before_its_scores_is_not_called_unscored(
+    small_log: RecordedLog,
+) -> None:
+    empty = DecisionContext(TwinColumns.empty(), 0, NEVER_MS, NOON)
+    await small_log.builder.publish(decide_filter(ask("soon"), ["n1"], empty, Weights()))
+    async with small_log.reading() as (history, _):
+        answer = answer_about(explain_pod(history, "team/soon"))
+    bound_to = responses.Outcome(node="n1", rank=None, score=None, source="its binding")
+
+    text = pod_text(replace(answer, outcome=bound_to))
+
+    assert "outcome    bound to n1; the log has no scores of this attempt yet" in text
 
 
 async def test_a_binding_to_an_unscored_node_has_no_rank(
