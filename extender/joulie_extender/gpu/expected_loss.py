@@ -16,10 +16,12 @@ from joulie_extender.gpu.fragmentation import NEVER, CostCache, Costs, Measure
 from joulie_extender.gpu.free_cards import (
     NO_PLACE,
     FreeCards,
+    free_milli,
     free_of,
     free_without,
     kinds_of,
     layout_of,
+    rests_of,
 )
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.shapes import CARD, Shape
@@ -66,12 +68,14 @@ def card_losses(
 ) -> Mapping[str, float]:
     """In milli of a card, by the uuid of each card of a node that its loss is known of."""
     asked, kept = _asked_of(pod), _tables_of(twin_columns, aliases)
-    free, layout, cards = free_without(twin_columns, kept.kinds, row, pod.uid)
-    if not len(layout.nodes):
+    cards, layout = twin_columns.cards, layout_of(twin_columns.cards)
+    at = int(layout.row_of(np.array([row]))[0])
+    if at == NO_PLACE:
         return {}
+    free, here = free_without(twin_columns, kept.kinds, at, pod.uid)
     shape = asked.on(kept.kinds.total_mb[int(free.model[0])])
-    by_card = kept.measure.by_card(free, shape, 0)[layout.slot]
-    places = layout.place.tolist()
+    by_card = kept.measure.by_card(free, shape, 0)[layout.slot[here]]
+    places = layout.place[here].tolist()
     return dict(zip((cards.uuids[card] for card in places), by_card.tolist(), strict=True))
 
 
@@ -98,10 +102,10 @@ def _costs_of(pod: PodAsk, twin_columns: TwinColumns, aliases: Aliases) -> Float
     own = twin_columns.cards.nodes_of([pod.uid])
     if len(own):
         costs = costs.copy()
-    for node in own.tolist():
-        free, layout, _ = free_without(twin_columns, kept.kinds, node, pod.uid)
-        at = layout_of(twin_columns.cards).row_of(layout.nodes)
-        costs[at] = _evaluated(kept.measure, free, asked, np.arange(len(at))).cost
+    at = layout_of(twin_columns.cards).row_of(own)
+    for row in at[at != NO_PLACE].tolist():
+        free, _ = free_without(twin_columns, kept.kinds, row, pod.uid)
+        costs[row] = _evaluated(kept.measure, free, asked, np.arange(1)).cost[0]
     return costs
 
 
@@ -129,7 +133,7 @@ class _Tables:
         self.measure = Measure(terms_of(self.demand, kinds, worth))
         free = free_of(twin_columns, kinds)
         self._free = free._replace(rest=free.rest.copy(), free_milli=free.free_milli.copy())
-        self._seen: tuple[object, object] = (None, None)
+        self._seen = _Seen.of(twin_columns)
         evaluate = partial(_evaluated, self.measure, self._free)
         self._cache = CostCache[_Asked](evaluate, len(free.model))
 
@@ -139,18 +143,44 @@ class _Tables:
         return self._cache.of(asked)
 
     def follow(self, twin_columns: TwinColumns) -> None:
-        seen = (twin_columns.cards, twin_columns.columns["pods_cpu_w"])
-        if seen[0] is not self._seen[0] or seen[1] is not self._seen[1]:
-            self._take(free_of(twin_columns, self.kinds))
-            self._seen = seen
-
-    def _take(self, free: FreeCards) -> None:
-        other = (free.rest != self._free.rest).any(1) | (free.free_milli != self._free.free_milli)
-        changed = np.flatnonzero(other)
-        self._free.rest[changed] = free.rest[changed]
-        self._free.free_milli[changed] = free.free_milli[changed]
-        for row in changed.tolist():
+        seen = _Seen.of(twin_columns)
+        changed = self._rests(seen.rests) | self._cores(twin_columns, seen)
+        self._seen = seen
+        for row in changed:
             self._cache.change(row)
+
+    def _rests(self, rests: Ints) -> set[int]:
+        """Takes what is free of cards, and tells the rows where it is other than before."""
+        if rests is self._seen.rests:
+            return set()
+        at = np.flatnonzero(rests != self._free.rest)
+        self._free.rest.flat[at] = rests.flat[at]
+        return set((at // rests.shape[1]).tolist())
+
+    def _cores(self, twin_columns: TwinColumns, seen: "_Seen") -> set[int]:
+        if seen.pods_w is self._seen.pods_w and seen.cpu_w is self._seen.cpu_w:
+            return set()
+        differs = np.flatnonzero(
+            (seen.pods_w != self._seen.pods_w) | (seen.cpu_w != self._seen.cpu_w)
+        )
+        layout = layout_of(twin_columns.cards)
+        at = layout.row_of(differs)
+        at = at[at != NO_PLACE]
+        self._free.free_milli[at] = free_milli(twin_columns, layout.nodes[at])
+        return set(at.tolist())
+
+
+class _Seen(NamedTuple):
+    """What the free cores and cards were computed of."""
+
+    rests: Ints
+    pods_w: Floats
+    cpu_w: Floats
+
+    @classmethod
+    def of(cls, twin_columns: TwinColumns) -> "_Seen":
+        load, most = (twin_columns.floats(name) for name in ("pods_cpu_w", "cpu_max_w"))
+        return cls(rests_of(twin_columns.cards), load, most)
 
 
 def _tables_of(twin_columns: TwinColumns, aliases: Aliases) -> _Tables:

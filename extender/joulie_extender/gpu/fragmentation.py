@@ -107,10 +107,10 @@ class Measure:
         fits = (left >= 0) & (pool.free_memory[rows] >= shape.memory_mib)
         if shape.models:
             fits &= pool.allowed(shape.models)[model]
-        whole, free = (rest == CARD).sum(1), rest.sum(1)
+        whole, free = np.add.reduce(rest == CARD, 1), np.add.reduce(rest, 1)
         now, then = _place(model, milli), _place(model, left)
-        usable = self._use(now, rest).sum(1) + self._many.take(now * self._counts + whole)
-        cost = usable - self._use(then, rest).sum(1)
+        usable = self._usable(now, rest) + self._many.take(now * self._counts + whole)
+        cost = usable - self._usable(then, rest)
         if self._cores:
             lost = _stranded(free - shape.gpu_milli, left, self._need)
             cost += self._cores * (lost - _stranded(free, milli, self._need))
@@ -122,7 +122,7 @@ class Measure:
         by_card = self._by_card(shape, rest, then, whole)
         card = by_card.argmin(1)
         if shape.cards == 1:
-            cost += by_card[np.arange(len(rows)), card]
+            cost += np.minimum.reduce(by_card, 1)
         else:
             cost += _of_several(by_card, shape.cards)
         return Costs(np.where(fits, cost, NEVER), card)
@@ -133,6 +133,10 @@ class Measure:
         rest = pool.rest[at]
         then = _place(pool.model[at], pool.free_milli[at] - shape.milli)
         found: Floats = self._by_card(shape, rest, then, (rest == CARD).sum(1))[0]
+        return found
+
+    def _usable(self, place: Ints, rest: Ints) -> Floats:
+        found: Floats = np.add.reduce(self._use(place, rest), 1)
         return found
 
     def _use(self, place: Ints, rest: Ints) -> Floats:
@@ -158,7 +162,8 @@ def _exact(values: Floats) -> Floats:
 
 def _place(model: Ints, milli: Ints) -> Ints:
     """The place of the model's free cores in a table."""
-    return model * (MOST_CORES + 1) + np.clip(milli // 1000, 0, MOST_CORES)
+    cores = np.minimum(np.maximum(milli // 1000, 0), MOST_CORES)  # np.clip takes longer
+    return model * (MOST_CORES + 1) + cores
 
 
 def _stranded(free: Ints, milli: Ints, need: float) -> Floats:

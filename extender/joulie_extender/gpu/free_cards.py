@@ -15,7 +15,7 @@ from joulie_extender.gpu.free import free_cores
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.shapes import CARD
 from joulie_projections.twin.arrays import Bools, Floats, Ints
-from joulie_projections.twin.card_columns import NO_NODE, Cards, Taken
+from joulie_projections.twin.card_columns import NO_NODE, Cards
 from joulie_projections.twin.columns import TwinColumns
 
 NO_PLACE = -1
@@ -34,17 +34,20 @@ class Layout(NamedTuple):
     row: Ints  # of each of these, in the matrix
     slot: Ints
     nodes: Ints  # of each row of the matrix: its row in the twins' columns
+    of_node: Ints  # the inverse; the last is NO_PLACE, also for rows beyond it
     model: Ints  # of each row, by its place in `models`
     models: tuple[Model, ...]  # sorted
     width: int
 
     def row_of(self, rows: Ints) -> Ints:
         """The rows of these nodes in the matrix, or NO_PLACE."""
-        if not len(self.nodes):
-            return np.full(len(rows), NO_PLACE)
-        at = np.minimum(np.searchsorted(self.nodes, rows), len(self.nodes) - 1)
-        found: Ints = np.where(self.nodes[at] == rows, at, NO_PLACE)
+        found: Ints = self.of_node.take(np.minimum(rows, len(self.of_node) - 1))
         return found
+
+    def cards_of(self, row: int) -> slice:
+        """Where the cards of a row of the matrix are in `place`."""
+        first, last = np.searchsorted(self.row, (row, row + 1)).tolist()
+        return slice(first, last)
 
 
 def layout_of(cards: Cards) -> Layout:
@@ -72,32 +75,47 @@ def _laid_out(cards: Cards) -> Layout:
     slot = np.arange(len(row)) - np.searchsorted(row, row)
     at = np.full(len(hosts), NO_PLACE)
     at[seen] = np.arange(len(seen))
-    return Layout(seen, at, row, slot, nodes, model, tuple(models), int(slot.max(initial=0)) + 1)
+    of_node = np.full(int(nodes.max(initial=0)) + 2, NO_PLACE)
+    of_node[nodes] = np.arange(len(nodes))
+    width = int(slot.max(initial=0)) + 1
+    return Layout(seen, at, row, slot, nodes, of_node, model, tuple(models), width)
+
+
+class _LastRests(NamedTuple):
+    free_mb: Ints
+    idle: Bools
+    rests: Ints
 
 
 def rests_of(cards: Cards) -> Ints:
-    """Milli of each card that are free; a card in use is never whole."""
+    """Milli of each card that are free; a card in use is never whole.
+
+    Only cards whose use differs from that of the last ones that were asked about are computed.
+    """
     kept = cards.memo.get(rests_of)
     if isinstance(kept, np.ndarray):
         return kept
-    layout = layout_of(cards)
-    if cards.taken is not None:
-        rests = cards.memo[rests_of] = _without(rests_of(cards.taken.before), layout, cards.taken)
-        return rests
-    total, free = cards.ints("total_mb"), cards.ints("free_mb")
-    part = np.minimum(free * CARD // np.maximum(total, 1), CARD - 1)
-    is_whole = cards.bools("idle") & (free >= total - DRIVER_MB)
-    milli = np.where(is_whole, CARD, part) * cards.bools("healthy")
-    rests = np.zeros((len(layout.nodes), layout.width), np.int64)
-    rests[layout.row, layout.slot] = milli[layout.place]
+    layout, last = layout_of(cards), cards.fixed_memo.get(rests_of)
+    free, idle = cards.ints("free_mb"), cards.bools("idle")
+    if isinstance(last, _LastRests):
+        rests = last.rests.copy()
+        at = layout.at[np.flatnonzero((free != last.free_mb) | (idle != last.idle))]
+        at = at[at != NO_PLACE]
+    else:
+        rests = np.zeros((len(layout.nodes), layout.width), np.int64)
+        at = np.arange(len(layout.place))
+    place = layout.place[at]
+    total, healthy = cards.ints("total_mb")[place], cards.bools("healthy")[place]
+    rests[layout.row[at], layout.slot[at]] = _milli(total, free[place], idle[place], healthy)
     cards.memo[rests_of] = rests
+    cards.fixed_memo[rests_of] = _LastRests(free, idle, rests)
     return rests
 
 
-def _without(rests: Ints, layout: Layout, taken: Taken) -> Ints:
-    found, at = rests.copy(), layout.at[taken.rows]
-    at = at[at != NO_PLACE]
-    found[layout.row[at], layout.slot[at]] = 0
+def _milli(total: Ints, free: Ints, idle: Bools, healthy: Bools) -> Ints:
+    part = np.minimum(free * CARD // np.maximum(total, 1), CARD - 1)
+    is_whole = idle & (free >= total - DRIVER_MB)
+    found: Ints = np.where(is_whole, CARD, part) * healthy
     return found
 
 
@@ -122,16 +140,18 @@ def free_of(twin_columns: TwinColumns, kinds: PoolKinds) -> FreeCards:
 
 
 def free_without(
-    twin_columns: TwinColumns, kinds: PoolKinds, node: int, uid: str
-) -> tuple[FreeCards, Layout, Cards]:
-    """On one node, as if this pod had claimed nothing, with the cards and their places."""
-    alone = twin_columns.cards.on(np.array([node]), [uid])
-    layout = layout_of(alone)
-    at = layout_of(twin_columns.cards).row_of(layout.nodes)
-    model = layout_of(twin_columns.cards).model[at]
-    milli = free_milli(twin_columns, layout.nodes)
-    nothing = np.zeros(len(milli), np.int64)
-    return FreeCards(kinds, model, rests_of(alone), milli, nothing), layout, alone
+    twin_columns: TwinColumns, kinds: PoolKinds, at: int, uid: str
+) -> tuple[FreeCards, slice]:
+    """On one row of the layout, as if this pod had claimed nothing, and the places of its cards."""
+    cards = twin_columns.cards
+    layout, row = layout_of(cards), np.array([at])
+    milli, here = free_milli(twin_columns, layout.nodes[row]), layout.cards_of(at)
+    rests = rests_of(cards)[row]
+    if uid in cards.holders:
+        alone = cards.on(layout.nodes[row], [uid])
+        rests = rests_of(alone)
+    nothing = np.zeros(1, np.int64)
+    return FreeCards(kinds, layout.model[row], rests, milli, nothing), here
 
 
 def free_milli(twin_columns: TwinColumns, rows: Ints) -> Ints:

@@ -140,4 +140,5 @@ def _by_losses(asked: TermInput, gpu: GpuWeights) -> Floats | None:
     if losses is None:
         return None
     breaks = breaks_group(asked.pod, asked.twin_columns, asked.rows, gpu.aliases)
-    return np.clip(points_of(losses) - gpu.links * breaks, 0.0, HIGHEST)
+    found = points_of(losses) - gpu.links * breaks
+    return np.minimum(np.maximum(found, 0.0), HIGHEST)

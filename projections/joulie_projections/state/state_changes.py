@@ -99,4 +99,5 @@ class Draft:
 
     def commit(self) -> None:
         for overlay in self.tables.values():
-            overlay.commit()
+            if overlay.changes:
+                overlay.commit()

@@ -20,6 +20,7 @@ from joulie_projections.state.cards import (
     used_mb,
 )
 from joulie_projections.twin.arrays import Bools, Ints
+from joulie_projections.twin.kept import KeptDict, KeptList
 
 NO_LINK = 0  # for a card without links, and for rows without a card
 NO_NODE = 0  # for a card that has not been seen, or on an unknown node
@@ -38,6 +39,7 @@ _COLUMNS: dict[str, type] = {
 }
 _USE = ("used_mb", "free_mb", "idle")
 Columns = dict[str, npt.NDArray[Any]]
+Holders = KeptDict[tuple[int, ...]]
 
 
 class NameNumbers:
@@ -68,7 +70,7 @@ class CardRows(NamedTuple):
 
     rows: dict[str, int]  # by the card's uuid
     uuids: list[str]
-    states: list[CardState | None]
+    states: KeptList[CardState | None]
 
 
 class CardsByNode:
@@ -109,7 +111,7 @@ class Cards:
         places: CardRows,
         columns: Columns,
         numbers: NameNumbers,
-        holders: dict[str, tuple[int, ...]],
+        holders: Holders,
         twin_columns_rows: Mapping[str, int],
     ) -> None:
         self.rows, self.uuids, self.states = places
@@ -126,7 +128,7 @@ class Cards:
     @classmethod
     def empty(cls) -> "Cards":
         columns: Columns = {name: np.zeros(0, dtype) for name, dtype in _COLUMNS.items()}
-        return cls(CardRows({}, [], []), columns, NameNumbers(), {}, {})
+        return cls(CardRows({}, [], KeptList()), columns, NameNumbers(), Holders(), {})
 
     @classmethod
     def of(cls, cards: Mapping[str, CardState], twin_columns_rows: Mapping[str, int]) -> "Cards":
@@ -154,12 +156,13 @@ class Cards:
         selected, absent = self._hosts.rows_of(nodes), frozenset(gone)
         columns = {name: column[selected] for name, column in self.columns.items()}
         rows: list[int] = selected.tolist()
-        places = CardRows({}, [self.uuids[row] for row in rows], [self.states[row] for row in rows])
+        states = KeptList(self.states[row] for row in rows)
+        places = CardRows({}, [self.uuids[row] for row in rows], states)
         held = set(self.held_by(absent))
         for at, (row, state) in enumerate(zip(rows, places.states, strict=True)):
             if row in held and state is not None:
                 _write_use(columns, at, state, absent)
-        return Cards(places, columns, self.numbers, {}, self._twin_columns_rows)
+        return Cards(places, columns, self.numbers, Holders(), self._twin_columns_rows)
 
     def taking(self, wanted: Mapping[int, int]) -> "Cards":
         """As if so many free devices of each of these nodes were allocated."""
@@ -221,7 +224,7 @@ class Cards:
         if twin_columns_rows is not self._twin_columns_rows:
             hosts = (twin_columns_rows.get(state.node, 0) if state else 0 for state in states)
             columns["node"] = np.fromiter(hosts, np.int64, len(states))
-        holders = _with_rows(self._held(changes), changes, rows)
+        holders = self._holders_after(changes, rows)
         return Cards(places, columns, self.numbers, holders, twin_columns_rows)._after(self)
 
     def _after(self, before: "Cards") -> "Cards":
@@ -236,10 +239,15 @@ class Cards:
         return before is not None and state is not None and _fixed(before) == _fixed(state)
 
     def _placed(self, changes: Mapping[str, CardState | None]) -> CardRows:
+        """The rows of cards, which are the same unless cards are added or removed."""
+        if any((uuid in self.rows) != (state is not None) for uuid, state in changes.items()):
+            return self._placed_anew(changes)
+        changed = {self.rows[uuid]: state for uuid, state in changes.items() if state is not None}
+        return CardRows(self.rows, self.uuids, self.states.following(changed))
+
+    def _placed_anew(self, changes: Mapping[str, CardState | None]) -> CardRows:
         """Assigns rows: a new card takes a free row or the next one."""
-        rows, uuids, states = self.rows, self.uuids, list(self.states)
-        if any((uuid in rows) != (state is not None) for uuid, state in changes.items()):
-            rows, uuids = dict(rows), list(uuids)
+        rows, uuids, states = dict(self.rows), list(self.uuids), list(self.states)
         for uuid, state in changes.items():
             if state is None and uuid in rows:
                 states[rows.pop(uuid)] = None
@@ -255,7 +263,7 @@ class Cards:
                     uuids.append(uuid)
                 uuids[at] = uuid
             states[at] = state
-        return CardRows(rows, uuids, states)
+        return CardRows(rows, uuids, KeptList(states))
 
     def _write(
         self, columns: Columns, at: int, state: CardState | None, rows: Mapping[str, int]
@@ -273,30 +281,21 @@ class Cards:
         columns["by_dra"][at] = state.device is not None
         _write_use(columns, at, state, frozenset())
 
-    def _held(self, changes: Mapping[str, CardState | None]) -> dict[str, tuple[int, ...]]:
-        """The holders without the changed cards."""
-        holders = dict(self.holders)
+    def _holders_after(
+        self, changes: Mapping[str, CardState | None], rows: Mapping[str, int]
+    ) -> Holders:
+        found = dict[str, tuple[int, ...] | None]()
         for uuid in changes:
             at = self.rows.get(uuid)
             state = None if at is None else self.states[at]
             for uid in () if state is None else _uids(state):
-                kept = tuple(row for row in holders[uid] if row != at)
-                if kept:
-                    holders[uid] = kept
-                else:
-                    del holders[uid]
-        return holders
-
-
-def _with_rows(
-    holders: dict[str, tuple[int, ...]],
-    changes: Mapping[str, CardState | None],
-    rows: Mapping[str, int],
-) -> dict[str, tuple[int, ...]]:
-    for uuid, state in changes.items():
-        for uid in () if state is None else _uids(state):
-            holders[uid] = (*holders.get(uid, ()), rows[uuid])
-    return holders
+                held = found.get(uid) or self.holders[uid]
+                found[uid] = tuple(row for row in held if row != at)
+        for uuid, state in changes.items():
+            for uid in () if state is None else _uids(state):
+                others = found[uid] if uid in found else self.holders.get(uid)
+                found[uid] = (*(others or ()), rows[uuid])
+        return self.holders.following({uid: held or None for uid, held in found.items()})
 
 
 def _fixed(card: CardState) -> tuple[object, ...]:

@@ -4,7 +4,8 @@ The extender, replay and the simulator score with the same columns. A row is der
 node's state and its hall, so columns updated row by row equal columns built from all nodes.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import copysign
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -211,24 +212,37 @@ class TwinColumns:
             if node is not None:
                 rows.append((node.ordinal + 1, row_of(node, halls)))
                 changed[node.ordinal + 1] = node
-        height = max((at for at, _ in rows), default=0) + 1
-        columns = {name: _blanked(self.columns[name], height, blanks) for name in _COLUMNS}
-        where = np.array([at for at, _ in rows], np.int64)
-        values = zip(*(_values_of(row) for _, row in rows), strict=True) if rows else ()
-        for name, these in zip(_COLUMNS, values, strict=False):
-            columns[name] = _with_values(columns[name], where, these)
+        columns = self._with_rows(rows, blanks)
         labels = self.labels.following(_of_rows(changed, blanks, "labels"))
-        touched = np.union1d(where, np.array(blanks, np.int64))
-        columns |= self._hall_columns(columns, halls, touched)
+        columns |= self._hall_columns(columns, halls, [*(at for at, _ in rows), *blanks])
         found = TwinColumns(names, columns, planned_at, halls, self.cards, labels)
         found.gpu_demand = self.gpu_demand
         found.gangs = self.gangs.following(_of_rows(changed, blanks, "gangs"))
         return found
 
-    def _hall_columns(self, columns: Columns, halls: Halls, touched: Ints) -> Columns:
+    def _with_rows(self, rows: Sequence[tuple[int, TwinRow]], blanks: list[int]) -> Columns:
+        height = max((at for at, _ in rows), default=0) + 1
+        columns = dict(self.columns)
+        if blanks or height > len(columns["at"]):
+            columns = {name: _blanked(columns[name], height, blanks) for name in _COLUMNS}
+        if len(rows) == 1:  # a pod is bound, which changes few columns
+            at, row = rows[0]
+            for name, value in zip(_COLUMNS, _values_of(row), strict=True):
+                columns[name] = _with_value(columns[name], at, value)
+        elif rows:
+            where = np.array([at for at, _ in rows], np.int64)
+            values = zip(*(_values_of(row) for _, row in rows), strict=True)
+            for name, these in zip(_COLUMNS, values, strict=True):
+                columns[name] = _with_values(columns[name], where, these)
+        return columns
+
+    def _hall_columns(self, columns: Columns, halls: Halls, rows: Sequence[int]) -> Columns:
         """The columns that depend on halls; while the halls are equal, only for changed rows."""
         if halls != self.halls or len(columns["at"]) > len(self.columns["at"]):
             return _computed_hall_columns(columns, halls)
+        if all(columns[name] is self.columns[name] for name in _HALL_INPUTS):
+            return {name: self.columns[name] for name in _HALL_COLUMNS}
+        touched = np.unique(np.array(rows, np.int64))
         changed = _computed_hall_columns(
             {name: columns[name][touched] for name in _HALL_INPUTS}, halls
         )
@@ -301,12 +315,20 @@ def _move(rows: dict[str, int], name: str, at: int | None) -> None:
 
 def _blanked(column: Column, height: int, blanks: list[int]) -> Column:
     """A column of at least this height, with zeros in these rows."""
-    if height <= len(column) and not blanks:
-        return column
     blanked = np.zeros(max(height, len(column)), column.dtype)
     blanked[: len(column)] = column
     blanked[blanks] = 0
     return blanked
+
+
+def _with_value(column: Column, at: int, value: float) -> Column:
+    """The column with this value; the same object if it already has it."""
+    found = column.item(at)
+    if found == value and (value or copysign(1, found) == copysign(1, value)):
+        return column
+    written = column.copy()
+    written[at] = value
+    return written
 
 
 def _with_values(column: Column, where: Ints, values: npt.ArrayLike) -> Column:

@@ -62,12 +62,11 @@ class Joulie(Packing):
     def __init__(self, pool: Pool, pods: Sequence[Shape], seed: int) -> None:
         super().__init__(pool, random_node, random.Random(seed))
         self._product = Product(pool, FRAGMENTATION, [pod.models for pod in pods if pod.models])
-        self._rows = np.arange(len(pool.nodes))
 
     def costs(self, shape: Shape) -> Floats:
         self._pod = self._product.arrives(shape)
         answer = self._product.scores(self._pod)
-        return np.where(self.pool.fits(shape, self._rows), -answer.astype(np.float64), NEVER)
+        return np.where(self.cache.of(shape).cost < NEVER, -answer.astype(np.float64), NEVER)
 
     def cards(self, shape: Shape, row: int) -> Sequence[int]:
         chosen = self._product.cards(self._pod, row) if shape.cards else []

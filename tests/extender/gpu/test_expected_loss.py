@@ -510,6 +510,26 @@ def test_the_rests_of_cards_have_a_place_for_each_card_of_the_largest_node() -> 
     assert rests_of(columns_of(cards).cards).tolist() == [[1000, 1000], [1000, 500]]
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (a_card("n0"), in_use("n0", MB // 2)),
+        (in_use("n0", MB // 4), in_use("n0", MB // 2)),
+        (a_card("n0"), in_use("n0", 0)),
+        (in_use("n0", 0), a_card("n0")),
+    ],
+    ids=["first pod", "more memory", "a pod without memory", "the pod ends"],
+)
+def test_the_rests_of_cards_follow_their_use(before: CardState, after: CardState) -> None:
+    columns = columns_of({"a": before, "b": a_card("n1")})
+    rests_of(columns.cards)
+
+    found = rests_of(columns.cards.following({"a": after}, columns.rows)).tolist()
+
+    assert found == rests_of(columns_of({"a": after, "b": a_card("n1")}).cards).tolist()
+    assert found != rests_of(columns.cards).tolist()
+
+
 @pytest.mark.parametrize("mb", [1, MB])
 def test_a_card_in_use_is_no_whole_one_even_if_all_of_its_memory_is_free(mb: int) -> None:
     card = a_card("n0", mb=mb, claims={"z": a_claim(0, "n0", confirmed=True)})
