@@ -1,13 +1,11 @@
 """`joulie simulate energy`: compares the energy and the completed work of placement policies."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypeVar
 
-from joulie_audit.workers import worker_pool
+from joulie_cli.ask.on_cores import on_cores
 from joulie_cli.display import energy_plot, energy_table
 from joulie_cli.display.output import show, written
 from joulie_cli.display.progress import progress
@@ -106,7 +104,7 @@ def _compat_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
     # The baseline comes first: the others are compared with it.
     policies = [BASELINE, *(name for name in chosen if name != BASELINE)]
     of_seed = partial(compat, _size(args, Size(), QUICK_COMPAT), policies=policies)
-    return [row for rows in _each(of_seed, seeds) for row in rows]
+    return [row for rows in on_cores(of_seed, seeds, __name__) for row in rows]
 
 
 def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
@@ -125,7 +123,7 @@ def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
     ]
     of_task = partial(_task_rows, run)
     found = {(row.load, row.policy, row.sleep, row.conditions, row.seed): row
-             for rows in _each(of_task, tasks) for row in rows}  # fmt: skip
+             for rows in on_cores(of_task, tasks, __name__) for row in rows}  # fmt: skip
     return [found[*case, seed] for case in cases for seed in seeds]
 
 
@@ -166,15 +164,3 @@ def _asked(args: argparse.Namespace, load: str | float, *, is_compared: bool) ->
                     yield Case(
                         load, policy, sleep, conditions if sleep else baseline_of(conditions)
                     )
-
-
-T = TypeVar("T")
-
-
-def _each(of_task: Callable[[T], list[Row]], tasks: Sequence[T]) -> list[list[Row]]:
-    """One process for each core, one task after the other in each."""
-    workers = min(len(tasks), os.cpu_count() or 1)
-    if workers == 1:
-        return [of_task(task) for task in tasks]
-    with worker_pool(workers, __name__) as pool:
-        return list(pool.map(of_task, tasks))

@@ -7,9 +7,11 @@ import argparse
 import random
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from statistics import mean
 
+from joulie_cli.ask.on_cores import on_cores
 from joulie_cli.display import packing_plot
 from joulie_cli.display.output import show, written
 from joulie_cli.display.progress import progress
@@ -38,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
     if args.defragment:
         return _defragment(args, names, pool, pods)
     with progress("simulate", args.output != "table"):
-        rows = [row for name in names for seed in seeds for row in _filled(name, pool, pods, seed)]
+        runs = on_cores(partial(_filled, pool, pods), [*product(names, seeds)], __name__)
+        rows = [row for run in runs for row in run]
         most = bounds(pool, pods, seeds)
     if args.plot and not written(args.plot, packing_plot.of(rows, most)):
         return 1
@@ -59,8 +62,8 @@ def _defragment(
     return 0
 
 
-def _filled(name: str, pool: Pool, pods: Sequence[Shape], seed: int) -> list[Row]:
-    empty = Pool(pool.nodes)
+def _filled(pool: Pool, pods: Sequence[Shape], run: tuple[str, int]) -> list[Row]:
+    (name, seed), empty = run, Pool(pool.nodes)
     return filled(name, POLICIES[name](empty, pods, seed), empty, pods, seed)
 
 
