@@ -78,7 +78,7 @@ async def test_devices_of_plugins_and_of_claims_name_their_pods(socket: Path) ->
     assert given == [
         Assigned("team-a", "train-0", "main", "nvidia.com/gpu", "GPU-1"),
         Assigned("team-a", "train-0", "main", "nvidia.com/gpu", "GPU-2"),
-        Assigned("team-b", "infer", "main", "gpu.nvidia.com", "n1/gpu-0"),
+        Assigned("team-b", "infer", "main", "gpu.nvidia.com", "gpu.nvidia.com/n1/gpu-0"),
     ]
     assert holders(given)["GPU-2"] == ["team-a/train-0"]
 

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from joulie_agent.caps.writer import Order
 from joulie_agent.sources.host import Host
-from joulie_bus.events import CapOrder
+from joulie_bus.events import CapOrder, SafeCard
 from joulie_bus.runtime.logging import get_logger
 
-Pods = Mapping[str, Sequence[str]]  # by the uuid of a card: namespace/name of those that have it
+# By the uuid of a card, or driver/pool/device of DRA: namespace/name of those that have it.
+Pods = Mapping[str, Sequence[str]]
 PodsOfCards = Callable[[], Awaitable[Pods]]
 log = get_logger("caps")
 
@@ -23,9 +24,15 @@ def safe_of(order: CapOrder, pods: Pods) -> Order:
         card_mw={
             uuid: card.mw
             for uuid, card in order.safe_cards.items()
-            if (has := pods.get(uuid)) and set(has) <= set(card.pods)
+            if (has := _pods_of(uuid, card, pods)) and has <= set(card.pods)
         },
     )
+
+
+def _pods_of(uuid: str, card: SafeCard, pods: Pods) -> set[str]:
+    """A device plugin names the card by its UUID, and DRA by the device."""
+    of_device = pods.get(card.device, ()) if card.device else ()
+    return {*pods.get(uuid, ()), *of_device}
 
 
 class KubeletPods:

@@ -33,7 +33,7 @@ class Assigned(NamedTuple):
     pod: str
     container: str
     resource: str
-    device: str  # the plugin's id, often a UUID; for DRA `pool/device`
+    device: str  # the plugin's id, often a UUID; for DRA `driver/pool/device`
 
     @property
     def holder(self) -> str:
@@ -81,8 +81,8 @@ def _devices(reply: bytes) -> Iterator[Assigned]:
                 yield from (Assigned(*where, resource, device) for device in texts(devices, 2))
             for claim in parts(container, 5):
                 for given in parts(claim, 4):
-                    device = f"{text(given, 3)}/{text(given, 4)}"
-                    yield Assigned(*where, text(given, 2), device)
+                    driver, pool = text(given, 2), text(given, 3)
+                    yield Assigned(*where, driver, f"{driver}/{pool}/{text(given, 4)}")
 
 
 def holders(given: list[Assigned]) -> dict[str, list[str]]:
@@ -96,7 +96,8 @@ def holders(given: list[Assigned]) -> dict[str, list[str]]:
 
 
 async def pods_of_cards(socket: Path) -> dict[str, list[str]]:
-    """Raises KubeletSilent. The shares of a time-sliced card count as the card."""
+    """By the id of the card, and of DRA by driver/pool/device. Raises KubeletSilent. The shares of
+    a time-sliced card count as the card."""
     found: dict[str, list[str]] = {}
     for device, pods in holders(await assigned(socket)).items():
         known = found.setdefault(_REPLICA.sub("", device), [])

@@ -56,11 +56,12 @@ class InventoryRead(FromNode, frozen=True, kw_only=True):
         return self.node
 
 
-class SafeCard(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class SafeCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The safe cap of a single card. It holds while no other pods than these have the card."""
 
     mw: Milliwatts
     pods: Annotated[tuple[Holder, ...], msgspec.Meta(max_length=MOST_SHARING)]
+    device: Holder = ""  # the card as DRA names it: driver/pool/device
 
 
 SafeCards = Annotated[dict[Name, SafeCard], msgspec.Meta(max_length=MOST_READ_CARDS)]

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from joulie_agent.caps.holders import KubeletPods, safe_of
 from joulie_agent.sources.host import Host
@@ -29,3 +31,31 @@ def test_the_safe_cap_of_a_card_comes_beside_those_of_the_node() -> None:
     safe = safe_of(order, {"GPU-1": ["t/a"]})
     assert (safe.cpu_uw, safe.gpu_mw, safe.of("gpu", "GPU-1")) == (100_000_000, None, 200_000)
     assert not safe_of(order, {"GPU-1": ["t/a", "t/b"]}).has("gpu")
+
+
+NAMES = st.sets(st.sampled_from(["t/a", "t/b", "t/performs"]))
+
+
+@given(NAMES, NAMES, NAMES)
+def test_a_card_of_dra_has_its_safe_cap_only_while_named_pods_alone_have_it(
+    named: set[str], by_plugin: set[str], by_claim: set[str]
+) -> None:
+    """The kubelet names a device that DRA gave out by driver, pool and device."""
+    name = "gpu.nvidia.com/n1/gpu-0"
+    order = CapOrder(
+        node="n1",
+        plan="p",
+        view=1,
+        safe_cards={"GPU-1": SafeCard(mw=200_000, pods=tuple(sorted(named)), device=name)},
+    )
+    has = by_plugin | by_claim
+    another = {"gpu.nvidia.com/n2/gpu-0": ["t/other"], "net.example.com/n1/gpu-0": ["t/other"]}
+    safe = safe_of(order, {"GPU-1": sorted(by_plugin), name: sorted(by_claim), **another})
+    assert safe.has("gpu") == (bool(has) and has <= named)
+
+
+def test_a_card_whose_device_is_not_known_has_no_safe_cap_by_a_claim() -> None:
+    """A card in parts: the kubelet names the part, and nobody says of which card it is."""
+    card = SafeCard(mw=200_000, pods=("t/a",))
+    order = CapOrder(node="n1", plan="p", view=1, safe_cards={"GPU-1": card})
+    assert not safe_of(order, {"gpu.nvidia.com/n1/gpu-0": ["t/a"], "": ["t/a"]}).has("gpu")

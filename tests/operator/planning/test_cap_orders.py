@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from joulie_bus.events import CapOrder, Fact, PlanMade, PodAsk, Profile, SafeCard
+from joulie_bus.events import (
+    CapOrder,
+    DeviceClaim,
+    DeviceSeen,
+    Fact,
+    PlanMade,
+    PodAsk,
+    Profile,
+    SafeCard,
+)
 from joulie_bus.events.pods import WorkloadClass
 from joulie_bus.testing import NOON, SECOND, caps, hardware, node_seen, records
 from joulie_operator.planning.cap_orders import cap_orders
@@ -254,6 +263,64 @@ def test_a_safe_cap_of_a_card_is_not_above_the_plans_nor_below_the_lowest() -> N
     assert order_of(mixed(plan_pct=40)).safe_cards["GPU-s"].mw == 280_000
     hard = replace(hardware("n1", watts=700, gpus=2), gpu_min_mw=350_000)
     assert order_of(mixed(hardware=hard)).safe_cards["GPU-s"].mw == 350_000
+
+
+PLACE = "gpu.nvidia.com/n1"
+CONSENT = {"joulie.io/caps": "enforce", "joulie.io/feed": "a"}
+
+
+def given_out(
+    classes: Mapping[str, WorkloadClass],
+    *,
+    device: str = "gpu-0",
+    labels: Mapping[str, str] = CONSENT,
+) -> ClusterState:
+    """A node with one card that DRA gave out to a ResourceClaim of these pods."""
+    state = mixed(pods=classes, labels=labels)
+    claim = DeviceClaim(uid="c", namespace="team", name="c", pods=tuple(sorted(classes)))
+    seen = DeviceSeen(card="GPU-d", node="n1", pool=PLACE, device=device, claims=(claim,))
+    state.gpus.clear()
+    state.gpus["GPU-d"] = CardState(at=NOON, node="n1", device=seen)
+    return state
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from("abc"), st.sampled_from(["standard", "performance"]), min_size=1
+    ),
+    st.booleans(),
+    st.booleans(),
+)
+def test_a_card_of_dra_has_a_cap_only_if_all_pods_of_its_claim_are_known_and_standard(
+    classes: dict[str, WorkloadClass], is_known: bool, has_consent: bool
+) -> None:
+    """A pod that is not known yet may be of class performance, and so may a claim without pods."""
+    state = given_out(classes, labels=CONSENT if has_consent else {"joulie.io/feed": "a"})
+    if not is_known:
+        del state.pods[min(classes)]
+    found = list(cap_orders(state, 7, NOON))
+    assert bool(found) == has_consent
+    is_standard = is_known and set(classes.values()) == {"standard"}
+    for order in found:
+        names = tuple(f"team/{name}" for name in sorted(classes))
+        card = SafeCard(mw=315_000, pods=names, device=f"{PLACE}/gpu-0")
+        assert order.safe_cards == ({"GPU-d": card} if is_standard else {})
+        assert order.card_mw == ({"GPU-d": 420_000} if is_standard else {})
+
+
+def test_a_claim_that_no_pod_is_reserved_for_spares_its_card() -> None:
+    state = given_out({"s": "standard"})
+    card = state.gpus["GPU-d"]
+    assert card.device is not None
+    nobody = tuple(replace(claim, pods=()) for claim in card.device.claims)
+    state.gpus["GPU-d"] = replace(card, device=replace(card.device, claims=nobody))
+    assert not order_of(state).safe_cards
+    assert not order_of(state).card_mw
+
+
+def test_a_card_in_parts_is_not_named_as_a_device() -> None:
+    order = order_of(given_out({"s": "standard"}, device=""))
+    assert order.safe_cards["GPU-d"].device == ""
 
 
 def test_no_single_card_has_a_safe_cap_where_a_plan_caps_none() -> None:

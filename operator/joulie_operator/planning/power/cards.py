@@ -85,12 +85,20 @@ def safe_cards(
     if standard_mw is None:
         return {}
     standard = (uuid for uuid, use in sorted(uses.items()) if use is CardUse.STANDARD)
-    pods = {uuid: _names(state.gpus[uuid], state.pods) for uuid in standard}
+    cards = {uuid: state.gpus[uuid] for uuid in standard}
+    pods = {uuid: _names(card, state.pods) for uuid, card in cards.items()}
     return {
-        uuid: SafeCard(mw=standard_mw, pods=names)
+        uuid: SafeCard(mw=standard_mw, pods=names, device=_device(cards[uuid]))
         for uuid, names in pods.items()
         if len(names) <= MOST_SHARING
     }
+
+
+def _device(card: CardState) -> str:
+    """As the kubelet names a card that DRA gives out as one whole device. Of a card in parts the
+    writer could not tell which pods have it: it gets no name there, and so no safe cap."""
+    device = card.device
+    return f"{device.pool}/{device.device}" if device is not None and device.device else ""
 
 
 def _names(card: CardState, pods: Mapping[str, PodState]) -> tuple[str, ...]:
