@@ -5,17 +5,19 @@
 A real kube-apiserver (`make kube`) has a node, a pod and a bound token for each agent; `joulie
 callout` is a process of its own, and so is each nats-server. The agents share one process: each has
 a connection of its own and speaks no more of the protocol than an agent does; their messages are
-those that the agent's producer makes. A reading is late by the time from its making to the
-acknowledgement that it is stored.
+those that the agent's producer makes, and each waits for the acknowledgement of the one before. A
+reading is late by the time from its making to the acknowledgement that it is stored.
 
 It prints how long all agents take to connect the first time, when each token is reviewed; the
 latency of readings; how long it takes after all servers were killed and started again until all
-agents are connected and have published; and what becomes of messages for another node.
+agents are connected and have published; and what becomes of messages for another node. With each
+figure it says what each program took of the processors. `--folder /dev/shm` leaves the disk out.
 """
 
 import argparse
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -33,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "broker"))
 from agent_pods import SPACE, account, agent_token
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import TelemetrySampled
+from joulie_bus.jetstream.attempts import Attempts
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.log.producer import Producer
@@ -46,79 +49,108 @@ from kube_real import ASSETS, Running, program, real_server
 AT_ONCE = 16
 TRIED = 100  # agents that publish for another node
 PATIENCE_S = 300.0
+LATE_S = 0.1
+ACK_S = 2.0  # without an acknowledgement the same message is sent again
 
 
 class Figures:
     def __init__(self) -> None:
         self.latency_ms = list[float]()
-        self.refused = self.foreign = 0
-        self.last_s = 0.0
+        self.refused = self.waiting = self.late = self.given_up = 0
 
-    def take(self) -> list[float]:
-        found, self.latency_ms = sorted(self.latency_ms), []
-        return found
+    def begin(self) -> None:
+        self.latency_ms = []
+        self.waiting = self.late = self.given_up = 0
+
+    def shown(self, seconds: float) -> str:
+        found = sorted(self.latency_ms)
+        if not found:
+            return "nothing was stored"
+        p50, p99 = (found[int(len(found) * part)] for part in (0.5, 0.99))
+        return (
+            f"{len(found) / seconds:,.0f} readings/s stored, p50 {p50:.1f} ms, p99 {p99:.1f} ms, "
+            f"longest {found[-1]:.0f} ms; not made: {self.waiting} because the one before was not "
+            f"stored yet, {self.late} because this benchmark was late"
+        )
 
 
 class Agent(asyncio.Protocol):
     """One connection after the other, with the token and the rights of one node."""
 
     def __init__(self, node: str, token: str, ports: Sequence[int], figures: Figures) -> None:
-        self.node, self._token, self._ports, self._figures = node, token, ports, figures
+        self.node, self._ports, self._figures = node, ports, figures
         self._producer = Producer(agent_name(node), CLUSTER, time.time_ns)
         self._inbox = inbox(Role.AGENT, node)
+        self._hello = hello(token, self._inbox)
         self._transport: asyncio.Transport | None = None
         self._rest = b""
-        self._sent = dict[int, float]()
-        self._number = 0
-        self.connected = False
-        self.has_published = False
+        self._sent = self._sent_again = 0.0  # the reading that is not stored yet
+        self._newest = b""
+        self._attempts = Attempts(one_of_many=True)
+        self._again = self._pause_s = 0.0  # when it connects, or gives up; and what follows
+        self.connected = self.has_published = False
 
-    async def run(self, rate: float) -> None:
-        await asyncio.sleep(random.uniform(0, 1 / rate))
-        while True:
-            if self._transport is None:
-                await self._connect()
-            elif self.connected:
-                self.publish(self.node)
-            await asyncio.sleep(1 / rate if self.connected else random.uniform(0.2, 0.5))
+    def tick(self, now: float, late_s: float) -> None:
+        """Its second has begun."""
+        if not self.connected:
+            return
+        if self._sent:
+            self._figures.waiting += 1
+            if now - self._sent_again > ACK_S:
+                self._sent_again = now
+                self._write()
+        elif late_s > LATE_S:
+            self._figures.late += 1
+        else:
+            self._sent = self._sent_again = now
+            self._newest = self._made(self._producer, self.node)
+            self._write()
 
-    async def _connect(self) -> None:
+    async def connect(self, now: float) -> None:
+        """With the patience and the pauses of an agent."""
+        if self.connected or now < self._again:
+            return
+        if self._transport is not None:
+            self._figures.given_up += 1
+            self._transport.abort()
+            self._lost(now)
+            return
+        patience_s, self._pause_s = self._attempts.begin()
+        self._again = now + patience_s
         with contextlib.suppress(OSError):
             port = random.choice(self._ports)
             await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", port)
+            return
+        self._lost(now)
 
-    def publish(self, node: str) -> None:
-        own = node == self.node
-        producer = self._producer if own else Producer(agent_name(node), CLUSTER, time.time_ns)
+    def forge(self, node: str) -> None:
+        """Reports for another node."""
+        self._newest = self._made(Producer(agent_name(node), CLUSTER, time.time_ns), node)
+        self._write()
+
+    def _made(self, producer: Producer, node: str) -> bytes:
         message = producer.stamp(
             TelemetrySampled(node=node, power_mw=random.randint(200_000, 600_000))
         )
-        self._number += 1
-        self._sent[self._number] = time.monotonic()
         head = f"NATS/1.0\r\nNats-Msg-Id: {message.id}\r\n\r\n".encode()
-        line = f"HPUB {message.subject} {self._inbox}.{self._number} {len(head)} "
-        whole = f"{line}{len(head) + len(message.data)}\r\n".encode()
+        line = f"HPUB {message.subject} {self._inbox}.1 {len(head)} {len(head) + len(message.data)}"
+        return b"%b\r\n%b%b\r\n" % (line.encode(), head, message.data)
+
+    def _write(self) -> None:
         assert self._transport is not None
-        self._transport.write(whole + head + message.data + b"\r\n")
+        self._transport.write(self._newest)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport, self._rest = transport, b""
-        told = {
-            "auth_token": self._token,
-            "verbose": False,
-            "pedantic": False,
-            "lang": "python",
-            "version": "1",
-            "protocol": 1,
-            "headers": True,
-            "name": "joulie-agent",
-        }
-        transport.write(f"CONNECT {json.dumps(told)}\r\nSUB {self._inbox}.> 1\r\nPING\r\n".encode())
+        transport.write(self._hello)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport, self.connected, self.has_published = None, False, False
-        self._sent.clear()
+        self._lost(time.monotonic())
+
+    def _lost(self, now: float) -> None:
+        self._transport, self._sent, self._again = None, 0.0, now + self._pause_s
+        self.connected = self.has_published = False
 
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\r\n")
@@ -126,22 +158,112 @@ class Agent(asyncio.Protocol):
             self._read(line)
 
     def _read(self, line: bytes) -> None:
-        if line == b"PONG":
+        if line.startswith(b"MSG "):
+            if self._sent:
+                self._figures.latency_ms.append(1000 * (time.monotonic() - self._sent))
+            self._sent, self.has_published = 0.0, True
+        elif line == b"PONG":
             self.connected = True
+            self._attempts.succeeded()
         elif line == b"PING" and self._transport is not None:
             self._transport.write(b"PONG\r\n")
         elif line.startswith(b"-ERR"):
             self._figures.refused += b"Permissions Violation for Publish" in line
-        elif line.startswith(b"MSG "):
-            number = int(line.split()[1].rpartition(b".")[2])
-            if (sent := self._sent.pop(number, None)) is not None:
-                now = time.monotonic()
-                self._figures.latency_ms.append(1000 * (now - sent))
-                self.has_published = True
+
+
+def hello(token: str, place: str) -> bytes:
+    told = {
+        "auth_token": token,
+        "verbose": False,
+        "pedantic": False,
+        "lang": "python",
+        "version": "1",
+        "protocol": 1,
+        "headers": True,
+        "name": "joulie-agent",
+    }
+    return f"CONNECT {json.dumps(told)}\r\nSUB {place}.> 1\r\nPING\r\n".encode()
+
+
+async def pace(agents: Sequence[Agent], rate: float) -> None:
+    """The seconds of the agents are spread evenly, as those of real agents are by chance. What is
+    late by the fault of this process is left out and counted, and not made up for."""
+    gap, following = 1 / (rate * len(agents)), time.monotonic()
+    for agent in itertools.cycle(agents):
+        now = time.monotonic()
+        if now < following:
+            await asyncio.sleep(max(0.001, following - now))
+            now = time.monotonic()
+        agent.tick(now, now - following)
+        following += gap
+
+
+async def reconnect(agents: Sequence[Agent]) -> None:
+    while True:
+        for at, agent in enumerate(agents):
+            await agent.connect(time.monotonic())
+            if at % 50 == 0:
+                await asyncio.sleep(0)
+        await asyncio.sleep(0.02)
+
+
+def stat(place: str) -> list[str]:
+    """The fields of a process after its name."""
+    with contextlib.suppress(OSError):
+        return Path(place).read_text().rpartition(")")[2].split()
+    return []
+
+
+class Processors:
+    """What each program of this benchmark took of the processors since the last call."""
+
+    def __init__(self, callout: int) -> None:
+        self._names = {os.getpid(): "this benchmark", callout: "callout"}
+        self._began, self._before = time.monotonic(), self._ticks()
+
+    def _ticks(self) -> dict[int, float]:
+        """By process; of all processes of the machine by 0."""
+        found, ours = dict[int, float](), {os.getpid()}
+        for number in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+            fields = stat(f"/proc/{number}/stat")
+            if fields and (number in ours or int(fields[1]) in ours):
+                ours.add(number)
+                found[number] = int(fields[11]) + int(fields[12])
+        busy = [int(each) for each in Path("/proc/stat").read_text().split()[1:8]]
+        return {**found, 0: sum(busy) - busy[3] - busy[4]}
+
+    def _name(self, number: int) -> str:
+        if not number:
+            return "all of the machine"
+        return self._names.get(number) or Path(f"/proc/{number}/comm").read_text().strip()
+
+    def shown(self) -> str:
+        now, ticks, sums = time.monotonic(), self._ticks(), dict[str, float]()
+        for number, used in ticks.items():
+            name = self._name(number)
+            sums[name] = sums.get(name, 0) + used - self._before.get(number, 0)
+        hundredth = os.sysconf("SC_CLK_TCK") * (now - self._began) / 100
+        self._began, self._before = now, ticks
+        parts = ", ".join(f"{name} {used / hundredth:.0f} %" for name, used in sums.items())
+        return f"  processors ({os.cpu_count()} x 100 %): {parts}"
+
+
+def sync_ms(folder: Path) -> str:
+    """What the broker waits for, once for each message that it stores singly."""
+    took = list[float]()
+    opened = os.open(folder / "sync", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_SYNC)
+    for _ in range(500):
+        began = time.perf_counter()
+        os.write(opened, bytes(300))
+        took.append(1000 * (time.perf_counter() - began))
+    os.close(opened)
+    took.sort()
+    return f"a write with a sync takes {sum(took) / 500:.2f} ms at the mean, p50 {took[250]:.2f} ms"
 
 
 class Site(NamedTuple):
     servers: Sequence[Embedded]
+    callout: int = 0  # its process
 
     @property
     def ports(self) -> list[int]:
@@ -149,7 +271,7 @@ class Site(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def callout(site: Site, server: Running, folder: Path) -> AsyncGenerator[None, None]:
+async def callout(site: Site, server: Running, folder: Path) -> AsyncGenerator[Site, None]:
     first = site.servers[0]
     seed = folder / "issuer"
     seed.write_text(first.issuer.seed)
@@ -169,7 +291,7 @@ async def callout(site: Site, server: Running, folder: Path) -> AsyncGenerator[N
     )
     try:
         await asyncio.sleep(4)
-        yield
+        yield site._replace(callout=process.pid)
     finally:
         process.terminate()
         await process.wait()
@@ -198,39 +320,42 @@ async def until_all(agents: Sequence[Agent], are: Callable[[Agent], bool]) -> fl
     return time.monotonic() - began
 
 
-def shown(latency: Sequence[float], seconds: float) -> str:
-    at = [latency[min(len(latency) - 1, int(len(latency) * part))] for part in (0.5, 0.99)]
-    return (
-        f"{len(latency) / seconds:,.0f} readings/s stored, p50 {at[0]:.1f} ms, p99 {at[1]:.1f} ms, "
-        f"longest {latency[-1]:.0f} ms"
-    )
-
-
-async def steady(name: str, figures: Figures, seconds: float) -> None:
+async def steady(name: str, figures: Figures, used: Processors, seconds: float) -> None:
     await asyncio.sleep(5)
-    figures.take()
+    figures.begin()
+    used.shown()
     await asyncio.sleep(seconds)
-    print(f"{name}: {shown(figures.take(), seconds)}", flush=True)
+    print(f"{name}: {figures.shown(seconds)}\n{used.shown()}", flush=True)
 
 
 async def measured(args: argparse.Namespace, site: Site, agents: Sequence[Agent]) -> None:
-    figures: Figures = agents[0]._figures
-    tasks = [asyncio.create_task(each.run(args.rate)) for each in agents]
+    figures, used = agents[0]._figures, Processors(site.callout)
+    tasks = [
+        asyncio.create_task(pace(agents, args.rate)),
+        asyncio.create_task(reconnect(agents)),
+    ]
     first_s = await until_all(agents, lambda each: each.connected)
     print(f"connected for the first time, each token reviewed: {first_s:.1f} s", flush=True)
-    await steady("steady", figures, args.seconds)
+    print(f"  {figures.given_up} attempts were given up\n{used.shown()}")
+    await steady("steady", figures, used, args.seconds)
     tried = agents[:TRIED]
     for each, another in zip(tried, [*tried[1:], tried[0]], strict=True):
-        each.publish(another.node)
+        each.forge(another.node)
     await asyncio.sleep(2)
     print(f"messages for another node: {len(tried)} tried, {figures.refused} refused", flush=True)
+    figures.begin()
+    used.shown()
     for server in site.servers:
         server.kill()
     await asyncio.gather(*(server.wait() for server in site.servers))
+    began = time.monotonic()
     await asyncio.gather(*(server.start() for server in site.servers))
-    back_s = await until_all(agents, lambda each: each.has_published)
+    print(f"the broker answers {time.monotonic() - began:.1f} s after its restart", flush=True)
+    await until_all(agents, lambda each: each.has_published)
+    back_s = time.monotonic() - began
     print(f"after the restart of the broker, all have published: {back_s:.1f} s", flush=True)
-    await steady("steady again", figures, args.seconds)
+    print(f"  {figures.given_up} attempts were given up\n{used.shown()}")
+    await steady("steady again", figures, used, args.seconds)
     for task in tasks:
         task.cancel()
 
@@ -253,7 +378,8 @@ async def run(args: argparse.Namespace) -> None:
                 f"{len(made)} nodes, pods and tokens in {time.monotonic() - began:.0f} s",
                 flush=True,
             )
-            async with callout(site, server, folder):
+            print(f"{sync_ms(folder)}; load {os.getloadavg()[0]:.1f}", flush=True)
+            async with callout(site, server, folder) as site:
                 figures = Figures()
                 agents = [Agent(n, token, site.ports, figures) for n, token in made.items()]
                 await measured(args, site, agents)

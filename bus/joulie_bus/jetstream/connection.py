@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import random
 import re
 import ssl
@@ -29,6 +28,8 @@ Handler = Callable[[Msg], Awaitable[None]]
 
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 TURN = 16  # messages sent before other tasks get a turn; half a millisecond
+OPEN_S = 10.0
+REVIEWED_S = 60.0  # its fourth attempt is the first one with its full patience
 API_TIMEOUT_S = 5.0  # a cluster without a leader answers after its election, about 4 s
 ROUND_TRIP_S = 2
 FORBIDDEN = 403
@@ -60,6 +61,16 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"Address(url={self.shown!r}, user={self.user!r})"
+
+    @property
+    def is_reviewed(self) -> bool:
+        """The broker asks a service about it, which has thousands to answer at once."""
+        return bool(self.token_file)
+
+    @property
+    def patience_s(self) -> float:
+        """With the first connection."""
+        return REVIEWED_S if self.is_reviewed else OPEN_S
 
     @property
     def shown(self) -> str:
@@ -105,16 +116,19 @@ class Connection:
         self.gaps: dict[tuple[str, Stream], int] = {}
 
     @classmethod
-    async def open(cls, address: Address, name: str, patience_s: float = 10.0) -> "Connection":
+    async def open(cls, address: Address, name: str, patience_s: float = 0.0) -> "Connection":
         """Tries for `patience_s`. Once open, the connection reconnects until it is closed."""
         require_compatible()
         state = _State()
-        client = JoulieClient(state.on_error)
+        client = JoulieClient(state.on_error, one_of_many=address.is_reviewed)
         try:
-            await _within(patience_s, client.connect(**_options(address, name, state)))
+            await _within(
+                patience_s or address.patience_s, client.connect(**_options(address, name, state))
+            )
         except (TimeoutError, OSError, NatsError) as error:
             state.closing = True
-            await _close_client(client)
+            async with _bounded_close():
+                await _close_client(client)
             raise Unreachable(
                 address.shown, state.last or str(error) or "no answer in time"
             ) from error
@@ -407,8 +421,6 @@ def _options(address: Address, name: str, state: "_State") -> dict[str, Any]:
         "inbox_prefix": address.inbox,
         "tls": _tls(address),
         "max_reconnect_attempts": -1,  # nats-py's own default gives up after two minutes
-        "reconnect_time_wait": 0.2
-        + 0.3 * int.from_bytes(os.urandom(1)) / 255,  # spread reconnections
         "ping_interval": 3,  # a dead peer is noticed in 9 s instead of 4 min
         "max_outstanding_pings": 2,
         "error_cb": state.on_error,
@@ -418,9 +430,11 @@ def _options(address: Address, name: str, state: "_State") -> dict[str, Any]:
 
 
 async def _close_client(client: JoulieClient) -> None:
-    with contextlib.suppress(AssertionError):  # nats-py raises it if no socket was ever opened
-        await client.close()
-    client.close_socket()
+    try:
+        with contextlib.suppress(AssertionError):  # nats-py raises it if no socket was ever opened
+            await client.close()
+    finally:
+        client.close_socket()
 
 
 def _check_files(address: Address) -> None:

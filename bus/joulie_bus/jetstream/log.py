@@ -41,7 +41,7 @@ class JetStreamLog:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, address: Address, name: str, patience_s: float = 10.0
+        cls, address: Address, name: str, patience_s: float = 0.0
     ) -> AsyncGenerator["JetStreamLog", None]:
         connection = await Connection.open(address, name, patience_s)
         try:

@@ -1,4 +1,4 @@
-"""The client of nats-py with six changes. The only module that uses private names of nats-py.
+"""The client of nats-py with seven changes. The only module that uses private names of nats-py.
 
 Each private name is listed in `PRIVATE_NAMES` with the reason why the public API does not suffice.
 `require_compatible` runs before each connection and names what an installed nats-py lacks. The
@@ -21,8 +21,10 @@ from nats.aio.transport import TcpTransport
 from nats.errors import Error
 
 from joulie_bus.errors import ClientIncompatible
+from joulie_bus.jetstream.attempts import FIRST_S, Attempts
 
 TESTED_VERSIONS = ">=2.16,<2.17"
+PING, PONG = b"PING\r\n", b"PONG\r\n"
 EXPIRED = "authentication expired"  # of the time of a JWT, in an error of the broker
 
 # Receives subject, reply subject (or headers) and data of a message. It must not wait or raise.
@@ -62,6 +64,13 @@ PRIVATE_NAMES = (
         "A reconnection that fails leaves its socket open, and the next attempt forgets it: a "
         "broker that accepts connections and answers none exhausts the file descriptors. The "
         "public API has no hook between two attempts.",
+    ),
+    PrivateName(
+        "Client",
+        "_process_connect_init",
+        (),
+        "The patience with a server and the pauses grow while attempts fail, and begin again with "
+        "the first success. The public API has one value of each, for good.",
     ),
     PrivateName(
         "Client",
@@ -126,10 +135,24 @@ def _is_as_known(found: object, private: PrivateName) -> bool:
 class _Transport(TcpTransport):
     """A socket that stays closed if connecting is cancelled, and survives a lost connection."""
 
-    async def connect(self, uri: Any, buffer_size: int, connect_timeout: int | None) -> None:
+    async def connect(self, uri: Any, buffer_size: int, connect_timeout: float | None) -> None:
         # Before Python 3.12 a `wait_for` with a timeout can lose the socket; without one it cannot.
         async with asyncio.timeout(connect_timeout):
             await super().connect(uri, buffer_size, None)  # type: ignore[arg-type]
+
+    async def readline(self) -> bytes:
+        """What nats-py reads until it is connected: the INFO of the broker, and the answer to its
+        ping. It takes any line but an error for the answer, even the end of the connection, and the
+        ping that the broker sends after two seconds while it still asks who the client is.
+        """
+        line = PING
+        while line == PING:
+            line = await super().readline()  # type: ignore[no-untyped-call]
+            if line == PING:
+                self.write(PONG)  # type: ignore[no-untyped-call]
+        if not line:
+            raise ConnectionResetError("the broker closed the connection")
+        return line
 
     def writelines(self, payload: list[bytes]) -> None:
         # asyncio's own raises a TypeError on a connection that was just lost (Python 3.13.0).
@@ -139,9 +162,10 @@ class _Transport(TcpTransport):
 class JoulieClient(Client):
     """Dispatches messages to receivers without a queue, and closes every socket it opened."""
 
-    def __init__(self, on_error: ErrorCallback) -> None:
+    def __init__(self, on_error: ErrorCallback, *, one_of_many: bool = False) -> None:
         super().__init__()
         self._on_error = on_error
+        self._attempts = Attempts(one_of_many=one_of_many)
         self._receivers: dict[int, Receiver] = {}  # by the number of the subscription
         self._with_headers: set[int] = set()
 
@@ -196,13 +220,18 @@ class JoulieClient(Client):
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
+    async def _process_connect_init(self) -> None:
+        await super()._process_connect_init()
+        self._attempts.succeeded()
+
     async def _connect_to_server(self, s: Any) -> None:
         self.close_socket()
+        patience_s, pause_s = self._attempts.begin()
+        self.options |= {"connect_timeout": patience_s, "reconnect_time_wait": pause_s}
         if s.uri.scheme in ("ws", "wss"):
             setattr(transport, "aiohttp", importlib.import_module("aiohttp"))  # noqa: B010
             await super()._connect_to_server(s)
             return
         s.last_attempt = time.monotonic()
         self._transport = _Transport()  # type: ignore[no-untyped-call]
-        timeout_s: int = self.options["connect_timeout"]
-        await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, timeout_s)
+        await self._transport.connect(s.uri, DEFAULT_BUFFER_SIZE, FIRST_S)

@@ -16,6 +16,7 @@ from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream import connection as connecting
 from joulie_bus.jetstream import publisher as publishing
 from joulie_bus.jetstream.connection import Address, Connection, _State
+from joulie_bus.jetstream.nats_internals import JoulieClient
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.runtime.ports import free_port
@@ -221,6 +222,18 @@ async def test_a_frozen_broker_does_not_delay_a_close(
         sending.cancel()
 
     assert sending.cancelled()
+
+
+async def test_a_client_that_cannot_be_closed_delays_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def endless(_: JoulieClient) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(connecting, "CLOSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(JoulieClient, "close", endless)
+    async with asyncio.timeout(20):
+        assert "127.0.0.1:1" in await complaint(Address(url="nats://127.0.0.1:1"))
 
 
 async def ignored(_: object) -> None:

@@ -21,7 +21,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from joulie_bus.broker.embedded import Embedded
-from joulie_bus.errors import ClientIncompatible
+from joulie_bus.errors import ClientIncompatible, Unreachable
 from joulie_bus.jetstream import nats_internals
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.nats_internals import (
@@ -216,6 +216,64 @@ async def test_reconnections_that_fail_leave_no_socket_open() -> None:
         await until(lambda: server.accepted >= 4 and server.closed >= server.accepted - 1, 10)
         await connection.close()
         await until(lambda: server.closed == server.accepted, 10)
+
+
+class Busy(Failing):
+    """A server that has other clients to serve first."""
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        await asyncio.sleep(2.5)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            writer.write(self.INFO)
+            await reader.readuntil(b"PING\r\n")
+            writer.write(b"PONG\r\n")
+            await reader.read()
+        writer.close()
+
+
+@pytest.mark.anyio
+async def test_a_busy_server_is_waited_for_longer_with_each_attempt(tmp_path: Path) -> None:
+    """`_process_connect_init`. An agent, of which there are thousands, waits at once."""
+    (tmp_path / "token").write_text("of.an.agent")
+    async with Busy().serving() as server:
+        component = await Connection.open(Address(url=server.url), "test")
+        assert server.accepted == 2
+        reviewed = Address(url=server.url, token_file=str(tmp_path / "token"))
+        agent = await Connection.open(reviewed, "test")
+        assert server.accepted == 3
+        await asyncio.gather(component.close(), agent.close())
+
+
+class Asking(Failing):
+    """A broker that pings a client before it knows who it is, and then lets it in or not."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__()
+        self._answer = answer
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        writer.write(self.INFO)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"PING\r\n")
+            writer.write(b"PING\r\n")
+            await reader.readuntil(b"PONG\r\n")
+            writer.write(self._answer)
+            await (reader.read() if self._answer else writer.drain())
+        writer.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("answer", [b"-ERR 'Authorization Violation'\r\n", b""])
+async def test_a_client_is_not_connected_before_the_broker_knows_it(answer: bytes) -> None:
+    """`_transport`: its lines."""
+    async with Asking(answer).serving() as server:
+        with pytest.raises(Unreachable):
+            await Connection.open(Address(url=server.url), "test", 1)
+    async with Asking(b"PONG\r\n").serving() as server:
+        connection = await Connection.open(Address(url=server.url), "test", 5)
+        await connection.close()
 
 
 def test_a_client_that_lost_its_server_tries_the_others_first() -> None:

@@ -1,0 +1,41 @@
+"""How long one attempt to connect may take, and the pause before the next one. No I/O, no clock.
+
+Thousands of agents connect at once when a broker is back, and each waits for its turn. If each gave
+up after two seconds and began again, the broker would be busy with connections that nobody waits
+for any more: none would come through, not even that of the service that it asks about agents. Those
+that come before this service wait in vain, so that the first attempt may not take long either.
+"""
+
+import random
+from collections.abc import Callable
+
+FIRST_S = 2.0  # a server that answers nothing is left for another one after this
+FIRST_OF_MANY_S = 4.0
+LONGEST_S = 20.0  # more than the broker's patience with its auth callout
+PAUSE_S = (0.2, 0.5)
+LONG_PAUSE_S = (2.5, 5.0)
+
+
+class Attempts:
+    """Those since the client was last connected. Each may take twice as long as the one before;
+    `one_of_many` also makes longer pauses the longer it tries in vain."""
+
+    def __init__(
+        self, *, one_of_many: bool, draw: Callable[[float, float], float] = random.uniform
+    ) -> None:
+        self._one_of_many = one_of_many
+        self._first_s = FIRST_OF_MANY_S if one_of_many else FIRST_S
+        self._draw = draw
+        self._made = 0
+
+    def begin(self) -> tuple[float, float]:
+        """The seconds that this attempt may take, and those of the pause after it."""
+        longer = 2.0 ** min(self._made, 8)
+        patience_s, pause_s = min(LONGEST_S, self._first_s * longer), self._draw(*PAUSE_S)
+        if self._one_of_many:
+            pause_s = min(pause_s * longer, self._draw(*LONG_PAUSE_S))
+        self._made += 1
+        return patience_s, pause_s
+
+    def succeeded(self) -> None:
+        self._made = 0
