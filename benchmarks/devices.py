@@ -4,8 +4,10 @@ that a real kube-scheduler places.
     .venv/bin/python benchmarks/devices.py [--nodes 1000] [--claims 10000] [--pods 400]
 
 - known: from the start of `joulie up` beside a cluster that has all its nodes, ResourceSlices and
-  ResourceClaims until the database has every card with its holder, through operator, broker and
-  projector. And from the moment at which it has the first card.
+  ResourceClaims, and a pod for each ResourceClaim, until the database has every card with its
+  holder and every pod, and the view of the extender has them, through operator, broker and
+  projector. And from the moment at which the database has the first of them. Beside it, as many
+  pods without claims.
 - placed: pods with one claim each, all created before kube-scheduler starts; per second between
   the first and the last Binding, with Joulie and without an extender.
 
@@ -15,10 +17,12 @@ All programs share the machine. It needs the programs of `make kube`.
 import argparse
 import asyncio
 import contextlib
+import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,18 +39,17 @@ from extenders_beside import UNTHROTTLED, require_programs
 
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.ports import free_port
+from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_cli.supervisor.gauges import gauges_of
 from joulie_operator.kube.api_client import object_path
 from joulie_process import joulie
 from joulie_projections.history.history import History
-from joulie_projections.state.cards import is_idle
-from joulie_projections.state.state import ClusterState
-from kube_builders import schedulable
-from kube_conditions import NODES
+from kube_builders import asking, schedulable
+from kube_conditions import NODES, PODS
 from kube_devices import (
     CLAIMS,
     CLASSES,
     DRIVER,
-    OF_TEMPLATE,
     SLICES,
     TEMPLATES,
     Tree,
@@ -62,12 +65,20 @@ from kube_real import ASSETS, ProgramMissing, Running, all_of, program, real_ser
 from kube_scheduled import deployed_block, scheduling
 
 PER_HOST, LOOK_S, PATIENCE_S = 8, 0.2, 600.0
+KNOWN = """SELECT (SELECT count(*) FROM pod)
+    + (SELECT count(*) FROM gpu WHERE instr(body, CAST('claims' AS blob)))"""
 SETTINGS = {"LEASE_DURATION": "15s", "RECONCILE_INTERVAL": "1m", "LOG_LEVEL": "warning"}
 
 
 class Known(NamedTuple):
     from_start_s: float
     from_first_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"known {self.from_start_s:.1f} s after the start, "
+            f"{self.from_first_s:.1f} s after the first"
+        )
 
 
 @contextlib.asynccontextmanager
@@ -88,55 +99,78 @@ def name_of(number: int) -> str:
     return f"n{number:04d}"
 
 
-async def put_claims(server: Running, claims: int, devices: int) -> None:
-    """As many are allocated as there are devices; the others wait."""
+async def put_held(server: Running, claims: int, devices: int) -> None:
+    """Pods with a claim each. As many are allocated as there are devices; the others wait."""
 
     async def put(number: int) -> None:
         name = f"c{number}"
-        made = claim(name, 1)
-        made["metadata"]["annotations"] = {OF_TEMPLATE: "gpus"}
-        there = msgspec.json.decode(await server.api.create(CLAIMS, made))
-        if number < devices:
-            await server.api.replace(object_path(CLAIMS, name, "status"), allocated(there, number))
+        node = name_of(number // PER_HOST) if number < devices else ""
+        pod = await put_pod(server, claiming(f"p{number}", f"claim/{name}", cores=0), node)
+        there = msgspec.json.decode(await server.api.create(CLAIMS, claim(name, 1)))
+        if node:
+            whole = allocated(there, node, number, pod)
+            await server.api.replace(object_path(CLAIMS, name, "status"), whole)
 
     await all_of(map(put, range(claims)))
 
 
-def allocated(made: Tree, number: int) -> Tree:
-    node, device = name_of(number // PER_HOST), f"gpu-{number % PER_HOST}"
+async def put_plain(server: Running, pods: int, nodes: int) -> None:
+    await all_of(
+        put_pod(server, asking(f"p{at}", cpu="0", memory="16Mi"), name_of(at % nodes))
+        for at in range(pods)
+    )
+
+
+async def put_pod(server: Running, pod: Tree, node: str) -> Tree:
+    pod["spec"] |= {"nodeName": node} if node else {}
+    made: Tree = msgspec.json.decode(await server.api.create(PODS, pod))
+    return made
+
+
+def allocated(made: Tree, node: str, number: int, pod: Tree) -> Tree:
+    device = f"gpu-{number % PER_HOST}"
     result = {"request": "gpus", "driver": DRIVER, "pool": node, "device": device}
-    holder = f"p{number}"
-    status = {
-        "allocation": {"devices": {"results": [result]}},
-        "reservedFor": [{"resource": "pods", "name": holder, "uid": holder}],
-    }
+    holder = {"resource": "pods", "name": f"p{number}", "uid": pod["metadata"]["uid"]}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [holder]}
     return made | {"status": status}
 
 
-async def known(server: Running, held: int) -> Known:
+async def known(server: Running, pods: int, held: int) -> Known:
     data, began, first = server.directory / "known", time.monotonic(), 0.0
     settings = SETTINGS | {"EXTENDER_ADDR": f"127.0.0.1:{free_port()}"}
     async with joulie("up", server.kubeconfig("operator"), data, PATIENCE_S, **settings):
         while True:
-            now = time.monotonic()
-            count = held_in(data)
+            now, count = time.monotonic(), known_in(data)
             first = first or (now if count else 0.0)
-            if count == held:
+            if count == held + pods and is_in_view(data):
                 return Known(now - began, now - first)
-            assert now < began + PATIENCE_S, f"{count} of {held}"
+            assert now < began + PATIENCE_S, f"{count} of {held + pods}"
             await asyncio.sleep(LOOK_S)
 
 
-def held_in(data: Path) -> int:
-    return _in(data, lambda state: sum(not is_idle(card) for card in state.gpus.values()))
+def known_in(data: Path) -> int:
+    """Pods, and cards that are held. To read the whole state each time would take a core from those
+    who are measured."""
+    with contextlib.suppress(sqlite3.Error), closing(sqlite3.connect(data / "joulie.db")) as rows:
+        found: int = rows.execute(KNOWN).fetchone()[0]
+        return found
+    return 0
 
 
-def _in(data: Path, count: Callable[[ClusterState], int]) -> int:
+def is_in_view(data: Path) -> bool:
+    """Whether the extender has what the projector has."""
+    running = DataDirectory(data).running()
+    gauges = gauges_of(running.metrics) if running else {}
+    positions = {name: each.get("joulie_position") for name, each in gauges.items()}
+    return positions.get("extender") == positions.get("projector")
+
+
+def cards_in(data: Path) -> int:
     with (
         contextlib.suppress(JoulieError, SQLAlchemyError),
         History.of(data / "joulie.db") as history,
     ):
-        return count(history.cluster_state())
+        return len(history.cluster_state().gpus)
     return 0
 
 
@@ -155,7 +189,7 @@ async def placed(server: Running, nodes: int, pods: int, preset: str) -> float:
             settings = SETTINGS | {"EXTENDER_ADDR": extender, "PRESET": preset}
             operator = server.kubeconfig("operator")
             await stack.enter_async_context(joulie("up", operator, data, PATIENCE_S, **settings))
-            while _in(data, lambda state: len(state.gpus)) < nodes * PER_HOST:
+            while cards_in(data) < nodes * PER_HOST:
                 await asyncio.sleep(LOOK_S)
         config["clientConnection"] = UNTHROTTLED
         bindings = await stack.enter_async_context(Bindings.following(server.api))
@@ -170,17 +204,21 @@ async def placed(server: Running, nodes: int, pods: int, preset: str) -> float:
         return (len(bindings) - warm) / (time.perf_counter() - began)
 
 
+async def measure_known(nodes: int, claims: int) -> None:
+    devices = nodes * PER_HOST
+    async with cluster(nodes) as server:
+        await put_held(server, claims, devices)
+        found = await known(server, claims, min(claims, devices))
+    print(f"{nodes} slices, {devices} devices, {claims} claims and pods: {found}", flush=True)
+    async with cluster(nodes) as server:
+        await put_plain(server, claims, nodes)
+        found = await known(server, claims, 0)
+    print(f"{claims} pods without claims: {found}", flush=True)
+
+
 async def measure(nodes: int, claims: int, pods: int) -> None:
     if claims:
-        async with cluster(nodes) as server:
-            await put_claims(server, claims, nodes * PER_HOST)
-            found = await known(server, min(claims, nodes * PER_HOST))
-        print(
-            f"{nodes} slices, {nodes * PER_HOST} devices, {claims} claims: known "
-            f"{found.from_start_s:.1f} s after the start, {found.from_first_s:.1f} s after the "
-            "first",
-            flush=True,
-        )
+        await measure_known(nodes, claims)
     for preset in ("", "savings", "headroom") if pods else ():
         async with cluster(100) as server:
             per_s = await placed(server, 100, pods, preset)

@@ -70,6 +70,12 @@ class Touched:
         self.asked: set[Named] = set()
         self.pods: set[str] = set()
 
+    def add(self, other: "Touched") -> None:
+        self.cards |= other.cards
+        self.nodes |= other.nodes
+        self.asked |= other.asked
+        self.pods |= other.pods
+
 
 class DeviceObjects:
     """The objects of DRA that are there, and the facts about them."""

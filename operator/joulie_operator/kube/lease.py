@@ -110,7 +110,10 @@ class Lease:
             await asyncio.wait([working], timeout=min(left, self._duration_s / 5))
             requested_at = time.monotonic()
             left = renewed_at + held_s - requested_at
-            if working.done() or left <= 0:
+            if working.done():
+                return
+            if left <= 0:
+                self._failure = f"not renewed for {held_s:g} s: this process did not get to it"
                 return
             if await self._attempt(min(left, self._duration_s / 3)):
                 renewed_at = (

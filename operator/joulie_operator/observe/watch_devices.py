@@ -17,6 +17,7 @@ from joulie_operator.facts.devices import (
     AskedKind,
     CardKind,
     DeviceObjects,
+    Touched,
     logged_asked,
     logged_devices,
 )
@@ -44,9 +45,18 @@ from joulie_projections.state.state import ClusterState
 RETRY_S = 60.0  # the API may be switched on later, and the right be granted
 UNREACHABLE_S = 2.0
 LISTED_TIMEOUT_S = 10.0  # then facts are published without devices, and again with them
+WINDOW = 500  # facts that are compared and published at once
 KINDS = (CLASSES, TEMPLATES, SLICES, CLAIMS)
 K = TypeVar("K")
 log = get_logger("devices")
+
+
+class _Due(NamedTuple):
+    """What is compared with what was published."""
+
+    by: ChangeFilter[Any]
+    change: Callable[[str], Fact | None]
+    key: str
 
 
 class Filters(NamedTuple):
@@ -76,22 +86,43 @@ class DevicePublisher:
         self._cards = ChangeFilter[str](CardKind(objects), logged_devices(state))
         self._asked = ChangeFilter[str](AskedKind(objects), logged_asked(state))
         self._is_first = True
+        self._turn = asyncio.Lock()
 
     async def publish(self) -> None:
-        if self.unlisted:
-            return
-        facts = [*self._due()]
+        """In windows: what a window says is compared and stored before the next one is looked at,
+        so that neither the lease nor another watch waits for all cards of a large cluster.
+        """
+        async with self._turn:
+            if self.unlisted:
+                return
+            touched = self.objects.take_touched()
+            try:
+                await self._publish_due(touched)
+            except BaseException:
+                self.objects.touched.add(touched)
+                self._is_first = True  # everything is compared again
+                raise
+
+    async def _publish_due(self, touched: Touched) -> None:
+        due = self._due(touched)
+        for first in range(0, len(due), WINDOW):
+            window = due[first : first + WINDOW]
+            changes = ((each.by, each.change(each.key)) for each in window)
+            await self._send([(by, fact) for by, fact in changes if fact is not None])
+            await asyncio.sleep(0)
         if self._is_first:
-            facts += [*self._cards.missing(), *self._asked.missing()]
             self._is_first = False
-        if not facts:
+            filters = (self._cards, self._asked)
+            await self._send([(by, fact) for by in filters for fact in by.missing()])
+
+    async def _send(self, found: Sequence[tuple[ChangeFilter[Any], Fact]]) -> None:
+        if not found:
             return
         try:
-            await self._bus.publish(to_messages(self._producer, facts))
+            await self._bus.publish(to_messages(self._producer, [fact for _, fact in found]))
         except BaseException:
-            for each in (self._cards, self._asked, *self._filters):
-                each.mark_unknown(facts)
-            self._is_first = True  # everything is compared again
+            for by, fact in found:
+                by.mark_unknown([fact])
             raise
 
     async def go_without(self, kind: str) -> None:
@@ -100,27 +131,21 @@ class DevicePublisher:
             self.unlisted.discard(kind)
             await self.publish()
 
-    def _due(self) -> list[Fact]:
+    def _due(self, touched: Touched) -> list[_Due]:
         """Cards before the pods that hold them."""
-        touched = self.objects.take_touched()
-        cards, asked = touched.cards, touched.asked
+        filters, cards, asked = self._filters, touched.cards, touched.asked
         if self._is_first:
             self._cards.begin_list()
             self._asked.begin_list()
             cards, asked = cards | self.objects.cards(), asked | self.objects.all_asked()
-        keys = sorted("/".join(each) for each in asked)
-        found = [
-            *(self._change(self._cards, card) for card in sorted(cards)),
-            *map(self._filters.nodes.renewed, sorted(touched.nodes - {""})),
-            *map(self._filters.hardware.renewed, sorted(touched.nodes - {""})),
-            *(self._change(self._asked, key) for key in keys),
-            *map(self._filters.pods.renewed, sorted(touched.pods)),
+        keys, nodes = sorted("/".join(each) for each in asked), sorted(touched.nodes - {""})
+        return [
+            *(_Due(self._cards, self._cards.seen_or_gone, card) for card in sorted(cards)),
+            *(_Due(filters.nodes, filters.nodes.renewed, node) for node in nodes),
+            *(_Due(filters.hardware, filters.hardware.renewed, node) for node in nodes),
+            *(_Due(self._asked, self._asked.seen_or_gone, key) for key in keys),
+            *(_Due(filters.pods, filters.pods.renewed, uid) for uid in sorted(touched.pods)),
         ]
-        return [fact for fact in found if fact is not None]
-
-    @staticmethod
-    def _change(facts: ChangeFilter[str], name: str) -> Fact | None:
-        return facts.seen_or_gone(name)
 
 
 class _Kind(Generic[K], NamedTuple):

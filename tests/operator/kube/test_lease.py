@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import metrics
@@ -212,6 +213,18 @@ async def test_a_leader_that_lost_the_lease_to_another_stops_at_once(
         await until(lambda: not one.leads)
 
     assert server.all("leases")["joulie-operator"]["spec"]["holderIdentity"] == "thief"
+
+
+async def test_a_leader_that_was_too_busy_to_renew_says_so(api: Api) -> None:
+    with capture_logs() as lines:
+        async with standing(api, "a") as one:
+            await until(lambda: one.leads)
+            time.sleep(SETTINGS.duration_s)  # noqa: ASYNC251
+            await until(lambda: one.times == 2)
+
+    assert [line["why"] for line in lines if line["event"] == "lease_lost"] == [
+        "not renewed for 0.4 s: this process did not get to it"
+    ]
 
 
 async def test_an_error_of_the_work_is_raised_and_releases_the_lease(
