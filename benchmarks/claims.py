@@ -30,7 +30,7 @@ from joulie_bus.events import DeviceClaim, DevicesAsked, DeviceSeen
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import Voices
-from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_projections.component.data_directory import DataDirectory
 
 HOSTS, PER_HOST, PODS = 1_000, 8, 20
 SAMPLE = 500  # nodes that kube-scheduler sends

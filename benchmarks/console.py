@@ -37,8 +37,8 @@ from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, hardware, node_seen, power
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
+from joulie_projections.component.data_directory import DataDirectory
 
 CLUSTER = Subjects("local")
 DECISIONS_PER_S = 304  # two for each pod, in quarters of a second

@@ -37,12 +37,12 @@ sys.path.insert(0, str(Path(__file__).parent / "kit"))
 from bindings import Bindings
 from extenders_beside import UNTHROTTLED, require_programs
 
+from joulie_answers.readers.gauges import gauges_of
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.ports import free_port
-from joulie_cli.supervisor.data_directory import DataDirectory
-from joulie_cli.supervisor.gauges import gauges_of
 from joulie_operator.kube.api_client import object_path
 from joulie_process import joulie
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import History
 from kube_builders import asking, schedulable
 from kube_conditions import NODES, PODS

@@ -51,7 +51,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
-from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_projections.component.data_directory import DataDirectory
 
 HERE = Path(__file__).parent
 FAT = 9_000  # bytes of a whole node

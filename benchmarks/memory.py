@@ -33,8 +33,8 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_bus.testing import NOON, caps, eco, hardware, node_seen, power, records
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.state import deltas
 from joulie_projections.state.state import ClusterState

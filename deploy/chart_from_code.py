@@ -24,8 +24,8 @@ from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import Role, inbox
 from joulie_cli.admin.grant import every_account, with_variables
 from joulie_cli.command_line.commands import commands
-from joulie_cli.wiring import PlaceSettings
 from joulie_extender.protocol import scheduler_config
+from joulie_projections.component.wiring import PlaceSettings
 
 CHART = Path(__file__).parent / "chart"
 SERVICE_URL = "https://joulie-extender.joulie-system.svc.cluster.local:9876"

@@ -16,10 +16,10 @@ from joulie_bus.streams.channels import CHANNELS
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import EXIT_CODES, parser_of
-from joulie_cli.wiring import PlaceSettings
 from joulie_extender.catalogue.rules import RULES
 from joulie_extender.catalogue.terms import ENERGY, HEADROOM
 from joulie_operator.resources.crds import DEFINITIONS, definition
+from joulie_projections.component.wiring import PlaceSettings
 
 RIGHTS = {
     "operator": "rbac.yaml",

@@ -333,6 +333,13 @@ ASKED = [
 ]
 
 
+ROOMS_OF_STATE = [
+    path
+    for path in (ROOT / "projections/joulie_projections").iterdir()
+    if path.is_dir() and path.name != "component"
+]
+
+
 @pytest.mark.parametrize("file", ASKED)
 def test_a_command_that_asks_computes_no_answer(file: str) -> None:
     imported = {
@@ -341,7 +348,7 @@ def test_a_command_that_asks_computes_no_answer(file: str) -> None:
         if isinstance(node, ast.ImportFrom)
     }
     computing = (
-        "joulie_projections",
+        *(f"joulie_projections.{room.name}" for room in ROOMS_OF_STATE),
         "joulie_audit",
         "joulie_answers.readers",
         "joulie_answers.views",

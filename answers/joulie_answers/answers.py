@@ -20,8 +20,6 @@ from joulie_answers.readers.status import completed, from_database
 from joulie_answers.readers.time_travel import SERVED, Bounds, TimeTravel
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
-from joulie_answers.text.empty_log import EMPTY
-from joulie_answers.text.times import shown
 from joulie_answers.views import cards, cluster_view, decision_text
 from joulie_answers.views.caps import caps_of
 from joulie_answers.views.cluster_view import MS, Overview, policy_of
@@ -38,7 +36,8 @@ from joulie_audit.chain.log_start import trimmed_hint
 from joulie_audit.questions.explain import not_there, similar_names
 from joulie_audit.questions.gang import gang_now
 from joulie_audit.questions.next_plan import next_plan
-from joulie_bus.errors import NotAnswered, NotInTheLog
+from joulie_bus.core.times import shown
+from joulie_bus.errors import EMPTY, NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_extender.defragment.plan import defragmentation_plan
 from joulie_extender.gpu.models import Aliases

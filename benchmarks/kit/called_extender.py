@@ -19,8 +19,8 @@ from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, caps, eco, hardware, node_seen, performance, power
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
+from joulie_projections.component.data_directory import DataDirectory
 
 CLUSTER = Subjects("local")
 TICKS = os.sysconf("SC_CLK_TCK")

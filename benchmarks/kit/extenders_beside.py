@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from joulie_answers.readers.gauges import gauges_of
 from joulie_bus.broker.embedded import address_within
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
@@ -17,9 +18,8 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import power
-from joulie_cli.supervisor.data_directory import DataDirectory
-from joulie_cli.supervisor.gauges import gauges_of
 from joulie_process import joulie
+from joulie_projections.component.data_directory import DataDirectory
 from kube_builders import schedulable
 from kube_conditions import NODES, PODS, profiles
 from kube_real import (

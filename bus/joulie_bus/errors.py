@@ -630,6 +630,13 @@ class NotTrimmed(JoulieError):
     """The message says why nothing was deleted."""
 
 
+# Of a log without facts, whatever was asked.
+EMPTY = (
+    "The log is empty: no fact has been committed yet. `joulie status` shows what runs; "
+    "`joulie demo` fills a log in seconds."
+)
+
+
 class NotInTheLog(JoulieError):
     """The message says what was requested, where, and what exists instead."""
 

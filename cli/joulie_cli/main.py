@@ -31,7 +31,7 @@ def _run(argv: Sequence[str], *, is_process: bool) -> int:
         print(program.text(args))
         return 0
     # Imported once the command line is valid: --help does without.
-    from joulie_cli.wiring import wired
+    from joulie_projections.component.wiring import wired
 
     if is_process:  # What was imported stays: to search it for garbage took a quarter of the time.
         gc.freeze()

@@ -14,8 +14,8 @@ COMPONENTS = (
 
 become_fork_server()
 gc.disable()
-for module in ("wiring", "connecting", "processes"):  # which are imported late
-    import_module(f"joulie_cli.{module}")
+for module in ("wiring", "connecting", "process"):  # which are imported late
+    import_module(f"joulie_projections.component.{module}")
 for name in COMPONENTS:
     commands()[name].load().program()
 gc.freeze()  # so that no search for garbage writes to the shared pages

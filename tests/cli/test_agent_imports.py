@@ -7,7 +7,7 @@ HEAVY = ("aiohttp", "kubernetes", "numpy", "psycopg", "sqlalchemy", "starlette",
 
 
 def test_the_agent_loads_no_library_of_the_control_plane() -> None:
-    script = "import sys, joulie_cli.main, joulie_cli.components.agent; print(*sys.modules)"
+    script = "import sys, joulie_cli.main, joulie_agent.component; print(*sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
 

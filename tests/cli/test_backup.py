@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import demo, joulie, told_by
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import History
 from recorded_demo import RecordedDemo
 

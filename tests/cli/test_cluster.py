@@ -23,8 +23,8 @@ from joulie_bus.runtime.settings import BusSettings
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects, agent_name
 from joulie_bus.testing import inventory, stored, until
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_process import joulie
+from joulie_projections.component.data_directory import DataDirectory
 from kube_api import ApiServer, Fault
 from kube_builders import card, granted, namespace, node, node_hardware, pod, server_of_four
 from kube_devices import serve_kinds

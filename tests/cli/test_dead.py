@@ -7,7 +7,7 @@ import pytest
 
 import joulie_migrations
 from joulie_cli.main import main
-from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.fold.commit import Poison
 from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT, within_quota
 from joulie_projections.store import database

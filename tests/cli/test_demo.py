@@ -8,7 +8,7 @@ from joulie_bus.runtime import logging
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.streams.subjects import Subjects
 from joulie_cli.command_line.parser import parsed
-from joulie_cli.components.demo import (
+from joulie_cli.demo.demo import (
     DemoOptions,
     Ending,
     addresses_of,
@@ -19,8 +19,8 @@ from joulie_cli.components.demo import (
     trends_in_simulated_time,
 )
 from joulie_cli.main import main
-from joulie_cli.supervisor.data_directory import DataDirectory
-from joulie_cli.wiring import Wiring
+from joulie_projections.component.data_directory import DataDirectory
+from joulie_projections.component.wiring import Wiring
 
 
 def options_for(*arguments: str) -> DemoOptions:

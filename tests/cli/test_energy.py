@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
+from joulie_answers.report.document import document_of, first_document_of
+from joulie_answers.report.gather import Period, gathered
+from joulie_answers.report.signature import signed
+from joulie_answers.report.verification import FIRST_RULE
+from joulie_audit.access.past import ArchivePlace, facts_of
 from joulie_audit.ledger.refold import refolded
-from joulie_cli.audit.verify_report import FIRST_RULE
-from joulie_cli.log_access.past import ArchivePlace, facts_of
-from joulie_cli.reporting.document import document_of, first_document_of
-from joulie_cli.reporting.gather import Period, gathered
-from joulie_cli.reporting.signature import signed
-from joulie_cli.wiring import wired
 from joulie_demo import PATIENCE_S, demo, joulie, told_by
 from joulie_forked import Command
+from joulie_projections.component.wiring import wired
 from joulie_projections.testing import tamper
 
 pytestmark = pytest.mark.slow

@@ -18,8 +18,8 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects, agent_name
 from joulie_bus.testing import power
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import Running, demo, told_by
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.fold.sequence import fold
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import STATES, encode, tables_of

@@ -25,7 +25,7 @@ from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import bare_broker, until
-from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import decode
 from joulie_projections.state.state import PodState

@@ -8,11 +8,11 @@ import pytest
 
 from joulie_bus.runtime.settings import BusSettings, Source, declared, named
 from joulie_cli.command_line.commands import commands
-from joulie_cli.wiring import wired
 from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_operator.cluster_settings import GpuLabelSettings
+from joulie_projections.component.wiring import wired
 
 ROOT = Path(__file__).parents[2]
 OPERATOR = (

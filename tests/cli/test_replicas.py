@@ -24,8 +24,8 @@ from joulie_bus.runtime.settings import HostPort
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import Voices, eco, hardware, performance, power
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import Supervisor
+from joulie_projections.component.data_directory import DataDirectory
 from kube_scheduler import a_pod
 from logged_answers import Answer, logged
 

@@ -25,9 +25,9 @@ import pytest
 
 import joulie_demo
 from joulie_bus.runtime.ports import free_port
-from joulie_cli.display import svg
-from joulie_cli.display.svg import Panel, Point
 from joulie_cli.main import main
+from joulie_simulator.plots import svg
+from joulie_simulator.plots.svg import Panel, Point
 
 MINUTES = float(os.environ.get("RETENTION_MINUTES", "6"))
 NODES = os.environ.get("RETENTION_NODES", "200")

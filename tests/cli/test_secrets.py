@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from joulie_cli.command_line.commands import commands
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import free_addresses
 from joulie_forked import Command, joulie
+from joulie_projections.component.data_directory import DataDirectory
 
 PLANTED = "planted-0f3a9b"  # in every one of them
 NOWHERE = "127.0.0.1:9"  # nothing listens there

@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 
 from http_server import serving
+from joulie_answers.report.page import page_of
 from joulie_bus.events import FilterDecided, OutcomeSeen, PrioritizeDecided
 from joulie_bus.testing import until
-from joulie_cli.reporting.page import page_of
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import told_by
 from joulie_process import joulie
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store.energy_table import EnergyTable
 from kube_api import ApiServer

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from joulie_bus.runtime.ports import free_port
-from joulie_cli.supervisor.data_directory import is_alive
 from joulie_cli.supervisor.supervisor import free_addresses
 from joulie_demo import joulie, running
 from joulie_forked import Command
+from joulie_projections.component.data_directory import is_alive
 
 PATIENCE_S = 60.0
 KUBERNETES_S = 30.0  # from SIGTERM to SIGKILL
@@ -162,7 +162,7 @@ def test_a_component_that_does_not_end_kills_itself_and_reports_it(tmp_path: Pat
     joulie("migrate", "--data", tmp_path / "data")
     hanging = {
         "joulie_bus.http.server.HttpServer.drain": hangs,
-        "joulie_cli.supervisor.ending.END_S": 0.1,
+        "joulie_projections.component.ending.END_S": 0.1,
     }
     started = Command(words, environ, kept, constants=hanging)
     await_line("serving", started)

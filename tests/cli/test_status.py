@@ -11,13 +11,13 @@ from sqlalchemy import Engine
 
 import joulie_migrations
 from audit_kit import small_log_in
+from joulie_answers.here import status_of
+from joulie_answers.readers.gauges import gauges_of
 from joulie_answers.schema.responses import StreamSize
 from joulie_answers.text.status import status_text
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.ports import free_port
-from joulie_cli.asking.here import status_of
-from joulie_cli.supervisor.data_directory import DataDirectory, Running
-from joulie_cli.supervisor.gauges import gauges_of
+from joulie_projections.component.data_directory import DataDirectory, Running
 from joulie_projections.store import database
 from joulie_projections.store.lease_owner import new_owner
 from joulie_projections.store.store import Store

@@ -20,8 +20,8 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.settings import BusSettings
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import Running, demo
+from joulie_projections.component.data_directory import DataDirectory
 from truth import UNKNOWN_SHARE, Judge, Witness, report
 
 SECONDS = float(os.environ.get("TRUTH_SECONDS", "600"))

@@ -16,12 +16,12 @@ import pytest
 
 from joulie_bus.runtime.settings import BusSettings, Source
 from joulie_bus.streams.subjects import Subjects
-from joulie_cli.components.demo import replay_in_background
-from joulie_cli.display.screen import DemoLocation, Screen
-from joulie_cli.supervisor.data_directory import DataDirectory, is_alive
-from joulie_cli.wiring import Wiring
+from joulie_cli.demo.demo import replay_in_background
+from joulie_cli.demo.screen import DemoLocation, Screen
 from joulie_demo import PATIENCE_S, demo, joulie, running, told_by
 from joulie_extender.rules.eco import WANTS_PERFORMANCE
+from joulie_projections.component.data_directory import DataDirectory, is_alive
+from joulie_projections.component.wiring import Wiring
 from joulie_projections.store import database
 from joulie_projections.testing import Postgres
 from joulie_projections.view.view import View

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from joulie_bus.runtime.ports import free_port
-from joulie_cli.doctor.judgement.versions import numbers
+from joulie_doctor.judgement.versions import numbers
 from joulie_process import joulie
 from kube_builders import Tree, asking, schedulable
 from kube_conditions import NODES, PODS, TIMEOUT_S, placed, pod_of, profiles_are, wait_until

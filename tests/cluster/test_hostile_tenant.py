@@ -12,9 +12,9 @@ from joulie_bus.broker.embedded import address_within
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_demo import told_by
 from joulie_process import joulie
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import History
 from kube_builders import pod
 from kube_conditions import PODS, TIMEOUT_S, profiles_are, wait_until

@@ -9,7 +9,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from joulie_bus.runtime.ports import free_port
-from joulie_cli.doctor.judgement.versions import numbers
+from joulie_doctor.judgement.versions import numbers
 from joulie_extender.rules.eco import WANTS_PERFORMANCE
 from joulie_process import joulie
 from kube_builders import pod, schedulable

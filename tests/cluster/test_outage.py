@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender_kit import get
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_operator.resources.custom_resources import NODETWINS
 from joulie_process import joulie
+from joulie_projections.component.data_directory import DataDirectory
 from kube_builders import node
 from kube_conditions import NODES
 from kube_real import Running

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from joulie_bus.events import FilterDecided
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_process import joulie
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import EntryQuery, History
 from kube_builders import asking
 from kube_conditions import PODS, TIMEOUT_S, placed, wait_until

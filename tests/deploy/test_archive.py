@@ -9,9 +9,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from helm_chart import CHART, of_kind, pod_specs, rendered
+from joulie_audit.retention.writing import ArchiveSettings
 from joulie_bus.runtime.settings import Source
 from joulie_bus.streams.roles import Role
-from joulie_cli.components.archive import ArchiveSettings
 from joulie_projections.decision_log import heads
 
 pytestmark = pytest.mark.slow

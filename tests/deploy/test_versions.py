@@ -10,7 +10,7 @@ import pytest
 
 from helm_chart import CHART, DOCUMENTED, NAMESPACE, helm, rendered
 from joulie_bus.errors import KubernetesRefused
-from joulie_cli.doctor.judgement.versions import numbers
+from joulie_doctor.judgement.versions import numbers
 from joulie_operator.kube.api_client import JSON
 from kube_real import PLACES, ProgramMissing, Running, older_server, real_server
 

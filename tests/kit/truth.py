@@ -25,6 +25,7 @@ import msgspec
 from sqlalchemy import select
 
 from cpu_waits import CpuWaits
+from joulie_answers.here import status_of
 from joulie_answers.schema.responses import Status
 from joulie_answers.text.status import status_text
 from joulie_bus.errors import BusError
@@ -33,9 +34,8 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
-from joulie_cli.asking.here import status_of
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_console.stream.event_tail import LEDGER_KEPT_S
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import History
 from joulie_projections.state.completeness import NEVER_MS
 from joulie_projections.store.energy_lag import behind_s as ledger_behind_s

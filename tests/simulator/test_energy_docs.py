@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import pytest
 
-from joulie_cli.display.energy_table import compared
 from joulie_cli.main import main
 from joulie_simulator.energy import suites
 from joulie_simulator.energy.product import SAVING
@@ -30,6 +29,7 @@ from joulie_simulator.energy.suites import (
     trace,
 )
 from joulie_simulator.energy.switching.conditions import CONDITIONS, USUAL, baseline_of
+from joulie_simulator.plots.energy_table import compared
 from joulie_simulator.trace_file import Trace
 
 

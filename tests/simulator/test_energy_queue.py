@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_cli.display import energy_plot, energy_table
 from joulie_cli.main import main
 from joulie_simulator.energy.fleet import ASLEEP, MEASURED, PEER, Fleet
 from joulie_simulator.energy.jobs import CLASSES, Job
@@ -31,6 +30,7 @@ from joulie_simulator.energy.switching.autoscaler import AUTOSCALERS
 from joulie_simulator.energy.switching.sleep import SleepController, SleepRules
 from joulie_simulator.energy.trend import Trends
 from joulie_simulator.energy.waiting import Queue, Waiting
+from joulie_simulator.plots import energy_plot, energy_table
 
 NO_SPARE = SleepRules(spare_cpu_nodes=0.0, spare_gpu_nodes=0.0, idle_minutes=2, wake_minutes=3)
 SMALL = Size(nodes=50, hours=6.0)

@@ -3,19 +3,10 @@
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
 
 from joulie_answers.readers.history import HistoryReader
-from joulie_audit.archive.fact_source import FactSource, StreamFacts, streams_of
+from joulie_audit.archive.fact_source import RetainedFacts, StreamFacts, streams_of
 from joulie_bus.log.protocol import Log
-from joulie_bus.streams.subjects import Stream
-
-
-class RetainedFacts(FactSource, Protocol):
-    async def first_of(self, stream: Stream, /) -> int:
-        """The first sequence that can still be read."""
-        ...
-
 
 OpenFacts = Callable[[], AbstractAsyncContextManager[RetainedFacts]]
 

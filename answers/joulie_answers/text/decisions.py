@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from joulie_answers.schema.responses import DecisionBrief
-from joulie_answers.text.times import rfc3339
+from joulie_bus.core.times import rfc3339
 
 
 def decisions_text(newest_first: Sequence[DecisionBrief]) -> str:

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Iterator
 
 from joulie_answers.schema.responses import Energy, EnergyShare
-from joulie_answers.text.times import rfc3339, shown
+from joulie_bus.core.times import rfc3339, shown
 from joulie_projections.energy.report import BEHIND_S, NOT_ON_CARDS, NOT_SHARED
 
 SHOWN_LINES = 30

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from joulie_answers.schema.responses import Gpu, GpuList
 from joulie_answers.text.tables import table
-from joulie_answers.text.times import shown
+from joulie_bus.core.times import shown
 from joulie_projections.state.cards import UNKNOWN_HOLDER
 
 _HEAD = ("node", "card", "model", "MB used", "of", "link", "used by")

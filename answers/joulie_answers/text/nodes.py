@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from joulie_answers.schema.responses import NodeBrief, NodeCaps, NodeDetail, NodeList
 from joulie_answers.text.tables import cell, table
-from joulie_answers.text.times import shown
+from joulie_bus.core.times import shown
 
 _HEAD = ("NODE", "CLASS", "POWER", "PODS", "GPUS", "WATTS", "CAP-W", "HEADROOM", "COOLING")
 _KINDS = {"cpu": "CPU", "gpu": "GPU", "cards": "single cards", "clocks": "clocks"}

@@ -11,7 +11,7 @@ from joulie_answers.schema.responses import (
     Transition,
 )
 from joulie_answers.text.tables import cell, table
-from joulie_answers.text.times import shown
+from joulie_bus.core.times import shown
 
 _HEAD = ("POSITION", "AT", "PLAN", "NODE", "WHAT", "BECAUSE")
 MOST_RACKS = 20

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from joulie_answers.schema.responses import Attempt, Outcome, PodDetail
 from joulie_answers.text.score_table import score_table
-from joulie_answers.text.times import shown
+from joulie_bus.core.times import shown
 
 # A binding and the scores before it are read from two streams, so the binding may be known first.
 NO_SCORES = "the log has no scores of this attempt yet (one node that is left is not scored)"

@@ -12,7 +12,7 @@ from joulie_answers.schema.responses import (
     StorageSizes,
     StreamSize,
 )
-from joulie_answers.text.times import duration
+from joulie_bus.core.times import duration
 from joulie_bus.streams.incomplete import described
 from joulie_bus.streams.records import IncompleteCopy
 from joulie_bus.streams.subjects import Stream

@@ -32,6 +32,12 @@ class FactSource(Protocol):
         ...
 
 
+class RetainedFacts(FactSource, Protocol):
+    async def first_of(self, stream: Stream, /) -> int:
+        """The first sequence that can still be read."""
+        ...
+
+
 class ColumnSource(FactSource, Protocol):
     """For the ledger."""
 

@@ -12,7 +12,7 @@ from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
     from joulie_bus.broker.callout import Issuer
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 ACCOUNT, AUDIENCE = "joulie-system:joulie-agent", "joulie-broker"
 
@@ -46,8 +46,8 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_bus.broker.callout import Issuer
     from joulie_bus.errors import SettingsError
-    from joulie_cli.processes import serve_part
     from joulie_operator.cluster_settings import ClusterSettings
+    from joulie_projections.component.process import serve_part
 
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
@@ -61,11 +61,11 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 async def _serve(args: argparse.Namespace, wires: Wiring, issuer: Issuer, cluster: str) -> None:
     from joulie_bus.jetstream.connection import Connection
-    from joulie_cli.connecting import broker_of_settings
     from joulie_operator.cluster_settings import IN_CLUSTER
     from joulie_operator.identity.service import Callout
     from joulie_operator.identity.token_reviews import Expected, TokenReviews
     from joulie_operator.kube.api_client import ApiServer
+    from joulie_projections.component.connecting import broker_of_settings
 
     expected = Expected(f"system:serviceaccount:{args.account}", args.audience)
     async with ApiServer.of(None if cluster == IN_CLUSTER else Path(cluster)) as api:

@@ -12,10 +12,10 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
+    from joulie_answers.report.gather import Period
     from joulie_audit.ledger.cap_effect import Measured
     from joulie_bus.events import CapsMeasured
-    from joulie_cli.reporting.gather import Period
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ NS_PER_MS = 1_000_000
 
 
 def program() -> Program:
-    from joulie_cli.log_access.past import ArchivePlace
+    from joulie_audit.access.past import ArchivePlace
 
     return Program((ArchivePlace,), run)
 
@@ -50,11 +50,11 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
-    from joulie_answers.text.times import rfc3339
+    from joulie_answers.report.gather import Period
+    from joulie_audit.access.past import archive_of
+    from joulie_bus.core.times import rfc3339
     from joulie_cli.display.output import show
     from joulie_cli.display.times import time_of_period
-    from joulie_cli.log_access.past import archive_of
-    from joulie_cli.reporting.gather import Period
 
     if args.what == "release":
         return _release(args)
@@ -94,13 +94,13 @@ async def _measured(
     wires: Wiring, archive: Path | None, period: Period
 ) -> tuple[Period, list[Measured]]:
     """The part of the period that the ledger holds, and what was measured in it."""
+    from joulie_answers.report.gather import NOTHING_FOLDED, Period
+    from joulie_audit.access.past import facts_of
     from joulie_audit.ledger.cap_effect import CappedLives, effect_of, finished_pods
     from joulie_audit.ledger.pods_in_log import folded
     from joulie_bus.errors import NotInTheLog
     from joulie_bus.events import WorkloadClass
-    from joulie_cli.log_access.opening import require_readable
-    from joulie_cli.log_access.past import facts_of
-    from joulie_cli.reporting.gather import NOTHING_FOLDED, Period
+    from joulie_projections.component.opening import require_readable
     from joulie_projections.store.energy_table import EnergyTable
 
     require_readable(wires.data)
@@ -120,7 +120,7 @@ async def _measured(
 async def _publish(wires: Wiring, events: Sequence[CapsMeasured]) -> None:
     from joulie_bus.log.producer import Producer
     from joulie_bus.streams.roles import Role
-    from joulie_cli.connecting import connected
+    from joulie_projections.component.connecting import connected
 
     producer = Producer(PRODUCER, wires.subjects, time.time_ns)
     async with connected(wires, Role.OPERATOR) as bus:
@@ -140,7 +140,7 @@ def _as_json(found: Measured) -> dict[str, Any]:
 
 
 def _as_text(found: Sequence[Measured], period: Period, recorded: int | None) -> str:
-    from joulie_answers.text.times import shown
+    from joulie_bus.core.times import shown
 
     start, end = (shown(each) for each in period)
     lines = [f"Pods that ran from {start} to {end}, up to which the ledger is complete"]

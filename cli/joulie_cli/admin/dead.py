@@ -10,7 +10,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
     from joulie_projections.fold.commit import Poison
 
 ACTIONS = ("list", "show", "retry")
@@ -26,7 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.log_access.past import ArchivePlace
+    from joulie_audit.access.past import ArchivePlace
 
     return Program((ArchivePlace,), run)
 
@@ -34,8 +34,8 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
+    from joulie_audit.access.past import archive_of, history_of
     from joulie_cli.display.output import show
-    from joulie_cli.log_access.past import archive_of, history_of
     from joulie_projections.fold import quarantine
     from joulie_projections.fold.quarantine_quota import is_single
 
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 async def _retry(wires: Wiring, poison: Poison) -> None:
     from joulie_bus.streams.roles import Role
-    from joulie_cli.connecting import connected
+    from joulie_projections.component.connecting import connected
     from joulie_projections.fold import quarantine
 
     message = quarantine.retry_message(poison, wires.subjects)

@@ -12,8 +12,8 @@ from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
     from joulie_bus.runtime.settings import InForce
-    from joulie_cli.doctor.judgement.findings import Finding
-    from joulie_cli.wiring import Wiring
+    from joulie_doctor.judgement.findings import Finding
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.components.every import SETTINGS
+    from joulie_doctor.settings import SETTINGS
 
     return Program(SETTINGS, run)
 
@@ -40,8 +40,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
     from joulie_cli.display.output import show
-    from joulie_cli.doctor.examination import Case, examine
-    from joulie_cli.doctor.judgement.findings import Level, as_text, exit_code
+    from joulie_doctor.examination import Case, examine
+    from joulie_doctor.judgement.findings import Level, as_text, exit_code
     from joulie_operator.cluster_settings import ClusterSettings
 
     settings = wires.source.finish()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 # A test compares them with the roles at the broker.
 ROLES = (

@@ -11,8 +11,8 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
     from joulie_projections.chain.keyring import Key, Ring
+    from joulie_projections.component.wiring import Wiring
 
 ACTIONS = ("list", "rotate", "retire", "replace")
 
@@ -54,7 +54,7 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
-    from joulie_cli.log_access.kept_heads import public_key
+    from joulie_audit.access.kept_heads import public_key
     from joulie_projections.decision_log import key_change
     from joulie_projections.decision_log.heads import next_path, replaced_path
 
@@ -99,8 +99,8 @@ def _replace(args: argparse.Namespace, file: Path) -> int:
 
 def _wait(args: argparse.Namespace, wires: Wiring, file: Path) -> int:
     """Wait for the projector: it deletes the request file once the change is made."""
+    from joulie_audit.access.kept_heads import public_key
     from joulie_bus.errors import KeyChangeRefused
-    from joulie_cli.log_access.kept_heads import public_key
 
     end = time.monotonic() + args.wait
     while file.exists():
@@ -126,11 +126,11 @@ def _named(args: argparse.Namespace, ring: Ring) -> str:
 async def _since(args: argparse.Namespace, wires: Wiring, public: Ring) -> int:
     """The newest entry with an anchored head before that time, by the broker's clock: the time in
     a head itself can be forged with a leaked key."""
+    from joulie_audit.access.past import broker_of
     from joulie_bus.errors import NotInTheLog
     from joulie_bus.log.whole_stream import everything
     from joulie_bus.streams.subjects import Stream
     from joulie_cli.display.times import as_time
-    from joulie_cli.log_access.past import broker_of
     from joulie_projections.chain.signed import Head, statement_in
 
     when: str = args.compromised_since
@@ -148,8 +148,7 @@ async def _since(args: argparse.Namespace, wires: Wiring, public: Ring) -> int:
 
 
 def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
-    from joulie_answers.text.times import rfc3339
-    from joulie_cli.display.times import MS
+    from joulie_bus.core.times import MS, rfc3339
     from joulie_projections.chain.keyring import ENDLESS
     from joulie_projections.decision_log.tree import verifier_of
 
@@ -168,8 +167,7 @@ def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
 
 
 def _as_text(number: int, key: Key, ring: Ring) -> str:
-    from joulie_answers.text.times import shown
-    from joulie_cli.display.times import MS
+    from joulie_bus.core.times import MS, shown
 
     first = f"entry {key.after + 1}"
     began = f"{first} ({shown(key.began_at // MS)})" if key.began_at else first

@@ -9,7 +9,7 @@ from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
     from joulie_bus.jetstream.connection import Address
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 PHASES = ("pre", "post")
 
@@ -43,8 +43,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
     import joulie_migrations
     from joulie_bus.streams.roles import Role
-    from joulie_cli.admin.move import as_text, move
-    from joulie_cli.connecting import address_of, names_a_broker
+    from joulie_projections.component.connecting import address_of, names_a_broker
+    from joulie_projections.relocation.moving import as_text, move
     from joulie_projections.store import database
 
     if args.source or args.to:
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 def _continue(wires: Wiring) -> int:
     import asyncio
 
-    from joulie_cli.admin.new_broker import continue_streams
+    from joulie_projections.relocation.new_broker import continue_streams
 
     ends = asyncio.run(continue_streams(wires))
     for stream, end in sorted(ends.items()):
@@ -84,7 +84,7 @@ def _continue(wires: Wiring) -> int:
 def _adopt(wires: Wiring) -> int:
     import asyncio
 
-    from joulie_cli.admin.new_broker import adopt_streams
+    from joulie_projections.relocation.new_broker import adopt_streams
 
     ends = asyncio.run(adopt_streams(wires))
     for stream, end in sorted(ends.items()):

@@ -13,7 +13,7 @@ from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
     from joulie_bus.jetstream.log import JetStreamLog
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
     from joulie_projections.fold.snapshots import Snapshot
     from joulie_projections.projector.rebuild import HistorySource, RebuildResult
 
@@ -25,7 +25,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.log_access.past import ArchivePlace
+    from joulie_audit.access.past import ArchivePlace
 
     return Program((ArchivePlace,), run)
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 async def _rebuild(args: argparse.Namespace, wires: Wiring) -> RebuildResult:
     import joulie_migrations
-    from joulie_cli.log_access.past import archive_of, broker_of
+    from joulie_audit.access.past import archive_of, broker_of
     from joulie_projections.projector.rebuild import rebuild
     from joulie_projections.store import database
     from joulie_projections.store.lease_owner import new_owner
@@ -70,10 +70,10 @@ async def _rebuild(args: argparse.Namespace, wires: Wiring) -> RebuildResult:
 async def _past(
     wires: Wiring, bus: JetStreamLog, archive: Path
 ) -> AsyncGenerator[HistorySource, None]:
+    from joulie_audit.access.past import history_of
     from joulie_audit.archive.combined_history import Sources
     from joulie_audit.archive.fact_source import StreamFacts, streams_of
     from joulie_audit.archive.parts import Archive, ArchivedFacts
-    from joulie_cli.log_access.past import history_of
     from joulie_projections.projector.rebuild import HistorySource
 
     with history_of(wires) as history:
@@ -85,9 +85,9 @@ async def _past(
 
 def _require_beginning(wires: Wiring, archive: Path | None) -> None:
     """Folding from the first fact requires that it is still stored."""
+    from joulie_audit.access.past import history_of
     from joulie_audit.chain.log_start import trimmed_hint
     from joulie_bus.errors import NotInTheLog
-    from joulie_cli.log_access.past import history_of
 
     with history_of(wires) as history:
         cut = history.cut()

@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from joulie_bus.errors import SettingsError
-from joulie_cli.wiring import Wiring
 from joulie_extender.protocol.scheduler_config import (
     DEFAULT_NAME,
     OWN_NAME,
@@ -23,6 +22,7 @@ from joulie_extender.protocol.scheduler_config import (
 from joulie_extender.settings import ServerSettings
 from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings, LeaseSettings
 from joulie_projections.catalog_file import GpuResourceSettings
+from joulie_projections.component.wiring import Wiring
 
 SETTINGS = (ServerSettings, GpuResourceSettings, ClusterSettings, LeaseSettings)
 SERVICE = "joulie-extender"

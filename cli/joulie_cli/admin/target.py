@@ -11,7 +11,7 @@ from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
     from joulie_bus.events import TargetSet
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
     from joulie_projections.state.state import Target
 
 ACTIONS = ("list", "set", "clear")
@@ -48,8 +48,8 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
+    from joulie_audit.access.past import history_of
     from joulie_cli.display.output import show
-    from joulie_cli.log_access.past import history_of
 
     if args.action == "list":
         with history_of(wires) as history:
@@ -66,10 +66,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def target_of(args: argparse.Namespace, now: int) -> TargetSet:
     """Raises WrongTarget."""
-    from joulie_answers.text.times import shown
+    from joulie_bus.core.times import MS, shown
     from joulie_bus.errors import WrongTarget
     from joulie_bus.events import TargetSet
-    from joulie_cli.display.times import MS
     from joulie_operator.planning.power_target import RACK
 
     if args.action == "clear":
@@ -110,7 +109,7 @@ def _time(text: str, now: int) -> int:
 async def _publish(wires: Wiring, event: TargetSet) -> None:
     from joulie_bus.log.producer import Producer
     from joulie_bus.streams.roles import Role
-    from joulie_cli.connecting import connected
+    from joulie_projections.component.connecting import connected
 
     producer = Producer(PRODUCER, wires.subjects, time.time_ns)
     async with connected(wires, Role.OPERATOR) as bus:
@@ -118,8 +117,7 @@ async def _publish(wires: Wiring, event: TargetSet) -> None:
 
 
 def _done(event: TargetSet) -> str:
-    from joulie_answers.text.times import shown
-    from joulie_cli.display.times import MS
+    from joulie_bus.core.times import MS, shown
     from joulie_operator.planning.power_target import place
 
     if event.power_mw is None:
@@ -132,8 +130,7 @@ def _done(event: TargetSet) -> str:
 
 
 def _as_json(name: str, target: Target, now: int) -> dict[str, Any]:
-    from joulie_answers.text.times import rfc3339
-    from joulie_cli.display.times import MS
+    from joulie_bus.core.times import MS, rfc3339
 
     return {
         "target": name,

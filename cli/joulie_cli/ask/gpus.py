@@ -9,7 +9,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:

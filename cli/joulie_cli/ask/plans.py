@@ -9,7 +9,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -49,16 +49,16 @@ def program() -> Program:
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_answers import defragment_in_cluster
     from joulie_answers.text.defragment import defragment_text
     from joulie_cli.asking import questions
     from joulie_cli.asking.sources import asked
     from joulie_cli.display.output import show
-    from joulie_cli.reporting import defragment
 
     if args.defragment and not args.kubeconfig:
         return asked(args, wires, questions.defragment)
     if args.defragment:
-        moves = defragment.report_of(args, wires)
+        moves = defragment_in_cluster.report_of(args, wires)
         show(args, moves, defragment_text(moves, args.limit))
         return 0
     return asked(args, wires, questions.plans if args.next is None else questions.next_plan)

@@ -11,8 +11,8 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.reporting.gather import Period
-    from joulie_cli.wiring import Wiring
+    from joulie_answers.report.gather import Period
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +30,7 @@ NS_PER_MS = 1_000_000
 
 
 def program() -> Program:
-    from joulie_cli.log_access.past import ArchivePlace
+    from joulie_audit.access.past import ArchivePlace
 
     return Program((ArchivePlace,), run)
 
@@ -38,10 +38,10 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
+    from joulie_answers.report.page import page_of
+    from joulie_answers.report.write import as_json_text, report_of_period
+    from joulie_audit.access.past import archive_of
     from joulie_cli.display.progress import progress
-    from joulie_cli.log_access.past import archive_of
-    from joulie_cli.reporting.page import page_of
-    from joulie_cli.reporting.write import as_json_text, report_of_period
 
     archive, period, is_json = archive_of(args, wires), _period(args), _is_json(args)
     with progress("report", quiet=False):
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def _is_json(args: argparse.Namespace) -> bool:
     """The name of the file decides, as for `joulie up --report`."""
+    from joulie_answers.report.write import JSON_SUFFIX
     from joulie_bus.errors import SettingsError
-    from joulie_cli.reporting.write import JSON_SUFFIX
 
     suffix, asked = "" if args.out is None else args.out.suffix, args.output == "json"
     if asked and suffix in (".html", ".htm"):
@@ -68,8 +68,8 @@ def _is_json(args: argparse.Namespace) -> bool:
 
 
 def _period(args: argparse.Namespace) -> Period:
+    from joulie_answers.report.gather import Period
     from joulie_cli.display.times import time_of_period
-    from joulie_cli.reporting.gather import Period
 
     now = time.time_ns()
     first = time_of_period(args.first, now) // NS_PER_MS if args.first else 0

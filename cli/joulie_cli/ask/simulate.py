@@ -11,7 +11,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
     from joulie_simulator.gpu_packing.fragments import Farm, Filling, Outcome, Policy
     from joulie_simulator.hardware.shapes import Machine
     from joulie_simulator.workload.workload import Sizes

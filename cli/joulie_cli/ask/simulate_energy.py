@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from joulie_cli.ask.on_cores import on_cores
-from joulie_cli.display import energy_plot, energy_table
 from joulie_cli.display.output import show, written
 from joulie_cli.display.progress import progress
 from joulie_simulator.energy.policies import BASELINE, POLICIES
@@ -32,6 +31,7 @@ from joulie_simulator.energy.suites import (
 )
 from joulie_simulator.energy.switching.autoscaler import AUTOSCALERS
 from joulie_simulator.energy.switching.conditions import CONDITIONS, USUAL, baseline_of
+from joulie_simulator.plots import energy_plot, energy_table
 from joulie_simulator.trace_file import Trace
 
 QUICK_COMPAT = Size(nodes=500, hours=12.0)

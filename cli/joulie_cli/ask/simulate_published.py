@@ -12,7 +12,6 @@ from itertools import product
 from statistics import mean
 
 from joulie_cli.ask.on_cores import on_cores
-from joulie_cli.display import packing_plot
 from joulie_cli.display.output import show, written
 from joulie_cli.display.progress import progress
 from joulie_extender.gpu.pool import Pool, PoolNode
@@ -21,6 +20,7 @@ from joulie_simulator.gpu_packing.defragmented import DefragmentedRow, defragmen
 from joulie_simulator.gpu_packing.published import LEVELS, Row, bounds, filled, misfit, pool_of
 from joulie_simulator.gpu_packing.published_policies import POLICIES
 from joulie_simulator.hardware.shapes import shape_of
+from joulie_simulator.plots import packing_plot
 from joulie_simulator.trace_file import machines_of, shapes_of
 from joulie_simulator.workload.workload import CARD_MB, Size, Table
 

@@ -11,7 +11,7 @@ from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
     from joulie_answers.schema.responses import Status
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +29,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     """The exit code is 1 if nothing runs."""
     import asyncio
 
+    from joulie_answers.here import status_of
     from joulie_answers.text.status import status_text
-    from joulie_cli.asking.here import status_of
     from joulie_cli.display.output import show
     from joulie_extender.staleness import FreshnessSettings
 

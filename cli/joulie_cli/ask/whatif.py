@@ -13,9 +13,9 @@ from joulie_cli.command_line.commands import Program
 if TYPE_CHECKING:
     from joulie_audit.questions.whatif import Overrides
     from joulie_audit.recompute.score_changes import Comparison, Group
-    from joulie_cli.wiring import Wiring
     from joulie_extender.catalogue.weights import Weights
     from joulie_operator.planning.rules import Rules
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ N = TypeVar("N", bound=NamedTuple)
 
 
 def program() -> Program:
-    from joulie_cli.log_access.past import ArchivePlace
+    from joulie_audit.access.past import ArchivePlace
 
     return Program((ArchivePlace,), run)
 
@@ -42,7 +42,7 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
-    from joulie_cli.display import whatif_plot
+    from joulie_answers.text import whatif_plot
     from joulie_cli.display.output import show
 
     given = pairs(args.set, args.policy)
@@ -56,8 +56,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 async def _compare(args: argparse.Namespace, wires: Wiring, other: Overrides) -> Comparison:
+    from joulie_audit.access.past import archive_of, facts_of, require_facts, span_of
     from joulie_audit.questions.whatif import what_if
-    from joulie_cli.log_access.past import archive_of, facts_of, require_facts, span_of
 
     async with facts_of(wires, archive_of(args, wires)) as (history, facts):
         first, last = span_of(args, require_facts(history), "position")

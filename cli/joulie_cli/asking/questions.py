@@ -10,18 +10,17 @@ import msgspec
 from msgspec.structs import replace
 
 from joulie.client.console import ConsoleClient
+from joulie_answers.pages import PAGE, all_pages
 from joulie_answers.schema import requests as q
 from joulie_answers.schema.responses import Answer, DecisionBrief, DecisionList, Energy
 from joulie_answers.text.decisions import decisions_text
 from joulie_answers.text.defragment import defragment_text
-from joulie_answers.text.empty_log import EMPTY
 from joulie_answers.text.energy import energy_csv, energy_text, opencost_csv
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
 from joulie_answers.text.plans import next_plan_text, plan_text, plans_text
 from joulie_answers.text.pod import pod_text
-from joulie_bus.errors import NotInTheLog
-from joulie_cli.asking.pages import PAGE, all_pages
+from joulie_bus.errors import EMPTY, NotInTheLog
 from joulie_cli.display.times import instant, time_of, time_of_period, time_since
 from joulie_extender.decide.entry_verbs import VERBS, EntryVerb
 

@@ -12,15 +12,15 @@ from typing import Any
 from joulie.client.console import ConsoleClient
 from joulie_answers.readers.history import OpenHistory
 from joulie_answers.stored import Judgement, Stored, stored_answers
+from joulie_audit.access.past import ArchivePlace, archive_of, retained_facts_of
 from joulie_audit.archive.combined_history import Sources
 from joulie_cli.asking.questions import Answered, Question, Source
 from joulie_cli.display.output import show
-from joulie_cli.log_access.opening import require_readable
-from joulie_cli.log_access.past import ArchivePlace, archive_of, retained_facts_of
-from joulie_cli.wiring import Wiring
 from joulie_extender.gpu.models import aliases_of
 from joulie_extender.settings import ScoringSettings
 from joulie_projections.catalog_file import CatalogSettings
+from joulie_projections.component.opening import require_readable
+from joulie_projections.component.wiring import Wiring
 from joulie_projections.store.energy_table import EnergyTable
 
 SETTINGS = (ArchivePlace, ScoringSettings, CatalogSettings)

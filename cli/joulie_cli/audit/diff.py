@@ -10,7 +10,7 @@ from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
     from joulie_audit.verify.proof import Difference
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -23,16 +23,16 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.log_access.past import ArchivePlace
+    from joulie_audit.access.past import ArchivePlace
 
     return Program((ArchivePlace,), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_audit.access.kept_heads import head_named, public_key
+    from joulie_audit.access.past import archive_of, history_of
     from joulie_audit.verify.proof import difference
     from joulie_cli.display.output import show
-    from joulie_cli.log_access.kept_heads import head_named, public_key
-    from joulie_cli.log_access.past import archive_of, history_of
 
     wires.data.require()
     public = public_key(wires)
@@ -51,8 +51,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def as_text(found: Difference) -> str:
-    from joulie_answers.text.times import shown
-    from joulie_cli.display.times import MS
+    from joulie_bus.core.times import MS, shown
 
     if found.flaw:
         return f"NOT one log: {found.flaw}."

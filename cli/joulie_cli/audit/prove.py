@@ -9,7 +9,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -19,15 +19,15 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.log_access.past import ArchivePlace
+    from joulie_audit.access.past import ArchivePlace
 
     return Program((ArchivePlace,), run)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_audit.access.past import archive_of, history_of
     from joulie_audit.verify.proof import prove
     from joulie_cli.display.output import show
-    from joulie_cli.log_access.past import archive_of, history_of
     from joulie_projections.decision_log.heads import public_key
 
     with history_of(wires, archive_of(args, wires)) as history:

@@ -11,7 +11,7 @@ from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
     from joulie_audit.replay.replay import Progress, ReplayReport
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.log_access.past import ArchivePlace
+    from joulie_audit.access.past import ArchivePlace
 
     return Program((ArchivePlace,), run)
 
@@ -45,8 +45,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 async def _replay(
     args: argparse.Namespace, wires: Wiring, report: Progress | None
 ) -> dict[str, Any]:
+    from joulie_audit.access.past import archive_of, jobs_of, shared_facts_of, span_of
     from joulie_audit.replay.replay import Scope, other_versions, replay
-    from joulie_cli.log_access.past import archive_of, jobs_of, shared_facts_of, span_of
 
     async with shared_facts_of(wires, archive_of(args, wires)) as (history, facts, elsewhere):
         newest = history.checkpoint()

@@ -5,17 +5,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from joulie_audit.archive.parts import Archive
-from joulie_audit.chain.entries import EntryRange, Flaw
-from joulie_audit.chain.heads import unkept_flaw
-from joulie_audit.verify.verify import Report, unlogged_flaw, verify
-from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
-from joulie_bus.errors import NotInTheLog, SettingsError, Unreachable
-from joulie_cli.audit.witnessed import witnessed
-from joulie_cli.display.output import show
-from joulie_cli.log_access import heads_places
-from joulie_cli.log_access.heads_places import keeper_of
-from joulie_cli.log_access.kept_heads import (
+from joulie_audit.access import heads_places
+from joulie_audit.access.heads_places import keeper_of
+from joulie_audit.access.kept_heads import (
     NOTHING,
     Anchors,
     anchors_in,
@@ -25,8 +17,7 @@ from joulie_cli.log_access.kept_heads import (
     public_key,
     public_key_in,
 )
-from joulie_cli.log_access.opening import require_readable
-from joulie_cli.log_access.past import (
+from joulie_audit.access.past import (
     ArchivePlace,
     archive_of,
     broker_of,
@@ -34,8 +25,17 @@ from joulie_cli.log_access.past import (
     sharing_of,
     span_of,
 )
-from joulie_cli.wiring import Wiring
+from joulie_audit.access.witnessed import witnessed
+from joulie_audit.archive.parts import Archive
+from joulie_audit.chain.entries import EntryRange, Flaw
+from joulie_audit.chain.heads import unkept_flaw
+from joulie_audit.verify.verify import Report, unlogged_flaw, verify
+from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
+from joulie_bus.errors import NotInTheLog, SettingsError, Unreachable
+from joulie_cli.display.output import show
 from joulie_projections.chain.keyring import Ring
+from joulie_projections.component.opening import require_readable
+from joulie_projections.component.wiring import Wiring
 from joulie_projections.fold.commit import Cut
 from joulie_projections.witness.settings import WitnessSettings, heads_place
 
@@ -63,9 +63,7 @@ NOT_COMPARED = "  No anchored heads were compared: a log cut off at its end woul
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.report is not None:
-        from joulie_cli.audit import verify_report  # the simulator takes half a second
-
-        return verify_report.run(args, wires)
+        return _verify_report(args, wires)
     if args.archive is not None and not wires.data.has_database:
         return _verify_archive_alone(args, wires)
     require_readable(wires.data)  # before a witness or a broker is contacted
@@ -80,6 +78,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         print_notes(anchors, is_compared=anchors is not NOTHING)
     flawed = report.flaw is not None or (archived is not None and archived.flaw is not None)
     return 1 if flawed else 0
+
+
+def _verify_report(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_answers.report.verification import verified  # the simulator takes half a second
+
+    found = asyncio.run(verified(args.report, wires, archive_of(args, wires)))
+    show(args, {"report": str(args.report), "flaw": found.flaw or None}, found.text)
+    return 1 if found.flaw else 0
 
 
 def _verify_archive_alone(args: argparse.Namespace, wires: Wiring) -> int:

@@ -4,11 +4,11 @@ import argparse
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from pathlib import Path
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 GROUPS = {  # folder below `joulie_cli` -> title in `joulie --help`
     "run": "Run Joulie, or one of its components",
@@ -32,7 +32,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # the modules of each group, as `--hel
         *("rebuild", "release", "scheduler_config", "target"),
     ),
 }
-FOLDER = Path(__file__).parents[1]
+# Without options of its own, a command is the component itself, with `SETTINGS` and `run`.
+COMPONENTS = {
+    "console": "joulie_console.component",
+    "extender": "joulie_extender.component",
+    "shadow": "joulie_extender.shadow_component",
+}
 
 
 class Program(NamedTuple):
@@ -56,6 +61,17 @@ class CommandModule(Protocol):
     def program(self) -> Program | Printed: ...
 
 
+class _Component(NamedTuple):
+    path: str
+
+    def options(self, _: argparse.ArgumentParser, /) -> None:
+        """None of its own."""
+
+    def program(self) -> Program:
+        module = import_module(self.path)
+        return Program(module.SETTINGS, module.run)
+
+
 class Command(NamedTuple):
     group: str
     module: str
@@ -67,11 +83,19 @@ class Command(NamedTuple):
     @property
     def summary(self) -> str:
         """The first line of the docstring, read from the source: an import takes longer."""
-        with (FOLDER / self.group / f"{self.module}.py").open(encoding="utf-8") as source:
+        found = find_spec(self.path)
+        assert found is not None
+        with open(str(found.origin), encoding="utf-8") as source:
             return source.readline().strip().strip('"').removesuffix(".")
 
+    @property
+    def path(self) -> str:
+        return COMPONENTS.get(self.module) or f"joulie_cli.{self.group}.{self.module}"
+
     def load(self) -> CommandModule:
-        return cast(CommandModule, import_module(f"joulie_cli.{self.group}.{self.module}"))
+        if self.module in COMPONENTS:
+            return _Component(self.path)
+        return cast(CommandModule, import_module(self.path))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What commands print and parse: live screen, placements, times, common options.
+"""How commands print results, show progress, and parse times.
 
 Not here: where the values come from.
 In: values. Out: text.

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.runtime.settings import duration
 
-SECOND, MS = 1_000_000_000, 1_000_000  # ns
+SECOND = 1_000_000_000  # ns
 HOW = "a position, a time such as 2026-11-21T10:30, or -10m"
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from joulie.client.console import ConsoleClient
+from joulie.client.proxy import NAMESPACE, SECRET, Place, ProxyConnection
 from joulie_bus.errors import JoulieError, KubernetesRefused
 from joulie_bus.runtime import logging
 from joulie_cli.ask import decisions, explain, gpus, plans
 from joulie_cli.asking import questions
-from joulie_cli.asking.proxy import NAMESPACE, SECRET, Place, ProxyConnection
 from joulie_cli.command_line import options as shared
 from joulie_cli.display.output import rendered
 from joulie_cli.kubectl import nodes

@@ -4,6 +4,6 @@ A module holds the summary of its command (the first line of its docstring), `op
 its options to a parser, and `program`. `joulie --help` reads the modules and imports none, and
 completion imports them all: what a program needs is imported where it is used.
 
-Not here: the components (`joulie_cli.components` and their own packages).
+Not here: the components (`component` in their own packages).
 In: a parser; options and settings. Out: an exit code.
 """

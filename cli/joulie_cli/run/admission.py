@@ -10,7 +10,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 LISTEN = "127.0.0.1:9443"
 
@@ -45,8 +45,8 @@ def program() -> Program:
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_bus.errors import SettingsError
-    from joulie_cli.processes import serve_part
     from joulie_operator.cluster_settings import ClusterSettings
+    from joulie_projections.component.process import serve_part
 
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:

@@ -1,11 +1,19 @@
 """read the power, the hardware and the cards of this node, and publish them."""
 
+from __future__ import annotations
+
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
+
+if TYPE_CHECKING:
+    from joulie_agent.report import NodeReport, Reading
+    from joulie_agent.sources.host import Host
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +45,81 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.components import agent
+    from joulie_agent.component import SETTINGS
 
-    return Program(agent.SETTINGS, agent.run)
+    return Program(SETTINGS, run)
+
+
+def run(args: argparse.Namespace, wires: Wiring) -> int:
+    import socket
+
+    from joulie_agent.caps.memory import BadMemory
+    from joulie_agent.caps.release import memory_in
+    from joulie_agent.component import enforce, serve
+    from joulie_agent.sources.host import Host
+    from joulie_bus.errors import SettingsError
+    from joulie_projections.component.process import serve_part
+
+    host = Host(_root(args.host_root))
+    node = args.node or socket.gethostname().lower()
+    if args.once:
+        return _show_once(args, node, host)
+    if args.caps:
+        try:
+            memory = memory_in(args.limits)
+        except BadMemory as error:
+            raise SettingsError([f"--limits {error}"]) from error
+        return serve_part(wires, "agent", enforce(wires, node, host, memory, dry_run=args.dry_run))
+    return serve_part(wires, "agent", serve(wires, node, host, args.kept))
+
+
+def _show_once(args: argparse.Namespace, node: str, host: Host) -> int:
+    import asyncio
+
+    import msgspec
+
+    from joulie_agent.once import read_once
+    from joulie_cli.display.output import show
+
+    report = asyncio.run(read_once(node, host))
+    show(args, msgspec.to_builtins(report), _text(report))
+    return 0
+
+
+def _root(root: Path) -> Path:
+    from joulie_bus.errors import SettingsError
+
+    if not root.is_dir():
+        raise SettingsError([f"--host-root {root} is no directory"])
+    return root
+
+
+def _text(report: NodeReport) -> str:
+    cpu = report.hardware.cpu
+    lines = [
+        f"{report.node}: {cpu.sockets} x {cpu.model or 'unknown processor'}, {cpu.cores} cores, "
+        f"{report.hardware.memory_bytes / 2**30:.1f} GiB"
+        f"{', a virtual machine' if report.hardware.virtual else ''}"
+    ]
+    lines += [f"  {_reading(each)}" for each in report.readings]
+    lines += [
+        f"  card {card.uuid}: {card.model}, {card.memory_mb} MiB, "
+        f"{'healthy' if card.healthy else '; '.join(card.problems)}"
+        for card in report.cards
+    ]
+    lines += [
+        f"  limit of {cap.source} {cap.component}: {cap.watts:.0f} W"
+        for cap in report.caps
+        if cap.watts is not None
+    ]
+    lines += [f"  not available: {each.source}: {each.why}" for each in report.not_available]
+    return "\n".join(lines)
+
+
+def _reading(reading: Reading) -> str:
+    amounts = []
+    if reading.watts is not None:
+        amounts.append(f"{reading.watts:.1f} W")
+    if reading.joules is not None:
+        amounts.append(f"{reading.joules:.0f} J counted")
+    return f"{reading.source} {reading.component}: {', '.join(amounts)} ({reading.accuracy})"

@@ -10,7 +10,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
-    from joulie_cli.components.archive import write
+    from joulie_audit.retention.writing import write
     from joulie_cli.display.output import show
     from joulie_cli.display.progress import progress
 

@@ -26,6 +26,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.components import demo
+    from joulie_cli.demo import demo
 
     return Program(demo.SETTINGS, demo.run)

@@ -15,6 +15,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.components import ledger
+    from joulie_audit.ledger import component as ledger
 
     return Program(ledger.SETTINGS, ledger.run)

@@ -18,6 +18,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.components import operator
+    from joulie_operator import component as operator
 
     return Program(operator.SETTINGS, operator.run)

@@ -11,6 +11,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.components import simulator
+    from joulie_simulator import component as simulator
 
     return Program(simulator.SETTINGS, simulator.run)

@@ -15,7 +15,7 @@ from joulie_cli.command_line.commands import Program
 if TYPE_CHECKING:
     import asyncio
 
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ class UpOptions(NamedTuple):
 
 
 def program() -> Program:
-    from joulie_cli.components.every import SETTINGS
+    from joulie_doctor.settings import SETTINGS
 
     return Program(SETTINGS, run)
 
@@ -62,10 +62,10 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
-    from joulie_cli.components import ledger
-    from joulie_cli.processes import run_until_signalled
+    from joulie_audit.ledger import component as ledger
     from joulie_cli.supervisor.start_checks import require_kubeconfig
     from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings
+    from joulie_projections.component.process import run_until_signalled
 
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     _, code = run_until_signalled(lambda stop: _up(wires, options, stop))
     if args.report is not None:
         # Imported here: 10 MB in a process that otherwise only watches over others.
-        from joulie_cli.reporting.write import report_now, write
+        from joulie_answers.report.write import report_now, write
 
         ledger.fold_once(wires)
         write(args.report, asyncio.run(report_now(wires, signs=True)))
@@ -92,8 +92,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:
     import asyncio
 
+    from joulie_audit.retention import writing as archive
     from joulie_bus.runtime.logging import get_logger
-    from joulie_cli.components import archive
     from joulie_cli.supervisor.supervisor import Supervisor
     from joulie_console.settings import ConsoleSettings
     from joulie_extender.settings import ServerSettings

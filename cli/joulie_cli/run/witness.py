@@ -12,7 +12,7 @@ from joulie_cli.command_line.commands import Program
 if TYPE_CHECKING:
     import asyncio
 
-    from joulie_cli.wiring import Wiring
+    from joulie_projections.component.wiring import Wiring
     from joulie_projections.witness.cosigner import Witness
 
 
@@ -65,8 +65,8 @@ def _serve(args: argparse.Namespace, witness: Witness) -> int:
 
     from joulie_bus.runtime import logging
     from joulie_bus.runtime.settings import address
-    from joulie_cli.processes import run_until_signalled
     from joulie_projections.chain.note import VerifierKey
+    from joulie_projections.component.process import run_until_signalled
     from joulie_projections.witness.seen import FILE, Seen
     from joulie_projections.witness.server import bound
 

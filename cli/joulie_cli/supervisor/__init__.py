@@ -1,4 +1,4 @@
-"""`joulie up`: child processes, the data directory, metrics of running parts.
+"""`joulie up`: child processes, and what is checked before they start.
 
 Not here: commands (`commands`).
 In: settings. Out: running parts, restarted when they exit.

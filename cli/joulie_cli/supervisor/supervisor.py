@@ -11,12 +11,10 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import joulie_migrations
-from joulie_bus.broker.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded, prepare_streams
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BrokerStartFailed, NotOursToMigrate
-from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.jetstream.streams import ensure
 from joulie_bus.runtime.child_process import giving_way
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.ports import free_port
@@ -25,9 +23,9 @@ from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_cli.supervisor.data_directory import DataDirectory, Running
 from joulie_cli.supervisor.forked import Forked
 from joulie_cli.supervisor.start_checks import require_ports, require_room
+from joulie_projections.component.data_directory import DataDirectory, Running
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store import database
 
@@ -279,15 +277,6 @@ class Supervisor:
 def free_addresses() -> dict[str, str]:
     """The settings of a second supervisor, which would find the default ports in use."""
     return {name: f"127.0.0.1:{free_port()}" for name in (*LISTEN_SETTINGS, "METRICS_ADDR")}
-
-
-async def prepare_streams(broker: Embedded, subjects: Subjects) -> None:
-    """Create the broker's streams, which only its administrator may do."""
-    connection = await Connection.open(broker.address_of(Role.ADMIN), "joulie-admin")
-    try:
-        await ensure(connection, subjects)
-    finally:
-        await connection.close()
 
 
 def _prepare_database(data: DataDirectory) -> None:

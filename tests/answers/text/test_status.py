@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from joulie_answers.readers.gauges import parsed
 from joulie_answers.schema.responses import (
     Readings,
     RefusedOnSample,
@@ -22,7 +23,6 @@ from joulie_answers.text.status import (
 )
 from joulie_answers.views.status import with_gauges
 from joulie_bus.runtime import metrics
-from joulie_cli.supervisor.gauges import parsed
 from joulie_projections.energy import report
 
 READINGS = Readings(nodes=3, asleep=0, fresh=2, oldest_s=7.5)

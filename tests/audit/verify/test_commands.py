@@ -17,13 +17,13 @@ import yaml  # type: ignore[import-untyped]
 from sqlalchemy import Engine
 
 import joulie_migrations
+from joulie_audit.access.past import worthwhile_jobs
 from joulie_bus.events import DECISION_TYPES
 from joulie_cli.ask.decisions import ENTRY_KINDS
 from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import joined
-from joulie_cli.log_access.past import worthwhile_jobs
 from joulie_cli.main import main
-from joulie_cli.supervisor.data_directory import DataDirectory
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.store import database

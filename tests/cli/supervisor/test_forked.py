@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from joulie_cli.supervisor.data_directory import is_alive
 from joulie_demo import Running, running
+from joulie_projections.component.data_directory import is_alive
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 COMPONENTS = {"projector", "operator", "extender", "console", "ledger"}

@@ -15,8 +15,8 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 
 import joulie_forked
 from joulie_bus.errors import DatabaseUnreachable
-from joulie_cli.supervisor.data_directory import DataDirectory
 from joulie_cli.supervisor.supervisor import free_addresses
+from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import Counts, History
 
 PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake

@@ -21,9 +21,7 @@ from joulie_projections.testing import PRELOADED
 
 PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
 STOP_PATIENCE_S = 30.0
-PRELOADED.extend(
-    [__name__, *(f"joulie_cli.{each.group}.{each.module}" for each in commands().values())]
-)
+PRELOADED.extend([__name__, *(each.path for each in commands().values())])
 
 
 class Command:

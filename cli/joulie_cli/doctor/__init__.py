@@ -1,6 +1,0 @@
-"""The checks of `joulie doctor`: what is observed of an installation.
-
-Not here: what is right or wrong (`judgement`), the options of the command
-(`commands.upkeep.doctor`).
-In: an API server, a broker, a database, metrics, files. Out: typed findings.
-"""

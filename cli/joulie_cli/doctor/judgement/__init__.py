@@ -1,6 +1,0 @@
-"""What is right and what is wrong with an installation, and what to do.
-
-No I/O, no clock.
-Not here: how it is observed (`doctor.observed_cluster`, `doctor.observed_here`).
-In: observed values. Out: findings.
-"""
