@@ -218,7 +218,8 @@ class PowerSettings:
         "",
         "Source of measured power: a Prometheus server that scrapes Kepler and DCGM; or a URL with "
         "{node} that returns JSON for each node (nodePowerWatts, or packagePowerWatts at the top "
-        "or under cpu); or a TOML file of BMCs; empty for none (agents may measure)",
+        "or under cpu); or a TOML file of BMCs; or such a URL and the file, separated by a space; "
+        "empty for none (agents may measure)",
     )
     interval_s: float = setting(
         some_time, "NODE_POWER_INTERVAL", "15s", "How often the power of the nodes is read"
@@ -233,6 +234,14 @@ class PowerSettings:
 
     @property
     def bmc_file(self) -> str:
-        """The file of BMCs, if the address is one."""
-        is_file = self.address.endswith(".toml") and "://" not in self.address
-        return self.address if is_file else ""
+        """The file of BMCs, if the address names one."""
+        return " ".join(filter(_is_bmc_file, self.address.split()))
+
+    @property
+    def exporter(self) -> str:
+        """The URL, if the address names one."""
+        return " ".join(word for word in self.address.split() if not _is_bmc_file(word))
+
+
+def _is_bmc_file(word: str) -> bool:
+    return word.endswith(".toml") and "://" not in word

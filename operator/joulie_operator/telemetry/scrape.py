@@ -45,10 +45,9 @@ async def scrape_power(
                 name: node for name, node in view.cluster_state.nodes.items() if node.present
             }
             nodes.keep(present.keys())
-            if bmcs is None:
-                found = await read_power(session, present, settings)
-            else:
-                found = await bmcs.read(present, view.now_ns())
+            found = await bmcs.read(present, view.now_ns()) if bmcs is not None else {}
+            if settings.exporter:  # it counts energy and cards, and replaces what a BMC shows
+                found |= await read_power(session, present, settings)
             readings = dict(_within_bounds(found))
             at = Moment(time.monotonic(), time.time_ns())
             facts = list(nodes.samples(readings, at, are_due=is_lost))
@@ -67,7 +66,7 @@ async def read_power(
     session: aiohttp.ClientSession, nodes: Mapping[str, NodeState], settings: PowerSettings
 ) -> Readings:
     cards = {name: _cards(node) for name, node in nodes.items()}
-    address, promql = settings.address, settings.promql
+    address, promql = settings.exporter, settings.promql
     if "{node}" in address:
         return await _each(nodes, lambda name: _from_http(session, address, name, cards[name]))
     if "{node}" in promql:

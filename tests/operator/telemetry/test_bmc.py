@@ -315,6 +315,34 @@ async def test_a_reading_is_a_fact_that_names_its_source(
     assert (event.node, event.power_mw, event.provider) == ("n1", 412_000, REDFISH)
 
 
+NAMES = ("n1", "n2")
+
+
+async def test_a_bmc_is_read_for_the_nodes_that_an_exporter_does_not_measure(
+    service: Service, bus: JetStreamLog, view: View
+) -> None:
+    service.documents = FIRST
+
+    async def kepler(request: web.Request) -> web.Response:
+        """A Prometheus that knows one node."""
+        is_asked = request.query.get("query") == "kepler_node_cpu_watts"
+        series = {"metric": {"node_name": "n1", "zone": "package"}, "value": [1.0, "212.5"]}
+        data = {"resultType": "vector", "result": [series] if is_asked else []}
+        return web.json_response({"status": "success", "data": data})
+
+    watch = producer("watch")
+    await bus.publish([watch.stamp(node_seen(name)) for name in NAMES])
+    await until(lambda: set(NAMES) <= set(view.cluster_state.nodes), 60)
+    async with serving(kepler) as url:
+        values = {"NODE_POWER_ADDRESS": f"{url} /bmcs.toml", "NODE_POWER_INTERVAL": "200ms"}
+        settings = Source(values).load(PowerSettings)
+        async with background(scrape_power(bus, CLUSTER, view, settings, service.bmcs()), "scrape"):
+            await until(lambda: all(view.cluster_state.nodes[name].samples for name in NAMES), 60)
+
+    providers = {name: view.cluster_state.nodes[name].provider for name in NAMES}
+    assert providers == {"n1": "kepler package", "n2": REDFISH}
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [
@@ -345,16 +373,18 @@ def test_a_wrong_file_is_an_error_that_names_it(more: str, why: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("address", "expected"),
+    ("address", "file", "url"),
     [
-        ("/etc/joulie/files/bmcs.toml", "/etc/joulie/files/bmcs.toml"),
-        ("https://power.example/nodes.toml", ""),
-        ("http://prometheus:9090", ""),
-        ("", ""),
+        ("/etc/joulie/files/bmcs.toml", "/etc/joulie/files/bmcs.toml", ""),
+        ("https://power.example/nodes.toml", "", "https://power.example/nodes.toml"),
+        ("http://prometheus:9090", "", "http://prometheus:9090"),
+        ("http://prometheus:9090 /etc/bmcs.toml", "/etc/bmcs.toml", "http://prometheus:9090"),
+        ("", "", ""),
     ],
 )
-def test_an_address_that_is_a_file_names_bmcs(address: str, expected: str) -> None:
-    assert Source({"NODE_POWER_ADDRESS": address}).load(PowerSettings).bmc_file == expected
+def test_an_address_that_is_a_file_names_bmcs(address: str, file: str, url: str) -> None:
+    found = Source({"NODE_POWER_ADDRESS": address}).load(PowerSettings)
+    assert (found.bmc_file, found.exporter) == (file, url)
 
 
 def test_the_operator_does_not_start_with_a_wrong_file(
