@@ -5,12 +5,14 @@ import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 
 from joulie_bus.errors import BusError
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.runtime.logging import get_logger
 
 Answer = Callable[[bytes], Awaitable[bytes]]  # raises ValueError for what is no request
+AT_ONCE = 32  # answers
 log = get_logger("bus")
 
 
@@ -18,17 +20,29 @@ log = get_logger("bus")
 async def answering(
     connection: Connection, subject: str, answer: Answer
 ) -> AsyncGenerator[None, None]:
-    """Replies to requests until the block ends. A failed request is logged and gets no reply."""
-    tasks = set[asyncio.Task[None]]()
+    """Replies to requests until the block ends. A failed request is logged and gets no reply.
 
-    async def one(message: Msg) -> None:
-        try:
-            await connection.send(message.reply, await answer(message.data))
-        except (ValueError, BusError) as error:
-            log.warning("not_answered", subject=subject, why=str(error))
+    Of a connection that was lost nobody waits for replies any more: thousands that wait for their
+    turn would delay those of the next one.
+    """
+    tasks, free = set[asyncio.Task[None]](), asyncio.Semaphore(AT_ONCE)
+
+    def is_awaited(life: int) -> bool:
+        return connection.is_connected and connection.lives == life
+
+    async def one(message: Msg, life: int) -> None:
+        async with free:
+            if not is_awaited(life):
+                return
+            try:
+                reply = await answer(message.data)
+                if is_awaited(life):
+                    await connection.send(message.reply, reply)
+            except (ValueError, BusError, NatsError) as error:
+                log.warning("not_answered", subject=subject, why=str(error))
 
     async def begin(message: Msg) -> None:
-        task = asyncio.create_task(one(message))
+        task = asyncio.create_task(one(message, connection.lives))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 

@@ -14,7 +14,6 @@ from joulie_operator.identity.token_reviews import NotAnAgent, TokenReviews
 from joulie_operator.kube.api_client import ApiUnreachable
 
 CONNECTED_S = 3600  # then the broker ends the connection, and the agent shows its newest token
-AT_ONCE = 32  # reviews
 log = get_logger("callout")
 
 
@@ -23,7 +22,6 @@ class Callout:
         self._connection = connection
         self._issuer = issuer
         self._reviews = reviews
-        self._free = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -31,8 +29,7 @@ class Callout:
             await asyncio.Event().wait()
 
     async def _answer(self, data: bytes) -> bytes:
-        async with self._free:
-            return await self._decided(asked_by(data))
+        return await self._decided(asked_by(data))
 
     async def _decided(self, asked: Asked) -> bytes:
         now_s = int(time.time())
