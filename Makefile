@@ -122,6 +122,7 @@ cluster: setup ## the chart on a real cluster of this machine, from its installa
 	.ci/cluster
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_installation.py
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_webhook.py
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_caps.py
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s -k three_of_everything tests/kubelet/test_values.py
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s -k of_yours tests/kubelet/test_values.py
 

@@ -237,6 +237,7 @@ def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> 
         f"--cert-dir={directory}",
         f"--token-auth-file={directory / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC",
+        "--allow-privileged=true",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={cert}",
         f"--service-account-signing-key-file={key}",
