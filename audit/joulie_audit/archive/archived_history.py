@@ -11,9 +11,8 @@ from typing import Generic, TypeVar
 from joulie_audit.archive.index import indexed
 from joulie_audit.archive.parts import BATCHES, SNAPSHOTS, Archive, Part, manifests_of, snapshots_of
 from joulie_bus.errors import ArchiveBroken
-from joulie_projections.fold.commit import Cut
+from joulie_projections.fold.commit import Cut, Snapshot
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.archive_index import IndexedHistory
 from joulie_projections.history.history import NEWEST, History, StoredEntry
 

@@ -35,8 +35,8 @@ from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.signed import KeyStatement
+from joulie_projections.fold.commit import Snapshot
 from joulie_projections.fold.manifest import Manifest, Range
-from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.history import History, StoredEntry
 
 HOUR_NS = 3_600_000_000_000

@@ -15,9 +15,8 @@ from joulie_audit.archive.archived_history import ArchivedHistory
 from joulie_audit.archive.parts import Archive
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.decision_log.heads import Head
-from joulie_projections.fold.commit import Cut, Poison
+from joulie_projections.fold.commit import Cut, Poison, Snapshot
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.history import NEWEST, EntryQuery, History, StoredEntry
 from joulie_projections.store.database import Place
 

@@ -40,9 +40,8 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.chain.signed import Head, KeyStatement, decode_key, encode
 from joulie_projections.energy.columns import LogColumns
-from joulie_projections.fold.commit import Poison
+from joulie_projections.fold.commit import Poison, Snapshot
 from joulie_projections.fold.manifest import Manifest, Range, merkle_root
-from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.history import History, StoredEntry
 
 FORMAT = "joulie-archive/1"

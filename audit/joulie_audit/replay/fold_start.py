@@ -4,8 +4,9 @@ from joulie_audit.chain.log_start import trimmed_hint
 from joulie_audit.recompute.fold import FoldedState
 from joulie_bus.errors import NotInTheLog, StateDamaged
 from joulie_bus.runtime.logging import get_logger
+from joulie_projections.fold.commit import Snapshot
 from joulie_projections.fold.sequence import FoldCursor
-from joulie_projections.fold.snapshots import Snapshot, unpack
+from joulie_projections.fold.snapshots import unpack
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import Row, cluster_state_of, state_digest
 

@@ -14,7 +14,7 @@ from joulie_cli.command_line.commands import Program
 if TYPE_CHECKING:
     from joulie_bus.jetstream.log import JetStreamLog
     from joulie_projections.component.wiring import Wiring
-    from joulie_projections.fold.snapshots import Snapshot
+    from joulie_projections.fold.commit import Snapshot
     from joulie_projections.projector.rebuild import HistorySource, RebuildResult
 
 

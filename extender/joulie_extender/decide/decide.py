@@ -38,7 +38,8 @@ from joulie_extender.protocol.candidates import candidates_of
 from joulie_extender.protocol.candidates import rows_by_name as rows_by_name
 from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.twin.row_names import RowNames, ordinals_of
+from joulie_projections.twin.columns import rows_of as rows_of
+from joulie_projections.twin.row_names import RowNames
 
 EXPLAINED = 5  # candidates whose terms are kept in full; the digest covers all
 
@@ -52,10 +53,6 @@ class DecisionOptions(NamedTuple):
 
 
 ENERGY_ONLY = DecisionOptions()
-
-
-def rows_of(candidates: Candidates) -> Ints:
-    return ordinals_of(candidates) + 1
 
 
 def names_of(candidates: Candidates, twin_columns: TwinColumns) -> list[str]:

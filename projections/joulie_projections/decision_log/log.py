@@ -20,6 +20,7 @@ from joulie_projections.chain.note import LogCheckpoint
 from joulie_projections.chain.outcomes import ROW_REASSIGNED
 from joulie_projections.decision_log import tree
 from joulie_projections.decision_log.heads import Head, Signer
+from joulie_projections.decision_log.position import NAME, decision_input
 from joulie_projections.decision_log.tree import Growth
 from joulie_projections.fold.commit import FirstBinding, Input
 from joulie_projections.store.row_name_table import had_row, newest_change
@@ -27,7 +28,7 @@ from joulie_projections.store.statements import InsertRows, apply_change
 from joulie_projections.store.store import empty_checkpoint, insert_new, require_epoch
 from joulie_projections.store.tables import checkpoint, decision, head, outcome_due
 
-NAME, UNREADABLE_QUOTA = "decisions", "decisions-unreadable"  # rows of `checkpoint`
+UNREADABLE_QUOTA = "decisions-unreadable"  # a row of `checkpoint`
 
 
 class Tip(NamedTuple):
@@ -207,13 +208,6 @@ def _save_quota(db: Connection, quota: bytes) -> None:
     insert_new(db, checkpoint, empty_checkpoint(UNREADABLE_QUOTA))
     mine = checkpoint.update().where(checkpoint.c.name == UNREADABLE_QUOTA)
     db.execute(mine.values(inputs=quota))
-
-
-def decision_input(db: Connection) -> Input:
-    """How far the stream of decisions was read."""
-    inputs = db.scalar(select(checkpoint.c.inputs).where(checkpoint.c.name == NAME))
-    read = msgspec.msgpack.decode(inputs or b"\x80", type=dict[Stream, Input])
-    return read.get(Stream.DEC, Input("", 0))
 
 
 class _ChainedEntry(NamedTuple):

@@ -91,3 +91,13 @@ class Commit(NamedTuple):
     poison: Sequence[Poison] = ()
     bound: Sequence[FirstBinding] = ()
     named: Sequence[RowName] = ()  # the rows that it gives to nodes
+
+
+class Snapshot(NamedTuple):
+    """A row of the table of snapshots. Only snapshots of the same fold version are used."""
+
+    position: int
+    fold_version: str
+    made_at: int
+    digest: bytes  # sha256 of the body
+    body: bytes

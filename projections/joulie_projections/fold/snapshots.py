@@ -8,23 +8,13 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.errors import StateDamaged
-from joulie_projections.fold.commit import Inputs
+from joulie_projections.fold.commit import Inputs, Snapshot
 from joulie_projections.fold.manifest import CODE_VERSION
 from joulie_projections.fold.sequence import FoldCursor
 from joulie_projections.state.rows import Row, digests_of, encode, tables_of
 from joulie_projections.state.state import ClusterState, State
 
 LEVEL = 1  # of zlib; higher levels take three times as long for 10 % fewer bytes
-
-
-class Snapshot(NamedTuple):
-    """A row of the table of snapshots. Only snapshots of the same fold version are used."""
-
-    position: int
-    fold_version: str
-    made_at: int
-    digest: bytes  # sha256 of the body
-    body: bytes
 
 
 class _Packed(msgspec.Struct, frozen=True, array_like=True):

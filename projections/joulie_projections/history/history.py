@@ -30,18 +30,17 @@ from joulie_bus.events import (
     StateSetBack,
 )
 from joulie_projections.chain.entry import EntryFields, header_of, message_in
-from joulie_projections.decision_log.heads import Head
-from joulie_projections.decision_log.log import NAME as DECISIONS
-from joulie_projections.decision_log.log import decision_input
+from joulie_projections.chain.signed import Head
+from joulie_projections.decision_log.position import NAME as DECISIONS
+from joulie_projections.decision_log.position import decision_input
 from joulie_projections.decision_log.refusals import (
     NewestAnswer,
     newest_answers_in,
     refusals_in,
 )
-from joulie_projections.fold.commit import Checkpoint, Cut, Input, Poison
+from joulie_projections.fold.commit import Checkpoint, Cut, Input, Poison, Snapshot
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest, Range
 from joulie_projections.fold.quarantine_quota import all_positions
-from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState

@@ -20,11 +20,11 @@ from joulie_bus.errors import StateDamaged
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_projections.fold.commit import Checkpoint, Input, Inputs, Poison
+from joulie_projections.fold.commit import Checkpoint, Input, Inputs, Poison, Snapshot
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest, merkle_root
 from joulie_projections.fold.quarantine_quota import all_positions, within_quota
 from joulie_projections.fold.sequence import FoldCursor, step
-from joulie_projections.fold.snapshots import Snapshot, unpack
+from joulie_projections.fold.snapshots import unpack
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import (
     Row,

@@ -22,9 +22,9 @@ from joulie_projections.fold.commit import (
     FirstBinding,
     Inputs,
     Poison,
+    Snapshot,
 )
 from joulie_projections.fold.manifest import Manifest
-from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.state import rows as rowlib
 from joulie_projections.state.rows import Digests, Row
 from joulie_projections.store.row_name_table import (

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from joulie_bus.events import Candidates
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.gpu_arrivals import PRIOR_DEMAND, GpuDemand
 from joulie_projections.state.state import ClusterState, NodeState
@@ -67,6 +68,11 @@ NO_CARDS = Cards.empty()
 EMPTY_LABELS = Labels()
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 NO_GANGS = Gangs()
+
+
+def rows_of(candidates: Candidates) -> Ints:
+    """Of the candidates of a decision, in columns of its position."""
+    return np.frombuffer(candidates.ordinals, "<i4").astype(np.int64) + 1
 
 
 class TwinColumns:

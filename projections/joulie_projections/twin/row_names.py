@@ -4,18 +4,18 @@ Rows of removed nodes are reused, so a row has a name only together with a posit
 cannot be known any more is reported as unknown; it is never the name at another position.
 """
 
+import struct
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from joulie_bus.events import Candidates
 from joulie_projections.state.state import ClusterState, NodeState
 from joulie_projections.state.state_changes import Change
-from joulie_projections.twin.arrays import Ints
-from joulie_projections.twin.columns import TwinColumns
+
+if TYPE_CHECKING:
+    from joulie_projections.twin.columns import TwinColumns
 
 UNKNOWN = ""  # the name of a row whose node is ambiguous from this position on
 _FOREVER = 2**63 - 1
@@ -49,8 +49,9 @@ def row_names_in(changes: Iterable[Change], position: int) -> list[RowName]:
     ]
 
 
-def ordinals_of(candidates: Candidates) -> Ints:
-    return np.frombuffer(candidates.ordinals, "<i4").astype(np.int64)
+def ordinals_of(candidates: Candidates) -> tuple[int, ...]:
+    """Without numpy, which a status would load for this alone."""
+    return struct.unpack(f"<{len(candidates.ordinals) // 4}i", candidates.ordinals)
 
 
 def unknown_node(ordinal: int) -> str:
@@ -60,7 +61,7 @@ def unknown_node(ordinal: int) -> str:
 def names_node(candidates: Candidates, view: int, node: str, spans: Sequence[RowSpan]) -> bool:
     """Whether the node, which had the rows `spans`, is a candidate of a decision at `view`."""
     rows = {span.ordinal for span in spans if span.first <= view < span.end}
-    is_row = bool(np.isin(ordinals_of(candidates), list(rows)).any()) if rows else False
+    is_row = bool(rows) and not rows.isdisjoint(ordinals_of(candidates))
     return is_row or node in candidates.strangers
 
 
@@ -75,12 +76,12 @@ class NodeNames:
         strangers, names = iter(candidates.strangers), self._names
         return [
             next(strangers, "?") if at < 0 else names.get(at) or unknown_node(at)
-            for at in ordinals_of(candidates).tolist()
+            for at in ordinals_of(candidates)
         ]
 
     def include(self, candidates: Candidates) -> bool:
         """Whether the name of every candidate is known."""
-        return all(at < 0 or self._names.get(at) for at in ordinals_of(candidates).tolist())
+        return all(at < 0 or self._names.get(at) for at in ordinals_of(candidates))
 
 
 class RowNames:
@@ -163,7 +164,7 @@ class ObservedNames:
         self._names = RowNames(0, -1, ())
         self._last = 0
 
-    def observe(self, position: int, twin_columns: TwinColumns) -> bool:
+    def observe(self, position: int, twin_columns: "TwinColumns") -> bool:
         """False for an earlier position than the newest, if its names may be others."""
         rows = twin_columns.rows
         if rows is not self._rows:  # a node was added, removed or moved

@@ -13,9 +13,10 @@ from sqlalchemy import Engine, event
 from joulie_bus.errors import Fenced, StateDamaged
 from joulie_bus.testing import ANY_FACTS, any_fact, node_seen, noon, power, records, until
 from joulie_projections.fold import snapshots
+from joulie_projections.fold.commit import Snapshot
 from joulie_projections.fold.manifest import CODE_VERSION
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
-from joulie_projections.fold.snapshots import Snapshot, frozen_state_of, pack, unpack
+from joulie_projections.fold.snapshots import frozen_state_of, pack, unpack
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import (
     cluster_state_of,
@@ -162,7 +163,7 @@ async def test_one_snapshot_is_packed_at_a_time_and_the_next_one_follows(
 ) -> None:
     packing, may_end, pack = list[int](), threading.Event(), snapshots.pack
 
-    def slowly(frozen: snapshots.FrozenState, now: int) -> snapshots.Snapshot:
+    def slowly(frozen: snapshots.FrozenState, now: int) -> Snapshot:
         packing.append(frozen.cursor.position)
         may_end.wait()
         return pack(frozen, now)

@@ -18,9 +18,8 @@ from joulie_bus.events import Fact, NodeGone
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import bound, node_seen, noon, pending, power, records
-from joulie_projections.fold.commit import Checkpoint, Commit, Poison
+from joulie_projections.fold.commit import Checkpoint, Commit, Poison, Snapshot
 from joulie_projections.fold.sequence import FoldCursor, sequence
-from joulie_projections.fold.snapshots import Snapshot
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import VIEWED, Row, cluster_state_of, digests_of, empty_digests
 from joulie_projections.store import database
