@@ -2,14 +2,16 @@
 that a real kube-scheduler places.
 
     .venv/bin/python benchmarks/devices.py [--nodes 1000] [--claims 10000] [--pods 400]
+        [--rounds 2]
 
 - known: from the start of `joulie up` beside a cluster that has all its nodes, ResourceSlices and
   ResourceClaims, and a pod for each ResourceClaim, until the database has every card with its
   holder and every pod, and the view of the extender has them, through operator, broker and
   projector. And from the moment at which the database has the first of them. Beside it, as many
   pods without claims.
-- placed: pods with one claim each, all created before kube-scheduler starts; per second between
-  the first and the last Binding, with Joulie and without an extender.
+- placed: pods with one claim each on 100 nodes, all created before kube-scheduler starts; per
+  second between the first and the last Binding, and the CPU of each program for a pod. With Joulie,
+  without an extender, and with a bare one, which answers at once; in turns.
 
 All programs share the machine. It needs the programs of `make kube`.
 """
@@ -17,6 +19,7 @@ All programs share the machine. It needs the programs of `make kube`.
 import argparse
 import asyncio
 import contextlib
+import itertools
 import sqlite3
 import sys
 import tempfile
@@ -35,11 +38,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/process"))
 sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
 from bindings import Bindings
-from extenders_beside import UNTHROTTLED, require_programs
+from extenders_beside import ALONE, BARE, UNTHROTTLED, node_name, peer, require_programs
+from process_usage import cpu_s
 
 from joulie_answers.readers.gauges import gauges_of
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.ports import free_port
+from joulie_bus.runtime.presets import HEADROOM, SAVINGS
 from joulie_operator.kube.api_client import object_path
 from joulie_process import joulie
 from joulie_projections.component.data_directory import DataDirectory
@@ -64,6 +69,8 @@ from kube_devices import (
 from kube_real import ASSETS, ProgramMissing, Running, all_of, program, real_server
 from kube_scheduled import deployed_block, scheduling
 
+HOSTS = 100  # of those on which pods are placed
+SCHEDULED = (ALONE, BARE, SAVINGS, HEADROOM)
 PER_HOST, LOOK_S, PATIENCE_S = 8, 0.2, 600.0
 KNOWN = """SELECT (SELECT count(*) FROM pod)
     + (SELECT count(*) FROM gpu WHERE instr(body, CAST('claims' AS blob)))"""
@@ -87,7 +94,7 @@ async def cluster(nodes: int) -> AsyncGenerator[Running, None]:
     assets = program(ASSETS, "kube-apiserver").parent
     with tempfile.TemporaryDirectory() as place:
         async with real_server(Path(place) / "server", assets) as server:
-            names = [name_of(at) for at in range(nodes)]
+            names = [node_name(at) for at in range(nodes)]
             await all_of(server.put(NODES, schedulable(name)) for name in names)
             await all_of(server.put(SLICES, resource_slice(name, eight(name))) for name in names)
             await server.put(CLASSES, device_class())
@@ -95,16 +102,12 @@ async def cluster(nodes: int) -> AsyncGenerator[Running, None]:
             yield server
 
 
-def name_of(number: int) -> str:
-    return f"n{number:04d}"
-
-
 async def put_held(server: Running, claims: int, devices: int) -> None:
     """Pods with a claim each. As many are allocated as there are devices; the others wait."""
 
     async def put(number: int) -> None:
         name = f"c{number}"
-        node = name_of(number // PER_HOST) if number < devices else ""
+        node = node_name(number // PER_HOST) if number < devices else ""
         pod = await put_pod(server, claiming(f"p{number}", f"claim/{name}", cores=0), node)
         there = msgspec.json.decode(await server.api.create(CLAIMS, claim(name, 1)))
         if node:
@@ -116,7 +119,7 @@ async def put_held(server: Running, claims: int, devices: int) -> None:
 
 async def put_plain(server: Running, pods: int, nodes: int) -> None:
     await all_of(
-        put_pod(server, asking(f"p{at}", cpu="0", memory="16Mi"), name_of(at % nodes))
+        put_pod(server, asking(f"p{at}", cpu="0", memory="16Mi"), node_name(at % nodes))
         for at in range(pods)
     )
 
@@ -174,34 +177,51 @@ def cards_in(data: Path) -> int:
     return 0
 
 
-async def placed(server: Running, nodes: int, pods: int, preset: str) -> float:
-    """Pods a second; without an extender if there is no preset."""
+async def placed(server: Running, pods: int, setting: str) -> str:
     async with contextlib.AsyncExitStack() as stack:
-        config: Tree = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-        }
-        if preset:
-            extender, data = f"127.0.0.1:{free_port()}", server.directory / preset
-            config = deployed_block("kube-scheduler.yaml", extender)
-            for block in config["extenders"]:
-                block["httpTimeout"] = "10s"
-            settings = SETTINGS | {"EXTENDER_ADDR": extender, "PRESET": preset}
-            operator = server.kubeconfig("operator")
-            await stack.enter_async_context(joulie("up", operator, data, PATIENCE_S, **settings))
-            while cards_in(data) < nodes * PER_HOST:
-                await asyncio.sleep(LOOK_S)
+        config = await stack.enter_async_context(configured(server, setting))
         config["clientConnection"] = UNTHROTTLED
         bindings = await stack.enter_async_context(Bindings.following(server.api))
-        prefix = preset or "none"
         await put_claiming(
-            server, *[claiming(f"{prefix}-{at}", "template/one", cores=0) for at in range(pods)]
+            server, *[claiming(f"p{at}", "template/one", cores=0) for at in range(pods)]
         )
         await stack.enter_async_context(scheduling(server, config))
         await bindings.wait_for(1, PATIENCE_S)
-        began, warm = time.perf_counter(), len(bindings)
+        began, used, warm = time.perf_counter(), cpu_s(), len(bindings)
         assert await bindings.wait_for(pods, PATIENCE_S), f"{len(bindings)} of {pods} placed"
-        return (len(bindings) - warm) / (time.perf_counter() - began)
+        took, then, count = time.perf_counter() - began, cpu_s(), len(bindings) - warm
+        each = {name: (then[name] - used.get(name, 0.0)) * 1000 / count for name in then}
+        cpu = ", ".join(f"{name} {ms:.1f}" for name, ms in sorted(each.items()) if ms >= 0.1)
+        return f"{count / took:>8.1f} claiming pods/s   CPU ms for a pod: {cpu}"
+
+
+@contextlib.asynccontextmanager
+async def configured(server: Running, setting: str) -> AsyncGenerator[Tree, None]:
+    """kube-scheduler's configuration, while the extender of this setting runs."""
+    async with contextlib.AsyncExitStack() as stack:
+        if setting == ALONE:
+            address = ""
+        elif setting == BARE:
+            address = await stack.enter_async_context(peer(BARE, HOSTS, server.directory))
+        else:
+            address = await stack.enter_async_context(ours(server, setting))
+        config = deployed_block("kube-scheduler.yaml", address)
+        config["extenders"] = config["extenders"] if address else []
+        for block in config["extenders"]:
+            block["httpTimeout"] = "10s"
+            if setting == BARE:
+                del block["preemptVerb"]  # the peer has no such verb
+        yield config
+
+
+@contextlib.asynccontextmanager
+async def ours(server: Running, preset: str) -> AsyncGenerator[str, None]:
+    extender, data = f"127.0.0.1:{free_port()}", server.directory / preset
+    settings = SETTINGS | {"EXTENDER_ADDR": extender, "PRESET": preset}
+    async with joulie("up", server.kubeconfig("operator"), data, PATIENCE_S, **settings):
+        while cards_in(data) < HOSTS * PER_HOST:
+            await asyncio.sleep(LOOK_S)
+        yield extender
 
 
 async def measure_known(nodes: int, claims: int) -> None:
@@ -216,13 +236,13 @@ async def measure_known(nodes: int, claims: int) -> None:
     print(f"{claims} pods without claims: {found}", flush=True)
 
 
-async def measure(nodes: int, claims: int, pods: int) -> None:
+async def measure(nodes: int, claims: int, pods: int, rounds: int) -> None:
     if claims:
         await measure_known(nodes, claims)
-    for preset in ("", "savings", "headroom") if pods else ():
-        async with cluster(100) as server:
-            per_s = await placed(server, 100, pods, preset)
-        print(f"{preset or 'no extender':<12}{per_s:>8.1f} claiming pods/s", flush=True)
+    for _, setting in itertools.product(range(rounds), SCHEDULED if pods else ()):
+        async with cluster(HOSTS) as server:
+            found = await placed(server, pods, setting)
+        print(f"{setting:<10}{found}", flush=True)
 
 
 def main() -> None:
@@ -230,13 +250,14 @@ def main() -> None:
     options.add_argument("--nodes", type=int, default=1000)
     options.add_argument("--claims", type=int, default=10_000)
     options.add_argument("--pods", type=int, default=400)
+    options.add_argument("--rounds", type=int, default=2)
     args = options.parse_args()
     try:
         require_programs()
     except ProgramMissing as missing:
         print(missing)
         return
-    asyncio.run(measure(args.nodes, args.claims, args.pods))
+    asyncio.run(measure(args.nodes, args.claims, args.pods, args.rounds))
 
 
 if __name__ == "__main__":

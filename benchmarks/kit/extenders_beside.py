@@ -130,7 +130,7 @@ async def configured(
             address = await stack.enter_async_context(_ours(server, nodes, environ))
         if setting in (ECHO, BARE, CROWDED):
             kind = ECHO if setting == ECHO else BARE
-            address = await stack.enter_async_context(_peer(kind, nodes, server.directory))
+            address = await stack.enter_async_context(peer(kind, nodes, server.directory))
         config = deployed_block("kube-scheduler.yaml", address)
         config["clientConnection"] = UNTHROTTLED
         config["extenders"][0]["urlPrefix"] += "/energy" if setting == OURS else ""
@@ -140,7 +140,7 @@ async def configured(
 
 
 @contextlib.asynccontextmanager
-async def _peer(kind: str, nodes: int, directory: Path) -> AsyncGenerator[str, None]:
+async def peer(kind: str, nodes: int, directory: Path) -> AsyncGenerator[str, None]:
     port = free_port()
     peers = str(Path(__file__).parent / "peers.py")
     async with started([sys.executable, peers, kind, str(port), str(nodes)], directory):
