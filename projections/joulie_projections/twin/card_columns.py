@@ -289,13 +289,13 @@ class Cards:
             at = self.rows.get(uuid)
             state = None if at is None else self.states[at]
             for uid in () if state is None else _uids(state):
-                held = found.get(uid) or self.holders[uid]
-                found[uid] = tuple(row for row in held if row != at)
+                before = found.get(uid) or self.holders[uid]
+                found[uid] = tuple(row for row in before if row != at)
         for uuid, state in changes.items():
             for uid in () if state is None else _uids(state):
                 others = found[uid] if uid in found else self.holders.get(uid)
                 found[uid] = (*(others or ()), rows[uuid])
-        return self.holders.following({uid: held or None for uid, held in found.items()})
+        return self.holders.following({uid: after or None for uid, after in found.items()})
 
 
 def _fixed(card: CardState) -> tuple[object, ...]:
@@ -303,8 +303,8 @@ def _fixed(card: CardState) -> tuple[object, ...]:
     return card.node, card.model, card.nvlink_group, card.total_mb, usable, by_dra
 
 
-def _uids(card: CardState) -> set[str]:
-    return {*card.claims, *([card.owner] if card.owner else []), *device_pods(card)}
+def _uids(card: CardState) -> list[str]:
+    return sorted({*card.claims, *([card.owner] if card.owner else []), *device_pods(card)})
 
 
 def _write_use(columns: Columns, at: int, state: CardState, gone: frozenset[str]) -> None:

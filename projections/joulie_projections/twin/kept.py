@@ -67,7 +67,7 @@ class KeptDict(Mapping[str, V], Generic[V]):
         return self._length
 
     def __contains__(self, key: object) -> bool:
-        if key in self._changes:
+        if isinstance(key, str) and key in self._changes:
             return self._changes[key] is not None
         return key in self._base
 
