@@ -16,6 +16,7 @@ from joulie_bus.events import PodAsk
 from joulie_extender.gpu.expected_loss import card_losses
 from joulie_extender.gpu.fit import (
     FRAGMENTATION,
+    NEED_FIXED,
     GpuRequest,
     fitting,
     gpu_request_of,
@@ -64,13 +65,20 @@ class _Option(NamedTuple):
 
 
 def choose_cards(
-    pod: PodAsk, node: str, twin_columns: TwinColumns, aliases: Aliases, packing: str = "share"
+    pod: PodAsk,
+    node: str,
+    twin_columns: TwinColumns,
+    aliases: Aliases,
+    packing: str = "share",
+    need_rule: str = NEED_FIXED,
 ) -> CardChoice | None:
     """None if the node cannot serve the pod any more."""
     request, row = gpu_request_of(pod), twin_columns.rows.get(node, 0)
     if request is None or pod.gpu.unreadable or not twin_columns.columns["present"][row]:
         return None
-    losses = card_losses(pod, twin_columns, row, aliases) if packing == FRAGMENTATION else {}
+    losses: Mapping[str, float] = {}
+    if packing == FRAGMENTATION:
+        losses = card_losses(pod, twin_columns, row, aliases, need_rule)
     fit = _fitting_on(row, request, twin_columns, aliases, pod.uid, losses)
     options = list(_options(fit, request))
     if not options:

@@ -7,12 +7,16 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_extender.gpu.card_worth import prices_of
+from joulie_extender.gpu.fit import NEED_BY_NODES, NEED_FIXED
 from joulie_extender.gpu.fragmentation import MOST_CORES, TENTH, Terms, usable_by
 from joulie_extender.gpu.models import Aliases, is_model
 from joulie_extender.gpu.shapes import CARD, Shape, hundredths
 from joulie_projections.state.gpu_arrivals import Counts, GpuArrivals, GpuDemand, GpuShape
 from joulie_projections.twin.arrays import Bools, Floats
 
+USUAL = 0.92  # times the mean; at 1 pods of 8 cards are dropped early
+NEARLY = 0.95  # of what most cards have
+SCARCE, FAR_ABOVE = 1.2, 1.6  # times the mean, and times what most cards have
 WHOLE_NODE = 200  # of so many pods one is assumed to ask for a whole node, of each kind
 
 
@@ -30,6 +34,7 @@ class PoolKinds(NamedTuple):
     capacity: tuple[int, ...]  # cards of each model
     nodes: tuple[NodeKind, ...]  # sorted, each once
     aliases: Aliases = ()
+    common_need: float = 0.0  # cores for each card of the kind of node with the most cards
 
     @property
     def most_cards(self) -> int:
@@ -45,11 +50,14 @@ class PoolKinds(NamedTuple):
         return np.array([not asked or is_model(asked, name, self.aliases) for name in self.models])
 
 
-def terms_of(demand: GpuDemand, kinds: PoolKinds, worth: Floats) -> Terms:
+def terms_of(
+    demand: GpuDemand, kinds: PoolKinds, worth: Floats, need_rule: str = NEED_FIXED
+) -> Terms:
     arrivals = demand.arrivals
     wanted = [*_wanted(arrivals, kinds), *_whole_nodes(kinds)]
     one, many = usable_by(wanted, len(kinds.models), kinds.most_cards)
-    return Terms(one, many, worth, _prices(arrivals, kinds), need_of(arrivals, kinds))
+    need = wanted_cores(need_of(arrivals, kinds), kinds.common_need, need_rule)
+    return Terms(one, many, worth, _prices(arrivals, kinds), need)
 
 
 def usable_now(demand: GpuDemand, kinds: PoolKinds) -> tuple[Floats, Floats]:
@@ -80,6 +88,19 @@ def need_of(arrivals: GpuArrivals, kinds: PoolKinds) -> float:
     sizes = _sizes(arrivals.sizes.items(), kinds.common_mb)
     asked = sum(10 * hundredths(share) * cards for share, cards in sizes)
     return arrivals.milli / max(1, asked)
+
+
+def wanted_cores(mean: float, common: float, rule: str) -> float:
+    """What free cards are taken to need, by the mean that pods ask for and what most cards have.
+
+    Just above what most cards have, even nodes that are empty would count as without cores, and
+    pods with few cores would open them, which pods of several cards wait for. Below it the need is
+    kept somewhat below the mean. Where pods ask for more, it is far above it: then cores run out
+    before cards, and pods with few cores belong beside pods with many.
+    """
+    if rule == NEED_BY_NODES and common and mean > NEARLY * common:
+        return max(SCARCE * mean, FAR_ABOVE * common)
+    return USUAL * mean
 
 
 def share_of(share: int, mb: int, total_mb: int) -> int:

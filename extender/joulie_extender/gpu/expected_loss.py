@@ -12,6 +12,7 @@ import numpy as np
 
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu.demand import PoolKinds, share_of, terms_of, worth_of
+from joulie_extender.gpu.fit import NEED_FIXED
 from joulie_extender.gpu.fragmentation import NEVER, CostCache, Costs, Measure
 from joulie_extender.gpu.free_cards import (
     NO_PLACE,
@@ -25,7 +26,7 @@ from joulie_extender.gpu.free_cards import (
 )
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.shapes import CARD, Shape
-from joulie_projections.state.gpu_arrivals import GpuShape, shape_of
+from joulie_projections.state.gpu_arrivals import GpuDemand, GpuShape, shape_of
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 
@@ -34,23 +35,25 @@ MOST_POINTS = 10.0
 _NO_GPU = GpuShape(0, 0, 0)
 
 
-def expected_loss(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, aliases: Aliases) -> Floats:
+def expected_loss(
+    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, aliases: Aliases, rule: str = NEED_FIXED
+) -> Floats:
     """In GPUs, by candidate: what later pods lose there beyond the least on any candidate."""
     found = np.full(len(rows), UNUSABLE)
     place = layout_of(twin_columns.cards).row_of(rows)
     has_cores = twin_columns.floats("cores").take(rows) > 0
     known = has_cores & (place != NO_PLACE) & twin_columns.columns["present"].take(rows)
     at = np.flatnonzero(known)  # a node without cards or cores that are known never scores best
-    cost = _costs_of(pod, twin_columns, aliases)[place[at]] if len(at) else found[at]
+    cost = _costs_of(pod, twin_columns, aliases, rule)[place[at]] if len(at) else found[at]
     least = cost.min(initial=NEVER)
     if least < NEVER:
         found[at] = np.minimum((cost - least) / CARD, UNUSABLE)
     return found
 
 
-def prepare(twin_columns: TwinColumns, aliases: Aliases) -> None:
+def prepare(twin_columns: TwinColumns, aliases: Aliases, rule: str = NEED_FIXED) -> None:
     """Computes in advance what does not depend on a pod."""
-    _tables_of(twin_columns, aliases).follow(twin_columns)
+    _tables_of(twin_columns, aliases, rule).follow(twin_columns)
 
 
 def points_of(loss: Floats) -> Floats:
@@ -64,10 +67,10 @@ def points_of(loss: Floats) -> Floats:
 
 
 def card_losses(
-    pod: PodAsk, twin_columns: TwinColumns, row: int, aliases: Aliases
+    pod: PodAsk, twin_columns: TwinColumns, row: int, aliases: Aliases, rule: str = NEED_FIXED
 ) -> Mapping[str, float]:
     """In milli of a card, by the uuid of each card of a node that its loss is known of."""
-    asked, kept = _asked_of(pod), _tables_of(twin_columns, aliases)
+    asked, kept = _asked_of(pod), _tables_of(twin_columns, aliases, rule)
     cards, layout = twin_columns.cards, layout_of(twin_columns.cards)
     at = int(layout.row_of(np.array([row]))[0])
     if at == NO_PLACE:
@@ -95,9 +98,9 @@ def _asked_of(pod: PodAsk) -> _Asked:
     return _Asked(shape, (pod.gpu.model,) if pod.gpu.model else ())
 
 
-def _costs_of(pod: PodAsk, twin_columns: TwinColumns, aliases: Aliases) -> Floats:
+def _costs_of(pod: PodAsk, twin_columns: TwinColumns, aliases: Aliases, rule: str) -> Floats:
     """In milli of a card, by the rows of the layout. What the pod has claimed itself is free."""
-    asked, kept = _asked_of(pod), _tables_of(twin_columns, aliases)
+    asked, kept = _asked_of(pod), _tables_of(twin_columns, aliases, rule)
     costs = kept.costs_of(asked, twin_columns).cost
     own = twin_columns.cards.nodes_of([pod.uid])
     if len(own):
@@ -127,15 +130,18 @@ class _Tables:
     position have the costs that would be computed again.
     """
 
-    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds) -> None:
-        self.demand, self.kinds = twin_columns.gpu_demand, kinds
+    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds, rule: str) -> None:
+        self.demand, self.kinds, self.rule = twin_columns.gpu_demand, kinds, rule
         worth = worth_of(self.demand.priced, kinds)
-        self.measure = Measure(terms_of(self.demand, kinds, worth))
+        self.measure = Measure(terms_of(self.demand, kinds, worth, rule))
         free = free_of(twin_columns, kinds)
         self._free = free._replace(rest=free.rest.copy(), free_milli=free.free_milli.copy())
         self._seen = _Seen.of(twin_columns)
         evaluate = partial(_evaluated, self.measure, self._free)
         self._cache = CostCache[_Asked](evaluate, len(free.model))
+
+    def is_of(self, kinds: PoolKinds, demand: GpuDemand, rule: str) -> bool:
+        return self.kinds is kinds and self.demand is demand and self.rule == rule
 
     def costs_of(self, asked: _Asked, twin_columns: TwinColumns) -> Costs:
         """The caller copies from it."""
@@ -183,10 +189,10 @@ class _Seen(NamedTuple):
         return cls(rests_of(twin_columns.cards), load, most)
 
 
-def _tables_of(twin_columns: TwinColumns, aliases: Aliases) -> _Tables:
+def _tables_of(twin_columns: TwinColumns, aliases: Aliases, rule: str) -> _Tables:
     kinds, memo = kinds_of(twin_columns, aliases), twin_columns.cards.fixed_memo
-    kept, demand = memo.get(_Tables), twin_columns.gpu_demand
-    if isinstance(kept, _Tables) and kept.kinds is kinds and kept.demand is demand:
+    kept, key = memo.get(_Tables), (kinds, twin_columns.gpu_demand, rule)
+    if isinstance(kept, _Tables) and kept.is_of(*key):
         return kept
-    found = memo[_Tables] = _Tables(twin_columns, kinds)
+    found = memo[_Tables] = _Tables(twin_columns, kinds, rule)
     return found

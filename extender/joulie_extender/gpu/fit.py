@@ -29,6 +29,7 @@ DRIVER_MB = 1024  # memory that a driver may occupy on an unused card
 CACHED_REQUESTS = 64  # cached until the cards change
 HIGHEST = 10.0  # highest score of an extender
 FRAGMENTATION = "fragmentation"  # a packing, see `expected_loss`
+NEED_FIXED, NEED_BY_NODES = "mean", "nodes"  # see `demand.wanted_cores`
 
 
 class GpuVerdict(IntEnum):
@@ -56,6 +57,7 @@ class GpuWeights(NamedTuple):
     packing: str = "share"  # as the article counts, or "fit", or "fragmentation"
     balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
     resources: str = ",".join(GPU_RESOURCES)  # resource names of GPUs, applied when pods are parsed
+    need_rule: str = NEED_FIXED  # of "fragmentation": how the need of cores follows from arrivals
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,6 @@ class TermWeights(NamedTuple):
     cores: float = 1.0
     worth: float = 4.0
     models: float = 1.0
-    need: float = 0.92  # times the mean cores per GPU; at 1 pods of 8 cards are dropped early
 
 
 class Terms(NamedTuple):
@@ -41,7 +40,7 @@ class Terms(NamedTuple):
     many: Floats  # [model, free cores, whole cards]: the same of pods of several cards
     worth: Floats  # [rest]
     price: Floats  # [model], per GPU
-    need: float  # cores per GPU
+    need: float  # cores per GPU that free cards are taken to need
 
 
 class Costs(NamedTuple):
@@ -99,7 +98,7 @@ class Measure:
         self._many = _exact(weights.fragmentation * terms.many).ravel()
         self._counts = terms.many.shape[2]
         self._price = _exact(weights.models * terms.price)
-        self._cores, self._need = weights.cores, max(0.1, terms.need * weights.need)
+        self._cores, self._need = weights.cores, max(0.1, terms.need)
 
     def costs(self, pool: Placeable, shape: Shape, rows: Ints) -> Costs:
         milli, model, rest = pool.free_milli[rows], pool.model[rows], pool.rest[rows]

@@ -188,4 +188,14 @@ def _kinds(cards: Cards, cores: Floats, aliases: Aliases) -> PoolKinds:
         tuple(np.bincount(of_card, minlength=len(layout.models)).tolist()),
         tuple(sorted({NodeKind(*kind) for kind in nodes})),
         aliases,
+        _common_need(milli, count),
     )
+
+
+def _common_need(milli: Ints, cards: Ints) -> float:
+    """Cores for each card of the kind of node with the most cards; of equal ones, the most."""
+    ratio, kind = np.unique(milli / CARD / np.maximum(cards, 1), return_inverse=True)
+    if not len(ratio):
+        return 0.0
+    with_cards = np.bincount(kind, cards * (milli > 0), minlength=len(ratio))
+    return float(ratio[with_cards == with_cards.max()][-1])

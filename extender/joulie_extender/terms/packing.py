@@ -13,6 +13,7 @@ from joulie_extender.gpu.expected_loss import expected_loss, points_of
 from joulie_extender.gpu.fit import (
     FRAGMENTATION,
     HIGHEST,
+    NEED_FIXED,
     GpuWeights,
     PackingWeights,
     breaks_group,
@@ -63,7 +64,7 @@ class LostGpus(Term[PackingWeights]):
         gpu = settings.gpu
         if gpu.packing != FRAGMENTATION or not gpu.binpack or asks_no_card(asked.pod):
             return None
-        return expected_loss(asked.pod, asked.twin_columns, asked.rows, gpu.aliases)
+        return _lost(asked, gpu)
 
 
 class LostGpusAlone(LostGpus):
@@ -72,7 +73,11 @@ class LostGpusAlone(LostGpus):
     def value(self, asked: TermInput, settings: PackingWeights) -> Floats | None:
         if settings.gpu.packing != FRAGMENTATION:
             return None
-        return expected_loss(asked.pod, asked.twin_columns, asked.rows, settings.gpu.aliases)
+        return _lost(asked, settings.gpu)
+
+
+def _lost(asked: TermInput, gpu: GpuWeights) -> Floats:
+    return expected_loss(asked.pod, asked.twin_columns, asked.rows, gpu.aliases, gpu.need_rule)
 
 
 class Packing(Term[PackingWeights]):
@@ -84,6 +89,7 @@ class Packing(Term[PackingWeights]):
         ("gpu_packing", "share"),
         ("gpu_balance", 0.4),
         ("gpu_resources", ",".join(GPU_RESOURCES)),
+        ("gpu_need_rule", NEED_FIXED),
     )
 
     def value(self, asked: TermInput, settings: PackingWeights) -> Floats | None:

@@ -11,7 +11,7 @@ from joulie_bus.events import GpuAsk, PodAsk, PodBound, PodPending
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.scoring import gpu_score
 from joulie_extender.gpu.card_choice import choose_cards
-from joulie_extender.gpu.fit import GpuWeights
+from joulie_extender.gpu.fit import NEED_BY_NODES, GpuWeights
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.pool import Pool
 from joulie_extender.gpu.shapes import CARD, Shape
@@ -31,7 +31,8 @@ class Product:
 
     def __init__(self, pool: Pool, packing: str, models: Sequence[tuple[str, ...]] = ()) -> None:
         """`models` are the sets of models that pods allow; each is a name in the catalog."""
-        self._weights = Weights(gpu=GpuWeights(packing=packing, aliases=_aliases(models)))
+        gpu = GpuWeights(packing=packing, aliases=_aliases(models), need_rule=NEED_BY_NODES)
+        self._weights = Weights(gpu=gpu)
         self._names = [f"n{row}" for row in range(len(pool.nodes))]
         self._state = _state_of(pool, self._names)
         self._columns = TwinColumns.of_state(self._state)
@@ -52,7 +53,8 @@ class Product:
 
     def cards(self, pod: PodAsk, row: int) -> list[int]:
         gpu = self._weights.gpu
-        found = choose_cards(pod, self._names[row], self._columns, gpu.aliases, gpu.packing)
+        named = self._names[row], self._columns, gpu.aliases, gpu.packing, gpu.need_rule
+        found = choose_cards(pod, *named)
         return [int(taken.card.partition("/")[2]) for taken in found.cards] if found else []
 
     def binds(self, pod: PodAsk, row: int, cards: Sequence[int], mb: int) -> None:

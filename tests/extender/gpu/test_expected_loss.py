@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpu_kit import CARDS, MB, PODS, a_card, a_claim, wanting
-from joulie_bus.events import Duty, PodAsk, PrioritizeDecided, named_values
+from joulie_bus.events import Duty, PodAsk, PrioritizeDecided, SettingsDeclared, named_values
 from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.catalogue.declaration import declaration, settings_id, weights_of
 from joulie_extender.catalogue.weights import Weights
@@ -31,12 +31,13 @@ from joulie_extender.gpu.expected_loss import (
     points_of,
     prepare,
 )
-from joulie_extender.gpu.fit import DRIVER_MB, GpuWeights
+from joulie_extender.gpu.fit import DRIVER_MB, NEED_BY_NODES, NEED_FIXED, GpuWeights
 from joulie_extender.gpu.fragmentation import MOST_CORES
 from joulie_extender.gpu.free_cards import kinds_of, rests_of
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.unusable import free_gpus
 from joulie_extender.protocol.candidates import candidates_of
+from joulie_extender.settings import ScoringSettings
 from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.gpu_arrivals import PRIOR, GpuArrivals, GpuDemand, GpuShape, with_pod
@@ -44,7 +45,7 @@ from joulie_projections.state.state import NodeState
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
 
-LEARNED = Weights(gpu=GpuWeights(packing="fragmentation"))
+LEARNED = Weights(gpu=GpuWeights(packing="fragmentation", need_rule=NEED_BY_NODES))
 NAMES = ["n0", "n1", "n2"]
 
 
@@ -248,6 +249,76 @@ def test_scores_follow_cores_that_pods_without_cards_take() -> None:
     assert decided(pod, followed) != decided(pod, before)
 
 
+HEAVY = GpuShape(14_000, 1, 1000)  # of 12 cores for each card
+
+
+def places_of(rule: str, columns: TwinColumns, pod: PodAsk) -> list[float]:
+    rows = np.array([columns.rows[name] for name in NAMES])
+    found: list[float] = expected_loss(pod, columns, rows, (), rule).tolist()
+    return found
+
+
+def test_where_cores_run_out_first_a_pod_with_few_goes_beside_pods_with_many() -> None:
+    """`n0` has 13 cores for each free card, `n1` 40, and `n2` no free card."""
+    cards = {f"{name}/{at}": a_card(name) for name in NAMES for at in range(8)}
+    cards |= {f"n0/{at}": in_use("n0", MB) for at in range(4)}
+    cards |= {f"n1/{at}": in_use("n1", MB) for at in range(6)}
+    cards |= {f"n2/{at}": in_use("n2", MB) for at in range(8)}
+    nodes = {"n0": a_node(0, taken=44), "n1": a_node(1, taken=16), "n2": a_node(2)}
+    columns = columns_of(cards, asked_before(HEAVY), nodes)
+    small = replace(wanting(vram_mb=1), cpu_milli=1000)
+
+    by_nodes, by_mean = (places_of(rule, columns, small) for rule in (NEED_BY_NODES, NEED_FIXED))
+
+    assert by_nodes != by_mean
+    assert places_of(NEED_BY_NODES, columns, small) == by_nodes  # each rule has its own tables
+    assert by_nodes[0] == 0.0
+    assert by_nodes[1] > by_mean[1]
+
+
+def test_entries_from_before_the_rule_are_computed_with_the_mean() -> None:
+    before = declaration(LEARNED).values | {}
+    assert before.pop("gpu_need_rule") == NEED_BY_NODES
+    declared = SettingsDeclared(settings="s", code="c", values=before)
+
+    found = weights_of(declared)
+
+    assert found is not None
+    assert found.gpu.need_rule == NEED_FIXED
+
+
+@pytest.mark.parametrize(("packing", "rule"), [("fragmentation", "nodes"), ("fit", "mean")])
+def test_the_need_follows_from_the_nodes_with_the_packing_that_uses_it(
+    packing: str, rule: str
+) -> None:
+    assert ScoringSettings(gpu_packing=packing).weights().gpu.need_rule == rule
+
+
+@pytest.mark.parametrize(
+    ("cards", "need"),
+    [
+        ({"n0": 8}, 12.0),
+        ({"n0": 8, "n1": 4, "n2": 4}, 24.0),  # as many cards with each: the most cores
+        ({"n0": 8, "n1": 2}, 12.0),
+    ],
+    ids=str,
+)
+def test_the_usual_cores_of_a_card_are_those_of_most_cards(
+    cards: dict[str, int], need: float
+) -> None:
+    there = {f"{name}/{at}": a_card(name) for name, count in cards.items() for at in range(count)}
+
+    assert kinds_of(columns_of(there), ()).common_need == need
+
+
+def test_nodes_with_unknown_cores_tell_nothing_of_the_usual_ones() -> None:
+    nodes = {"n0": NodeState(ordinal=0, at=NOON, present=True), "n1": a_node(1), "n2": a_node(2)}
+    cards = {f"n0/{at}": a_card("n0") for at in range(8)} | {"b": a_card("n1")}
+
+    assert kinds_of(columns_of(cards, nodes=nodes), ()).common_need == 96.0
+    assert kinds_of(columns_of({}), ()).common_need == 0.0
+
+
 def test_scores_follow_a_renewed_demand() -> None:
     cards = {"a": in_use("n0", MB * 6 // 10), "b": in_use("n1", MB * 7 // 10)}
     twin_columns, pod = columns_of(cards), wanting(cards=0, share_milli=300)
@@ -269,7 +340,7 @@ def test_what_a_pod_has_claimed_itself_counts_as_free() -> None:
 
 
 def test_the_settings_of_other_packings_keep_their_ids() -> None:
-    later = {"gpu_packing", "gpu_balance", "gpu_resources"}
+    later = {"gpu_packing", "gpu_balance", "gpu_resources", "gpu_need_rule"}
     assert not later & declaration(Weights()).values.keys()
     assert settings_id(LEARNED) != settings_id(Weights())
 

@@ -14,6 +14,7 @@ from joulie_extender.gpu.demand import (
     need_of,
     share_of,
     terms_of,
+    wanted_cores,
     worth_of,
 )
 from joulie_extender.gpu.fragmentation import (
@@ -23,7 +24,6 @@ from joulie_extender.gpu.fragmentation import (
     Costs,
     Measure,
     Terms,
-    TermWeights,
     usable_by,
 )
 from joulie_extender.gpu.pool import Pool, PoolNode
@@ -236,7 +236,7 @@ def usable_and_stranded(terms: Terms, pool: Pool, row: int) -> tuple[float, floa
     usable = sum(terms.one[model, cores, rest // 10] for rest in rests)
     usable += terms.many[model, cores, rests.count(1000)]
     worth = sum(terms.worth[rest // 10] for rest in rests)
-    stranded = max(0.0, sum(rests) - pool.free_milli[row] / (0.92 * terms.need))
+    stranded = max(0.0, sum(rests) - pool.free_milli[row] / (terms.need))
     return 0.2 * usable + 4.0 * worth, stranded
 
 
@@ -316,7 +316,7 @@ def test_a_card_beside_less_than_one_core_is_of_no_use() -> None:
 def test_cards_are_stranded_as_far_as_their_cores_are_gone() -> None:
     """The cores of half a card are left for one card."""
     pool = Pool([EIGHT, SECOND])
-    measure = Measure(tables(need=16.0), TermWeights(need=1.0))
+    measure = Measure(tables(need=16.0))
 
     found = measure.costs(pool, Shape(8000, 0, 0, 0), np.array([1]))
 
@@ -326,7 +326,7 @@ def test_cards_are_stranded_as_far_as_their_cores_are_gone() -> None:
 def test_a_cost_is_a_multiple_of_a_fixed_grain() -> None:
     """Then a sum has the same bits in any order."""
     pool = Pool([EIGHT, SECOND])
-    measure = Measure(tables(need=15.0), TermWeights(need=1.0))
+    measure = Measure(tables(need=15.0))
 
     found = measure.costs(pool, Shape(8003, 0, 0, 0), np.array([1])).cost * 1024
 
@@ -423,3 +423,17 @@ def test_a_cache_begins_anew_after_many_changes() -> None:
     cache.of(1)
 
     assert evaluate.rows == 10, "it was dropped"
+
+
+@pytest.mark.parametrize(
+    ("mean", "need"),
+    [(10.0, 9.2), (11.3, 10.396), (11.5, 19.2), (16.0, 19.2), (20.0, 24.0)],
+    ids=str,
+)
+def test_the_need_is_below_the_mean_or_far_above_what_most_cards_have(
+    mean: float, need: float
+) -> None:
+    """Most cards have 12 cores. In between, empty nodes would count as without cores."""
+    assert wanted_cores(mean, 12.0, "nodes") == pytest.approx(need)
+    for common, rule in ((12.0, "mean"), (0.0, "nodes")):
+        assert wanted_cores(mean, common, rule) == 0.92 * mean
