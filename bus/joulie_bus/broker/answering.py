@@ -27,22 +27,22 @@ async def answering(
     """
     tasks, free = set[asyncio.Task[None]](), asyncio.Semaphore(AT_ONCE)
 
-    def is_awaited(life: int) -> bool:
-        return connection.is_connected and connection.lives == life
+    def is_awaited(losses: int) -> bool:
+        return connection.is_connected and connection.losses == losses
 
-    async def one(message: Msg, life: int) -> None:
+    async def one(message: Msg, losses: int) -> None:
         async with free:
-            if not is_awaited(life):
+            if not is_awaited(losses):
                 return
             try:
                 reply = await answer(message.data)
-                if is_awaited(life):
+                if is_awaited(losses):
                     await connection.send(message.reply, reply)
             except (ValueError, BusError, NatsError) as error:
                 log.warning("not_answered", subject=subject, why=str(error))
 
     async def begin(message: Msg) -> None:
-        task = asyncio.create_task(one(message, connection.lives))
+        task = asyncio.create_task(one(message, connection.losses))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 

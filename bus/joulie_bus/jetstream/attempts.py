@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 
 FIRST_S = 2.0  # a server that answers nothing is left for another one after this
-FIRST_OF_MANY_S = 4.0
+FIRST_OF_MANY_S = 8.0
 LONGEST_S = 20.0  # more than the broker's patience with its auth callout
 PAUSE_S = (0.2, 0.5)
 LONG_PAUSE_S = (2.5, 5.0)

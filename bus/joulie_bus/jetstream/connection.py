@@ -29,7 +29,7 @@ Handler = Callable[[Msg], Awaitable[None]]
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 TURN = 16  # messages sent before other tasks get a turn; half a millisecond
 OPEN_S = 10.0
-REVIEWED_S = 60.0  # its fourth attempt is the first one with its full patience
+REVIEWED_S = 60.0  # its third attempt is the first one with its full patience
 API_TIMEOUT_S = 5.0  # a cluster without a leader answers after its election, about 4 s
 ROUND_TRIP_S = 2
 FORBIDDEN = 403
@@ -144,6 +144,12 @@ class Connection:
     def lives(self) -> int:
         """Counts connections: a request of an earlier connection will not be answered."""
         return self._state.lives
+
+    @property
+    def losses(self) -> int:
+        """How often the connection was lost. It counts before anything of the next one arrives,
+        `lives` after it."""
+        return self._state.losses
 
     @property
     def server_version(self) -> str:
@@ -485,6 +491,7 @@ class _State:
         self.denial_callbacks: list[Callable[[Denial], None]] = []
         self.opened = False
         self.lives = 1
+        self.losses = 0
         self.closing = False  # a disconnection while closing is not logged
         self.last = ""
         self.order_servers: Callable[[], None] = lambda: None
@@ -514,6 +521,7 @@ class _State:
             log.warning("broker_error", kind="message", error=text, unlogged=more)
 
     async def on_lost(self) -> None:
+        self.losses += 1
         self.order_servers()
         if self.opened and not self.closing:
             log.warning("broker_lost", what="facts are kept and sent again once it is back")
