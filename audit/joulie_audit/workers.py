@@ -1,13 +1,18 @@
 """Worker processes: how they start, and how they report errors."""
 
+import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
+from typing import TypeVar
 
 from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_bus.runtime import logging
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def worker_pool(count: int, module: str) -> ProcessPoolExecutor:
@@ -19,6 +24,18 @@ def worker_pool(count: int, module: str) -> ProcessPoolExecutor:
     context = get_context("forkserver" if sys.platform == "linux" else "spawn")
     context.set_forkserver_preload([module])  # without effect if the fork server runs
     return ProcessPoolExecutor(count, context)
+
+
+def on_cores(of_task: Callable[[T], list[R]], tasks: Sequence[T], module: str) -> list[list[R]]:
+    """One task after the other in each process; the results are in the order of the tasks.
+
+    `module` is what each process imports first.
+    """
+    workers = min(len(tasks), os.cpu_count() or 1)
+    if workers == 1:
+        return [of_task(task) for task in tasks]
+    with worker_pool(workers, module) as pool:
+        return list(pool.map(of_task, tasks))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from joulie_doctor.judgement.placements import Placements, PodSeen, placements_i
 from joulie_doctor.observed_here import NS, certificate_in, clock_seen
 from joulie_extender.protocol.scheduler_config import DEFAULT_NAME, LEASE
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, Query
-from joulie_operator.kube.served import served_version
+from joulie_operator.kube.served import served_version, server_version
 from joulie_operator.resources.rights import NOMINATE, OWN_NAMESPACE, RIGHTS, Right
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class ClusterObserver:
         self._is_inside = is_inside
 
     async def version(self) -> str:
-        return str((await self._tree("/version"))["gitVersion"])
+        return (await server_version(self._api)).git
 
     async def clock(self) -> ClockSeen:
         before = time.time_ns()

@@ -35,56 +35,56 @@ class HeadRule(NamedTuple):
     probes: frozenset[str] = frozenset()  # paths that accept any name: they return no data
 
 
-class Refusal(NamedTuple):
+class RefusedHead(NamedTuple):
     status: int
     reason: str  # a label of the metric that counts refusals
     why: str
 
 
-def refusal_of(head: Head, rule: HeadRule) -> Refusal | None:
+def refusal_of(head: Head, rule: HeadRule) -> RefusedHead | None:
     """None if the request is accepted."""
     return _of_origin(head) or refusal_of_host(head, rule) or _of_body(head)
 
 
-def _of_origin(head: Head) -> Refusal | None:
+def _of_origin(head: Head) -> RefusedHead | None:
     if not head.values(b"origin"):
         return None
     why = (
         "The request has an Origin header: a page in a browser sent it. Nothing here is for pages; "
         "send it from a program, without Origin."
     )
-    return Refusal(403, "origin", why)
+    return RefusedHead(403, "origin", why)
 
 
-def refusal_of_host(head: Head, rule: HeadRule) -> Refusal | None:
+def refusal_of_host(head: Head, rule: HeadRule) -> RefusedHead | None:
     if head.path in rule.probes or rule.names is None:
         return None
     given = head.values(b"host")
     if len(given) != 1:
-        return Refusal(400, "host", "A request needs one Host header, and one only.")
+        return RefusedHead(400, "host", "A request needs one Host header, and one only.")
     name = host_name(given[0].decode("latin-1"))
     if name is None:
-        return Refusal(400, "host", "The Host header is not a name or an address with a port.")
+        return RefusedHead(400, "host", "The Host header is not a name or an address with a port.")
     if is_own_name(name, rule.names, head.local):
         return None
     why = (
         f"{name} is not a name of this server: names of the loopback interface and the address "
         "that the client connected to are, and what the setting for host names lists."
     )
-    return Refusal(421, "host", why)
+    return RefusedHead(421, "host", why)
 
 
-def _of_body(head: Head) -> Refusal | None:
+def _of_body(head: Head) -> RefusedHead | None:
     if head.values(b"transfer-encoding"):
         why = "Transfer-Encoding is not read. Send the body in one piece with a Content-Length."
-        return Refusal(411, "transfer_encoding", why)
+        return RefusedHead(411, "transfer_encoding", why)
     has_body = any(length.strip(b"0") for length in head.values(b"content-length"))
     if head.method != "POST" or not has_body:
         return None
     given = head.values(b"content-type")
     if len(given) == 1 and media_type(given[0].decode("latin-1")) == _JSON:
         return None
-    return Refusal(415, "content_type", f"A body needs the header Content-Type: {_JSON}.")
+    return RefusedHead(415, "content_type", f"A body needs the header Content-Type: {_JSON}.")
 
 
 def media_type(value: str) -> str:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, cast
 
 import httptools
 
-from joulie_bus.core.http_head import Field, Head, Refusal
+from joulie_bus.core.http_head import Field, Head, RefusedHead
 from joulie_bus.http.byte_budget import ByteBudget, ConnectionBudget
 from joulie_bus.http.exchange import Body, Limits, Reply, Request, refusal, rendered
 from joulie_bus.http.known_head import KnownHead
@@ -47,7 +47,7 @@ class Server(Protocol):
 
     def is_authenticated(self, transport: asyncio.Transport) -> bool: ...
 
-    def refusal_of(self, head: Head, is_authenticated: bool) -> Refusal | None: ...
+    def refusal_of(self, head: Head, is_authenticated: bool) -> RefusedHead | None: ...
 
 
 class _Phase(IntEnum):

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from joulie_bus.core.http_head import Head, HeadRule, Refusal, refusal_of
+from joulie_bus.core.http_head import Head, HeadRule, RefusedHead, refusal_of
 from joulie_bus.errors import PortTaken
 from joulie_bus.http.byte_budget import ByteBudget
 from joulie_bus.http.certificates import Certificates
@@ -22,7 +22,7 @@ SWEEP_S = 0.5  # how late a slow client may be noticed
 LOG_INTERVAL_S = 60.0  # between two log lines about refusals of one reason
 LOGGED_CHARS = 200  # characters of a path in the log
 LOOPBACK_NAMES = HeadRule()
-NO_CERTIFICATE = Refusal(
+NO_CERTIFICATE = RefusedHead(
     403,
     "certificate",
     "Only clients with a certificate of the authority for clients (EXTENDER_TLS_CLIENT_CA_FILE, "
@@ -77,7 +77,7 @@ class HttpServer:
         certificates = self._certificates
         return certificates is None or certificates.accepts(transport.get_extra_info("peercert"))
 
-    def refusal_of(self, head: Head, is_authenticated: bool) -> Refusal | None:
+    def refusal_of(self, head: Head, is_authenticated: bool) -> RefusedHead | None:
         """None if the body of this request may be read."""
         found = None if is_authenticated or head.path in self._rule.probes else NO_CERTIFICATE
         found = found or refusal_of(head, self._rule)
@@ -85,7 +85,7 @@ class HttpServer:
             self._log(found, head)
         return found
 
-    def _log(self, found: Refusal, head: Head) -> None:
+    def _log(self, found: RefusedHead, head: Head) -> None:
         """Logs one line per minute and reason: clients can cause any number of refusals."""
         now = time.monotonic()
         if now - self._logged.get(found.reason, -math.inf) < LOG_INTERVAL_S:

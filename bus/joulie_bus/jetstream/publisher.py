@@ -46,7 +46,7 @@ log = get_logger("bus")
 
 
 class _Ack(msgspec.Struct):
-    class Refusal(msgspec.Struct):
+    class ApiError(msgspec.Struct):
         code: int = 0
         err_code: int = 0
         description: str = ""
@@ -62,7 +62,7 @@ class _Ack(msgspec.Struct):
             return self.number in TEMPORARY
 
     seq: int = 0
-    error: Refusal | None = None
+    error: ApiError | None = None
 
 
 class _Flight:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from joulie_cli.ask.on_cores import on_cores
+from joulie_audit.workers import on_cores
 from joulie_cli.display.output import show, written
 from joulie_cli.display.progress import progress
 from joulie_simulator.energy.policies import BASELINE, POLICIES

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import product
 from statistics import mean
 
-from joulie_cli.ask.on_cores import on_cores
+from joulie_audit.workers import on_cores
 from joulie_cli.display.output import show, written
 from joulie_cli.display.progress import progress
 from joulie_extender.gpu.pool import Pool, PoolNode

@@ -34,7 +34,7 @@ PASSED = "passed"
 WITHOUT_VIEW = "without a view of the cluster"
 
 
-class Refusal(NamedTuple):
+class RefusedNodes(NamedTuple):
     """The nodes that were refused for one reason, in the order of the request."""
 
     reason: str
@@ -129,7 +129,7 @@ def explained(event: AnyEvent | None) -> Explained:
             return _without_nodes(event)
 
 
-def refusals(event: FilterDecided | PreemptDecided, names: RowNames) -> list[Refusal]:
+def refusals(event: FilterDecided | PreemptDecided, names: RowNames) -> list[RefusedNodes]:
     """In the order of the codes."""
     if all_passed(event.verdicts):
         return []  # the common case
@@ -137,7 +137,7 @@ def refusals(event: FilterDecided | PreemptDecided, names: RowNames) -> list[Ref
     for name, code in zip(candidate_names(event, names), event.verdicts, strict=True):
         if code:
             found.setdefault(code, []).append(name)
-    return [Refusal(few_words_of(code), nodes) for code, nodes in sorted(found.items())]
+    return [RefusedNodes(few_words_of(code), nodes) for code, nodes in sorted(found.items())]
 
 
 def _with_verdicts(event: FilterDecided | PreemptDecided, what: str) -> Explained:

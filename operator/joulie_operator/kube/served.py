@@ -19,7 +19,8 @@ class _Version(msgspec.Struct):
     version: str = ""
 
 
-class _ServerVersion(msgspec.Struct):
+class ServerVersion(msgspec.Struct, rename={"git": "gitVersion"}):
+    git: str = ""  # such as v1.37.2
     major: str = ""
     minor: str = ""  # such as 37, or 37+
 
@@ -47,13 +48,15 @@ async def taint_rule_version(api: ApiServer) -> str:
     return ""
 
 
+async def server_version(api: ApiServer) -> ServerVersion:
+    """Empty if the server does not say."""
+    return msgspec.json.decode(await api.get("/version") or b"{}", type=ServerVersion)
+
+
 async def allocates_in_order(api: ApiServer) -> bool:
     """Whether kube-scheduler takes devices in the order of their pools and slices, by the version
     of the API server; the scheduler may be one minor version older for a while."""
-    found = await api.get("/version")
-    if found is None:
-        return False
-    server = msgspec.json.decode(found, type=_ServerVersion)
+    server = await server_version(api)
     digits = re.match(r"\d+", server.minor)
     minor = int(digits.group()) if digits else 0
     return (server.major, minor) >= ("1", IN_ORDER_SINCE)

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from joulie_bus.errors import SwitchFailed
+from joulie_operator.kept_secrets import kept_secret
 from joulie_operator.kube.api_client import ApiServer
 from joulie_operator.node_templates import NoSuchLabel, filled
 from joulie_operator.planning.eligible import selector
@@ -114,7 +115,10 @@ def _built(entry: ExecutorEntry, name: str, node: NodeState, api: ApiServer) -> 
 
     match entry.kind:
         case "redfish":
-            credentials = _secret(entry.user_file), _secret(entry.password_file)
+            credentials = (
+                kept_secret(entry.user_file, SwitchFailed),
+                kept_secret(entry.password_file, SwitchFailed),
+            )
             address, tls = filled(entry.address, name, node), _tls(entry.ca_file)
             return Redfish(address, credentials, entry.system, entry.timeout_s, tls)
         case "command":
@@ -122,14 +126,6 @@ def _built(entry: ExecutorEntry, name: str, node: NodeState, api: ApiServer) -> 
             return Command(words(entry.on), words(entry.off), state, entry.timeout_s)
         case "autoscaler":
             return Autoscaler(api)
-
-
-def _secret(file: str) -> str:
-    """Read at each use, so that a rotated secret counts at once."""
-    try:
-        return Path(file).read_text().strip()
-    except OSError as error:
-        raise SwitchFailed(f"{file}: {error.strerror}") from error
 
 
 def _tls(ca_file: str) -> ssl.SSLContext | bool:

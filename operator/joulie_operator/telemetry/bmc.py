@@ -9,7 +9,7 @@ import asyncio
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from ssl import SSLContext, create_default_context
 from typing import Any
@@ -22,6 +22,7 @@ from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.runtime.logging import get_logger
 from joulie_operator.facts import chassis_power
 from joulie_operator.facts.readings import Reading
+from joulie_operator.kept_secrets import kept_secret
 from joulie_operator.programs import running
 from joulie_operator.telemetry.bmc_file import Bmc, BmcEntry, NotAvailable, bmc_of
 from joulie_projections.state.state import NodeState
@@ -106,12 +107,7 @@ async def chassis_reading(bmc: Bmc) -> Reading:
         raise NotAvailable(f"{bmc.address}: no answer in {bmc.entry.timeout_s:g} s") from error
 
 
-def _secret(file: str) -> str:
-    """Read at each use, so that a rotated secret counts at once."""
-    try:
-        return Path(file).read_text().strip()
-    except (OSError, ValueError) as error:
-        raise NotAvailable(f"{file} cannot be read") from error
+_secret = partial(kept_secret, failure=NotAvailable)
 
 
 # --- Redfish ----------------------------------------------------------------------------------
@@ -200,7 +196,14 @@ async def _bounded(content: aiohttp.StreamReader | asyncio.StreamReader, what: s
 
 async def _by_ipmi(bmc: Bmc) -> float:
     """ipmitool reads the password from its file: arguments of a process can be read by others."""
-    login = ("-H", bmc.address, "-U", _secret(bmc.entry.user_file), "-f", bmc.entry.password_file)
+    login = (
+        "-H",
+        bmc.address,
+        "-U",
+        _secret(bmc.entry.user_file),
+        "-f",
+        bmc.entry.password_file,
+    )
     words = ("ipmitool", "-I", "lanplus", *login, "dcmi", "power", "reading")
     try:
         async with running(words) as process:

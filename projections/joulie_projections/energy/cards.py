@@ -132,7 +132,7 @@ class Total(NamedTuple):
         return Total(self.own_uj + row.pods_uj, self.idle_uj + row.idle_uj, worth)  # type: ignore[arg-type]
 
 
-class Cards:
+class MeteredCards:
     """The cards of all nodes."""
 
     def __init__(self, nodes: Iterable[NodeCards] = ()) -> None:

@@ -35,7 +35,7 @@ from joulie_bus.events import (
     TransitionCompleted,
     WakeOrdered,
 )
-from joulie_projections.energy.cards import CardPower, Cards
+from joulie_projections.energy.cards import CardPower, MeteredCards
 from joulie_projections.energy.grid import KINDS, UNKNOWN, Grid, Rate, rate_of
 from joulie_projections.energy.intervals import (
     MINUTES_MS,
@@ -93,7 +93,7 @@ class Ledger:
         self.minutes_ms = -1  # start of the running minutes; -1 before the first reading
         self.minutes: list[NodeEnergy] = []  # of nodes that were removed or changed their plan
         self.hour: list[NodeEnergy] = []  # of the minutes of the running hour that have ended
-        self.cards = Cards()
+        self.cards = MeteredCards()
         self.grid = Grid()
         self.rates: set[Rate] = set()  # that were in force in the running hour
         self._by_zone: dict[str, list[float | None]] = {}

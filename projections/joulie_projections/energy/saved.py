@@ -12,7 +12,7 @@ import msgspec
 from joulie_bus.errors import StateDamaged
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.accepted import accepted
-from joulie_projections.energy.cards import Cards, NodeCards
+from joulie_projections.energy.cards import MeteredCards, NodeCards
 from joulie_projections.energy.columns import LogColumns, fold_columns
 from joulie_projections.energy.grid import Grid, Rate
 from joulie_projections.energy.intervals import LEVEL, Interval, NodeEnergy
@@ -133,7 +133,7 @@ def unpacked(body: bytes, digest: bytes) -> LedgerState:
         if not pod.end_ms:
             ledger.nodes[pod.node].pods[pod.uid] = pod
     ledger.rates = set(saved.rates)
-    ledger.cards = Cards(saved.cards)
+    ledger.cards = MeteredCards(saved.cards)
     # A state of an earlier version has no newest reading of its own.
     ledger.newest_ms = saved.newest_ms or int(ledger.meters.columns["last_ms"].max(initial=0))
     apply_rows(state.counters, [Row(*row) for row in saved.producers])

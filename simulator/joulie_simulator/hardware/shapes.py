@@ -18,7 +18,7 @@ GIB = 2**30
 H100_W = (73.0, 125.0, 199.0, 307.0, 483.0, 629.0, 692.0)
 
 
-class Cards(NamedTuple):
+class CardShape(NamedTuple):
     """The GPUs of one node, all of one model."""
 
     model: str
@@ -63,7 +63,7 @@ class Shape(NamedTuple):
     cpu_min_w: int
     idle_share: float  # share of the sockets' watts when idle
     memory_gib: int
-    cards: Cards | None = None
+    cards: CardShape | None = None
 
     @property
     def gpus(self) -> int:
@@ -102,9 +102,9 @@ class Shape(NamedTuple):
         )
 
 
-H100 = Cards("NVIDIA H100 SXM5", 8, 700, 200, 73, 81_559, True, 989, power=CardPower.of(H100_W))
-A100 = Cards("NVIDIA A100 SXM4 40GB", 8, 400, 100, 65, 40_960, True, 312)
-L4 = Cards("NVIDIA L4", 4, 72, 40, 16, 23_034, False, 121)
+H100 = CardShape("NVIDIA H100 SXM5", 8, 700, 200, 73, 81_559, True, 989, power=CardPower.of(H100_W))
+A100 = CardShape("NVIDIA A100 SXM4 40GB", 8, 400, 100, 65, 40_960, True, 312)
+L4 = CardShape("NVIDIA L4", 4, 72, 40, 16, 23_034, False, 121)
 
 SHAPES = (
     Shape(45, "cpu-genoa", "AMD EPYC 9654", 2, 192, 360, 240, 0.45, 768),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from joulie_bus.core.http_head import Head, HeadRule, Refusal, refusal_of
+from joulie_bus.core.http_head import Head, HeadRule, RefusedHead, refusal_of
 from joulie_bus.http import connection
 from joulie_bus.http.byte_budget import ByteBudget
 from joulie_bus.http.connection import Connection
@@ -60,7 +60,7 @@ class Server:
     def is_authenticated(self, transport: asyncio.Transport) -> bool:
         return True
 
-    def refusal_of(self, head: Head, is_authenticated: bool) -> Refusal | None:
+    def refusal_of(self, head: Head, is_authenticated: bool) -> RefusedHead | None:
         return refusal_of(head, HeadRule())
 
 

@@ -296,4 +296,4 @@ async def test_a_cancelled_publish_cancels_no_other(
 def test_only_what_passes_by_itself_is_sent_again(
     code: int, number: int, description: str, passes: bool
 ) -> None:
-    assert _Ack.Refusal(code, number, description).passes is passes
+    assert _Ack.ApiError(code, number, description).passes is passes

@@ -15,7 +15,7 @@ from joulie_extender.catalogue.rules import RULES, few_words_of, sentence_of
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.entry_verbs import VERBS
 from joulie_extender.decide.explained import (
-    Refusal,
+    RefusedNodes,
     ages_text,
     behind_ms,
     duration,
@@ -82,8 +82,8 @@ def test_refusals_for_cards_and_for_energy_are_named_together() -> None:
     names = RowNames(1, view, [RowName(1, row, name) for row, name in enumerate("abc")])
 
     assert refusals(event, names) == [
-        Refusal("eco", ["b", "node #3 (name unknown)"]),
-        Refusal("no cards", ["c"]),
+        RefusedNodes("eco", ["b", "node #3 (name unknown)"]),
+        RefusedNodes("no cards", ["c"]),
     ]
     found = explained(event)
     assert (found.asked, found.passed, found.refused) == (4, 1, 3)
@@ -194,7 +194,7 @@ def test_an_answer_that_refuses_nothing_has_no_refusals() -> None:
     names = RowNames(1, BASIS.view, [RowName(1, 0, "a")])
 
     assert refusals(filtered(b"\0"), names) == []
-    assert refusals(filtered(b"\1"), names) == [Refusal("eco", ["a"])]
+    assert refusals(filtered(b"\1"), names) == [RefusedNodes("eco", ["a"])]
 
 
 @pytest.mark.parametrize(

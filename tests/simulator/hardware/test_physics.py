@@ -17,11 +17,11 @@ from joulie_simulator.hardware.physics import (
     draw,
     reading_mw,
 )
-from joulie_simulator.hardware.shapes import A100, H100, L4, Cards, Shape
+from joulie_simulator.hardware.shapes import A100, H100, L4, CardShape, Shape
 
 CPU = Shape(1, "cpu", "CPU", 2, 64, 200, 100, 0.25, 256)  # 100 to 400 W
 GPU = Shape(
-    1, "gpu", "CPU", 2, 64, 200, 100, 0.25, 256, Cards("GPU", 4, 500, 100, 50, 16_384, True)
+    1, "gpu", "CPU", 2, 64, 200, 100, 0.25, 256, CardShape("GPU", 4, 500, 100, 50, 16_384, True)
 )  # and 200 to 2000 W
 COOL_C = 20.0
 NO_CAPS = Caps()
