@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from joulie_answers.doctor.judgement.versions import numbers
 from joulie_bus.runtime.ports import free_port
-from joulie_doctor.judgement.versions import numbers
 from joulie_process import joulie
 from kube_builders import Tree, asking, schedulable
 from kube_conditions import NODES, PODS, TIMEOUT_S, placed, pod_of, profiles_are, wait_until

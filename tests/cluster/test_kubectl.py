@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from joulie_answers.doctor.judgement.limits import DISK_WARN
 from joulie_bus.runtime.ports import free_port
-from joulie_doctor.judgement.limits import DISK_WARN
 from joulie_operator.desired.pod_events import REASON
 from joulie_process import joulie
 from kube_builders import schedulable

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from joulie_answers.doctor.judgement.versions import numbers
 from joulie_bus.runtime.ports import free_port
-from joulie_doctor.judgement.versions import numbers
 from joulie_extender.rules.eco import WANTS_PERFORMANCE
 from joulie_process import joulie
 from kube_builders import pod, schedulable

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from helm_chart import CHART, DOCUMENTED, NAMESPACE, helm, rendered
+from joulie_answers.doctor.judgement.versions import numbers
 from joulie_bus.errors import KubernetesRefused
-from joulie_doctor.judgement.versions import numbers
 from joulie_operator.kube.api_client import JSON
 from kube_real import PLACES, ProgramMissing, Running, older_server, real_server
 

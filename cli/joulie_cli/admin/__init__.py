@@ -4,6 +4,6 @@ A module holds the summary of its command (the first line of its docstring), `op
 its options to a parser, and `program`. `joulie --help` reads the modules and imports none, and
 completion imports them all: what a program needs is imported where it is used.
 
-Not here: the examination of `joulie doctor` (`joulie_doctor`).
+Not here: the examination of `joulie doctor` (`joulie_answers.doctor`).
 In: a parser; options and settings. Out: an exit code.
 """

@@ -11,8 +11,10 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
+    from joulie_answers.doctor.judgement.calls import LastCall
+    from joulie_answers.doctor.judgement.findings import Finding
     from joulie_bus.runtime.settings import InForce
-    from joulie_doctor.judgement.findings import Finding
+    from joulie_operator.kube.api_client import ApiServer
     from joulie_projections.component.wiring import Wiring
 
 
@@ -28,7 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_doctor.settings import SETTINGS
+    from joulie_cli.command_line.all_settings import SETTINGS
 
     return Program(SETTINGS, run)
 
@@ -39,21 +41,34 @@ CHART_NAMESPACE = "joulie-system"
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
+    from joulie_answers.doctor.examination import Case, examine
+    from joulie_answers.doctor.judgement.findings import Level, as_text, exit_code
     from joulie_cli.display.output import show
-    from joulie_doctor.examination import Case, examine
-    from joulie_doctor.judgement.findings import Level, as_text, exit_code
     from joulie_operator.cluster_settings import ClusterSettings
 
     settings = wires.source.finish()
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     certificates = Path(args.certificates) if args.certificates else None
-    case = Case(wires, settings, cluster, _namespace(args, wires), certificates)
+    case = Case(wires, settings, cluster, _namespace(args, wires), _last_call, certificates)
     findings = asyncio.run(examine(case))
     shown = [row for row in settings if args.settings or row.origin != "default"]
     text = "\n".join([as_text(findings), *_setting_lines(shown)])
     code = exit_code(findings, accepted=Level.WARN if args.accept_warnings else Level.OK)
     show(args, as_tree(findings, settings, code), text)
     return code
+
+
+async def _last_call(api: ApiServer, namespace: str) -> LastCall:
+    """From the console, through the proxy of its Service."""
+    from joulie.client.console import ConsoleClient
+    from joulie.client.proxy import Place, ProxyConnection
+    from joulie_answers.doctor.judgement.calls import LastCall
+    from joulie_answers.schema.requests import Decisions
+
+    console = ConsoleClient.over(await ProxyConnection.of(api, Place(namespace)))
+    found = await console.decisions(Decisions(verb="prioritize", limit=1))
+    at_ms = found.items[0].at_ms if found.items else 0
+    return LastCall(at_ms * 10**6, found.entries)
 
 
 def _namespace(args: argparse.Namespace, wires: Wiring) -> str:

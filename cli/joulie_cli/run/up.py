@@ -54,7 +54,7 @@ class UpOptions(NamedTuple):
 
 
 def program() -> Program:
-    from joulie_doctor.settings import SETTINGS
+    from joulie_cli.command_line.all_settings import SETTINGS
 
     return Program(SETTINGS, run)
 

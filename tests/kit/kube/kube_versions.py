@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from joulie_doctor.judgement.versions import numbers
+from joulie_answers.doctor.judgement.versions import numbers
 
 
 class Differences(NamedTuple):

@@ -2,11 +2,18 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import joulie_migrations
+from joulie_answers.doctor import observed_here
+from joulie_answers.doctor.judgement import calls, limits, objects, versions
+from joulie_answers.doctor.judgement.calls import LastCall
+from joulie_answers.doctor.judgement.findings import Finding, Unseen, not_seen
+from joulie_answers.doctor.judgement.limits import ArchiveSeen, Certificate, DiskSeen
+from joulie_answers.doctor.observed_cluster import ClusterObserver, Installed, parts_of, seen
+from joulie_answers.doctor.observed_here import BrokerSeen, DatabaseSeen
 from joulie_answers.readers.gauges import Gauges, gauges_of
 from joulie_bus.errors import SettingsError
 from joulie_bus.jetstream.streams import declaration
@@ -15,13 +22,6 @@ from joulie_bus.streams.fill_level import Growth, days_left, per_second
 from joulie_bus.streams.records import StreamSize
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_doctor import observed_here
-from joulie_doctor.judgement import calls, limits, objects, versions
-from joulie_doctor.judgement.calls import LastCall
-from joulie_doctor.judgement.findings import Finding, Unseen, not_seen
-from joulie_doctor.judgement.limits import ArchiveSeen, Certificate, DiskSeen
-from joulie_doctor.observed_cluster import ClusterObserver, Installed, parts_of, seen
-from joulie_doctor.observed_here import BrokerSeen, DatabaseSeen
 from joulie_extender.settings import ServerSettings
 from joulie_operator.cluster_settings import IN_CLUSTER
 from joulie_operator.kube.api_client import ApiServer
@@ -34,6 +34,9 @@ from joulie_projections.store.database import sqlite_file, without_password
 NAME_A_CLUSTER = "Name it with --kubeconfig or KUBECONFIG."
 
 
+LastCallOf = Callable[[ApiServer, str], Awaitable[LastCall]]
+
+
 class Case(NamedTuple):
     """What is examined."""
 
@@ -41,6 +44,7 @@ class Case(NamedTuple):
     settings: Sequence[InForce]
     cluster: str  # a kubeconfig, in-cluster, or empty for none
     namespace: str
+    last_call: LastCallOf  # of kube-scheduler, as the console tells it
     certificates: Path | None = None  # a directory with those of the cluster, instead of Secrets
 
     @property
@@ -188,7 +192,7 @@ async def _of_cluster(
         objects.admission(await seen(cluster.admission()), installed.has_own_scheduler),
         *await _of_pods(cluster, found),
         *await _of_secrets(case, cluster, installed),
-        *await _of_calls(cluster, installed, last),
+        *await _of_calls(case, cluster, installed, last),
     ]
 
 
@@ -254,13 +258,13 @@ async def _of_secrets(case: Case, cluster: ClusterObserver, installed: Installed
 
 
 async def _of_calls(
-    cluster: ClusterObserver, installed: Installed, last: LastCall | Unseen | None
+    case: Case, cluster: ClusterObserver, installed: Installed, last: LastCall | Unseen | None
 ) -> list[Finding]:
     now = time.time_ns()
     names = await seen(cluster.scheduler_names())
     placements = names if isinstance(names, Unseen) else await seen(cluster.placements(names, now))
     if last is None:
-        last = await seen(cluster.last_call())
+        last = await seen(case.last_call(cluster.api, case.namespace))
     newest = 0 if isinstance(placements, Unseen) else placements.newest
     extenders = installed.pods.get("extender", ())
     findings = [

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from joulie_answers.doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
 from joulie_bus.streams.records import StreamSize
-from joulie_doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
 from joulie_projections.store.standbys import Standbys
 
 SKEW_WARN_S, SKEW_FAIL_S = 2.0, 30.0  # an HTTP date has whole seconds

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_doctor.judgement.calls import NS, UNSEEN_POD_S, Waiting
+from joulie_answers.doctor.judgement.calls import NS, UNSEEN_POD_S, Waiting
 
 
 class _Meta(msgspec.Struct, rename="camel"):

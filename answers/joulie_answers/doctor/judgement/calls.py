@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from joulie_doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
+from joulie_answers.doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
 
 NS = 10**9
 UNSEEN_POD_S = 60.0  # a scheduler looks at a pod within a second, unless its queue is long

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from joulie_doctor.judgement.placements import PodSeen, placements_in
-from joulie_doctor.observed_cluster import Installed
+from joulie_answers.doctor.judgement.placements import PodSeen, placements_in
+from joulie_answers.doctor.observed_cluster import Installed
 
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 NOW_NS = int(NOW.timestamp() * 10**9)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from joulie_doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
+from joulie_answers.doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
 from joulie_operator.resources.crds import Definition, definition
 from joulie_operator.resources.custom_resources import VERSION
 from joulie_operator.resources.device_objects import GROUP

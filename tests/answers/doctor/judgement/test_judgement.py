@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from joulie_bus.streams.records import StreamSize
-from joulie_bus.streams.subjects import Stream
-from joulie_doctor.judgement import calls, limits, objects, versions
-from joulie_doctor.judgement.calls import LastCall, SchedulerPod, Waiting
-from joulie_doctor.judgement.findings import (
+from joulie_answers.doctor.judgement import calls, limits, objects, versions
+from joulie_answers.doctor.judgement.calls import LastCall, SchedulerPod, Waiting
+from joulie_answers.doctor.judgement.findings import (
     Finding,
     Level,
     Unseen,
@@ -19,8 +17,10 @@ from joulie_doctor.judgement.findings import (
     ok,
     warn,
 )
-from joulie_doctor.judgement.limits import ArchiveSeen, Certificate, ClockSeen, DiskSeen
-from joulie_doctor.judgement.objects import Account, Admission, Part
+from joulie_answers.doctor.judgement.limits import ArchiveSeen, Certificate, ClockSeen, DiskSeen
+from joulie_answers.doctor.judgement.objects import Account, Admission, Part
+from joulie_bus.streams.records import StreamSize
+from joulie_bus.streams.subjects import Stream
 from joulie_operator.resources.crds import DEFINITIONS, definition
 from joulie_operator.resources.rights import OPERATOR
 from joulie_projections.store.standbys import Standbys
@@ -56,7 +56,7 @@ def stream(share: float, *, drops_old: bool = False) -> StreamSize:
 
 
 def test_the_tested_versions_of_kubernetes_are_those_that_the_page_has_tests_for() -> None:
-    page = (Path(__file__).parents[3] / "docs/compatibility.md").read_text()
+    page = (Path(__file__).parents[4] / "docs/compatibility.md").read_text()
     rows = re.findall(r"^\| (1\.\d+[\d., ]*) \| (.+) \|$", page, re.M)
     tried = [
         versions.numbers(version)

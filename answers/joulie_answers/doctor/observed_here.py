@@ -14,6 +14,9 @@ from urllib.parse import urlsplit
 from cryptography import x509
 
 import joulie_migrations
+from joulie_answers.doctor.judgement.calls import LastCall
+from joulie_answers.doctor.judgement.findings import Unseen
+from joulie_answers.doctor.judgement.limits import ArchiveSeen, Certificate, ClockSeen, DiskSeen
 from joulie_bus.errors import JoulieError
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import size_of, time_of
@@ -21,9 +24,6 @@ from joulie_bus.runtime.settings import HostPort, InForce
 from joulie_bus.streams.records import StreamSize
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_doctor.judgement.calls import LastCall
-from joulie_doctor.judgement.findings import Unseen
-from joulie_doctor.judgement.limits import ArchiveSeen, Certificate, ClockSeen, DiskSeen
 from joulie_projections.component.connecting import address_of
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.history.history import History

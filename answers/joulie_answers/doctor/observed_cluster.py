@@ -11,17 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from joulie.client.console import ConsoleClient
-from joulie.client.proxy import Place, ProxyConnection
+from joulie_answers.doctor.judgement.calls import SchedulerPod
+from joulie_answers.doctor.judgement.findings import Unseen
+from joulie_answers.doctor.judgement.limits import Certificate, ClockSeen
+from joulie_answers.doctor.judgement.objects import LABEL, Account, Admission, Part
+from joulie_answers.doctor.judgement.placements import Placements, PodSeen, placements_in
+from joulie_answers.doctor.observed_here import NS, certificate_in, clock_seen
 from joulie_answers.readers.gauges import Gauges, gauges_of, parsed
-from joulie_answers.schema.requests import Decisions
 from joulie_bus.errors import ConsoleUnavailable, KubernetesRefused
-from joulie_doctor.judgement.calls import LastCall, SchedulerPod
-from joulie_doctor.judgement.findings import Unseen
-from joulie_doctor.judgement.limits import Certificate, ClockSeen
-from joulie_doctor.judgement.objects import LABEL, Account, Admission, Part
-from joulie_doctor.judgement.placements import Placements, PodSeen, placements_in
-from joulie_doctor.observed_here import NS, certificate_in, clock_seen
 from joulie_extender.protocol.scheduler_config import DEFAULT_NAME, LEASE
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable, Query
 from joulie_operator.kube.served import served_version, server_version
@@ -37,7 +34,6 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 REVIEWS = "/apis/authorization.k8s.io/v1"
 MOST_PAGES = 4  # of pods whose placement is read
 METRICS_PORT = 9877  # of all components of the chart
-MS = 10**6
 
 
 class Installed(NamedTuple):
@@ -86,21 +82,21 @@ class ClusterObserver:
         """In a pod, metrics are read without the proxy of the API server, and so without a right
         to it.
         """
-        self._api = api
+        self.api = api
         self._namespace = namespace
         self._is_inside = is_inside
 
     async def version(self) -> str:
-        return (await server_version(self._api)).git
+        return (await server_version(self.api)).git
 
     async def clock(self) -> ClockSeen:
         before = time.time_ns()
-        date = (await self._api.fetch("/version")).headers["Date"]
+        date = (await self.api.fetch("/version")).headers["Date"]
         there = int((parsedate_to_datetime(date).timestamp() + 0.5) * NS)  # it has whole seconds
         return clock_seen(there, before, time.time_ns(), 0.5)
 
     async def crd(self, name: str) -> Tree | None:
-        found = await self._api.get(f"{DEFINITIONS}/{name}")
+        found = await self.api.get(f"{DEFINITIONS}/{name}")
         return None if found is None else msgspec.json.decode(found, type=Tree)
 
     async def installed(self) -> Installed:
@@ -131,12 +127,12 @@ class ClusterObserver:
             "namespace": namespace,
         }
         body = {"spec": {**spec, "resourceAttributes": wanted}}
-        answer = msgspec.json.decode(await self._api.create(f"{REVIEWS}/{review}", body))
+        answer = msgspec.json.decode(await self.api.create(f"{REVIEWS}/{review}", body))
         return bool(answer["status"]["allowed"])
 
     async def devices(self) -> str:
         """The version of the API of DRA that the operator reads; empty if there is none."""
-        return await served_version(self._api)
+        return await served_version(self.api)
 
     async def admission(self) -> Admission:
         versions = await self._policy_versions()
@@ -180,7 +176,7 @@ class ClusterObserver:
     async def scheduler_names(self) -> list[str]:
         """The names of the schedulers that call the extender, from the chart's ConfigMap."""
         path = f"/api/v1/namespaces/{self._namespace}/configmaps/{LEASE}"
-        found = await self._api.get(path)
+        found = await self.api.get(path)
         if found is None:
             return [DEFAULT_NAME]
         config = msgspec.json.decode(found, type=Tree).get("data", {}).get("config.yaml", "")
@@ -197,7 +193,7 @@ class ClusterObserver:
 
     async def _pods(self, selector: str, most: int | None) -> list[PodSeen]:
         found = list[PodSeen]()
-        async for page in self._api.pages("/api/v1/pods", {"fieldSelector": selector}):
+        async for page in self.api.pages("/api/v1/pods", {"fieldSelector": selector}):
             found += [msgspec.json.decode(item, type=PodSeen) for item in page.items]
             most = None if most is None else most - 1
             if most == 0:
@@ -211,14 +207,6 @@ class ClusterObserver:
             async for pod in self._list(path, {"labelSelector": "component=kube-scheduler"})
         ]
 
-    async def last_call(self) -> LastCall:
-        """From the console, through the proxy of its Service."""
-        proxy = await ProxyConnection.of(self._api, Place(self._namespace))
-        console = ConsoleClient.over(proxy)
-        found = await console.decisions(Decisions(verb="prioritize", limit=1))
-        at_ms = found.items[0].at_ms if found.items else 0
-        return LastCall(at_ms * MS, found.entries)
-
     async def gauges(self, pods: Sequence[Tree]) -> list[Gauges] | Unseen:
         if self._is_inside:
             return await asyncio.to_thread(_from_inside, pods)
@@ -227,13 +215,13 @@ class ClusterObserver:
     async def _scraped(self, pod: Tree) -> Gauges:
         place = f"/api/v1/namespaces/{self._namespace}/pods"
         path = f"{place}/{pod['metadata']['name']}:{METRICS_PORT}/proxy/metrics"
-        return parsed((await self._api.fetch(path)).body.decode())
+        return parsed((await self.api.fetch(path)).body.decode())
 
     async def _tree(self, path: str) -> Tree:
-        return msgspec.json.decode((await self._api.fetch(path)).body, type=Tree)
+        return msgspec.json.decode((await self.api.fetch(path)).body, type=Tree)
 
     async def _list(self, path: str, query: Query) -> AsyncIterator[Tree]:
-        async for page in self._api.pages(path, query):
+        async for page in self.api.pages(path, query):
             for item in page.items:
                 yield msgspec.json.decode(item, type=Tree)
 

@@ -1,6 +1,6 @@
 """Which rights `joulie doctor` requires of the components that it finds."""
 
-from joulie_doctor.observed_cluster import Installed
+from joulie_answers.doctor.observed_cluster import Installed
 from joulie_operator.resources.rights import NOMINATE, OPERATOR
 
 

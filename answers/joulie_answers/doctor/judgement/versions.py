@@ -2,7 +2,7 @@
 
 import re
 
-from joulie_doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
+from joulie_answers.doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_KUBERNETES = (1, 30)  # of the chart
