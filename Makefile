@@ -7,7 +7,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Tests wait for processes much of their time, so there are more workers than cores.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 2 ? 8 : 3 * n)))
-PARALLEL := -n $(WORKERS) --dist worksteal
+PARALLEL := -n $(WORKERS) --dist worksteal -o tmp_path_retention_policy=failed
+# Tests wait for thousands of syncs of files, which cost nothing in memory.
+SHM := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "TMPDIR=/dev/shm"}')
 # Tests start hundreds of processes; compiled modules that are kept save much of each start.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -38,10 +40,10 @@ quick: .venv/.browser ## the tests that wait for no process, in about a minute
 	$(BIN)/python -m pytest $(PARALLEL) -q -m "not drill and not slow and not long" --hypothesis-profile=quick
 
 test: .venv/.browser .s3/.ready ## all tests that this machine can run, but the long ones
-	$(BIN)/python -m pytest $(PARALLEL) -m "not drill and not long"
+	$(SHM) $(BIN)/python -m pytest $(PARALLEL) -m "not drill and not long"
 
 long: .venv/.browser .s3/.ready ## the tests that compute or wait for long, which CI runs beside `make test`
-	$(BIN)/python -m pytest $(PARALLEL) -m "long and not drill"
+	$(SHM) $(BIN)/python -m pytest $(PARALLEL) -m "long and not drill"
 
 # The seed is printed; SEED=... repeats an order.
 shuffled: .venv/.browser .s3/.ready ## all tests in a random order

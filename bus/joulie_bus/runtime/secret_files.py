@@ -1,5 +1,6 @@
 """Files that only their owner may read: passwords, keys, and files that refer to them."""
 
+import errno
 import os
 import secrets
 from collections.abc import Generator
@@ -41,8 +42,17 @@ def _written(path: Path, text: str) -> Generator[Path]:
 
 
 def make_private(path: Path) -> None:
-    """Creates an empty file if none exists, and restricts it to its owner."""
-    os.close(os.open(path, os.O_CREAT | os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    """Creates an empty file if none exists, and restricts it to its owner. Follows no link.
+
+    An existing file is not opened: where a process closes a file, the system drops all locks that
+    the process has on it, also those of SQLite's other connections. Another process that closes the
+    database would then take itself for the last one, and remove the log that this one writes to.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
     tighten(path)
 
 
