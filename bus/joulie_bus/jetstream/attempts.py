@@ -17,8 +17,9 @@ LONG_PAUSE_S = (2.5, 5.0)
 
 
 class Attempts:
-    """Those since the client was last connected. Each may take twice as long as the one before;
-    `one_of_many` also makes longer pauses the longer it tries in vain."""
+    """Those since the client was last connected. Each may take twice as long as the one before, if
+    that one ran out of time: a server that refuses is not busy, and after it a silent one is left
+    as soon as at first. `one_of_many` takes more time after each attempt, also for its pauses."""
 
     def __init__(
         self, *, one_of_many: bool, draw: Callable[[float, float], float] = random.uniform
@@ -26,16 +27,20 @@ class Attempts:
         self._one_of_many = one_of_many
         self._first_s = FIRST_OF_MANY_S if one_of_many else FIRST_S
         self._draw = draw
-        self._made = 0
+        self._made = self._ran_out = 0
 
     def begin(self) -> tuple[float, float]:
         """The seconds that this attempt may take, and those of the pause after it."""
-        longer = 2.0 ** min(self._made, 8)
+        longer = 2.0 ** min(self._made if self._one_of_many else self._ran_out, 8)
         patience_s, pause_s = min(LONGEST_S, self._first_s * longer), self._draw(*PAUSE_S)
         if self._one_of_many:
             pause_s = min(pause_s * longer, self._draw(*LONG_PAUSE_S))
         self._made += 1
         return patience_s, pause_s
 
+    def ran_out(self) -> None:
+        """The server did not answer in the time of this attempt."""
+        self._ran_out += 1
+
     def succeeded(self) -> None:
-        self._made = 0
+        self._made = self._ran_out = 0

@@ -221,7 +221,11 @@ class JoulieClient(Client):
         await super()._process_pong()
 
     async def _process_connect_init(self) -> None:
-        await super()._process_connect_init()
+        try:
+            await super()._process_connect_init()
+        except TimeoutError:
+            self._attempts.ran_out()
+            raise
         self._attempts.succeeded()
 
     async def _connect_to_server(self, s: Any) -> None:

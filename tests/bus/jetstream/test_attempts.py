@@ -15,11 +15,18 @@ def drawn(share: float, *, one_of_many: bool) -> Attempts:
 
 
 def test_a_component_leaves_a_silent_server_soon_and_waits_longer_while_none_answers() -> None:
-    attempts = Attempts(one_of_many=False)
-    patience = [attempts.begin()[0] for _ in range(6)]
+    attempts, patience = Attempts(one_of_many=False), list[float]()
+    for _ in range(6):
+        patience.append(attempts.begin()[0])
+        attempts.ran_out()
     assert patience == [2.0, 4.0, 8.0, 16.0, 20.0, 20.0]
     attempts.succeeded()
     assert attempts.begin()[0] == FIRST_S
+
+
+def test_servers_that_refuse_do_not_make_a_component_wait_longer_for_a_silent_one() -> None:
+    attempts = Attempts(one_of_many=False)
+    assert {attempts.begin()[0] for _ in range(100)} == {FIRST_S}
 
 
 def test_one_of_many_comes_to_wait_longer_than_the_broker_does_for_the_answer_about_it() -> None:
