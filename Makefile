@@ -43,7 +43,7 @@ test: .venv/.browser .s3/.ready ## all tests that this machine can run, but the 
 	$(SHM) $(BIN)/python -m pytest $(PARALLEL) -m "not drill and not long"
 
 long: .venv/.browser .s3/.ready ## the tests that compute or wait for long, which CI runs beside `make test`
-	$(SHM) $(BIN)/python -m pytest $(PARALLEL) -m "long and not drill"
+	$(SHM) $(BIN)/python -m pytest $(PARALLEL) -m "long and not drill" --timeout 300
 
 # The seed is printed; SEED=... repeats an order.
 shuffled: .venv/.browser .s3/.ready ## all tests in a random order
