@@ -10,6 +10,7 @@ WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 2 ? 8 : 3 * n))
 PARALLEL := -n $(WORKERS) --dist worksteal -o tmp_path_retention_policy=failed
 # Tests wait for thousands of syncs of files, which cost nothing in memory.
 SHM := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "TMPDIR=/dev/shm"}')
+TESTS := $(SHM) $(BIN)/python -m pytest $(PARALLEL)
 # Tests start hundreds of processes; compiled modules that are kept save much of each start.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -37,17 +38,17 @@ demo: .venv/.demo ## everything over a simulated cluster; Ctrl-C ends it
 	$(BIN)/joulie demo
 
 quick: .venv/.browser ## the tests that wait for no process, in about a minute
-	$(BIN)/python -m pytest $(PARALLEL) -q -m "not drill and not slow and not long" --hypothesis-profile=quick
+	$(TESTS) -q -m "not drill and not slow and not long" --hypothesis-profile=quick
 
 test: .venv/.browser .s3/.ready ## all tests that this machine can run, but the long ones
-	$(SHM) $(BIN)/python -m pytest $(PARALLEL) -m "not drill and not long"
+	$(TESTS) -m "not drill and not long"
 
 long: .venv/.browser .s3/.ready ## the tests that compute or wait for long, which CI runs beside `make test`
-	$(SHM) $(BIN)/python -m pytest $(PARALLEL) -m "long and not drill" --timeout 300
+	$(TESTS) -m "long and not drill" --timeout 300
 
 # The seed is printed; SEED=... repeats an order.
 shuffled: .venv/.browser .s3/.ready ## all tests in a random order
-	$(BIN)/python -m pytest $(PARALLEL) --random-order $(if $(SEED),--random-order-seed=$(SEED))
+	$(TESTS) --random-order $(if $(SEED),--random-order-seed=$(SEED))
 
 pythons: ## `make quick` with each supported Python that this machine has
 	.ci/pythons
