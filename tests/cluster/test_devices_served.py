@@ -1,7 +1,7 @@
 """Devices of DRA from a real API server that serves one older version of their API, or none.
 
 The gate of the feature is off, because the server itself waits for the newest version with it. A
-pod then keeps no claims: its devices are known by those for whom the claim is reserved.
+pod then keeps no claims: its devices are known by the pods in `reservedFor` of the claim.
 """
 
 import asyncio

@@ -22,8 +22,8 @@ async def answering(
 ) -> AsyncGenerator[None, None]:
     """Replies to requests until the block ends. A failed request is logged and gets no reply.
 
-    Of a connection that was lost nobody waits for replies any more: thousands that wait for their
-    turn would delay those of the next one.
+    Requests of a connection that was lost are dropped: thousands of them in the queue would delay
+    those of the next connection.
     """
     tasks, free = set[asyncio.Task[None]](), asyncio.Semaphore(AT_ONCE)
 

@@ -1,9 +1,9 @@
 """How long one attempt to connect may take, and the pause before the next one. No I/O, no clock.
 
-Thousands of agents connect at once when a broker is back, and each waits for its turn. If each gave
-up after two seconds and began again, the broker would be busy with connections that nobody waits
-for any more: none would come through, not even that of the service that it asks about agents. Those
-that come before this service wait in vain, so that the first attempt may not take long either.
+Thousands of agents connect at once after a restart of the broker, and are served one by one.
+If each attempt ended after two seconds, the broker would spend its time on connections that are
+closed already: none would be established, not even that of the auth callout. An attempt that begins
+before the auth callout is connected fails, so the first one must not take long either.
 """
 
 import random

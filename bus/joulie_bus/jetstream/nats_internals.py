@@ -69,8 +69,8 @@ PRIVATE_NAMES = (
         "Client",
         "_process_connect_init",
         (),
-        "The patience with a server and the pauses grow while attempts fail, and begin again with "
-        "the first success. The public API has one value of each, for good.",
+        "The timeout of an attempt and the pauses grow while attempts fail, and are reset by the "
+        "first success. The public API has one value of each, for good.",
     ),
     PrivateName(
         "Client",

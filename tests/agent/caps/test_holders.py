@@ -55,7 +55,7 @@ def test_a_card_of_dra_has_its_safe_cap_only_while_named_pods_alone_have_it(
 
 
 def test_a_card_whose_device_is_not_known_has_no_safe_cap_by_a_claim() -> None:
-    """A card in parts: the kubelet names the part, and nobody says of which card it is."""
+    """A card in parts: the kubelet names the part, and no source names the card of it."""
     card = SafeCard(mw=200_000, pods=("t/a",))
     order = CapOrder(node="n1", plan="p", view=1, safe_cards={"GPU-1": card})
     assert not safe_of(order, {"gpu.nvidia.com/n1/gpu-0": ["t/a"], "": ["t/a"]}).has("gpu")

@@ -246,7 +246,7 @@ async def test_a_busy_server_is_waited_for_longer_with_each_attempt(tmp_path: Pa
 
 
 class Asking(Failing):
-    """A broker that pings a client before it knows who it is, and then lets it in or not."""
+    """A broker that pings a client before it authenticates it, and then accepts it or not."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__()
