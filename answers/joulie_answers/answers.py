@@ -22,7 +22,7 @@ from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
 from joulie_answers.views import cards, cluster_view, decision_text
 from joulie_answers.views.caps import caps_of
-from joulie_answers.views.cluster_view import MS, Overview, policy_of
+from joulie_answers.views.cluster_view import Overview, policy_of
 from joulie_answers.views.decision_text import (
     KINDS,
     DescribedEntry,
@@ -36,7 +36,7 @@ from joulie_audit.chain.log_start import trimmed_hint
 from joulie_audit.questions.explain import not_there, similar_names
 from joulie_audit.questions.gang import gang_now
 from joulie_audit.questions.next_plan import next_plan
-from joulie_bus.core.times import shown
+from joulie_bus.core.times import MS, shown
 from joulie_bus.errors import EMPTY, NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_extender.defragment.plan import defragmentation_plan

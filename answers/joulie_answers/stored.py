@@ -10,8 +10,9 @@ from joulie_answers.readers.facts import OpenFacts
 from joulie_answers.readers.history import HistoryReader, OpenHistory
 from joulie_answers.readers.time_travel import UNBOUNDED
 from joulie_answers.schema.responses import Stamp
-from joulie_answers.views.cluster_view import MS, ClusterSnapshot, Overview
+from joulie_answers.views.cluster_view import ClusterSnapshot, Overview
 from joulie_answers.views.plan_text import PlanLine
+from joulie_bus.core.times import MS
 from joulie_extender.gpu.models import Aliases
 from joulie_projections.history.history import NEWEST, History
 from joulie_projections.state.completeness import ViewAges

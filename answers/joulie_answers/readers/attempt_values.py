@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from joulie_answers.schema.responses import Attempt, Candidate, Devices, Group, Outcome, Refused
-from joulie_answers.views.cluster_view import MS, pod_brief
+from joulie_answers.views.cluster_view import pod_brief
 from joulie_answers.views.decision_text import loss_of, term_set
 from joulie_audit.questions.devices import Takes
 from joulie_audit.questions.devices import in_words as in_words_of
 from joulie_audit.questions.explain import Explanation
 from joulie_audit.questions.explain import Outcome as Bound
 from joulie_audit.questions.gang import GangNow, in_words
+from joulie_bus.core.times import MS
 from joulie_bus.events import NodesInFlight, Terms
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.explained import explained

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from joulie_answers.readers.history import PodAnswer
 from joulie_answers.schema.responses import PendingCause, PendingPod
-from joulie_answers.views.cluster_view import MS, phase_of, pod_brief
+from joulie_answers.views.cluster_view import phase_of, pod_brief
+from joulie_bus.core.times import MS
 from joulie_bus.events import BindDecided, FallbackAnswered, FilterDecided
 from joulie_extender.catalogue.rules import advice_of
 from joulie_extender.rules.node_class import STALE_ADVICE

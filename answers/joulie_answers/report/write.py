@@ -11,6 +11,7 @@ from joulie_answers.report.gather import Period, gathered
 from joulie_answers.report.page import page_of
 from joulie_answers.report.signature import head_json, signed
 from joulie_audit.access.past import ArchivePlace, facts_of
+from joulie_bus.core.times import MS
 from joulie_bus.runtime.logging import get_logger
 from joulie_projections.component.opening import require_readable
 from joulie_projections.component.wiring import Wiring
@@ -18,7 +19,6 @@ from joulie_projections.energy.savings import savings_of
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 
-NS_PER_MS = 1_000_000
 JSON_SUFFIX = ".json"
 log = get_logger("report")
 
@@ -42,7 +42,7 @@ async def report_of_period(
 
 def keep_savings(wires: Wiring, document: Document) -> None:
     """For the console. Without a right to write in the database there is a report all the same."""
-    now_ms = time.time_ns() // NS_PER_MS
+    now_ms = time.time_ns() // MS
     found = savings_of(document, now_ms, time.process_time())
     engine = database.writer(wires.data.database)
     try:
@@ -57,7 +57,7 @@ async def report_now(wires: Wiring, *, signs: bool) -> Document:
     """Of the whole log."""
     directory = wires.source.load(ArchivePlace).directory
     archive = Path(directory) if directory else None
-    period = Period(0, time.time_ns() // NS_PER_MS)
+    period = Period(0, time.time_ns() // MS)
     return await report_of_period(wires, archive, period, signs=signs)
 
 

@@ -1,7 +1,7 @@
 """The caps of a node as API values: those of plans, and what its writer can set."""
 
 from joulie_answers.schema.responses import NodeCaps
-from joulie_answers.views.cluster_view import MS
+from joulie_bus.core.times import MS
 from joulie_operator.planning.power.consent import SIGN_OF_LIFE_S
 from joulie_projections.state.state import NodeState
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from joulie_answers.schema.requests import Gpus
 from joulie_answers.schema.responses import Allocated, CardSums, Claimed, FreeGpus, Gpu
+from joulie_bus.core.times import MS
 from joulie_extender.gpu.models import Aliases, is_model
 from joulie_extender.gpu.unusable import free_gpus
 from joulie_projections.state.cards import (
@@ -19,8 +20,6 @@ from joulie_projections.state.cards import (
 )
 from joulie_projections.state.state import ClusterState
 from joulie_projections.twin.columns import TwinColumns
-
-MS = 1_000_000  # ns
 
 
 class CardCount(NamedTuple):

@@ -18,6 +18,7 @@ from joulie_answers.schema.responses import (
     Sampled,
     StateMachine,
 )
+from joulie_bus.core.times import MS
 from joulie_bus.events import PlanMade
 from joulie_bus.runtime.presets import HEADROOM
 from joulie_operator.planning.guard import Stage
@@ -35,7 +36,6 @@ from joulie_projections.twin.twin import NodeClass, Source
 
 RACK_LABEL = "joulie.io/rack"
 ZONE_LABEL = "joulie.io/cooling-zone"
-MS = 1_000_000  # ns
 UNKNOWN = -1
 POWER_STATES = ["awake", "asleep", "waking"]
 _CLASS_NAMES: dict[NodeClass, NodeClassName] = {

@@ -7,7 +7,7 @@ import msgspec.structs
 import numpy as np
 
 from joulie_answers.schema.responses import Candidate, DecisionBrief, Loss, TermSet
-from joulie_answers.views.cluster_view import MS
+from joulie_bus.core.times import MS
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,

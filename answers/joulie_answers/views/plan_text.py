@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from joulie_answers.schema.responses import PlanBrief, PlanEntry, PowerShare, Transition
-from joulie_answers.views.cluster_view import MS, plan_brief
+from joulie_answers.views.cluster_view import plan_brief
 from joulie_audit.questions.next_plan import NextPlan
+from joulie_bus.core.times import MS
 from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     CapsSet,

@@ -19,11 +19,12 @@ from joulie_answers.schema.responses import (
     StorageSizes,
     StreamSize,
 )
+from joulie_bus.core.times import MS
 from joulie_bus.runtime.presets import HEADROOM
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.state.state import ClusterState
 
-NS, MS = 10**9, 10**6
+NS = 10**9
 SAMPLES = "joulie_broker_missing_messages{"
 Gauges = Mapping[str, float]
 

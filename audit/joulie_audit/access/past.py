@@ -15,10 +15,11 @@ from joulie_audit.archive.fact_source import FactSource, RetainedFacts, StreamFa
 from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
 from joulie_audit.chain.entries import WorkerOptions
 from joulie_audit.replay.replay import WorkerSource
-from joulie_bus.broker.embedded import Embedded, prepare_streams
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import EMPTY, DataDirectoryError, NotInTheLog
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import prepare_streams
 from joulie_bus.runtime.settings import setting, text
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
@@ -53,10 +54,12 @@ class ArchivePlace:
 def archive_of(args: argparse.Namespace, wires: Wiring) -> Path | None:
     """The archive of the command line, otherwise that of the settings if it is not empty."""
     named: Path | None = args.archive
-    usual = wires.source.load(ArchivePlace).directory
-    if named is None and usual and is_archive(Path(usual)):
-        return Path(usual)
-    return named
+    return usual_archive(wires) if named is None else named
+
+
+def usual_archive(wires: Wiring) -> Path | None:
+    directory = wires.source.load(ArchivePlace).directory
+    return Path(directory) if directory and is_archive(Path(directory)) else None
 
 
 @contextlib.asynccontextmanager
@@ -80,7 +83,7 @@ async def _address(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[A
     broker = Embedded(wires.data.path, program=wires.data.broker)
     try:
         await broker.start()
-        await prepare_streams(broker, wires.subjects)
+        await prepare_streams(broker.address_of(Role.ADMIN), wires.subjects)
         yield broker.address_of(role)
     finally:
         await broker.stop()

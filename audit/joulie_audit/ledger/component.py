@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 
 import joulie_migrations
-from joulie_audit.access.past import ArchivePlace, archive_of, broker_of, history_of
+from joulie_audit.access.past import ArchivePlace, archive_of, broker_of, history_of, usual_archive
 from joulie_audit.archive.fact_source import ColumnSource, StreamFacts
-from joulie_audit.archive.parts import Archive, ArchivedFacts, is_archive
+from joulie_audit.archive.parts import Archive, ArchivedFacts
 from joulie_audit.ledger.day_reports import DayReports, SavingsSettings
 from joulie_audit.ledger.follow import NOT_READ, REST_S, LedgerFollower
 from joulie_bus.core.backoff import Backoff
@@ -38,9 +38,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def fold_once(wires: Wiring) -> None:
     """Folds what the log holds now."""
-    archive = wires.source.load(ArchivePlace).directory
-    place = Path(archive) if archive and is_archive(Path(archive)) else None
-    asyncio.run(_once(wires, place, rebuild=False))
+    asyncio.run(_once(wires, usual_archive(wires), rebuild=False))
 
 
 async def _once(wires: Wiring, archive: Path | None, *, rebuild: bool) -> int:

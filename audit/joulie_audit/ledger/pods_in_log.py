@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 
 from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.ledger.availability import Availability
+from joulie_bus.core.times import MS
 from joulie_bus.events import (
     Fact,
     NodeGone,
@@ -26,7 +27,6 @@ from joulie_projections.history.history import History
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
-NS_PER_MS = 1_000_000
 L = TypeVar("L", bound="Lives")
 READ = frozenset((Stream.PLAN, Stream.OBS))
 
@@ -155,7 +155,7 @@ async def folded(lives: L, history: History, facts: FactSource, last: int) -> L:
 
 def _fold(lives: Lives, facts: Iterable[tuple[Fact, int]]) -> None:
     for fact, at in facts:
-        lives.fold(fact, at // NS_PER_MS)
+        lives.fold(fact, at // MS)
 
 
 def _places(manifest: Manifest) -> Iterable[int]:

@@ -19,7 +19,6 @@ from joulie_bus.broker import callout, older_streams
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import MAX_PAYLOAD, Address, Connection
-from joulie_bus.jetstream.streams import ensure
 from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.own_files import open_regular, read_own, require_own
 from joulie_bus.runtime.ports import free_port
@@ -27,7 +26,6 @@ from joulie_bus.runtime.secret_files import keep_private, private, write_private
 from joulie_bus.streams.accounts import user, written
 from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import CORE_ROLES, Role, inbox
-from joulie_bus.streams.subjects import Subjects
 
 START_PATIENCE_S = 15.0
 STOP_PATIENCE_S = 5.0
@@ -291,12 +289,3 @@ def _cluster(peer: Peer | None) -> str:
         return ""
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in peer.routes)
     return _CLUSTER.format(port=peer.port, routes=routes)
-
-
-async def prepare_streams(broker: Embedded, subjects: Subjects) -> None:
-    """Create the broker's streams, which only its administrator may do."""
-    connection = await Connection.open(broker.address_of(Role.ADMIN), "joulie-admin")
-    try:
-        await ensure(connection, subjects)
-    finally:
-        await connection.close()

@@ -16,7 +16,7 @@ from joulie_bus.errors import (
     StreamsInUse,
     StreamsMissing,
 )
-from joulie_bus.jetstream.connection import MAX_PAYLOAD, Connection
+from joulie_bus.jetstream.connection import MAX_PAYLOAD, Address, Connection
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import (
     Record,
@@ -90,6 +90,15 @@ def declaration(stream: Stream, subjects: Subjects, replicas: int = 1) -> dict[s
         **_CONSUMERS,
         **_LIMITS[stream],
     }
+
+
+async def prepare_streams(address: Address, subjects: Subjects, replicas: int = 1) -> None:
+    """`ensure` with a connection of its own, which is that of the broker's administrator."""
+    connection = await Connection.open(address, "joulie-admin")
+    try:
+        await ensure(connection, subjects, replicas)
+    finally:
+        await connection.close()
 
 
 async def ensure(connection: Connection, subjects: Subjects, replicas: int = 1) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from joulie_bus.core.times import MS
 from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
@@ -38,7 +39,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 PRODUCER = "caps"
-NS_PER_MS = 1_000_000
 
 
 def program() -> Program:
@@ -59,8 +59,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.what == "release":
         return _release(args)
     now = time.time_ns()
-    first = time_of_period(args.first, now) // NS_PER_MS if args.first else 0
-    last = (time_of_period(args.last, now) if args.last else now) // NS_PER_MS
+    first = time_of_period(args.first, now) // MS if args.first else 0
+    last = (time_of_period(args.last, now) if args.last else now) // MS
     period = Period(first, last)
     period, found = asyncio.run(_measured(wires, archive_of(args, wires), period))
     events = [event for each in found if (event := each.event(*period)) is not None]

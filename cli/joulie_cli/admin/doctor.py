@@ -64,11 +64,12 @@ async def _last_call(api: ApiServer, namespace: str) -> LastCall:
     from joulie.client.proxy import Place, ProxyConnection
     from joulie_answers.doctor.judgement.calls import LastCall
     from joulie_answers.schema.requests import Decisions
+    from joulie_bus.core.times import MS
 
     console = ConsoleClient.over(await ProxyConnection.of(api, Place(namespace)))
     found = await console.decisions(Decisions(verb="prioritize", limit=1))
     at_ms = found.items[0].at_ms if found.items else 0
-    return LastCall(at_ms * 10**6, found.entries)
+    return LastCall(at_ms * MS, found.entries)
 
 
 def _namespace(args: argparse.Namespace, wires: Wiring) -> str:

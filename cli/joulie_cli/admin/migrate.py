@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_bus.jetstream.connection import Address
     from joulie_projections.component.wiring import Wiring
 
 PHASES = ("pre", "post")
@@ -42,6 +41,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
     import joulie_migrations
+    from joulie_bus.jetstream.streams import prepare_streams
     from joulie_bus.streams.roles import Role
     from joulie_projections.component.connecting import address_of, names_a_broker
     from joulie_projections.relocation.moving import as_text, move
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         return _continue(wires)
     if names_a_broker(wires):  # an embedded broker gets its streams at every start
         address = address_of(wires, Role.ADMIN)
-        asyncio.run(_make_streams(wires, address))
+        asyncio.run(prepare_streams(address, wires.subjects, wires.bus.nats_replicas))
         print(f"The streams are at {address.shown}.")
     return 0
 
@@ -91,14 +91,3 @@ def _adopt(wires: Wiring) -> int:
         print(f"{stream} holds what was read, up to {end}.")
     print("Start the components again.")
     return 0
-
-
-async def _make_streams(wires: Wiring, address: Address) -> None:
-    from joulie_bus.jetstream.connection import Connection
-    from joulie_bus.jetstream.streams import ensure
-
-    connection = await Connection.open(address, "joulie-admin")
-    try:
-        await ensure(connection, wires.subjects, wires.bus.nats_replicas)
-    finally:
-        await connection.close()

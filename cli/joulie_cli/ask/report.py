@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from joulie_bus.core.times import MS
 from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
@@ -24,9 +25,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--unsigned", action="store_true", help="without the key of the log")
     shared.archive(parser)
-
-
-NS_PER_MS = 1_000_000
 
 
 def program() -> Program:
@@ -72,5 +70,5 @@ def _period(args: argparse.Namespace) -> Period:
     from joulie_cli.display.times import time_of_period
 
     now = time.time_ns()
-    first = time_of_period(args.first, now) // NS_PER_MS if args.first else 0
-    return Period(first, (time_of_period(args.last, now) if args.last else now) // NS_PER_MS)
+    first = time_of_period(args.first, now) // MS if args.first else 0
+    return Period(first, (time_of_period(args.last, now) if args.last else now) // MS)

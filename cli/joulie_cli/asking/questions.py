@@ -20,6 +20,7 @@ from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
 from joulie_answers.text.plans import next_plan_text, plan_text, plans_text
 from joulie_answers.text.pod import pod_text
+from joulie_bus.core.times import MS
 from joulie_bus.errors import EMPTY, NotInTheLog
 from joulie_cli.display.times import instant, time_of, time_of_period, time_since
 from joulie_extender.decide.entry_verbs import VERBS, EntryVerb
@@ -33,7 +34,7 @@ else:
 
 
 CHANGES = 100  # of a node by plans
-MS, DAY_MS = 1_000_000, 24 * 3_600_000
+DAY_MS = 24 * 3_600_000
 
 
 class Answered(NamedTuple):

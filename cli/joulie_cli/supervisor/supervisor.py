@@ -11,10 +11,11 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 import joulie_migrations
-from joulie_bus.broker.embedded import Embedded, prepare_streams
+from joulie_bus.broker.embedded import Embedded
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BrokerStartFailed, NotOursToMigrate
 from joulie_bus.jetstream.log import JetStreamLog
+from joulie_bus.jetstream.streams import prepare_streams
 from joulie_bus.runtime.child_process import giving_way
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.ports import free_port
@@ -163,7 +164,7 @@ class Supervisor:
             require_ports(addresses.values())
             _prepare_database(data)
             await broker.start()
-            await prepare_streams(broker, subjects)
+            await prepare_streams(broker.address_of(Role.ADMIN), subjects)
             metrics_addresses = {name: HostPort("127.0.0.1", free_port()) for name in names}
             metrics_addresses |= {"extender": addresses["metrics"]}
             parts = [

@@ -5,7 +5,8 @@ from joulie_answers.answers import Answers, HistorySources
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
 from joulie_answers.views import cluster_view
-from joulie_answers.views.cluster_view import MS, Overview
+from joulie_answers.views.cluster_view import Overview
+from joulie_bus.core.times import MS
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import ClusterPoller
 from joulie_extender.gpu.models import Aliases

@@ -17,9 +17,9 @@ import msgspec
 
 from joulie_answers.readers.history import HistoryReader, PlacedRange
 from joulie_answers.schema.responses import DecisionBrief
-from joulie_answers.views.cluster_view import MS
 from joulie_answers.views.decision_text import DescribedEntry
 from joulie_answers.views.plan_text import PlanLine, plan_line
+from joulie_bus.core.times import MS
 from joulie_bus.errors import StoreError
 from joulie_bus.log.answered import until_answered
 from joulie_bus.log.protocol import Log, Reader

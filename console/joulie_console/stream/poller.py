@@ -16,7 +16,6 @@ import msgspec
 from joulie_answers.schema.responses import Cluster, MapChanges, PowerPoint
 from joulie_answers.views.cards import count_cards
 from joulie_answers.views.cluster_view import (
-    MS,
     ClusterSnapshot,
     MapState,
     Overview,
@@ -26,6 +25,7 @@ from joulie_answers.views.cluster_view import (
     map_state,
     phases,
 )
+from joulie_bus.core.times import MS
 from joulie_bus.errors import ViewBehind
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.views.health import GONE_MS, HealthInputs, interval_s_of, warnings_of
