@@ -764,4 +764,5 @@ async def test_the_ages_of_a_view_grow_while_its_event_loop_is_stuck(
             pass  # the metrics are served by another thread
         after = [scraped(f"joulie_view_{age}_seconds") or 0.0 for age in ("age", "behind")]
 
-    assert all(later >= earlier + 0.1 for earlier, later in zip(before, after, strict=True))
+    grown_ms = [round((b - a) * 1000) for a, b in zip(before, after, strict=True)]
+    assert min(grown_ms) >= 100
