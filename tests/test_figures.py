@@ -30,7 +30,7 @@ LIMITS = {
     "console.md": {"Access control"},
     "events.md": {"Bounds", "Which sender may write which event"},
     "extender.md": {"What it refuses"},
-    "faults.md": {"Processes", "Messages"},
+    "faults.md": {"Messages"},
     "gpus.md": {"Cards that others give out"},
     "install.md": {"Archive", "Database and broker"},
     "operations.md": {"Metrics to watch"},
