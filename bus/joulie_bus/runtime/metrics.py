@@ -106,18 +106,18 @@ BROKER_ERRORS = Counter(
 )
 LOG_LINES_LOST = Counter(
     "joulie_log_lines_lost_total",
-    "Log lines that could not be written to standard error: a full disk, a closed pipe",
+    "Log lines that could not be written to standard error",
     registry=COMMON,
 )
 TASK_FAILURES = Counter(
     "joulie_task_failures_total",
-    "Failures of tasks that must run as long as their component, by task (docs/faults.md#tasks)",
+    "Failures of vital tasks, by task (docs/faults.md#tasks)",
     ["task"],
     registry=COMMON,
 )
 RESENT = Counter(
     "joulie_publish_resent_total",
-    "Messages sent again because no acknowledgement came in time",
+    "Messages sent again without an acknowledgement in time",
     registry=COMMON,
 )
 PUBLISH_REFUSED = Counter(
@@ -140,13 +140,12 @@ LAG_SECONDS = AgeGauge(
 BROKER_SILENT_SECONDS = AgeGauge(
     "joulie_broker_silent_seconds",
     "Time since a majority of the broker's replicas confirmed the ends of the streams of facts, "
-    "without the time in which the projector had no CPU to read the answer",
+    "while the projector had CPU",
     registry=PROJECTOR,
 )
 BROKER_MISSING = Gauge(
     "joulie_broker_missing_messages",
-    "Messages that the copy of a server of the broker lacks and other servers hold, at least; "
-    "absent for complete copies",
+    "Messages that only other servers of the broker hold, at least; absent for complete copies",
     ["server", "stream"],
     registry=PROJECTOR,
 )
@@ -164,7 +163,7 @@ EVENTS = Counter(
 )
 REFUSED = Counter(
     "joulie_events_refused_total",
-    "Events from a sender that may not write them; in JOULIE_DEC, entries that are no decision",
+    "Events from a sender that may not write them, and entries of JOULIE_DEC that are no decision",
     ["stream"],
     registry=PROJECTOR,
 )
@@ -175,12 +174,12 @@ FENCED = Counter(
 GAPS = Counter("joulie_gaps_total", "Times a stream lacked the next message", registry=PROJECTOR)
 PRODUCER_MISSING = Gauge(
     "joulie_producer_missing_events",
-    "Events that producers numbered and that never arrived",
+    "Events that producers numbered and that did not arrive",
     registry=PROJECTOR,
 )
 DATABASE_RETRIES = Counter(
     "joulie_database_retries_total",
-    "Transactions that the database refused and that were retried",
+    "Transactions that the database refused, and that were retried",
     registry=PROJECTOR,
 )
 SNAPSHOT_POSITION = Gauge(
@@ -193,13 +192,13 @@ HEAD_AGE_SECONDS = Gauge(
 )
 WITNESS_COSIGNED = Gauge(
     "joulie_witness_cosigned",
-    "1 if the witness cosigned the newest checkpoint that it was asked about, otherwise 0",
+    "1 if the witness cosigned the newest checkpoint that it received, else 0",
     ["witness"],
     registry=PROJECTOR,
 )
 HEADS_KEPT = Gauge(
     "joulie_heads_kept",
-    "1 if this place, that of HEADS_TO, keeps all signed heads, otherwise 0",
+    "1 if this place of HEADS_TO keeps all signed heads, else 0",
     ["place"],
     registry=PROJECTOR,
 )
@@ -211,21 +210,20 @@ STREAM_BYTES = Gauge(
 )
 STREAM_MAX_BYTES = Gauge(
     "joulie_stream_max_bytes",
-    "Size limit of each stream; absent without a limit. A full stream refuses new messages, but "
-    "JOULIE_TEL drops old ones",
+    "Size limit of each stream; absent without one",
     ["stream"],
     registry=PROJECTOR,
 )
 STREAM_DAYS_LEFT = Gauge(
     "joulie_stream_days_left",
-    "Days until a stream refuses messages at the last day's growth; absent if it does not grow, "
-    "drops old messages, or was measured too briefly",
+    "Days until a stream refuses messages at the last day's growth; "
+    "absent if it does not grow or drops old ones",
     ["stream"],
     registry=PROJECTOR,
 )
 STREAM_KEPT_SECONDS = Gauge(
     "joulie_stream_kept_seconds",
-    "From the oldest message that each stream keeps to the newest: how long a replay finds facts",
+    "From the oldest message of each stream to the newest",
     ["stream"],
     registry=PROJECTOR,
 )
@@ -242,32 +240,32 @@ DATA_SIZE_BYTES = Gauge(
 )
 ENERGY = Counter(
     "joulie_energy_joules_total",
-    "Energy of closed intervals of the ledger: of pods above idle, idle, and estimated over gaps",
+    "Energy of closed intervals: of pods above idle, idle, and estimated over gaps",
     ["kind"],
     registry=LEDGER,
 )
 NAMESPACE_ENERGY = Counter(
     "joulie_namespace_energy_joules_total",
-    "Energy of the hours that the ledger has closed since it started, by namespace: at most 50, "
-    "then (others); (free) is what no pod occupies",
+    "Energy of closed hours since the start, by namespace: at most 50, then (others); "
+    "(free) is what no pod occupies",
     ["namespace"],
     registry=LEDGER,
 )
 NAMESPACE_COST = Gauge(
     "joulie_namespace_cost",
-    "Cost of the same energy, as far as it has a price; a price may be negative",
+    "Cost of the same energy, as far as it has a price",
     ["namespace", "currency"],
     registry=LEDGER,
 )
 NAMESPACE_CARBON = Counter(
     "joulie_namespace_carbon_grams_total",
-    "Carbon of the same energy, in gCO2e, as far as its intensity is known",
+    "Carbon of the same energy in gCO2e, as far as it has an intensity",
     ["namespace"],
     registry=LEDGER,
 )
 POWER_WATTS = Gauge(
     "joulie_power_watts",
-    "Power of all nodes by their newest readings of the last minute, as the ledger has folded them",
+    "Power of all nodes by their newest readings of the last minute",
     registry=LEDGER,
 )
 NODES = Gauge(
@@ -312,12 +310,12 @@ ARCHIVE_AGE_SECONDS = Gauge(
 )
 ARCHIVE_TRIM_DUE_SECONDS = Gauge(
     "joulie_archive_trim_due_seconds",
-    "Time since the oldest data that a trim may delete left ARCHIVE_KEEP; 0 if there is none",
+    "Time since data that a trim may delete left ARCHIVE_KEEP; 0 if there is none",
     registry=ARCHIVE,
 )
 ARCHIVE_LOST = Counter(
     "joulie_archive_lost_messages_total",
-    "Messages that had aged out of their stream before they were archived",
+    "Messages that left their stream before they were archived",
     registry=ARCHIVE,
 )
 ARCHIVE_FREE_BYTES = Gauge(
@@ -331,7 +329,7 @@ ARCHIVE_FAILING = Gauge(
 )
 LEFT_OUT = Counter(
     "joulie_left_out_total",
-    "Objects and readings outside the bounds of a fact, which were not published",
+    "Objects and readings beyond the bounds, which were not published",
     ["what"],
     registry=OPERATOR,
 )
@@ -359,7 +357,7 @@ VIEW_RELOADS = Counter(
 )
 ANSWER_SECONDS = Histogram(
     "joulie_answer_seconds",
-    "Time from the last byte of a webhook request to the last byte of its answer",
+    "Time from the last byte of a webhook request to the last byte of its reply",
     ["verb"],
     buckets=(0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.05, 0.1, 0.5, 5),
     registry=EXTENDER,
@@ -369,32 +367,31 @@ ANSWERS = Counter(
 )
 ANSWERS_REPEATED = Counter(
     "joulie_answers_repeated_total",
-    "Repeated calls of one verb for a pod; many for one pod indicate a hot loop",
+    "Repeated calls of one verb for a pod",
     ["verb"],
     registry=EXTENDER,
 )
 FALLBACKS = Counter(
     "joulie_fallbacks_total",
-    "Answers that failed open or closed instead of being computed, by reason",
+    "Answers that failed open or closed, by reason",
     ["verb", "reason"],
     registry=EXTENDER,
 )
 SCORES_SAVED = Counter(
     "joulie_scores_saved_total",
-    "Scores that kube-scheduler would have lost or counted twice: neutral scores after a failure, "
-    "and hosts named more than once",
+    "Neutral scores after a failure, and scores of hosts named more than once",
     registry=EXTENDER,
 )
 FREE_GPUS = ComputedGauge(
     "joulie_free_gpus",
-    "Free GPUs by model: all, and those that no pod like those that asked for GPUs could use",
+    "Free GPUs by model: all, and those that no pod like earlier ones could use",
     ["model", "of"],
     registry=EXTENDER,
 )
 CONNECTIONS = Gauge("joulie_connections", "Open connections to the extender", registry=EXTENDER)
 REQUESTS_REFUSED = Counter(
     "joulie_requests_refused_total",
-    "Requests refused before they were fully read, and connections closed, by reason",
+    "Refused requests and closed connections, by reason",
     ["reason"],
     registry=EXTENDER,
 )
@@ -408,8 +405,7 @@ DECISIONS_SPOOLED = Counter(
 )
 DECISIONS_UNCHANGED = Counter(
     "joulie_decisions_unchanged_total",
-    "Answers about members of a group that equal the last entry about the pod, and were not "
-    "written again",
+    "Repeated answers about members of a group, not written again",
     registry=EXTENDER,
 )
 DECISIONS_SHIPPED = Counter(
@@ -417,17 +413,17 @@ DECISIONS_SHIPPED = Counter(
 )
 DECISIONS_UNACKNOWLEDGED = Counter(
     "joulie_decisions_unacknowledged_total",
-    "Decisions that the broker had not stored by the deadline of their answer",
+    "Decisions that the broker had not stored by the deadline",
     registry=EXTENDER,
 )
 DECISIONS_DROPPED = Counter(
     "joulie_decisions_dropped_total",
-    "Decisions answered but not recorded: the disk was full, the spool damaged, or one too large",
+    "Decisions answered but not recorded: disk full, spool damaged, or too large",
     registry=EXTENDER,
 )
 UNKNOWN_CLASS = Counter(
     "joulie_unknown_workload_class_total",
-    "Requests about pods whose workload-class annotation is neither performance nor standard",
+    "Requests about pods with an unknown workload-class annotation",
     registry=EXTENDER,
 )
 BINDINGS = Counter(
@@ -438,19 +434,19 @@ BINDINGS = Counter(
 )
 BIND_SECONDS = Histogram(
     "joulie_bind_seconds",
-    "Duration of one bind call: choosing and claiming cards, creating the Binding",
+    "Duration of one bind call",
     buckets=(0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2, 5),
     registry=EXTENDER,
 )
 CLAIMS_TENDED = Counter(
     "joulie_claims_tended_total",
-    "Events of claim reconciliation: confirmed, made, or the reason of a release",
+    "Reconciled claims: confirmed, made, or the reason of a release",
     ["what"],
     registry=EXTENDER,
 )
 ADMITTED = Counter(
     "joulie_admission_pods_total",
-    "Pods that the webhook answered for; an unreadable pod stays as it is",
+    "Pods in requests to the webhook",
     ["result"],
     registry=ADMISSION,
 )
@@ -462,12 +458,12 @@ AGENT_POWER = Gauge(
 )
 AGENT_KEPT = Gauge(
     "joulie_agent_kept_readings",
-    "Readings that wait for the broker; they are published as late ones",
+    "Readings that wait for the broker",
     registry=AGENT,
 )
 AGENT_LIMITED = Gauge(
     "joulie_agent_card_limited_seconds",
-    "Time for which a card was slowed down since its driver was loaded, by power or by heat",
+    "Time for which power or heat slowed a card down since its driver was loaded",
     ["card", "by"],
     registry=AGENT,
 )
@@ -477,7 +473,7 @@ ADMISSION_CONNECTIONS = Gauge(
 )
 ADMISSION_REFUSED = Counter(
     "joulie_admission_refused_total",
-    "Requests and connections that the webhook refused or ended, by reason",
+    "Refused requests and closed connections, by reason",
     ["reason"],
     registry=ADMISSION,
 )
@@ -512,18 +508,18 @@ POWER_TARGET = Gauge(
 )
 POWER_DRAWN = Gauge(
     "joulie_power_drawn_watts",
-    "Power of the nodes that a target in force is about, by feed",
+    "Power of the nodes under a target in force, by feed",
     ["feed"],
     registry=OPERATOR,
 )
 NODES_LOST = Gauge(
     "joulie_nodes_lost",
-    "Nodes that did not wake up in time and are left alone",
+    "Nodes that did not wake up in time",
     registry=OPERATOR,
 )
 EVICTIONS = Counter(
     "joulie_evictions_total",
-    "Pods of nodes that are emptied: evicted, refused by a budget, kept, or failed",
+    "Evictions: evicted, refused by a budget, kept, or failed",
     ["outcome"],
     registry=OPERATOR,
 )
@@ -535,7 +531,7 @@ POWER_SWITCHES = Counter(
 )
 PODS_RESTING = Gauge(
     "joulie_pods_resting",
-    "Pods that wait because the extender refused a sample of nodes, while a fit node exists",
+    "Pods that were refused on a sample of nodes while a fit node exists",
     registry=OPERATOR,
 )
 KUBE_WRITES = Counter(
@@ -546,8 +542,7 @@ KUBE_WRITES = Counter(
 )
 POD_EVENTS = Counter(
     "joulie_pod_events_total",
-    "Kubernetes Events on placed pods: done, aggregated into another one, skipped beyond the share "
-    "of requests, or failed",
+    "Kubernetes Events on placed pods: done, aggregated, skipped, or failed",
     ["outcome"],
     registry=OPERATOR,
 )
@@ -558,12 +553,12 @@ KUBE_BEHIND = Gauge(
 )
 KUBE_WRITE_RATE = Gauge(
     "joulie_kube_write_rate",
-    "Writes per second that the latency of the Kubernetes API server allows, at most APPLY_RATE",
+    "Allowed writes per second to the Kubernetes API server, at most APPLY_RATE",
     registry=OPERATOR,
 )
 WATCH_LISTS = Counter(
     "joulie_watch_lists_total",
-    "Full lists of a kind: one per start, and one whenever the watch history was lost",
+    "Full lists of a kind: at the start, and after a lost watch history",
     ["kind", "how"],  # as watch events, or in pages
     registry=OPERATOR,
 )
@@ -581,18 +576,18 @@ STREAM_LISTENERS = Gauge(
 )
 STREAM_CUT = Counter(
     "joulie_stream_cut_total",
-    "Listeners of the console's stream that were disconnected because they were too slow",
+    "Listeners of the console's stream that were too slow and disconnected",
     registry=CONSOLE,
 )
 CONSOLE_REFUSED = Counter(
     "joulie_console_refused_total",
-    "Requests that the console refused before processing, and connections closed, by reason",
+    "Refused requests and closed connections, by reason",
     ["reason"],
     registry=CONSOLE,
 )
 NOTIFICATIONS = Counter(
     "joulie_notifications_total",
-    "Notifications that the webhook took (sent), and that it will not get (dropped)",
+    "Notifications to the webhook: sent or dropped",
     ["result"],
     registry=CONSOLE,
 )
@@ -601,18 +596,18 @@ NOTIFICATIONS_WAITING = Gauge(
 )
 NOTIFY_FAILING = Gauge(
     "joulie_notify_failing",
-    "1 if the webhook did not take the last notification that was posted",
+    "1 if the webhook refused the last notification",
     registry=CONSOLE,
 )
 SPANS = Counter(
     "joulie_spans_total",
-    "Spans of traces that the collector took (sent), and that it will not get (dropped)",
+    "Spans of traces to the collector: sent or dropped",
     ["result"],
     registry=CONSOLE,
 )
 CONSOLE_SECONDS = Histogram(
     "joulie_console_seconds",
-    "Duration of one answer of the console's API, by route",
+    "Duration of a response of the console's API, by route",
     ["route"],
     buckets=(0.001, 0.005, 0.02, 0.05, 0.2, 1, 5, 30),
     registry=CONSOLE,
