@@ -88,8 +88,8 @@ def _commands() -> None:
         print(f"| {code} | {meaning} |")
     print(
         "\nEvery command takes `--data DIR`, the data directory, and `--config FILE`, settings in "
-        "TOML. `-o` is `-o table|json|yaml`, and `--json` is `-o json`. `--server URL` reads from a "
-        "console, with `--token-file FILE` and `--ca-file FILE`.\n"
+        "TOML. `-o` is `-o table|json|yaml`, and `--json` is `-o json`. `--server URL` reads from "
+        "a console, with `--token-file FILE` and `--ca-file FILE`.\n"
     )
     print("| Command | Does | Options |\n|---|---|---|")
     for name, command in commands().items():

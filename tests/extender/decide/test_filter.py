@@ -116,7 +116,7 @@ def test_the_settings_about_stale_twins_change_nothing_for_fresh_ones(stale: str
     assert refused(PERFORMANCE, stale=stale) == SAVING | {"unknown+label"}
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "extender.md"
+PAGE = Path(__file__).parents[3] / "docs" / "contributing" / "contract.md"
 LINES = re.findall(
     r"^\| (none|fresh, \w+|stale, \w+) \| (\w+) \| (\w+) \| (\w+) \| (\w+) \|$",
     PAGE.read_text(),
