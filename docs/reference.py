@@ -5,7 +5,6 @@
 A test holds the file and this output together.
 """
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from joulie_bus.events import EVENT_TYPES
@@ -254,33 +253,15 @@ def _api() -> None:
 
 
 def _resources() -> None:
-    print("## Custom resources\n\nThe definitions are in `deploy/crds`.\n")
+    print("## Custom resources\n\n`kubectl explain KIND` lists the fields.\n")
+    print("| Kind | API | Scope | Definition |\n|---|---|---|---|")
     for of in DEFINITIONS:
         spec = definition(of)["spec"]
-        version = spec["versions"][0]
-        kind, scope = spec["names"]["kind"], spec["scope"].lower()
-        print(f"### `{kind}` (`{spec['group']}/{version['name']}`, {scope})\n")
-        properties = version["schema"]["openAPIV3Schema"]["properties"]
-        fields = [row for part in ("spec", "status") for row in _fields(part, properties[part])]
-        described = [row for row in fields if row[2] or "|" in row[1]]
-        if described:
-            print("| Field | Type | What it is |\n|---|---|---|")
-            for path, held, what in described:
-                print(f"| `{path}` | {held} | {what} |")
-            print("\nBesides:\n")
-        print(*(f"`{row[0]}`" for row in fields if row not in described), sep=", ", end=".\n\n")
-
-
-def _fields(path: str, tree: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The leaves of a schema; `[]` is an element of a list."""
-    if "items" in tree:
-        yield from _fields(f"{path}[]", tree["items"])
-    elif "properties" in tree:
-        for name, below in tree["properties"].items():
-            yield from _fields(f"{path}.{name}", below)
-    else:
-        kind = "\\|".join(tree["enum"]) if "enum" in tree else tree.get("type", "object")
-        yield path, kind, tree.get("description", "")
+        names, group = spec["names"], spec["group"]
+        file = f"{group}_{names['plural']}.yaml"
+        where = f"`{group}/{spec['versions'][0]['name']}` | {spec['scope'].lower()}"
+        print(f"| `{names['kind']}` | {where} | [{file}](../deploy/crds/{file}) |")
+    print()
 
 
 def _rights() -> None:
