@@ -209,8 +209,16 @@ class ServerSettings:
 class ScoringSettings(ScoreSettings, CoefficientSettings, PackingSettings):
     REPLACED: ClassVar[Mapping[str, str]] = {
         "COOLING_POWER": "the cooling stress follows from caps; remove the setting",
+        "DRAINING_PENALTY": "a draining node costs a standard pod 20 points; remove the setting",
+        "GPU_BINPACK_WEIGHT": "it follows from GPU_PACKING: 1 with fragmentation, else 0.3; "
+        "remove the setting",
+        "MARGINAL_MEMORY_FACTOR": "memory always raises the estimate, as published; remove the "
+        "setting",
         "SCORE_BURST_THRESHOLD": "it follows from SCORE_TREND_SCALE; remove the setting",
         "SCORE_COOLING_WEIGHT": "the weight is 0.15, as published; remove the setting",
+        "SCORE_ECO_BONUS": "the bonus is 10 points, as published; remove the setting",
+        "SCORE_GANG": "40 points of 100 depend on the distance; remove the setting, or set "
+        "SCORE_GANG_LEVELS=none for 0",
         "SCORE_HEADROOM_WEIGHT": "the weight is 0.7, as published; remove the setting",
         "SCORE_NEUTRAL": "the score without fresh data is 50; remove the setting",
         "SCORE_PRESSURE_WEIGHT": "the weight is 0.3, as published; remove the setting",
@@ -231,7 +239,7 @@ class ScoringSettings(ScoreSettings, CoefficientSettings, PackingSettings):
         self, catalog: Catalog = EMPTY, resources: tuple[str, ...] = GPU_RESOURCES
     ) -> Weights:
         same = {each.name: getattr(self, each.name) for each in fields(ScoreSettings)}
-        same |= self.scaled()
+        same |= self.scaled() | self.of_gangs()
         return Weights(
             **same,
             coefficients=self.coefficients,

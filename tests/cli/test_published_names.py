@@ -108,7 +108,10 @@ def test_a_name_that_no_label_can_have_is_a_mistake(text: str) -> None:
 
 # As published, but for the points of devices. Nobody can choose them by what they know; `joulie
 # whatif` and a replay of older entries use the values that those declare.
-CONSTANTS = {"headroom", "cooling", "pressure", "neutral", "trend_limit", "devices_points"}
+CONSTANTS = {
+    *("headroom", "cooling", "pressure", "neutral", "trend_limit", "devices_points"),
+    *("eco_bonus", "draining_penalty", "gang_points"),
+}
 
 
 def test_a_number_of_the_formula_is_a_setting_or_a_constant() -> None:
@@ -153,7 +156,22 @@ def test_entries_of_removed_settings_keep_their_values() -> None:
     assert weights_of(declaration(then)) == then
 
 
-def test_the_memory_factor_can_be_switched_off() -> None:
-    weights = Source.of(MARGINAL_MEMORY_FACTOR="false").load(ScoringSettings).weights()
+def test_without_levels_a_group_gets_no_points_and_the_settings_are_those_of_older_entries() -> (
+    None
+):
+    without = Source.of(SCORE_GANG_LEVELS="none").load(ScoringSettings).weights()
+    node_alone = Source.of(SCORE_GANG_LEVELS="").load(ScoringSettings).weights()
 
-    assert not weights.coefficients.memory_factor
+    assert not {"gang_points", "gang_levels"} & {*declaration(without).values}
+    assert (node_alone.gang_points, node_alone.gang_levels) == (40.0, "")
+
+
+@pytest.mark.parametrize(
+    ("packing", "weight"), [("share", 0.3), ("fit", 0.3), ("fragmentation", 1)]
+)
+def test_the_weight_of_the_packing_follows_from_how_cards_are_packed(
+    packing: str, weight: float
+) -> None:
+    weights = Source.of(GPU_PACKING=packing).load(ScoringSettings).weights()
+
+    assert weights.gpu.binpack == weight

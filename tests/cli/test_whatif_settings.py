@@ -16,9 +16,9 @@ def revalued(**given: str) -> Weights:
 
 
 def test_a_number_of_the_formula_is_replaced_and_the_others_stay() -> None:
-    found = revalued(DRAINING_PENALTY="7", MARGINAL_CPU_UTIL_COEFF="0.25")
+    found = revalued(MARGINAL_CPU_UTIL_COEFF="0.25", TWIN_STALENESS_THRESHOLD="7s")
 
-    assert (found.draining_penalty, found.coefficients.cpu, found.eco_bonus) == (7.0, 0.25, 3.0)
+    assert (found.staleness_s, found.coefficients.cpu, found.eco_bonus) == (7.0, 0.25, 3.0)
 
 
 def test_the_numbers_of_a_burst_are_replaced_with_the_scale_of_trends() -> None:

@@ -74,7 +74,7 @@ async def test_each_gang_of_four_pods_with_eight_cards_runs_in_one_rack(
 
 @ONLY_REAL
 async def test_without_the_term_gangs_are_scattered(server: Running, tmp_path: Path) -> None:
-    found = await racks_of_gangs(server, tmp_path, STATIC_HP_FRAC="0", SCORE_GANG="0")
+    found = await racks_of_gangs(server, tmp_path, STATIC_HP_FRAC="0", SCORE_GANG_LEVELS="none")
 
     assert max(len(racks) for racks in found) > 1
 

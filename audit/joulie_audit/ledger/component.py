@@ -75,12 +75,9 @@ def _follower(wires: Wiring, table: EnergyTable, executor: DatabaseExecutor) -> 
 async def _computing(
     wires: Wiring, places: tuple[Path | None, Path | None]
 ) -> AsyncGenerator[None, None]:
-    """Has what was saved computed beside the block, if the settings ask for it. A fold does not
-    wait for its queries: they have a connection and a thread of their own."""
+    """Has what was saved computed beside the block. A fold does not wait for its queries: they
+    have a connection and a thread of their own."""
     interval_s = wires.source.load(SavingsSettings).interval_s
-    if interval_s is None:
-        yield
-        return
     named = zip(("--archive", "--config"), places, strict=True)
     options = [word for name, place in named if place for word in (name, place)]
     engine = database.reader(wires.data.database)

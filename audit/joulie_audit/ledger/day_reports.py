@@ -19,13 +19,13 @@ from typing import ClassVar, NamedTuple
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.runtime.child_process import die_with_parent
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.settings import setting, some_time_or_never
 from joulie_projections.energy.intervals import DAY_MS, start_of
 from joulie_projections.energy.savings import Savings
 from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.store.retrying import DatabaseExecutor
 
 CHECK_S = 5.0
+INTERVAL_S = 60.0  # between two reports of a day; CPU_PAUSES keeps them from taking a core
 CPU_PAUSES = 19  # a pause lasts this many times what the last report took: 5 % of a core
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 60.0, 3600.0  # after reports that failed
 NICE = 5
@@ -36,15 +36,11 @@ log = get_logger("savings")
 @dataclass(frozen=True, kw_only=True)
 class SavingsSettings:
     REPLACED: ClassVar[Mapping[str, str]] = {
-        "IDLE_HOLDER_AFTER": "a card without work is reported after 15 minutes; remove the setting"
+        "IDLE_HOLDER_AFTER": "a card without work is reported after 15 minutes; remove the setting",
+        "SAVINGS_INTERVAL": "what was saved is computed once a minute at most, with 5 % of one "
+        "core; remove the setting",
     }
-    interval_s: float | None = setting(
-        some_time_or_never,
-        "SAVINGS_INTERVAL",
-        "1m",
-        "Shortest time between two computations of what was saved, or never. They take 5 % of one "
-        "core at most",
-    )
+    interval_s: float = INTERVAL_S
 
 
 class Kept(NamedTuple):

@@ -13,7 +13,6 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
         "ECO_WITHOUT_CAPS": "false",
         "CPU_PODS_ON_GPU_NODES": "avoid",
         "GPU_PACKING": "fragmentation",
-        "GPU_BINPACK_WEIGHT": "1",
     },
 }
 PRESET_DOC = (

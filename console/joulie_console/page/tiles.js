@@ -184,8 +184,7 @@ function against(report) {
 }
 
 const WhoComputes = () =>
-  html`<span><code>joulie ledger</code> computes it from a minute of readings on, unless${" "}
-    <code>SAVINGS_INTERVAL</code> is <code>never</code>.</span>`;
+  html`<span><code>joulie ledger</code> computes it from a minute of readings on.</span>`;
 
 export const NoPrice = () =>
   html`<span id="no-price"> Energy has no price: set <code>GRID_SOURCE=/etc/joulie/tariff.csv</code>,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import number, setting
 from joulie_bus.events import PodAsk
 from joulie_extender.terms.freshness import MEASURED, NEUTRAL
 from joulie_extender.terms.headroom import headroom_of
@@ -16,16 +15,9 @@ from joulie_projections.twin.twin import NodeClass
 
 @dataclass(frozen=True, kw_only=True)
 class ClassPointsSettings:
-    eco_bonus: float = setting(
-        number(0, 100), "SCORE_ECO_BONUS", "10", "Points for a standard pod on an eco node"
-    )
+    eco_bonus: float = 10.0  # for a standard pod on an eco node
     pressure: float = 0.3  # the weight of the pressure on performance nodes, for standard pods
-    draining_penalty: float = setting(
-        number(0, 100),
-        "DRAINING_PENALTY",
-        "20",
-        "Points subtracted for a standard pod on a draining node; 0 is the published formula",
-    )
+    draining_penalty: float = 20.0  # for a standard pod on a node that is about to be capped
 
 
 def _is_standard(pod: PodAsk) -> bool:

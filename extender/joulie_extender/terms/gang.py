@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import number, setting
+from joulie_bus.core.setting_fields import setting
 from joulie_extender.gpu.fit import HIGHEST
 from joulie_extender.terms.term import Term, TermInput
 from joulie_projections.state.state import gang_of
@@ -22,31 +22,32 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.labels import NO_LABELS
 
 LEVELS = "nvidia.com/gpu.clique,joulie.io/rack,topology.kubernetes.io/zone"
+OFF = "none"  # of the levels
+BEFORE = (("gang_points", 0.0), ("gang_levels", ""))
 MOST = 100.0  # points
 _NONE = -1
 _ROOMY = 2  # a domain with at least the largest number of candidates, divided by this, has room
 
 
 def labels_of_levels(text: str) -> str:
-    """names of labels, the narrowest first, with commas between; empty for the node alone"""
+    """names of labels, the narrowest first, with commas; empty for the node alone; or none"""
     return ",".join(part.strip() for part in text.split(",") if part.strip())
 
 
 @dataclass(frozen=True, kw_only=True)
 class GangSettings:
-    gang_points: float = setting(
-        number(0, 100),
-        "SCORE_GANG",
-        "40",
-        "Points of 100 that depend on how near a node is to the other pods of the pod's group; "
-        "0 for no such term",
-    )
+    gang_points: float = 40.0  # of 100: how near a node is to the pod's group; 0 for no such term
     gang_levels: str = setting(
         labels_of_levels,
         "SCORE_GANG_LEVELS",
         LEVELS,
-        "Labels whose values say which nodes are near each other, the narrowest first",
+        "Labels whose values say which nodes are near each other, the narrowest first; none for no "
+        "points by nearness",
     )
+
+    def of_gangs(self) -> dict[str, float | str]:
+        """The values that a declaration has; those without the term are the ones of older logs."""
+        return dict(BEFORE) if self.gang_levels == OFF else {"gang_levels": self.gang_levels}
 
 
 class Level(NamedTuple):
@@ -64,7 +65,7 @@ class Gang(Term[GangSettings]):
         "compared with the nearest candidate"
     )
     settings = GangSettings
-    before = (("gang_points", 0.0), ("gang_levels", ""))
+    before = BEFORE
     is_last = True
     highest = 100.0
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from joulie_bus.core.setting_fields import choice, number, setting
+from joulie_bus.core.setting_fields import choice, setting
 from joulie_extender.gpu.expected_loss import expected_loss, points_of
 from joulie_extender.gpu.fit import (
     FRAGMENTATION,
@@ -29,12 +29,6 @@ from joulie_projections.twin.arrays import Floats
 
 @dataclass(frozen=True, kw_only=True)
 class PackingSettings:
-    gpu_binpack: float = setting(
-        number(0, 10),
-        "GPU_BINPACK_WEIGHT",
-        "0.3",
-        "Weight of how well a pod's cards fill up a node, for pods that say what cards they want",
-    )
     gpu_packing: str = setting(
         choice("share", "fit", "fragmentation"),
         "GPU_PACKING",
@@ -43,6 +37,12 @@ class PackingSettings:
         "pod fills a card and leaves cores for free cards (fit), or by how little of the free "
         "cards becomes useless for pods like those that asked for cards before (fragmentation)",
     )
+
+    @property
+    def gpu_binpack(self) -> float:
+        """The weight of the packing in a score. Losses have the weight at which they were
+        rehearsed (decision 0073); memory in use is only one reason beside the headroom."""
+        return 1.0 if self.gpu_packing == FRAGMENTATION else GpuWeights().binpack
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,16 +30,10 @@ class CoefficientSettings:
         "0.85",
         "Share of the requested GPU power that a performance pod is assumed to draw",
     )
-    memory_factor: bool = setting(
-        boolean,
-        "MARGINAL_MEMORY_FACTOR",
-        "true",
-        "Raise the CPU estimate by 1 % per requested GiB of memory, up to 30 %",
-    )
 
     @property
     def coefficients(self) -> Coefficients:
-        return Coefficients(self.cpu, self.gpu_standard, self.gpu_performance, self.memory_factor)
+        return Coefficients(self.cpu, self.gpu_standard, self.gpu_performance)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,13 +101,15 @@ def of_today(running: Running) -> dict[int, Savings]:
 
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_running_demo_shows_what_was_saved_today_as_a_report_computes_it(tmp_path: Path) -> None:
     data, tariff = tmp_path / "data", tmp_path / "tariff.csv"
     tariff.write_text("from,price,currency,gco2_per_kwh\n2025-01-01,0.25,EUR,300\n")
-    settings = {"GRID_SOURCE": str(tariff), "SAVINGS_INTERVAL": "5s"}
+    settings = {"GRID_SOURCE": str(tariff)}
     with demo(data, "--nodes", "20", **settings) as running:
         running.await_decisions(50)
-        running.wait_until(lambda: bool(of_today(running)))
+        # The first report needs a minute of readings.
+        running.wait_until(lambda: bool(of_today(running)), patience_s=240.0)
         found = saved_now(running)
         running.end()
     # Queries beside the fold use no connection of it.

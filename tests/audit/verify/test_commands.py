@@ -276,7 +276,7 @@ def test_two_heads_belong_to_one_log(joulie: Run, kept: Path) -> None:
 def test_the_golden_log_replays_and_what_if_compares(joulie: Run, tmp_path: Path) -> None:
     again = joulie("replay", "--json", *FACTS).parsed
     plot = tmp_path / "shifts.svg"
-    result = joulie("whatif", "--set", "SCORE_ECO_BONUS=30", "--plot", str(plot), *FACTS)
+    result = joulie("whatif", "--set", "MARGINAL_CPU_UTIL_COEFF=1.5", "--plot", str(plot), *FACTS)
 
     assert again["mismatches"] == 0
     assert "Open loop" in result.out
@@ -357,7 +357,7 @@ READERS = {
     "twin": ["twin", "NODE", "--at", "500", "--history"],
     "verify": ["verify", "--heads", "HEADS"],
     "replay": ["replay", "--jobs", "1"],
-    "whatif": ["whatif", "--set", "SCORE_ECO_BONUS=11", "--to", "500"],
+    "whatif": ["whatif", "--set", "MARGINAL_CPU_UTIL_COEFF=0.8", "--to", "500"],
     "decisions": ["decisions", "--limit", "3"],
     "diff": ["diff", "HEADS", "HEADS"],
     "dead": ["dead", "list"],
@@ -474,8 +474,11 @@ WRONG = {
         "There is no entry 99999999: the newest is",
     ),
     "no setting": (["whatif", "--set", "NIX=1"], "NIX: not a setting of scores or plans"),
-    "no value": (["whatif", "--set", "SCORE_ECO_BONUS"], "write it as NAME=VALUE"),
-    "a bad value": (["whatif", "--set", "SCORE_ECO_BONUS=x"], "SCORE_ECO_BONUS='x'"),
+    "no value": (["whatif", "--set", "MARGINAL_CPU_UTIL_COEFF"], "write it as NAME=VALUE"),
+    "a bad value": (
+        ["whatif", "--set", "MARGINAL_CPU_UTIL_COEFF=x"],
+        "MARGINAL_CPU_UTIL_COEFF='x'",
+    ),
     "no policy": (["whatif", "--policy", "nix"], "POLICY_TYPE='nix'"),
     "nothing different": (["whatif"], "no change is given: give --set NAME=VALUE"),
     "restoring onto a log": (["archive", "restore", "--to", str(GOLDEN)], "exists already"),
@@ -500,7 +503,7 @@ EMPTY = {
     "plans": (["plans"], "The log is empty"),
     "twin": (["twin", "n1"], "The log is empty"),
     "prove": (["prove", "1"], "the log has no entries yet"),
-    "whatif": (["whatif", "--set", "SCORE_ECO_BONUS=1"], "The log is empty"),
+    "whatif": (["whatif", "--set", "MARGINAL_CPU_UTIL_COEFF=1"], "The log is empty"),
     "verify": (["verify"], "head.pub is missing"),
 }
 

@@ -54,9 +54,9 @@ class Running:
     def await_decisions(self, wanted: int) -> None:
         self.wait_until(lambda: self.counts().answers >= wanted)
 
-    def wait_until(self, is_so: Callable[[], bool]) -> None:
+    def wait_until(self, is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
         not_there_yet = (OperationalError, ProgrammingError, DatabaseUnreachable)
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.communicate()
             with contextlib.suppress(*not_there_yet):
