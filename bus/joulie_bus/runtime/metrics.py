@@ -297,7 +297,7 @@ LEDGER_LAG_EVENTS = Gauge(
 )
 LEDGER_LAG_SECONDS = Gauge(
     "joulie_ledger_lag_seconds",
-    "Time since the ledger was last known to hold every committed fact",
+    "Time since the ledger last held every committed fact",
     registry=LEDGER,
 )
 ARCHIVE_POSITION = Gauge(

@@ -42,7 +42,7 @@ CHANNELS = (
     ),
     Channel(
         "joulie.obs.{cluster}.devices.{claim}",
-        "how many GPUs a ResourceClaim or its template asks for",
+        "number of GPUs that a ResourceClaim or its template requests",
     ),
     Channel("joulie.obs.{cluster}.namespace.{name}", "the default class for pods of a namespace"),
     Channel("joulie.obs.{cluster}.pod.{uid}", "a pod"),

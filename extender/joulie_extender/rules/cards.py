@@ -20,7 +20,7 @@ _SHOWN = "The command joulie gpus shows the cards and their holders."
 
 class CardsAsked(Rule[PackingWeights]):
     name = "cards"
-    summary = "A pod gets no node without the free, healthy cards that its annotations ask for"
+    summary = "A pod gets no node without the free, healthy cards of its annotations"
     settings = PackingWeights
     is_about_cards = True
     advice = (

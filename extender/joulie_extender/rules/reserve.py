@@ -52,7 +52,7 @@ class ReserveSettings:
 
 class CoresPerCard(Rule[ReserveSettings]):
     name = "cores_per_card"
-    summary = "A pod of class performance asks for at most so many cores per card, on any node"
+    summary = "A pod of class performance requests at most so many cores per card, on any node"
     settings = ReserveSettings
     is_about_the_pod = True
     advice = (

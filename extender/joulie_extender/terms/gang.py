@@ -60,10 +60,7 @@ class Gang(Term[GangSettings]):
 
     name = "gang"
     head = "gang"
-    meaning = (
-        "Change of the score by how near the node is to the other pods of the pod's group, "
-        "compared with the nearest candidate"
-    )
+    meaning = "Change by the nearness of the node to the pod's group, against the nearest candidate"
     settings = GangSettings
     before = BEFORE
     is_last = True

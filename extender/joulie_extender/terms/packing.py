@@ -54,9 +54,7 @@ class LostGpus(Term[PackingWeights]):
     name = "lost_gpus"
     head = "loses GPUs"
     unit = "GPUs"
-    meaning = (
-        "Loss of GPUs for later pods, by what pods asked for, beyond that on the best candidate"
-    )
+    meaning = "Loss of GPUs for later pods beyond that on the best candidate"
     settings = PackingWeights
     is_summand = False
 
@@ -106,8 +104,7 @@ class Devices(Term[DevicesSettings]):
     name = "devices"
     head = "devices"
     meaning = (
-        "Change of the score by how few devices the pod leaves free on the node, compared with "
-        "the candidate where it leaves the fewest"
+        "Change by the devices that the pod leaves free, against the candidate with the fewest"
     )
     settings = DevicesSettings
     before = (("devices_points", 0.0),)

@@ -81,7 +81,7 @@ class AddedPower(Term[FacilitySettings]):
 class AssumedPower(Term[PowerWeights]):
     name = "assumed_w"
     unit = "watts"
-    meaning = "The modeled power of pods that no reading includes yet; the headroom counts it"
+    meaning = "The modelled power of pods that no reading includes yet; the headroom counts it"
     settings = PowerWeights
     columns = (("assumed_w", _assumed),)
     is_summand = False
