@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, pods_of_cards
-from joulie_agent.pods import Devices
+from joulie_agent.measure.pods import Devices
 from joulie_agent.report import CapRange, Card, NodeReport
 from joulie_agent.sources import amdgpu, machine, nvml, powercap
 from joulie_agent.sources.host import Findings, Host

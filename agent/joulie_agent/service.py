@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from joulie_agent.delivery import Delivery
 from joulie_agent.inventory import Inventory, without_counts
 from joulie_agent.measure.node_power import node_power
+from joulie_agent.measure.pods import PUBLISHED_EACH_S, READ_EACH_S, Energy
 from joulie_agent.measure.processors import MODELLED, processors_mw, with_processors
-from joulie_agent.pods import Energy, PodMeter
+from joulie_agent.pods import PodMeter
 from joulie_agent.sampler import Clock, Sampler
 from joulie_bus.events import InventoryRead, TelemetrySampled
 from joulie_bus.metering.energy import EnergyMeter
@@ -22,8 +23,6 @@ from joulie_bus.runtime import metrics
 INVENTORY_S = 5.0
 INVENTORY_AGAIN_S = 600.0
 COUNTS_AGAIN_S = 300.0  # only how long cards were slowed down has changed
-PODS_EACH_S = 10.0  # their processor time is read
-PODS_PUBLISHED_EACH_S = 60.0
 
 
 class Agent:
@@ -44,7 +43,7 @@ class Agent:
         self._clock = clock
         self._reporter = Reporter(node, self._pace)
         self._pods = PodMeter(sampler.host)
-        self._pods_s = self._pods_published_s = -PODS_PUBLISHED_EACH_S
+        self._pods_s = self._pods_published_s = -PUBLISHED_EACH_S
         self._modelled = EnergyMeter()  # the processors, where nothing meters them
         self._newest: InventoryRead | None = None
         self._found: InventoryRead | None = None  # as it was published last
@@ -107,7 +106,7 @@ class Agent:
             self._delivery.put(self._with_pods(reading, now))
 
     def _count_pods(self, now: float, power: NodePower, totals: Mapping[Meter, int]) -> None:
-        if now - self._pods_s < PODS_EACH_S:
+        if now - self._pods_s < READ_EACH_S:
             return
         self._pods_s = now
         cards = {meter.component: uj for meter, uj in totals.items() if meter.part is Part.CARD}
@@ -116,7 +115,7 @@ class Agent:
         self._pods.observe(now, energy, self._inventory.devices)
 
     def _with_pods(self, reading: TelemetrySampled, now: float) -> TelemetrySampled:
-        if now - self._pods_published_s < PODS_PUBLISHED_EACH_S:
+        if now - self._pods_published_s < PUBLISHED_EACH_S:
             return reading
         self._pods_published_s = now
         return replace(reading, pod_uj=self._pods.totals_uj())

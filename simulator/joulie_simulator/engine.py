@@ -7,7 +7,7 @@ watchers and agents of a real cluster publish.
 import heapq
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -45,6 +45,16 @@ class Options(NamedTuple):
     gpu_resources: tuple[str, ...] = GPU_RESOURCES  # as the extender counts them
 
 
+class PodUse(NamedTuple):
+    """What an agent reads about the pods of its node. Processor time is in simulated seconds."""
+
+    cores: int = 0
+    card_max_mw: int = 0
+    core_s: float = 0.0  # of all, since the start
+    pod_core_s: Mapping[str, float] = {}  # by uid
+    holders: Mapping[str, Sequence[str]] = {}  # uids by card
+
+
 class Sampled(NamedTuple):
     """What the meters of a node show: power with the noise of a sensor, and energy since the start
     in simulated joules."""
@@ -54,6 +64,7 @@ class Sampled(NamedTuple):
     energy_j: float
     card_mw: dict[str, int] = {}  # noqa: RUF012
     card_j: dict[str, float] = {}  # noqa: RUF012
+    pods: PodUse = PodUse()
 
 
 class PendingPod(NamedTuple):
@@ -174,6 +185,17 @@ class Engine:
             node.energy_j,
             {card: reading_mw(w, self._card_noise) for card, w in node.card_watts().items()},
             node.card_energy_j(),
+            self._use_of(node),
+        )
+
+    def _use_of(self, node: SimNode) -> PodUse:
+        cards = node.shape.cards
+        return PodUse(
+            node.shape.cores,
+            cards.max_w * 1000 if cards else 0,
+            node.core_s,
+            node.pod_core_s(self.now_s),
+            node.holders() if cards else {},
         )
 
     def facility(self) -> FacilityPolled:
@@ -245,6 +267,7 @@ def _seen(node: SimNode) -> NodeSeen:
         cpu_milli=node.shape.cores * 1000,
         memory_bytes=node.shape.memory_gib * 2**30,
         gpus=node.shape.gpus,
+        gpu_units=node.shape.units if node.shape.units > node.shape.gpus else 0,
     )
 
 

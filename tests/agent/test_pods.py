@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 import host_trees
 from joulie_agent.inventory import devices_of
-from joulie_agent.measure.pods import Used, shares_uj
-from joulie_agent.pods import Devices, Energy, PodMeter
+from joulie_agent.measure.pods import Devices, Energy, Used, shares_uj
+from joulie_agent.pods import PodMeter
 from joulie_agent.sources import cgroups
 from joulie_agent.sources.host import Host
 from joulie_bus.events import CardRead, InventoryRead

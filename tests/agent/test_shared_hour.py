@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 import host_trees
 from joulie_agent.measure.node_power import node_power
-from joulie_agent.pods import Devices, Energy, PodMeter
+from joulie_agent.measure.pods import Devices, Energy
+from joulie_agent.pods import PodMeter
 from joulie_agent.probes import CardProbe, CounterProbe, Probe
 from joulie_agent.sources.host import Host
 from joulie_bus.events import Fact, PodFinished

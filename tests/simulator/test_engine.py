@@ -107,7 +107,8 @@ def test_a_pod_lives_from_pending_to_gone() -> None:
     ended = engine.advance(MORNING_S + 10)
 
     card = engine.cluster.nodes[name].shape.card
-    assert started == [PodBound(pod=ask(asked), node=name), card(name, 0, "u", started[1].total_mb)]  # type: ignore[union-attr]
+    used_mb = engine.cluster.nodes[name].shape.used_mb(0)
+    assert started == [PodBound(pod=ask(asked), node=name), card(name, 0, ["u"], used_mb)]
     assert ended == [PodFinished(uid="u"), PodGone(uid="u"), card(name, 0)]
 
 
@@ -186,7 +187,7 @@ def test_the_folded_state_equals_the_simulated_cluster(seed: int) -> None:
 
     running = {name: len(node.running) for name, node in engine.cluster.nodes.items()}
     assert {name: node.pods for name, node in cluster_state.nodes.items()} == running
-    owned = {uuid for uuid, card in cluster_state.gpus.items() if card.owner}
+    owned = {uuid for uuid, card in cluster_state.gpus.items() if card.owner or card.holder}
     used = {
         f"GPU-{name}-{at}"
         for name, node in engine.cluster.nodes.items()

@@ -1,21 +1,24 @@
 """An hour of the demo: what the ledger has of it, beside what the simulated nodes have used."""
 
 import random
+from collections import Counter
 from typing import NamedTuple
 
 import pytest
 
-from joulie_bus.events import Fact, TelemetrySampled
+from joulie_bus.events import Fact, GpuSeen, PodBound, TelemetrySampled
 from joulie_bus.metering.reporter import Moment
 from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.report import report_of
+from joulie_projections.state.cards import UNKNOWN_HOLDER
 from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.engine import MORNING_S, Engine, Options
 from joulie_simulator.meters import Meters
 from joulie_simulator.workload.workload import Workload
 
 NODES, SPEED, HOUR_S = 10, 60.0, 3600
+WITH_SHARED = 19  # one of these nodes shares its cards in time
 NS = 10**9
 
 
@@ -24,18 +27,35 @@ class Hour(NamedTuple):
     meter_j: float
     pods_and_idle_j: float
     unknown_ms: int
+    nodes: dict[str, "NodeHour"] = {}  # noqa: RUF012
 
 
-def an_hour(*, lost: float, with_counters: bool) -> Hour:
+class NodeHour(NamedTuple):
+    """One node: what it has used, and what the ledger has of it."""
+
+    true_j: float
+    pods_j: float
+    idle_j: float
+    shared: int  # pods that got a card which others had, too
+
+
+def an_hour(
+    *, lost: float, with_counters: bool, nodes: int = NODES, pods_per_s: float = 0.02
+) -> Hour:
     """In real time, which is sixty hours of the simulated cluster; readings each second are sampled
     and published at the agent's pace."""
-    engine = Engine(SimCluster(NODES), Workload(5, "run"), Options(5, pods_per_s=0.02))
+    engine = Engine(SimCluster(nodes), Workload(5, "run"), Options(5, pods_per_s=pods_per_s))
+    on_nodes, shared = dict[str, str](), Counter[str]()
     meters, ledger, draw = Meters(5, SPEED, lost), Ledger(), random.Random(5)
     before_j: dict[str, float] = {}
     for second in range(HOUR_S):
         facts: list[Fact] = engine.initial_facts() if second == 0 else []
         facts += engine.advance(MORNING_S + second * SPEED)
         facts += placed(engine)
+        on_nodes |= {f.pod.name: f.node for f in facts if isinstance(f, PodBound)}
+        shared.update(
+            f.node for f in facts if isinstance(f, GpuSeen) and f.holder == UNKNOWN_HOLDER
+        )
         sampled = engine.sample(engine.cluster.nodes)
         before_j = before_j or {each.node: each.energy_j for each in sampled}
         is_end = second in (0, HOUR_S - 1)
@@ -43,11 +63,21 @@ def an_hour(*, lost: float, with_counters: bool) -> Hour:
         at = NOON + second * NS + draw.randrange(NS // 100)
         ledger.fold((fact if with_counters else plain(fact), at) for fact in facts)
     ledger.end()
-    found = report_of([each for each in ledger.closed if each.grain == "hour"], "pod")
-    nodes = engine.cluster.nodes.values()
-    true_j = sum(node.energy_j - before_j[node.name] for node in nodes) / SPEED
+    hours = [each for each in ledger.closed if each.grain == "hour"]
+    found = report_of(hours, "pod")
+    true_j = {
+        name: (node.energy_j - before_j[name]) / SPEED
+        for name, node in engine.cluster.nodes.items()
+    }
     shares = sum(share.pods_uj + share.idle_uj for share in found.by.values())
-    return Hour(true_j, found.meter_uj / 1e6, shares / 1e6, found.unknown_ms)
+    pods_j, idle = Counter[str](), report_of(hours, "node").by
+    for name, share in found.by.items():
+        pods_j[on_nodes.get(name.partition("/")[2], "")] += share.pods_uj / 1e6  # type: ignore[assignment]
+    each = {
+        name: NodeHour(used_j, pods_j[name], idle[name].idle_uj / 1e6, shared[name])
+        for name, used_j in true_j.items()
+    }
+    return Hour(sum(true_j.values()), found.meter_uj / 1e6, shares / 1e6, found.unknown_ms, each)
 
 
 def placed(engine: Engine) -> list[Fact]:
@@ -88,3 +118,17 @@ def test_lost_readings_make_no_difference_with_counters() -> None:
 
     assert counted.meter_j == pytest.approx(counted.true_j, rel=0.0001)
     assert abs(by_power.meter_j - by_power.true_j) > 20 * abs(counted.meter_j - counted.true_j)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_pods_and_idle_of_each_node_are_its_meter_where_pods_share_cards() -> None:
+    hour = an_hour(lost=0.01, with_counters=True, nodes=WITH_SHARED, pods_per_s=0.05)
+
+    shared = {name: node for name, node in hour.nodes.items() if node.shared}
+    print(shared)
+    assert len(shared) == 1
+    assert min(node.shared for node in shared.values()) > 20
+    assert min(node.pods_j for node in shared.values()) > 0
+    for name, node in hour.nodes.items():
+        assert node.pods_j + node.idle_j == pytest.approx(node.true_j, rel=0.005), name

@@ -8,6 +8,11 @@ power goes to the pods that have it, in equal parts if they share it in time.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from joulie_bus.events.bounds import MOST_METERED_PODS
+from joulie_bus.metering.meters import Meter
+
+READ_EACH_S = 10.0
+PUBLISHED_EACH_S = 60.0
 IDLE_CARD_SHARE = 0.1  # of the highest limit of a card, as the ledger's model has it
 _NOTHING: Mapping[str, float] = {}
 
@@ -39,3 +44,76 @@ def shares_uj(used: Used) -> dict[str, float]:
         for uid in pods:
             found[uid] = found.get(uid, 0.0) + max(0.0, energy_uj - idle_uj) / len(pods)
     return found
+
+
+class Energy(NamedTuple):
+    """What the node and its cards have counted so far, in microjoules."""
+
+    node_uj: int
+    card_uj: Mapping[str, int]
+    whole: frozenset[Meter]  # that add up to the node
+
+
+class Devices(NamedTuple):
+    """The pods of each card by their uids, and the highest limit of a card; 0: unknown."""
+
+    holders: Mapping[str, Sequence[str]] = {}
+    card_max_mw: int = 0
+    unmetered: frozenset[str] = frozenset()  # pods with parts of cards that have no meter
+
+
+class Sample(NamedTuple):
+    """What was read at once. Processor time is in nanoseconds, of all processors together."""
+
+    at_s: float
+    energy: Energy
+    busy_ns: int
+    total_ns: int
+    pod_ns: Mapping[str, int]
+
+
+class PodCounters:
+    """Counters of energy by the uid of the pod, from the first sample on."""
+
+    def __init__(self) -> None:
+        self._last: Sample | None = None
+        self._counted: dict[str, float] = {}
+        self._unmetered: frozenset[str] = frozenset()
+
+    def lost(self) -> None:
+        """The energy of the node is not known: the time until the next sample is left out."""
+        self._last = None
+
+    def observe(self, now: Sample | None, devices: Devices) -> None:
+        before, self._last = self._last, now
+        self._unmetered = devices.unmetered
+        if before is None or now is None or now.total_ns <= before.total_ns:
+            return
+        if before.energy.whole != now.energy.whole:
+            return
+        for uid, energy_uj in shares_uj(_used(before, now, devices)).items():
+            self._counted[uid] = self._counted.get(uid, 0.0) + energy_uj
+        self._counted = {uid: uj for uid, uj in self._counted.items() if uid in now.pod_ns}
+
+    def totals_uj(self) -> dict[str, int]:
+        """Of the pods that run and can be metered, a thousand at most."""
+        metered = [each for each in self._counted.items() if each[0] not in self._unmetered]
+        return {uid: round(uj) for uid, uj in sorted(metered)[:MOST_METERED_PODS]}
+
+
+def _used(before: Sample, now: Sample, devices: Devices) -> Used:
+    card_uj = {
+        card: max(0, uj - before.energy.card_uj.get(card, uj))
+        for card, uj in now.energy.card_uj.items()
+    }
+    busy_ns, total_ns = now.busy_ns - before.busy_ns, now.total_ns - before.total_ns
+    return Used(
+        passed_s=now.at_s - before.at_s,
+        rest_uj=max(0.0, now.energy.node_uj - before.energy.node_uj - sum(card_uj.values())),
+        busy=min(1.0, max(0.0, busy_ns / total_ns)),
+        busy_ns=max(0.0, busy_ns),
+        pod_ns={uid: max(0, ns - before.pod_ns.get(uid, 0)) for uid, ns in now.pod_ns.items()},
+        card_uj=card_uj,
+        card_max_mw=devices.card_max_mw,
+        holders=devices.holders,
+    )

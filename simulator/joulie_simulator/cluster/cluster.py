@@ -1,6 +1,6 @@
 """State of the simulated cluster: the node, cards and progress of each job."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,16 +20,22 @@ NodePower = Literal["awake", "asleep", "waking"]
 class Running:
     """A running job; caps slow it down, so its end changes with them."""
 
-    def __init__(self, job: Job, cards: tuple[int, ...]) -> None:
+    def __init__(self, job: Job, cards: tuple[int, ...], began_s: float) -> None:
         self.job = job
         self.cards = cards
+        self.began_s = began_s
         self.left_s = job.seconds  # of work at full speed
 
-    def speed(self, drawn: Draw) -> float:
-        """The speed of the slower of CPU and cards."""
-        if drawn.cards:
-            return min([drawn.cpu_speed, *(drawn.cards[at][1] for at in self.cards)])
-        return min(drawn.cpu_speed, drawn.gpu_speed) if self.job.gpus else drawn.cpu_speed
+    def speed(self, drawn: Draw, turns: Sequence[float]) -> float:
+        """The speed of the slower of CPU and cards; `turns` is the part of the time that a pod gets
+        of each card when it wants it."""
+        speeds = (drawn.cards[at][1] if drawn.cards else drawn.gpu_speed for at in self.cards)
+        of_cards = (speed * turns[at] for speed, at in zip(speeds, self.cards, strict=True))
+        return min([drawn.cpu_speed, *of_cards])
+
+    def core_s(self, now_s: float) -> float:
+        """The processor time that it has used."""
+        return self.job.cores * self.job.utilisation * (now_s - self.began_s)
 
 
 class EndForecast(NamedTuple):
@@ -52,32 +58,61 @@ class SimNode:
         self.is_cordoned = False
         self.turn = 0
         self.running: dict[str, Running] = {}
-        self.free_cards = list(range(shape.gpus))
+        self._sharing = [0] * shape.gpus  # pods on each card
         self.energy_j = 0.0  # used since it was counted first
         self.card_j = [0.0] * shape.gpus
+        self.core_s = 0.0  # processor time that was used
         self._counted_s: float | None = None
         self._ambient_c = 20.0
         self._since_s = 0.0
+        self._turns = [1.0] * shape.gpus
+        self._busy_cores = 0.0
         self._drawn = self._draw()
 
+    @property
+    def free_cards(self) -> list[int]:
+        """Those without a pod."""
+        return [at for at, pods in enumerate(self._sharing) if not pods]
+
     def take(self, job: Job, now_s: float) -> list[GpuSeen]:
-        """Start the job; returns the cards it was given."""
+        """Start the job; returns the cards it was given. Cards that are shared in time are given
+        out as NVIDIA's device plugin does: the one with the fewest pods first."""
         self._work_until(now_s)
-        cards, self.free_cards = tuple(self.free_cards[: job.gpus]), self.free_cards[job.gpus :]
-        self.running[job.uid] = Running(job, cards)
+        by_pods = sorted(range(self.shape.gpus), key=self._sharing.__getitem__)
+        cards = tuple(by_pods[: job.gpus])
+        self.running[job.uid] = Running(job, cards, now_s)
         self._has_room.take(self._row, job)
-        self._drawn = self._draw()
-        used = job.gpu_mb or (self.shape.cards.memory_mb if self.shape.cards else 0)
-        return [self.shape.card(self.name, at, job.uid, used) for at in cards]
+        return self._changed(cards, 1)
 
     def release(self, uid: str, now_s: float) -> list[GpuSeen]:
         """Remove the job; returns the cards it frees."""
         self._work_until(now_s)
         done = self.running.pop(uid)
-        self.free_cards = sorted([*self.free_cards, *done.cards])
         self._has_room.give_back(self._row, done.job)
+        return self._changed(done.cards, -1)
+
+    def _changed(self, cards: Iterable[int], pods: int) -> list[GpuSeen]:
+        """The cards as they are now with one pod more or less."""
+        for at in cards:
+            self._sharing[at] += pods
         self._drawn = self._draw()
-        return [self.shape.card(self.name, at) for at in done.cards]
+        return [self._card(at) for at in cards]
+
+    def _card(self, at: int) -> GpuSeen:
+        on_it = [each for each in self.running.values() if at in each.cards]
+        used_mb = sum(self.shape.used_mb(each.job.gpu_mb) for each in on_it)
+        return self.shape.card(self.name, at, [each.job.uid for each in on_it], used_mb)
+
+    def holders(self) -> dict[str, list[str]]:
+        """The pods of each card in use, by their uids."""
+        found: dict[str, list[str]] = {}
+        for uid, running in self.running.items():
+            for at in running.cards:
+                found.setdefault(card_uuid(self.name, at), []).append(uid)
+        return found
+
+    def pod_core_s(self, now_s: float) -> dict[str, float]:
+        return {uid: running.core_s(now_s) for uid, running in self.running.items()}
 
     def cap(self, caps: Caps, now_s: float) -> bool:
         """Apply caps; returns whether they changed."""
@@ -115,13 +150,14 @@ class SimNode:
         passed_s = 0.0 if self._counted_s is None else now_s - self._counted_s
         self._counted_s = now_s
         self.energy_j += self._watts() * passed_s
+        self.core_s += self._busy_cores * passed_s
         for at, watts in enumerate(self._each_card()):
             self.card_j[at] += watts * passed_s
 
     def progress(self, now_s: float) -> Iterator[tuple[Job, float]]:
         """The running jobs, each with the seconds of its work that are done."""
         for running in self.running.values():
-            since_s = (now_s - self._since_s) * running.speed(self._drawn)
+            since_s = (now_s - self._since_s) * running.speed(self._drawn, self._turns)
             yield running.job, running.job.seconds - max(0.0, running.left_s - since_s)
 
     def card_watts(self) -> dict[str, float]:
@@ -141,17 +177,21 @@ class SimNode:
 
     def _use(self) -> list[float]:
         """The utilisation of each card."""
-        use = [0.0] * self.shape.gpus
+        return [min(1.0, wanted) for wanted in self._wanted()]
+
+    def _wanted(self) -> list[float]:
+        """The part of the time for which the pods of each card want it; above 1 they wait."""
+        wanted = [0.0] * self.shape.gpus
         for running in self.running.values():
             for at in running.cards:
-                use[at] = running.job.utilisation
-        return use
+                wanted[at] += running.job.utilisation
+        return wanted
 
     def first_end(self) -> EndForecast | None:
         """Forecast the first end under the current load; replaces older forecasts."""
         self.turn += 1
         ends = [
-            (self._since_s + running.left_s / running.speed(self._drawn), uid)
+            (self._since_s + running.left_s / running.speed(self._drawn, self._turns), uid)
             for uid, running in self.running.items()
         ]
         if not ends:
@@ -162,15 +202,19 @@ class SimNode:
     def _work_until(self, now_s: float) -> None:
         self.count(now_s)
         for running in self.running.values():
-            running.left_s -= (now_s - self._since_s) * running.speed(self._drawn)
+            running.left_s -= (now_s - self._since_s) * running.speed(self._drawn, self._turns)
         self._since_s = now_s
 
     def _draw(self) -> Draw:
         jobs = [running.job for running in self.running.values()]
+        cores = sum(job.cores * job.utilisation for job in jobs)
+        self._busy_cores = min(cores, float(self.shape.cores))
+        self._turns = [1 / max(1.0, wanted) for wanted in self._wanted()]
+        use = self._use()
         load = Load(
-            sum(job.cores * job.utilisation for job in jobs),
-            tuple(job.utilisation for job in jobs for _ in range(job.gpus)),
-            tuple(self._use()) if self.caps.each else (),
+            cores,
+            tuple(each for each in use if each),
+            tuple(use) if self.caps.each else (),
         )
         return draw(self.shape, load, self.caps, self._ambient_c)
 

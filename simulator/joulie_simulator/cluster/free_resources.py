@@ -17,7 +17,8 @@ class FreeResources:
         self._milli = np.array([shape.cores * 1000 for shape in shapes], np.int64)
         self._mib = np.array([shape.memory_gib * MIB_PER_GIB for shape in shapes], np.int64)
         self._free_milli, self._free_mib = self._milli.copy(), self._mib.copy()
-        self._free_cards = np.array([shape.gpus for shape in shapes], np.int64)
+        self._cards = np.array([shape.gpus for shape in shapes], np.int64)
+        self._free_units = np.array([shape.units for shape in shapes], np.int64)
         self._is_awake = np.ones(len(shapes), np.bool_)
 
     def take(self, row: int, job: Job) -> None:
@@ -33,7 +34,7 @@ class FreeResources:
         """The rows of nodes that are awake and have enough free resources, in order."""
         fits = self._is_awake & (self._free_milli >= job.milli) & (self._free_mib >= job.memory_mib)
         if job.gpus:
-            fits &= self._free_cards >= job.gpus
+            fits &= (self._free_units >= job.gpus) & (self._cards >= job.gpus)
         return np.flatnonzero(fits)
 
     def used(self, rows: Sequence[int], job: Job) -> tuple[Use, Use]:
@@ -47,4 +48,4 @@ class FreeResources:
     def _book(self, row: int, job: Job, sign: int) -> None:
         self._free_milli[row] += sign * job.milli
         self._free_mib[row] += sign * job.memory_mib
-        self._free_cards[row] += sign * job.gpus
+        self._free_units[row] += sign * job.gpus

@@ -4,11 +4,13 @@ Models have the names of the hardware catalog. Idle watts, as measured on the Ac
 (CC BY 4.0): CPU servers draw about half of their peak, an A100 about 65 W of 400 W.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from joulie_bus.events import GpuSeen, HardwareDiscovered, ModelFigures
 from joulie_projections.hardware.card_power import CardPower
 from joulie_projections.hardware.models import vendor_of
+from joulie_projections.state.cards import UNKNOWN_HOLDER
 
 GIB = 2**30
 
@@ -30,6 +32,7 @@ class CardShape(NamedTuple):
     is_linked: bool  # NVLink between all of them
     tflops: int = 0  # FP16, without sparsity; 0: unknown
     power: CardPower | None = None  # as measured; None: by a line up to `max_w`
+    replicas: int = 1  # pods that share one card in time, at most
 
     @property
     def figures(self) -> ModelFigures:
@@ -69,6 +72,11 @@ class Shape(NamedTuple):
     def gpus(self) -> int:
         return self.cards.number if self.cards else 0
 
+    @property
+    def units(self) -> int:
+        """What pods may request: the cards, or more where pods share them in time."""
+        return self.cards.number * self.cards.replicas if self.cards else 0
+
     def discovered(self, node: str) -> HardwareDiscovered:
         cards = self.cards
         return HardwareDiscovered(
@@ -87,24 +95,30 @@ class Shape(NamedTuple):
             figures=cards.figures if cards else ModelFigures(),
         )
 
-    def card(self, node: str, at: int, owner: str = "", used_mb: int = 0) -> GpuSeen:
-        """One card, as reported by the agent of its node."""
+    def used_mb(self, asked_mb: int) -> int:
+        """The memory of one card that a pod has; without a request its part of the card."""
+        return asked_mb or (self.cards.memory_mb // self.cards.replicas if self.cards else 0)
+
+    def card(self, node: str, at: int, pods: Sequence[str] = (), used_mb: int = 0) -> GpuSeen:
+        """One card, as reported by the agent of its node: that of one pod has an owner, that of
+        several is in use."""
         assert self.cards is not None
         return GpuSeen(
             uuid=card_uuid(node, at),
             node=node,
             model=self.cards.model,
             total_mb=self.cards.memory_mb,
-            allocated_mb=used_mb,
+            allocated_mb=min(used_mb, self.cards.memory_mb),
             nvlink_group="0" if self.cards.is_linked else "",
-            owner=owner,
+            owner=pods[0] if len(pods) == 1 else "",
+            holder=UNKNOWN_HOLDER if len(pods) > 1 else "",
             source="agent",
         )
 
 
 H100 = CardShape("NVIDIA H100 SXM5", 8, 700, 200, 73, 81_559, True, 989, power=CardPower.of(H100_W))
 A100 = CardShape("NVIDIA A100 SXM4 40GB", 8, 400, 100, 65, 40_960, True, 312)
-L4 = CardShape("NVIDIA L4", 4, 72, 40, 16, 23_034, False, 121)
+L4 = CardShape("NVIDIA L4", 4, 72, 40, 16, 23_034, False, 121, replicas=4)
 
 SHAPES = (
     Shape(45, "cpu-genoa", "AMD EPYC 9654", 2, 192, 360, 240, 0.45, 768),

@@ -9,11 +9,12 @@ from joulie_simulator.cluster.cluster import SimCluster, SimNode, sample_size
 from joulie_simulator.cluster.free_resources import FreeResources
 from joulie_simulator.cluster.kube_arithmetic import Use, balanced, least_allocated, totals
 from joulie_simulator.hardware.physics import Caps
-from joulie_simulator.hardware.shapes import H100, SHAPES, Shape, shape_of
+from joulie_simulator.hardware.shapes import H100, L4, SHAPES, Shape, shape_of
 from joulie_simulator.workload.workload import Job, Workload
 
 CPU = Shape(1, "cpu", "CPU", 2, 64, 200, 100, 0.25, 256)
 GPU = Shape(1, "gpu", "CPU", 2, 64, 200, 100, 0.25, 256, H100)
+SHARED = Shape(1, "shared", "CPU", 2, 64, 200, 100, 0.25, 256, L4)  # each card by four pods
 
 
 def job(cores: float = 1, gpus: int = 0, *, uid: str = "u", seconds: float = 10) -> Job:
@@ -84,12 +85,17 @@ def test_the_sample_equals_a_round_robin_search_for_enough_fitting_nodes(
     cluster, workload, at = SimCluster(size), Workload(seed, "run"), 0
     names, wanted = list(cluster.nodes), sample_size(size)
     free = {
-        name: (node.shape.cores * 1000, node.shape.gpus) for name, node in cluster.nodes.items()
+        name: (node.shape.cores * 1000, node.shape.units) for name, node in cluster.nodes.items()
     }
     for _ in range(20):
         asked = workload.next()
         walk = [names[(at + step) % size] for step in range(size)]
-        fitting = [n for n in walk if asked.milli <= free[n][0] and asked.gpus <= free[n][1]]
+        fitting = [
+            n
+            for n in walk
+            if asked.milli <= free[n][0]
+            and asked.gpus <= min(free[n][1], cluster.nodes[n].shape.gpus)
+        ]
         found = cluster.sample(asked._replace(memory_mib=0))
         assert found == fitting[:wanted]
 
@@ -170,6 +176,48 @@ def test_a_job_gets_its_own_cards_and_frees_them_at_its_end() -> None:
         ("GPU-n-1", "", 0),
     ]
     assert node.free_cards == [0, 1, 3, 4, 5, 6, 7]
+
+
+def test_pods_share_a_card_when_each_card_has_one() -> None:
+    """As an agent reports it: the card of one pod names it, and the card of several is in use."""
+    node = node_of(SHARED)
+    seen = [card for uid in "abcde" for card in node.take(job(gpus=1, uid=uid), 0)]
+    back = node.release("a", 1)
+
+    assert [(card.uuid, card.owner, card.holder) for card in [*seen, *back]] == [
+        ("GPU-n-0", "a", ""),
+        ("GPU-n-1", "b", ""),
+        ("GPU-n-2", "c", ""),
+        ("GPU-n-3", "d", ""),
+        ("GPU-n-0", "", "?"),
+        ("GPU-n-0", "e", ""),
+    ]
+    assert node.free_cards == []
+
+
+def test_a_node_with_shared_cards_takes_as_many_pods_as_it_has_shares() -> None:
+    room = FreeResources([SHARED])
+    fits = [len(room.fitting(job(gpus=gpus))) for gpus in (1, 4, 5)]
+    for number in range(16):
+        room.take(0, job(gpus=1, uid=str(number)))
+
+    assert fits == [1, 1, 0]  # no pod gets two shares of one card
+    assert len(room.fitting(job(gpus=1))) == 0
+
+
+@pytest.mark.parametrize(("busy", "seconds"), [(0.5, 10), (0.8, 16)])
+def test_pods_that_want_a_shared_card_at_the_same_time_wait_for_one_another(
+    busy: float, seconds: float
+) -> None:
+    node = node_of(SHARED)
+    node.take(job(gpus=4, uid="a")._replace(utilisation=busy), 0)
+    node.take(job(gpus=4, uid="b")._replace(utilisation=busy), 0)
+    end = node.first_end()
+
+    assert end is not None
+    assert end.at_s == pytest.approx(seconds)
+    added_w = sum(node.card_watts().values()) - 4 * L4.idle_w
+    assert added_w == pytest.approx(4 * L4.added_w(min(1.0, 2 * busy)))
 
 
 def test_a_job_ends_when_its_work_is_done() -> None:
