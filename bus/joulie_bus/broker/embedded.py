@@ -15,6 +15,8 @@ from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from joulie_bus.broker import callout, older_streams
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
@@ -250,7 +252,9 @@ class _Callout(NamedTuple):
 
 
 async def _ask(address: Address) -> None:
-    connection = await Connection.open(address, "joulie-start", patience_s=1.0)
+    """That server, and no other one of its cluster."""
+    only = replace(address, leaves=False)
+    connection = await Connection.open(only, "joulie-start", patience_s=1.0)
     try:
         await connection.api("INFO")
     finally:

@@ -29,7 +29,7 @@ Handler = Callable[[Msg], Awaitable[None]]
 MAX_PAYLOAD = 8 * 1024 * 1024  # one commit's changes to 5,000 nodes are about 2 MB
 TURN = 16  # messages sent before other tasks get a turn; half a millisecond
 OPEN_S = 10.0
-REVIEWED_S = 60.0  # its third attempt is the first one with its full patience
+OPEN_OF_MANY_S = 60.0  # its third attempt is the first one with its full patience
 API_TIMEOUT_S = 5.0  # a cluster without a leader answers after its election, about 4 s
 ROUND_TRIP_S = 2
 FORBIDDEN = 403
@@ -58,19 +58,22 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     key_file: str = ""
     inbox: str = "_INBOX"
     direct: bool = False  # reads streams by direct gets, for a user that may create no consumer
+    of_agent: bool = False  # one of thousands that connect at once after a restart of the broker
+    leaves: bool = True  # a server that gives no answers, for another one of the cluster
 
     def __repr__(self) -> str:
         return f"Address(url={self.shown!r}, user={self.user!r})"
 
     @property
-    def is_reviewed(self) -> bool:
-        """The broker asks a service about it, which has thousands to answer at once."""
-        return bool(self.token_file)
+    def is_one_of_many(self) -> bool:
+        """The broker, and the service that it asks about tokens, have thousands to answer at
+        once."""
+        return self.of_agent or bool(self.token_file)
 
     @property
     def patience_s(self) -> float:
         """With the first connection."""
-        return REVIEWED_S if self.is_reviewed else OPEN_S
+        return OPEN_OF_MANY_S if self.is_one_of_many else OPEN_S
 
     @property
     def shown(self) -> str:
@@ -120,7 +123,7 @@ class Connection:
         """Tries for `patience_s`. Once open, the connection reconnects until it is closed."""
         require_compatible()
         state = _State()
-        client = JoulieClient(state.on_error, one_of_many=address.is_reviewed)
+        client = JoulieClient(state.on_error, one_of_many=address.is_one_of_many)
         try:
             await _within(
                 patience_s or address.patience_s, client.connect(**_options(address, name, state))
@@ -277,15 +280,18 @@ class Connection:
             self.leave_server(f"no answer to {kind}")
 
     def leave_server(self, why: str) -> None:
-        """Reconnects to another server of the cluster, if there is one and it is time for it."""
+        """Reconnects to another server of the cluster, if there is one and it is time for it.
+
+        While no server answers, as during an election, they are left again and again: one line.
+        """
         now, here = time.monotonic(), self._client.connected_url
         if not self.is_connected or here is None or self._unanswered.stays(now):
             return
         servers = {server.uri.netloc for server in self._client.server_pool} | {here.netloc}
-        if len(servers) == 1:
+        if len(servers) == 1 or not self.address.leaves:
             return
-        self._unanswered.left(now, len(servers))
-        log.warning("server_left", server=here.netloc.rpartition("@")[2], why=why)
+        if self._unanswered.left(now, len(servers), why):
+            log.warning("server_left", server=here.netloc.rpartition("@")[2], why=why)
         self._leaving = asyncio.ensure_future(self._client.force_reconnect())
 
     async def _unless_denied(self, subject: str, asking: Coroutine[Any, Any, Msg]) -> Msg:

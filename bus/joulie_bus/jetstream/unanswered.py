@@ -21,6 +21,7 @@ class Unanswered:
         self._stays_until = 0.0
         self._left_at = 0.0
         self._left = 0  # servers, since the stays began anew
+        self._reasons = set[str]()  # of those, for which there is no answer since
 
     def is_long(self, kind: str, asked_at: float, now: float, patience_s: float) -> bool:
         """Notes that a request has no answer: whether its kind has had none for so long."""
@@ -32,20 +33,26 @@ class Unanswered:
 
     def answered(self, kind: str) -> None:
         self._in_vain.pop(kind, None)
+        self._reasons -= {each for each in self._reasons if each.endswith(kind)}
 
     def stays(self, now: float) -> bool:
         """Whether a server that was reached after another one was left is kept for now."""
         return now < self._stays_until
 
-    def left(self, now: float, servers: int) -> None:
+    def left(self, now: float, servers: int, why: str) -> bool:
         """If none of the servers answers, as without a majority, the next stays become longer.
 
         Until each was tried, the next one is left as soon as it gave no answers for as long.
+        Returns whether the reason is news: no server was left for it since the last answer.
         """
         if now > self._left_at + 2 * LONGEST_STAY_S:
             self._stays.succeeded()
             self._left = 0
+            self._reasons.clear()
+        is_news = why not in self._reasons
+        self._reasons.add(why)
         self._left += 1
         stay = IN_VAIN_S if self._left % servers else self._stays.failed()
         self._left_at, self._stays_until = now, now + stay
         self._in_vain.clear()
+        return is_news

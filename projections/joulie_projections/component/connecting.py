@@ -48,16 +48,18 @@ def broker_of_settings(wires: Wiring) -> Address:
     )
 
 
+def address_for(wires: Wiring, role: Role, name: str = "") -> Address:
+    address = replace(address_of(wires, role), of_agent=role is Role.AGENT)
+    return replace(address, inbox=inbox(role, name)) if address.token_file and name else address
+
+
 @contextlib.asynccontextmanager
 async def connected(
     wires: Wiring, role: Role, name: str = ""
 ) -> AsyncGenerator[JetStreamLog, None]:
     """`name` is that of a node. A token proves it: its inbox has that name then. The user of a
     node may not ask for the streams, so that its readings wait for them instead."""
-    address = address_of(wires, role)
-    if address.token_file and name:
-        address = replace(address, inbox=inbox(role, name))
-    connection = await Connection.open(address, f"joulie-{role}")
+    connection = await Connection.open(address_for(wires, role, name), f"joulie-{role}")
     try:
         if not name:
             await require(connection, wires.subjects)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from joulie_bus.broker.callout import PATIENCE_S
 from joulie_bus.jetstream.attempts import FIRST_S, LONGEST_S, PAUSE_S, Attempts
-from joulie_bus.jetstream.connection import REVIEWED_S
+from joulie_bus.jetstream.connection import OPEN_OF_MANY_S, Address
 
 
 def drawn(share: float, *, one_of_many: bool) -> Attempts:
@@ -35,7 +35,7 @@ def test_one_of_many_comes_to_wait_longer_than_the_broker_does_for_the_answer_ab
     made = [attempts.begin() for _ in range(3)]
     assert [patience_s for patience_s, _ in made] == [8.0, 16.0, 20.0]
     assert made[-1][0] == LONGEST_S > PATIENCE_S
-    assert sum(patience_s + pause_s for patience_s, pause_s in made) <= REVIEWED_S
+    assert sum(patience_s + pause_s for patience_s, pause_s in made) <= OPEN_OF_MANY_S
 
 
 @given(st.floats(0, 1), st.integers(1, 2000))
@@ -49,3 +49,10 @@ def test_pauses_of_one_of_many_grow_to_seconds_and_those_of_others_do_not(
     assert pauses[-1] <= 5
     assert count < 6 or pauses[-1] >= 2.5
     assert all(PAUSE_S[0] <= other.begin()[1] <= PAUSE_S[1] for _ in range(count))
+
+
+def test_an_agent_is_one_of_many_by_a_token_or_by_a_password() -> None:
+    by_token, shared = Address(url="", token_file="x"), Address(url="", of_agent=True)
+    component = Address(url="", user="operator", password="x")
+    assert [each.is_one_of_many for each in (by_token, shared, component)] == [True, True, False]
+    assert by_token.patience_s == shared.patience_s == OPEN_OF_MANY_S > component.patience_s
