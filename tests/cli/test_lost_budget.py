@@ -59,6 +59,7 @@ async def site(tmp_path: Path) -> AsyncGenerator[Site, None]:
             yield Site(made, broker)
 
 
+@pytest.mark.long
 async def test_the_caps_fall_to_the_safe_level_when_the_operator_is_killed(site: Site) -> None:
     async with site.cluster.writer():
         async with site.cluster.running(Role.OPERATOR, **BUDGET) as operator:
@@ -70,6 +71,7 @@ async def test_the_caps_fall_to_the_safe_level_when_the_operator_is_killed(site:
     assert site.cluster.limits_w() == FULL
 
 
+@pytest.mark.long
 async def test_the_caps_fall_to_the_safe_level_when_the_broker_is_gone(site: Site) -> None:
     async with site.cluster.writer(), site.cluster.running(Role.OPERATOR, **BUDGET):
         await site.until_limits(PLANNED)

@@ -152,7 +152,7 @@ async def site(directory: Path, *names: str) -> AsyncGenerator[list[Replica], No
             await asyncio.gather(*(replica.end(signal.SIGTERM) for replica in replicas))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_replica_that_is_killed_costs_no_answer_and_no_entry(tmp_path: Path) -> None:
     async with site(tmp_path, "east", "west") as replicas:
         callers = [Caller(replicas, seed) for seed in range(4)]

@@ -378,6 +378,7 @@ def all_but_the_extender_yield(patience: dict[str, int]) -> bool:
     return "extender" in patience and len(others) == 5 and min(others) > patience["extender"]
 
 
+@pytest.mark.long
 def test_up_without_a_cluster_runs_and_reports_that_none_is_watched(tmp_path: Path) -> None:
     """And all but the extender give way, once they have started."""
     pids: dict[str, int] = {}

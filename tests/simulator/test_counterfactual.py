@@ -59,6 +59,7 @@ def test_plans_and_decisions_of_the_product_save_energy_at_equal_work() -> None:
         assert before.work_kwh == pytest.approx(after.work_kwh, rel=0.02)
 
 
+@pytest.mark.long
 def test_the_product_answers_the_same_question_in_the_same_way() -> None:
     asked = of_product(pods(60, every_s=5), WEIGHTS, 400)
 
@@ -205,6 +206,7 @@ def kwh(asked: Question, policy: str = BASELINE) -> float:
     return compared(asked, policy).runs[policy][0].kwh
 
 
+@pytest.mark.long
 def test_a_card_of_a_measured_model_draws_by_its_curve_under_both_policies() -> None:
     one = training(1, lasting_s=2 * HOUR_S)
     idle_and_cores = 4 * 0.8 * 2 + 8 * 0.005 * 0.5 * 2

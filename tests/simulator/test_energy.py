@@ -132,7 +132,7 @@ def test_the_trend_of_constant_power_is_zero() -> None:
     assert len(slope_weights(1)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_stream_has_the_classes_in_their_shares() -> None:
     stream = reference_jobs(3, 6.0)
     kinds = [each.kind for each in stream]

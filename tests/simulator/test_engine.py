@@ -71,7 +71,7 @@ def on_the_wire(facts: list[Fact]) -> list[bytes]:
     return [stamping.stamp(fact).data for fact in facts]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_facts_byte_for_byte() -> None:
     first, second = (on_the_wire(lived(engine_of(), 20)) for _ in range(2))
 

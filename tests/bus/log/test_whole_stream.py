@@ -42,6 +42,7 @@ async def test_all_messages_are_read() -> None:
     assert [record.sequence for record in found] == [1, 2, 3]
 
 
+@pytest.mark.long
 async def test_a_broker_that_stops_sending_is_an_error_that_names_the_stream() -> None:
     log = await log_with_three(SilentLog)
 

@@ -115,7 +115,7 @@ def test_no_node_goes_above_its_cap_while_another_has_room() -> None:
     assert dict(cluster.placed) == dict.fromkeys(names, room)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("samples", [False, True], ids=["before any sample", "between samples"])
 def test_random_samples_of_a_large_cluster_give_no_node_more_than_its_share(samples: bool) -> None:
     names, story = nodes(5000)

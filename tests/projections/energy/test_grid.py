@@ -134,6 +134,7 @@ CHANGES = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(deadline=None)  # a busy machine
 @given(st.lists(st.tuples(st.integers(0, 5400), CHANGES), max_size=25))
 def test_cost_and_carbon_of_pods_and_of_what_is_free_are_those_of_the_meters(

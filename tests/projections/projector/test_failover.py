@@ -154,6 +154,7 @@ def entries_of(place: Place) -> list[StoredEntry]:
         return list(history.entries())
 
 
+@pytest.mark.long
 async def test_a_failover_to_a_standby_that_lagged_loses_no_decision(servers: Servers) -> None:
     await servers.publish(facts=0, answers=20)
     await servers.until(servers.of(servers.standby), 0, 20)
