@@ -1,7 +1,6 @@
 """Watches the cluster and publishes facts about its objects; no other component does."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,7 +8,6 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from joulie_bus.errors import ViewBehind
 from joulie_bus.events import WorkloadClass
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
@@ -121,7 +119,8 @@ async def watch_cluster(
 
     Objects that the log contains and the cluster does not are published as gone.
     """
-    await wait_until_current(view)
+    await view.wait_ready(30)
+    await is_current(view)  # if not, facts that are stored already may be published again
     publishing = _Publishing(bus, Producer("operator-obs", subjects, time.time_ns))
     state, objects, names = view.cluster_state, DeviceObjects(), inventory.gpus
     classes = dict[str, WorkloadClass]()
@@ -144,7 +143,8 @@ async def watch_cluster(
         await _wait_for_namespaces(namespaces.watch_status.listed)
         tasks.create_task(vital(VitalTask.WATCH, pods.run, pods.kind))
         await cluster.watches.wait_listed()
-        await wait_until_current(view)
+        while not await is_current(view):
+            pass  # no plan is made from a view without the listed objects
         cluster.watches.is_view_current = True
 
 
@@ -209,21 +209,14 @@ def _on_problem(node: str, why: str) -> None:
     log.warning("label_unreadable", node=node, why=why)
 
 
-async def wait_until_current(view: View) -> None:
-    """Waits until the view contains everything that was published before this call.
-
-    Otherwise objects would be compared with outdated facts, and plans would be made from them.
+async def is_current(view: View) -> bool:
+    """Waits until the view contains everything that was published before this call; False if that
+    takes too long. Objects are otherwise compared with outdated facts.
     """
-    await view.wait_ready(30)
-    before, deadline = view.last_beat, time.monotonic() + CATCH_UP_TIMEOUT_S
-    while time.monotonic() < deadline:
-        beat = view.last_beat
-        if beat is not None and beat is not before and beat.lag == 0:
-            with contextlib.suppress(ViewBehind):
-                await view.wait_for(beat.position, CATCH_UP_TIMEOUT_S)
-                return
-        await asyncio.sleep(0.05)
-    log.warning("not_caught_up", what="continues with the present view", position=view.position)
+    if await view.includes_all_before(time.monotonic(), CATCH_UP_TIMEOUT_S):
+        return True
+    log.warning("not_caught_up", position=view.position, what="the view lacks facts")
+    return False
 
 
 async def _wait_for_namespaces(listed: asyncio.Event) -> None:

@@ -50,6 +50,7 @@ from joulie_projections.view.rows_held import HeldRows
 SILENCE_S = 1.0  # four heartbeats missed: poll the database
 UNHEARD_S = 4.0  # the broker's server may be cut from that of the projector
 POLL_S = 0.25
+ROUNDED_S = 0.001  # ages are whole milliseconds, and not above the exact ones
 LOG_EVERY = 40  # reads that fail: about ten seconds
 WAITING_BYTES = 16 * 1024 * 1024  # of changes in memory while the database is read
 BACKWARDS = 4  # consecutive heartbeats below the view's position that mean another database
@@ -192,6 +193,17 @@ class View:
                     await self._moved.wait()
         except TimeoutError as error:
             raise ViewBehind(self._held.position, position, timeout_s) from error
+
+    async def includes_all_before(self, moment: float, timeout_s: float) -> bool:
+        """Waits until the rows include everything stored before a moment of this process's
+        monotonic clock; False after the timeout."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._complete.until < moment + ROUNDED_S:
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            return False
+        return True
 
     async def moved_since(self, moves: int) -> int:
         """Waits until the view has moved more than `moves` times, in either direction; returns the

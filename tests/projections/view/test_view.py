@@ -749,6 +749,21 @@ async def test_a_timeout_of_wait_for_reports_the_position(
             await view.wait_for(9, 0.05)
 
 
+async def test_a_heartbeat_sent_before_a_fact_does_not_say_that_the_view_includes_it(
+    hand: ManualProjector, viewing: Viewing
+) -> None:
+    hand.commit(power("a", 1))
+    async with viewing() as view:
+        await view.wait_ready(60)
+        stored_at = time.monotonic()
+        await hand.beat(waited_s=5, clock=monotonic_clock())
+        await until(lambda: view.ages.behind_ms < NEVER_MS)
+        assert not await view.includes_all_before(stored_at, 0.1)
+
+        await hand.beat(waited_s=0, clock=monotonic_clock())
+        assert await view.includes_all_before(stored_at, 60)
+
+
 async def test_the_ages_of_a_view_grow_while_its_event_loop_is_stuck(
     hand: ManualProjector, viewing: Viewing
 ) -> None:
