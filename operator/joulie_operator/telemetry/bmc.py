@@ -24,10 +24,10 @@ from joulie_operator.facts import chassis_power
 from joulie_operator.facts.readings import Reading
 from joulie_operator.kept_secrets import kept_secret
 from joulie_operator.programs import running
+from joulie_operator.telemetry.bmc_connections import AT_ONCE, Connections
 from joulie_operator.telemetry.bmc_file import Bmc, BmcEntry, NotAvailable, bmc_of
 from joulie_projections.state.state import NodeState
 
-AT_ONCE = 32
 MOST_BYTES = 1 << 20  # of a document, or of what ipmitool prints
 MOST_CHASSIS = 16
 OTHERS_COUNT_NS = 60_000_000_000  # a reading of another source counts for so long
@@ -40,18 +40,24 @@ class Bmcs:
     def __init__(self, entries: Sequence[BmcEntry]) -> None:
         self._entries = entries
         self._silent: dict[str, str] = {}
+        self._connections = Connections()
+
+    async def close(self) -> None:
+        await self._connections.close()
 
     async def read(self, nodes: Mapping[str, NodeState], now_ns: int) -> dict[str, Reading]:
         """Of nodes that no other source measures."""
         silent, gate = dict[str, str](), asyncio.Semaphore(AT_ONCE)
         found = dict[str, Reading]()
         bmcs = self._wanted(nodes, now_ns, silent)
+        self._connections.begin([bmc.address for bmc in bmcs.values()], now_ns)
 
         async def one(name: str, bmc: Bmc) -> None:
             async with gate:
                 try:
-                    found[name] = await chassis_reading(bmc)
+                    found[name] = await chassis_reading(bmc, self._connections)
                 except NotAvailable as error:
+                    self._connections.failed(bmc.address, now_ns)
                     silent[name] = str(error)
 
         await asyncio.gather(*(one(name, bmc) for name, bmc in bmcs.items()))
@@ -96,13 +102,13 @@ def is_measured_elsewhere(node: NodeState, now_ns: int) -> bool:
     return now_ns - node.samples[-1].at < OTHERS_COUNT_NS
 
 
-async def chassis_reading(bmc: Bmc) -> Reading:
+async def chassis_reading(bmc: Bmc, connections: Connections) -> Reading:
     """Raises NotAvailable."""
     try:
         async with asyncio.timeout(bmc.entry.timeout_s):
             if bmc.entry.kind == "ipmi":
                 return Reading(await _by_ipmi(bmc), chassis_power.IPMI)
-            return Reading(await _by_redfish(bmc), chassis_power.REDFISH)
+            return Reading(await _by_redfish(bmc, connections), chassis_power.REDFISH)
     except TimeoutError as error:
         raise NotAvailable(f"{bmc.address}: no answer in {bmc.entry.timeout_s:g} s") from error
 
@@ -123,7 +129,7 @@ def _context(ca_file: str, _changed_ns: int) -> SSLContext:
     return create_default_context(cafile=ca_file or None)
 
 
-async def _by_redfish(bmc: Bmc) -> float:
+async def _by_redfish(bmc: Bmc, connections: Connections) -> float:
     entry = bmc.entry
     login = b64encode(f"{_secret(entry.user_file)}:{_secret(entry.password_file)}".encode())
     headers = {"Authorization": f"Basic {login.decode()}"}
@@ -131,9 +137,8 @@ async def _by_redfish(bmc: Bmc) -> float:
         tls = _trusting(entry.ca_file)
     except OSError as error:
         raise NotAvailable(f"{entry.ca_file} is no authority") from error
-    connector = aiohttp.TCPConnector(ssl=tls)
-    async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
-        service = _Service(session, bmc.address.rstrip("/"))
+    async with connections.session(bmc.address) as session:
+        service = _Service(session, bmc.address.rstrip("/"), headers, tls)
         if bmc.chassis:
             paths = [f"{chassis_power.ROOT}Chassis/{bmc.chassis}"]
         else:
@@ -148,9 +153,16 @@ async def _by_redfish(bmc: Bmc) -> float:
 
 
 class _Service:
-    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        address: str,
+        headers: Mapping[str, str],
+        tls: SSLContext,
+    ) -> None:
         self._session = session
         self._address = address
+        self._asking: dict[str, Any] = {"headers": headers, "ssl": tls, "allow_redirects": False}
 
     async def power(self, path: str) -> float | None:
         """Of one chassis: EnvironmentMetrics, its sensor, or Power of older services."""
@@ -168,7 +180,7 @@ class _Service:
     async def read(self, path: str) -> dict[str, Any]:
         url = f"{self._address}{path}"
         try:
-            async with self._session.get(url, allow_redirects=False) as response:
+            async with self._session.get(url, **self._asking) as response:
                 if response.status != 200:
                     raise NotAvailable(f"{url} answered {response.status}")
                 body = await _bounded(response.content, url)

@@ -1,8 +1,9 @@
 """Reads the measured power of nodes from Kepler and DCGM by Prometheus, by HTTP, or from BMCs."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 
 import aiohttp
 
@@ -39,7 +40,7 @@ async def scrape_power(
     producer = Producer("operator-power", subjects, time.time_ns)
     refused = Refusals("power", "their counters go on; the newest ones are published with the next")
     nodes, is_lost = MeteredNodes(), False
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession() as session, _closing(bmcs):
         while True:
             present = {
                 name: node for name, node in view.cluster_state.nodes.items() if node.present
@@ -60,6 +61,15 @@ async def scrape_power(
                 refused.ended()
                 is_lost = False
             await asyncio.sleep(settings.interval_s)
+
+
+@contextlib.asynccontextmanager
+async def _closing(bmcs: Bmcs | None) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        if bmcs is not None:
+            await bmcs.close()
 
 
 async def read_power(

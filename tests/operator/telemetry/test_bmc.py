@@ -25,6 +25,7 @@ from joulie_operator.cluster_settings import PowerSettings
 from joulie_operator.facts.chassis_power import IPMI, REDFISH, of_dcmi, watts
 from joulie_operator.telemetry import bmc as module
 from joulie_operator.telemetry.bmc import Bmcs
+from joulie_operator.telemetry.bmc_connections import MOST_KEPT, OWN_NS, Connections
 from joulie_operator.telemetry.bmc_file import read_bmcs
 from joulie_operator.telemetry.scrape import scrape_power
 from joulie_projections.state.state import NodeState, Sample
@@ -79,12 +80,15 @@ class Service:
     def __init__(self, folder: Path) -> None:
         self.documents: Documents = {}
         self.folder, self.url, self.asked = folder, "", list[str]()
+        self.made, self.ports = list[Bmcs](), list[int]()  # the client's, of each question
         self.authority = Authority.made(folder, "authority")
         for name, text in (("user", "reader"), ("password", "s3cret")):
             (folder / name).write_text(f"{text}\n")
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request.path)
+        assert request.transport is not None
+        self.ports.append(request.transport.get_extra_info("peername")[1])
         if request.headers.get("Authorization") != "Basic cmVhZGVyOnMzY3JldA==":
             return web.Response(status=401)
         found = self.documents.get(request.path)
@@ -107,7 +111,8 @@ ca_file = "{self.authority.file}"
 {more}
 '''
         )
-        return Bmcs(read_bmcs(file))
+        self.made.append(Bmcs(read_bmcs(file)))
+        return self.made[-1]
 
     async def why(self, bmcs: Bmcs, nodes: dict[str, NodeState] | None = None) -> str:
         with capture_logs() as logs:
@@ -124,6 +129,8 @@ async def service(tmp_path: Path) -> AsyncGenerator[Service, None]:
     async with serving(made.answer, tls=tls) as url:
         made.url = url
         yield made
+        for bmcs in made.made:
+            await bmcs.close()
 
 
 @pytest.mark.parametrize(
@@ -222,6 +229,59 @@ async def test_a_bmc_with_another_certificate_gets_no_password(
 
     assert "certificate" in (await service.why(bmcs)).lower()
     assert service.asked == []
+
+
+async def test_a_connection_is_kept_until_a_reading_fails(service: Service) -> None:
+    """After that each reading of this BMC has its own, for a day."""
+    service.documents, bmcs = SECOND, service.bmcs("timeout_s = 1.0")
+
+    async def port(now_ns: int) -> int:
+        """Of the only connection of a reading."""
+        service.ports.clear()
+        assert set(await bmcs.read({"n1": NODE}, now_ns)) == {"n1"}
+        (one,) = set(service.ports)
+        return one
+
+    before = [await port(0) for _ in range(3)]
+    service.documents = {ROOT: never}
+    assert "no answer in 1 s" in await service.why(bmcs)
+    service.documents = SECOND
+    own = [await port(now_ns) for now_ns in (0, 0, OWN_NS - 1)]
+    kept = [await port(OWN_NS) for _ in range(3)]
+
+    assert len({*before}) == len({*kept}) == 1
+    assert len({*before, *own, *kept}) == 5
+
+
+async def test_a_bmc_that_closes_idle_connections_is_read_all_the_same(service: Service) -> None:
+    async def closing(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        asyncio.get_running_loop().call_soon(request.transport.close)
+        return web.json_response(SECOND[f"{ROOT}/1/EnvironmentMetrics"])
+
+    service.documents, bmcs = {**SECOND, f"{ROOT}/1/EnvironmentMetrics": closing}, service.bmcs()
+    for _ in range(3):
+        assert set(await bmcs.read({"n1": NODE}, 0)) == {"n1"}
+
+
+async def test_a_bmc_whose_password_changed_is_asked_with_the_new_one(
+    service: Service, tmp_path: Path
+) -> None:
+    service.documents, bmcs = SECOND, service.bmcs()
+    (tmp_path / "password").write_text("wrong")
+    assert "answered 401" in await service.why(bmcs)
+    (tmp_path / "password").write_text("s3cret")
+    assert set(await bmcs.read({"n1": NODE}, 0)) == {"n1"}
+
+
+def test_no_more_connections_are_kept_than_the_most() -> None:
+    connections = Connections()
+    connections.begin([f"https://{at:04d}" for at in range(2 * MOST_KEPT)], 0)
+    connections.failed("https://0001", 0)
+    assert len(connections._kept) == MOST_KEPT - 1
+    connections.begin([f"https://{at:04d}" for at in range(1, 2 * MOST_KEPT)], 1)
+    assert len(connections._kept) == MOST_KEPT
+    assert not {"https://0000", "https://0001"} & connections._kept
 
 
 DCMI = """
