@@ -25,6 +25,7 @@ from joulie_bus.streams.roles import Role, inbox
 from joulie_cli.admin.grant import every_account, with_variables
 from joulie_cli.command_line.commands import commands
 from joulie_extender.protocol import scheduler_config
+from joulie_operator import policy_numbers
 from joulie_projections.component.wiring import PlaceSettings
 
 CHART = Path(__file__).parent / "chart"
@@ -157,7 +158,10 @@ def schema(now: str) -> str:
     """The schema with the current names of the settings."""
     tree = json.loads(now)
     names = sorted(setting_names() - BY_THE_CHART - NOT_IN_PODS)
-    tree["properties"]["settings"]["propertyNames"]["enum"] = names
+    settings = tree["properties"]["settings"]
+    settings["propertyNames"]["enum"] = names
+    numbers = {"anyOf": [settings["additionalProperties"], policy_numbers.json_schema()]}
+    settings["properties"] = {"POLICY_NUMBERS": numbers}
     return json.dumps(tree, indent=2) + "\n"
 
 

@@ -22,11 +22,9 @@ from joulie_operator import plugins
 from joulie_operator.planning import eligible, rules
 from joulie_operator.planning.caps import model_caps as parsed_models
 from joulie_operator.planning.caps import under_catalog_names
-from joulie_operator.planning.measured_caps import wrong_cap_numbers
-from joulie_operator.planning.power.budget import wrong_floor
-from joulie_operator.planning.power_target import TARGET_NUMBER, standing_targets
+from joulie_operator.planning.policies import BUILT_IN
 from joulie_operator.planning.rules import Rules
-from joulie_operator.planning.sleep import SLEEPING_POLICY, wrong_numbers
+from joulie_operator.policy_numbers import wrong_numbers
 from joulie_projections.hardware.catalog import Catalog
 
 CAPS_SETTLE_S = 5.0  # between a node's eco class and its eco caps, for pods that are on their way
@@ -40,7 +38,7 @@ def selector(text: str) -> str:
 
 
 def policy_numbers(text: str) -> str:
-    """name=number pairs, separated by commas"""
+    """a table of numbers; in the environment name=number pairs, separated by commas"""
     rules.numbers(text)
     return text
 
@@ -97,7 +95,9 @@ class OperatorSettings:
         policy_numbers,
         "POLICY_NUMBERS",
         "",
-        "Numbers of a custom policy or of consolidate_and_sleep; power_target_w, power_floor_pct",
+        "Numbers of consolidate_and_sleep or of a custom policy; power_target_w, power_floor_pct, "
+        "caps_where_measured and caps_trial with every policy",
+        table=True,
     )
     family_floor: str = setting(
         choice("within", "always"),
@@ -193,13 +193,8 @@ class OperatorSettings:
             found.append(
                 f"QUEUE_HP_MIN={self.queue_hp_min} is above QUEUE_HP_MAX={self.queue_hp_max}"
             )
-        targets = standing_targets(self.policy_numbers)
-        if any(milliwatts < 0 for milliwatts in targets.values()):
-            found.append(f"POLICY_NUMBERS: {TARGET_NUMBER} is below 0")
         given = rules.numbers(self.policy_numbers)
-        wrong = wrong_cap_numbers(given) + wrong_floor(given)
-        if self.policy == SLEEPING_POLICY:
-            wrong += wrong_numbers(given)
+        wrong = wrong_numbers(given, others=self.policy not in BUILT_IN)
         found.extend(f"POLICY_NUMBERS: {each}" for each in wrong)
         return found
 

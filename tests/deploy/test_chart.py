@@ -31,6 +31,7 @@ from joulie_bus.testing import CLUSTER, connected, running_broker, running_clust
 from joulie_console.settings import ConsoleSettings
 from joulie_extender.protocol import scheduler_config
 from joulie_extender.settings import ServerSettings
+from joulie_operator.planning.rules import numbers as numbers_of
 from kube_real import DEPLOY
 
 pytestmark = pytest.mark.slow  # each test waits for helm
@@ -62,6 +63,8 @@ def test_helm_finds_no_fault_in_the_chart(name: str, home: Path) -> None:
         ("scheduler.mode=other", "/scheduler/mode"),
         ("settings.STATIC_HP_FRACTION=x", "STATIC_HP_FRACTION"),
         ("settings.NATS_URL=x", "NATS_URL"),
+        ("settings.POLICY_NUMBERS.reserve=2", "/settings/POLICY_NUMBERS/reserve"),
+        ("settings.POLICY_NUMBERS.resrve=much", "/settings/POLICY_NUMBERS/resrve"),
         ("nats.replicas=2", "/nats/replicas"),
         ("scheduler.name=default-scheduler", "/scheduler/name"),
         ("replica=2", "replica"),
@@ -469,6 +472,22 @@ def test_the_chart_configures_kube_scheduler_as_the_command_prints_it(
     assert configured(home, name) == tree_of(own)
     assert configured(home, name, "-f", str(PATCH), *more) == tree_of(patch)
     assert configured(home, name, "-f", str(PATCH), *more, *named) == tree_of(cards)
+
+
+def test_the_numbers_of_the_policy_may_be_a_map(home: Path, tmp_path: Path) -> None:
+    numbers = {"reserve": 0.05, "power_target_w": {"rack:r1": 1_500_000, "a": 10}}
+    whole = {"settings": {"POLICY_NUMBERS": {**numbers, "caps_where_measured": 1}}}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(whole))
+
+    trees = rendered(home, "-f", str(tmp_path / "values.yaml"))
+
+    given = of_kind(trees, "ConfigMap")["joulie-settings"]["data"]["POLICY_NUMBERS"]
+    assert numbers_of(given) == {
+        "caps_where_measured": 1,
+        "power_target_w.a": 10,
+        "power_target_w.rack:r1": 1_500_000,
+        "reserve": 0.05,
+    }
 
 
 def tree_of(options: scheduler_config.Options) -> dict[str, Any]:

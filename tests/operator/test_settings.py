@@ -47,7 +47,7 @@ def test_the_defaults_of_settings_and_rules_are_equal() -> None:
 
 def test_encoded_rules_are_decoded_unchanged() -> None:
     rules = loaded(
-        POLICY_NUMBERS="a=1, b=2.5",
+        POLICY_NUMBERS="reserve=1, max_step=0.5",
         QUEUE_HP_MIN="3",
         CPU_ECO_CAP_PCT_OF_MAX="none",
         GPU_WRITE_ABSOLUTE_CAPS="true",
@@ -64,9 +64,9 @@ def test_encoded_rules_are_decoded_unchanged() -> None:
 
 
 def test_policies_receive_numbers_by_the_names_of_settings() -> None:
-    numbers = loaded(STATIC_HP_FRAC="0.25", POLICY_NUMBERS="reserve=3").rules().numbers()
+    numbers = loaded(STATIC_HP_FRAC="0.25", POLICY_NUMBERS="sleep_after_s=3").rules().numbers()
 
-    assert (numbers["STATIC_HP_FRAC"], numbers["reserve"]) == (0.25, 3)
+    assert (numbers["STATIC_HP_FRAC"], numbers["sleep_after_s"]) == (0.25, 3)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ Parsers that read nothing but the text are here, so that code that computes can 
 import dataclasses
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -20,13 +20,46 @@ class NoSettings:
     """Of code that has none."""
 
 
-def setting(parse: Parser[T], name: str, default: str, doc: str, *, secret: bool = False) -> T:
-    """A field of a settings class. The default is text too, so that it passes the same parser."""
+def setting(
+    parse: Parser[T],
+    name: str,
+    default: str,
+    doc: str,
+    *,
+    secret: bool = False,
+    table: bool = False,
+) -> T:
+    """A field of a settings class. The default is text too, so that it passes the same parser.
+
+    `table`: a file may give it as a table of numbers; the parser gets the `pairs` of it.
+    """
     field: Any = dataclasses.field(
         default_factory=lambda: parse(default),
-        metadata={"parse": parse, "name": name, "default": default, "doc": doc, "secret": secret},
+        metadata={
+            "parse": parse,
+            "name": name,
+            "default": default,
+            "doc": doc,
+            "secret": secret,
+            "table": table,
+        },
     )
     return field  # type: ignore[no-any-return]
+
+
+def pairs(table: Mapping[str, object]) -> str:
+    """The text of a table: name=number, separated by commas; `a.b` for b of a table within it."""
+    return ",".join(f"{name}={number}" for name, number in _numbers(table, ""))
+
+
+def _numbers(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, float]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _numbers(value, f"{prefix}{name}.")
+        elif isinstance(value, int | float):  # true is 1
+            yield prefix + name, value if isinstance(value, float) else int(value)
+        else:
+            raise ValueError(f"{prefix}{name} is not a number")
 
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}

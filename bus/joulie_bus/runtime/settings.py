@@ -20,6 +20,7 @@ from joulie_bus.core.setting_fields import duration as duration
 from joulie_bus.core.setting_fields import inbox as inbox
 from joulie_bus.core.setting_fields import integer as integer
 from joulie_bus.core.setting_fields import number as number
+from joulie_bus.core.setting_fields import pairs
 from joulie_bus.core.setting_fields import setting as setting
 from joulie_bus.core.setting_fields import some_time as some_time
 from joulie_bus.core.setting_fields import some_time_or_never as some_time_or_never
@@ -93,6 +94,7 @@ class Source:
         self._asked: set[str] = set()
         self._in_force: dict[str, InForce] = {}
         self.without_effect: dict[str, str] = {}  # settings of others, and what replaced them
+        self._tables: set[str] = set()  # names of the file that are tables
         self._toml = self._read_file() if file else {}
 
     @classmethod
@@ -102,23 +104,7 @@ class Source:
     def load(self, cls: type[T]) -> T:
         values: dict[str, Any] = {}
         for field in named(cls):
-            name, parse = field.metadata["name"], field.metadata["parse"]
-            self._asked.add(name)
-            if field.metadata["secret"]:
-                self._asked.add(name + SUFFIX)
-            found = self._find(field.metadata)
-            if found is None:
-                continue
-            text, origin = found
-            if field.metadata["secret"]:
-                remember(text)
-            try:
-                values[field.name] = parse(text)
-            except ValueError as error:
-                self._mistakes.append(self._mistake(field.metadata, text, origin, error))
-                continue
-            shown = HIDDEN if field.metadata["secret"] and text else masked(text)
-            self._in_force[name] = InForce(name, shown, origin)
+            self._read_one(field, values)
         self._note_replaced(cls)
         if self._mistakes:
             return cls()  # never used: `finish` raises
@@ -126,6 +112,27 @@ class Source:
         if isinstance(made, Checked):
             self._mistakes.extend(made.contradictions())
         return made
+
+    def _read_one(self, field: dataclasses.Field[Any], values: dict[str, Any]) -> None:
+        meta = field.metadata
+        name, is_secret = meta["name"], meta["secret"]
+        self._asked |= {name, name + SUFFIX} if is_secret else {name}
+        found = self._find(meta)
+        if found is None:
+            return
+        text, origin = found
+        if is_secret:
+            remember(text)
+        try:
+            if origin == str(self._file) and name in self._tables and not meta["table"]:
+                self._mistakes.append(f"{name} in {origin}: not one value but a table")
+                return
+            values[field.name] = meta["parse"](text)
+        except ValueError as error:
+            self._mistakes.append(self._mistake(meta, text, origin, error))
+            return
+        shown = HIDDEN if is_secret and text else masked(text)
+        self._in_force[name] = InForce(name, shown, origin)
 
     def _note_replaced(self, cls: type) -> None:
         """Settings of the published implementation that this class reads in another way."""
@@ -199,17 +206,24 @@ class Source:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             self._mistakes.append(f"the settings file {self._file} cannot be read: {error}")
             return {}
-        return {name: _as_text(value) for name, value in table.items() if self._is_one(name, value)}
+        self._tables = {name for name, value in table.items() if isinstance(value, dict)}
+        texts = ((name, self._text_of(name, value)) for name, value in table.items())
+        return {name: text for name, text in texts if text is not None}
 
-    def _is_one(self, name: str, value: object) -> bool:
-        if isinstance(value, list | dict):
-            kind = "a list" if isinstance(value, list) else "a table"
-            self._mistakes.append(f"{name} in {self._file}: not one value but {kind}")
-            return False
-        return True
+    def _text_of(self, name: str, value: object) -> str | None:
+        """None after a mistake."""
+        try:
+            return _as_text(value)
+        except ValueError as error:
+            self._mistakes.append(f"{name} in {self._file}: {error}")
+            return None
 
 
 def _as_text(value: object) -> str:
+    if isinstance(value, dict):
+        return pairs(value)
+    if isinstance(value, list):
+        raise ValueError("not one value but a list")
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)

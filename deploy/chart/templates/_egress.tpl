@@ -67,7 +67,7 @@ broker of yours.
 {{- define "joulie.hasMeters" -}}
 {{- .Values.operator.powerExecutorsSecret }}
 {{- if eq (.Values.settings.ENABLE_FACILITY_METRICS | default "false" | lower) "true" }}true{{ end }}
-{{- range .Values.settings }}{{ if contains "://" . }}true{{ end }}{{ end }}
+{{- range .Values.settings }}{{ if contains "://" (toString .) }}true{{ end }}{{ end }}
 {{- range .Values.files }}{{ if contains "://" . }}true{{ end }}{{ end }}
 {{- end }}
 

@@ -14,7 +14,6 @@ from joulie_operator.planning.rules import Rules, numbers
 from joulie_projections.state.state import ClusterState
 
 BY_MEASURE, TRIAL = "caps_where_measured", "caps_trial"  # in POLICY_NUMBERS, with every policy
-NAMES = (BY_MEASURE, TRIAL)
 LONGEST_NS = 90 * 86_400 * 1_000_000_000  # an older measurement says nothing of today's pods
 _CLASS: WorkloadClass = "standard"  # the class that eco nodes run
 _PARTS = 1000
@@ -61,13 +60,3 @@ def _sentence(found: CapsMeasured) -> str:
         f"capped pods of class {found.workload} took {mid} % energy ({low} to {high} %, "
         f"{found.capped_pods} and {found.other_pods} pods)"
     )
-
-
-def wrong_cap_numbers(given: Mapping[str, float]) -> list[str]:
-    """What is wrong with these numbers, for the error at the start."""
-    wrong = []
-    if given.get(BY_MEASURE, 0) not in (0, 1):
-        wrong.append(f"{BY_MEASURE}={given[BY_MEASURE]:g} is neither 0 nor 1")
-    if not 0 <= given.get(TRIAL, 0) <= 1:
-        wrong.append(f"{TRIAL}={given[TRIAL]:g} is not a share from 0 to 1")
-    return wrong

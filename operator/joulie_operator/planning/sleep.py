@@ -9,17 +9,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from joulie_operator.planning import measured_caps
 from joulie_operator.planning.density import families
 from joulie_operator.planning.eligible import is_covered, selector
 from joulie_operator.planning.forecast import Forecast, forecast
 from joulie_operator.planning.policies import Candidate
-from joulie_operator.planning.power.budget import FLOOR_NUMBER
 from joulie_operator.planning.power.limitable import idle_mw_of
 from joulie_operator.planning.power_target import (
     PowerLimits,
     is_fed,
-    is_target_number,
 )
 from joulie_operator.planning.resting import FreeNodes
 from joulie_operator.planning.rules import Rules, numbers
@@ -62,23 +59,12 @@ class SleepNumbers(NamedTuple):
     evict_after_s: float = 300.0  # that these pods have to end by themselves
 
 
-# Nobody can choose them by what they know. Plans of versions up to 0.2.0 may have them.
-_FIXED = {
-    "forecast_quantile": "without a forecast fewer nodes are awake for the same waits",
-    "forecast_s": "there is no forecast",
-    "hysteresis": "sleep_after_s keeps nodes from falling asleep too soon",
-    "min_awake_s": "it is sleep_after_s",
-    "min_asleep_s": "it is sleep_after_s",
-    "empty_timeout_s": "it is one hour",
-}
-_CHOSEN = tuple(name for name in SleepNumbers._fields if name not in _FIXED)
 # The numbers of plans before those of today, which were measured with these plans themselves.
 _FORMER = SleepNumbers(reserve=0.03, forecast_quantile=0.9, forecast_s=600.0, hysteresis=0.25)
 # The rules of plans before the forecast, zones and steps.
 _FIRST_RULES = _FORMER._replace(
     forecast_quantile=0.0, hysteresis=0.0, max_step=1.0, min_awake_s=0.0, min_asleep_s=0.0
 )
-_SHARES = ("reserve", "max_share", "max_step", "empty_below")
 
 
 def sleep_numbers(rules: Rules) -> SleepNumbers:
@@ -91,40 +77,8 @@ def sleep_numbers(rules: Rules) -> SleepNumbers:
     return usual._replace(**{"min_awake_s": after_s, "min_asleep_s": after_s, **named})
 
 
-def wrong_numbers(given: Mapping[str, float]) -> list[str]:
-    """What is wrong with these numbers, for the error at the start."""
-    known = ", ".join(_CHOSEN)
-    ours = {name for name in given if not is_target_number(name)} - {
-        *measured_caps.NAMES,
-        FLOOR_NUMBER,
-    }
-    unknown = sorted(ours - {*SleepNumbers._fields})
-    shares = [name for name in _SHARES if not 0 <= given.get(name, 0) <= 1]
-    times = [name for name in given if name.endswith("_s") and given[name] < 0]
-    return [
-        *(f"{SLEEPING_POLICY} has no {name}; it has {known}" for name in unknown),
-        *(f"{name} cannot be set any more: {_FIXED[name]}; remove it" for name in _fixed(given)),
-        *(f"{name}={given[name]:g} is not a share from 0 to 1" for name in shares),
-        *(f"{name}={given[name]:g} is not a time" for name in times),
-        *_wrong_evictions(given),
-    ]
-
-
-def _fixed(given: Mapping[str, float]) -> list[str]:
-    return [name for name in given if name in _FIXED]
-
-
 def evictions_allowed(rules: Rules) -> bool:
     return rules.policy == SLEEPING_POLICY and sleep_numbers(rules).evict_per_min > 0
-
-
-def _wrong_evictions(given: Mapping[str, float]) -> list[str]:
-    rate = given.get("evict_per_min", 0)
-    if rate < 0:
-        return [f"evict_per_min={rate:g} is not a rate"]
-    if rate and not given.get("empty_below", 0):
-        return ["evict_per_min evicts only from nearly empty nodes: it needs empty_below above 0"]
-    return []
 
 
 class PowerChanges(NamedTuple):

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from joulie_bus.events import CapsMeasured, CapsSet, WorkloadClass
 from joulie_bus.testing import NOON, SECOND
-from joulie_operator.planning.measured_caps import wrong_cap_numbers
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
+from joulie_operator.policy_numbers import wrong_numbers
 from joulie_projections.state.state import CLUSTER, CapEffect, ClusterRow, ClusterState, NodeState
 
 RULES = Rules(static_hp_frac=0.0, policy_numbers="caps_where_measured=1")
@@ -111,9 +111,9 @@ def test_a_trial_caps_a_share_of_the_eco_nodes_so_that_a_saving_can_be_measured(
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ({"caps_where_measured": 2.0}, "caps_where_measured=2 is neither 0 nor 1"),
+        ({"caps_where_measured": 2.0}, "caps_where_measured=2 is not 0 for no, or 1 for yes"),
         ({"caps_trial": 1.5}, "caps_trial=1.5 is not a share from 0 to 1"),
     ],
 )
 def test_wrong_numbers_are_named(given: dict[str, float], error: str) -> None:
-    assert wrong_cap_numbers(given) == [error]
+    assert wrong_numbers(given, others=False) == [error]

@@ -21,6 +21,7 @@ from joulie_operator.planning import sleep
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
+from joulie_operator.policy_numbers import wrong_numbers
 from joulie_projections.pods.load import Load
 from joulie_projections.state.arrivals import (
     HOURS,
@@ -280,8 +281,8 @@ def test_the_time_before_sleep_is_a_number_of_the_policy() -> None:
     [
         (
             {"spare": 1.0},
-            "consolidate_and_sleep has no spare; "
-            "it has sleep_after_s, reserve, max_share, wake_timeout_s, max_step, empty_below, "
+            "there is no spare; there are power_target_w, power_floor_pct, caps_where_measured, "
+            "caps_trial, sleep_after_s, reserve, max_share, wake_timeout_s, max_step, empty_below, "
             "evict_per_min, evict_after_s",
         ),
         (
@@ -290,11 +291,11 @@ def test_the_time_before_sleep_is_a_number_of_the_policy() -> None:
         ),
         ({"reserve": 3.0}, "reserve=3 is not a share from 0 to 1"),
         ({"max_share": -0.1}, "max_share=-0.1 is not a share from 0 to 1"),
-        ({"sleep_after_s": -1.0}, "sleep_after_s=-1 is not a time"),
+        ({"sleep_after_s": -1.0}, "sleep_after_s=-1 is not a time in seconds, at least 0"),
     ],
 )
 def test_a_wrong_number_is_named(given: dict[str, float], error: str) -> None:
-    assert sleep.wrong_numbers(given) == [error]
+    assert wrong_numbers(given, others=False) == [error]
 
 
 def numbered(numbers: str) -> Rules:
@@ -579,7 +580,10 @@ def test_no_pod_is_evicted_while_the_pods_of_nodes_are_unknown() -> None:
 @pytest.mark.parametrize(
     ("numbers", "error"),
     [
-        ({"evict_per_min": -1.0, "empty_below": 0.1}, "evict_per_min=-1 is not a rate"),
+        (
+            {"evict_per_min": -1.0, "empty_below": 0.1},
+            "evict_per_min=-1 is not a number of pods in a minute, at least 0",
+        ),
         (
             {"evict_per_min": 6.0},
             "evict_per_min evicts only from nearly empty nodes: it needs empty_below above 0",
@@ -587,7 +591,7 @@ def test_no_pod_is_evicted_while_the_pods_of_nodes_are_unknown() -> None:
     ],
 )
 def test_wrong_numbers_of_evictions_are_named(numbers: dict[str, float], error: str) -> None:
-    assert sleep.wrong_numbers(numbers) == [error]
+    assert wrong_numbers(numbers, others=False) == [error]
 
 
 def test_pods_that_wait_for_closed_nodes_wake_no_other_node() -> None:

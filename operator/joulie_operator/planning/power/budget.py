@@ -197,11 +197,3 @@ def shares_in(inputs: Mapping[str, float]) -> list[PowerShare]:
 
 def floor_permille(numbers: Mapping[str, float]) -> int:
     return round(numbers.get(FLOOR_NUMBER, LOWEST_PERMILLE / 10) * 10)
-
-
-def wrong_floor(numbers: Mapping[str, float]) -> list[str]:
-    """What is wrong with the floor, for the error at the start."""
-    floor = numbers.get(FLOOR_NUMBER, LOWEST_PERMILLE / 10)
-    if 1 <= floor <= 100:
-        return []
-    return [f"{FLOOR_NUMBER}={floor:g} is not a percentage from 1 to 100"]
