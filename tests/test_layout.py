@@ -357,16 +357,16 @@ def test_a_command_that_asks_computes_no_answer(file: str) -> None:
     assert [module for module in imported if module.startswith(tuple(computing))] == []
 
 
-WITH_ONE_MEANING = ("Cards", "Reader", "Refusal", "Verb")
+WITH_ONE_MEANING = ("Cards", "Inputs", "Labels", "Reader", "Refusal", "State", "Verb")
 
 
 @pytest.mark.parametrize("name", WITH_ONE_MEANING)
-def test_a_common_word_names_one_class(name: str) -> None:
+def test_a_common_word_names_one_class_or_type(name: str) -> None:
     declared = [
         path
         for folder in FOLDERS
         for path in (ROOT / folder).rglob("*.py")
-        if re.search(rf"^ *class {name}\b", path.read_text(), re.MULTILINE)
+        if re.search(rf"^ *class {name}\b|^{name}(: TypeAlias)? = ", path.read_text(), re.MULTILINE)
     ]
 
     assert len(declared) <= 1

@@ -16,7 +16,7 @@ from joulie_bus.events import PodAsk
 from joulie_extender.gpu.fit import HIGHEST
 from joulie_extender.terms.term import Amount, Term, TermInput
 from joulie_projections.twin.arrays import Floats
-from joulie_projections.twin.labels import Labels
+from joulie_projections.twin.labels import LabelRows
 
 MOST = 100.0  # points; a score has no more
 Points = Annotated[float, msgspec.Meta(ge=-MOST, le=MOST)]
@@ -114,7 +114,7 @@ def _of(pod: PodAsk, preferences: Preferences) -> Iterator[Preference]:
             yield from team.prefers
 
 
-def _points(prefers: tuple[Preference, ...], labels: Labels, height: int) -> Floats:
+def _points(prefers: tuple[Preference, ...], labels: LabelRows, height: int) -> Floats:
     """Computed once per set of labels, which change rarely."""
     kept = labels.memo.get((prefers, height))
     if isinstance(kept, np.ndarray):

@@ -206,7 +206,7 @@ class Cards:
             return self
         if not self.states:  # start with new numbers
             self = Cards.empty()
-        places = self._placed(changes)
+        places = self._rows_after(changes)
         rows, _, states = places
         columns = dict(self.columns)
         # Most changes are claims; the other columns are then shared.
@@ -238,14 +238,14 @@ class Cards:
         before = None if at is None else self.states[at]
         return before is not None and state is not None and _fixed(before) == _fixed(state)
 
-    def _placed(self, changes: Mapping[str, CardState | None]) -> CardRows:
+    def _rows_after(self, changes: Mapping[str, CardState | None]) -> CardRows:
         """The rows of cards, which are the same unless cards are added or removed."""
         if any((uuid in self.rows) != (state is not None) for uuid, state in changes.items()):
-            return self._placed_anew(changes)
+            return self._rows_assigned(changes)
         changed = {self.rows[uuid]: state for uuid, state in changes.items() if state is not None}
         return CardRows(self.rows, self.uuids, self.states.following(changed))
 
-    def _placed_anew(self, changes: Mapping[str, CardState | None]) -> CardRows:
+    def _rows_assigned(self, changes: Mapping[str, CardState | None]) -> CardRows:
         """Assigns rows: a new card takes a free row or the next one."""
         rows, uuids, states = dict(self.rows), list(self.uuids), list(self.states)
         for uuid, state in changes.items():

@@ -22,7 +22,7 @@ from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.cooling import Heat, linear
 from joulie_projections.twin.facility import NO_HALLS, Halls, halls_of
 from joulie_projections.twin.gangs import Gangs
-from joulie_projections.twin.labels import Labels
+from joulie_projections.twin.labels import LabelRows
 from joulie_projections.twin.power import Coefficients, LoadWatts, Rated, modelled_w
 from joulie_projections.twin.twin import ReadingColumns, Source, TwinRow, reading_of, row_of
 
@@ -65,7 +65,7 @@ _values_of = attrgetter(*_COLUMNS)
 Column = npt.NDArray[Any]
 Columns = dict[str, Column]
 NO_CARDS = Cards.empty()
-EMPTY_LABELS = Labels()
+EMPTY_LABELS = LabelRows()
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 NO_GANGS = Gangs()
 
@@ -85,7 +85,7 @@ class TwinColumns:
         planned_at: int,
         halls: Halls = NO_HALLS,
         cards: Cards | Callable[[], Cards] = NO_CARDS,
-        labels: Labels = EMPTY_LABELS,
+        labels: LabelRows = EMPTY_LABELS,
     ) -> None:
         self.rows = names  # by node name, for existing nodes
         self.columns = columns

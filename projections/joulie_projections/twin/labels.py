@@ -6,7 +6,7 @@ from types import MappingProxyType
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
-class Labels:
+class LabelRows:
     """Immutable. While no label changes, successive columns share one object and its memo."""
 
     def __init__(self, rows: tuple[Mapping[str, str], ...] = ()) -> None:
@@ -16,7 +16,7 @@ class Labels:
     def of(self, row: int) -> Mapping[str, str]:
         return self.rows[row] if row < len(self.rows) else NO_LABELS
 
-    def following(self, changes: Mapping[int, Mapping[str, str]]) -> "Labels":
+    def following(self, changes: Mapping[int, Mapping[str, str]]) -> "LabelRows":
         changed = {row: labels for row, labels in changes.items() if self.of(row) != labels}
         if not changed:
             return self
@@ -24,4 +24,4 @@ class Labels:
         rows.extend([NO_LABELS] * (max(changed) + 1 - len(rows)))
         for row, labels in changed.items():
             rows[row] = labels
-        return Labels(tuple(rows))
+        return LabelRows(tuple(rows))
