@@ -47,6 +47,7 @@ from joulie_extender.decide.decide import (
     prioritize_decision,
 )
 from joulie_extender.gpu.card_choice import choose_cards
+from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.protocol.candidates import Names
 from joulie_extender.protocol.kube_scheduler import Binding
 from joulie_projections.decision_log.heads import Signer
@@ -215,7 +216,7 @@ def timed(
 
 def picks(twin_columns: TwinColumns, nodes: list[str]) -> dict[str, float]:
     wanting, names = pods(), cycle(nodes)
-    call = median_s(lambda: choose_cards(next(wanting), next(names), twin_columns, ()))
+    call = median_s(lambda: choose_cards(next(wanting), next(names), twin_columns, GpuWeights()))
     return {"cards of a node picked, ms": call * 1000}
 
 

@@ -98,7 +98,7 @@ class CurrentSnapshot:
         try:
             node_terms_of(columns, self.now_ns(), snapshot.oldest_ms, self._weights, earlier)
             if self._weights.gpu.packing == FRAGMENTATION:
-                prepare(columns, self._weights.gpu.aliases, self._weights.gpu.need_rule)
+                prepare(columns, self._weights.gpu)
         except Exception:
             log.exception("node_terms_failed", what="each answer computes them, or falls back")
 

@@ -25,7 +25,7 @@ from joulie_extender.answering.fallback_policy import FallbackPolicy
 from joulie_extender.binding.bind import BindTimeouts
 from joulie_extender.catalogue.weights import ScoreSettings, Weights
 from joulie_extender.decision_log.shipping import Durability
-from joulie_extender.gpu.fit import FRAGMENTATION, NEED_BY_NODES, NEED_FIXED, GpuWeights
+from joulie_extender.gpu.fit import BY_MEAN, BY_SCARCITY, FRAGMENTATION, GpuWeights
 from joulie_extender.gpu.models import aliases_of
 from joulie_extender.terms.packing import PackingSettings
 from joulie_extender.terms.power import CoefficientSettings
@@ -249,6 +249,6 @@ class ScoringSettings(ScoreSettings, CoefficientSettings, PackingSettings):
                 aliases=aliases_of(catalog),
                 packing=self.gpu_packing,
                 resources=",".join(resources),
-                need_rule=NEED_BY_NODES if self.gpu_packing == FRAGMENTATION else NEED_FIXED,
+                need_rule=BY_SCARCITY if self.gpu_packing == FRAGMENTATION else BY_MEAN,
             ),
         )

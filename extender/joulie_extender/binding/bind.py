@@ -174,8 +174,7 @@ class Bindings:
 
     def _choose(self, pod: PodAsk, node: str) -> CardChoice | None:
         twin_columns = self._view.snapshot().twin_columns
-        gpu = self._weights.gpu
-        return choose_cards(pod, node, twin_columns, gpu.aliases, gpu.packing, gpu.need_rule)
+        return choose_cards(pod, node, twin_columns, self._weights.gpu)
 
     def _cards_of(self, uid: str) -> set[str]:
         cards = self._view.cluster_state.gpus

@@ -16,15 +16,14 @@ from joulie_bus.events import PodAsk
 from joulie_extender.gpu.expected_loss import card_losses
 from joulie_extender.gpu.fit import (
     FRAGMENTATION,
-    NEED_FIXED,
     GpuRequest,
+    GpuWeights,
     fitting,
     gpu_request_of,
     matching,
     untouched_group,
     wanted_mb,
 )
-from joulie_extender.gpu.models import Aliases
 from joulie_projections.twin.card_columns import NO_LINK
 from joulie_projections.twin.columns import TwinColumns
 
@@ -65,21 +64,16 @@ class _Option(NamedTuple):
 
 
 def choose_cards(
-    pod: PodAsk,
-    node: str,
-    twin_columns: TwinColumns,
-    aliases: Aliases,
-    packing: str = "share",
-    need_rule: str = NEED_FIXED,
+    pod: PodAsk, node: str, twin_columns: TwinColumns, gpu: GpuWeights
 ) -> CardChoice | None:
     """None if the node cannot serve the pod any more."""
     request, row = gpu_request_of(pod), twin_columns.rows.get(node, 0)
     if request is None or pod.gpu.unreadable or not twin_columns.columns["present"][row]:
         return None
     losses: Mapping[str, float] = {}
-    if packing == FRAGMENTATION:
-        losses = card_losses(pod, twin_columns, row, aliases, need_rule)
-    fit = _fitting_on(row, request, twin_columns, aliases, pod.uid, losses)
+    if gpu.packing == FRAGMENTATION:
+        losses = card_losses(pod, twin_columns, row, gpu)
+    fit = _fitting_on(row, request, twin_columns, gpu, pod.uid, losses)
     options = list(_options(fit, request))
     if not options:
         return None
@@ -92,13 +86,13 @@ def _fitting_on(
     row: int,
     request: GpuRequest,
     twin_columns: TwinColumns,
-    aliases: Aliases,
+    gpu: GpuWeights,
     uid: str,
     losses: Mapping[str, float],
 ) -> list[_Card]:
     own = {twin_columns.cards.uuids[at] for at in twin_columns.cards.held_by([uid])}
     cards = twin_columns.cards.on(np.array([row]), [uid])
-    fit = fitting(cards, request) & matching(cards, request.model, aliases)
+    fit = fitting(cards, request) & matching(cards, request.model, gpu.aliases)
     in_untouched_group = untouched_group(cards, request)
     return [
         _Card(

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_extender.gpu.card_worth import prices_of
-from joulie_extender.gpu.fit import NEED_BY_NODES, NEED_FIXED
-from joulie_extender.gpu.fragmentation import MOST_CORES, TENTH, Terms, usable_by
+from joulie_extender.gpu.fit import BY_MEAN, BY_SCARCITY
+from joulie_extender.gpu.fragmentation import MOST_CORES, TENTH, Terms, TermWeights, usable_by
 from joulie_extender.gpu.models import Aliases, is_model
 from joulie_extender.gpu.shapes import CARD, Shape, hundredths
 from joulie_projections.state.gpu_arrivals import Counts, GpuArrivals, GpuDemand, GpuShape
@@ -18,6 +18,9 @@ USUAL = 0.92  # times the mean; at 1 pods of 8 cards are dropped early
 NEARLY = 0.95  # of what most cards have
 SCARCE, FAR_ABOVE = 1.2, 1.6  # times the mean, and times what most cards have
 WHOLE_NODE = 200  # of so many pods one is assumed to ask for a whole node, of each kind
+RARE = 0.5  # a kind of node is rare if it has less than this part of all cards
+FORETOLD = 20  # demand is foretold by what runs, at most so many times as much
+OWN = 0.04  # of the cores of a node, the most that DaemonSets are taken to use
 
 
 class NodeKind(NamedTuple):
@@ -34,7 +37,9 @@ class PoolKinds(NamedTuple):
     capacity: tuple[int, ...]  # cards of each model
     nodes: tuple[NodeKind, ...]  # sorted, each once
     aliases: Aliases = ()
+    cards: tuple[int, ...] = ()  # on all nodes of each kind
     common_need: float = 0.0  # cores for each card of the kind of node with the most cards
+    usual_need: float = 0.0  # the same, where kinds that hardly differ are one
 
     @property
     def most_cards(self) -> int:
@@ -50,13 +55,17 @@ class PoolKinds(NamedTuple):
         return np.array([not asked or is_model(asked, name, self.aliases) for name in self.models])
 
 
-def terms_of(
-    demand: GpuDemand, kinds: PoolKinds, worth: Floats, need_rule: str = NEED_FIXED
-) -> Terms:
+def terms_of(demand: GpuDemand, kinds: PoolKinds, worth: Floats, need_rule: str = BY_MEAN) -> Terms:
+    """As long as cores do not run out."""
     arrivals = demand.arrivals
-    wanted = [*_wanted(arrivals, kinds), *_whole_nodes(kinds)]
+    wanted = list(_wanted(arrivals, kinds))
+    nodes: Iterable[NodeKind] = kinds.nodes
+    if need_rule == BY_SCARCITY:
+        wanted += _awaited(tuple(wanted), arrivals, kinds)
+        nodes = _in_whole_cores(nodes)
+    wanted += _whole_nodes(nodes, kinds.models)
     one, many = usable_by(wanted, len(kinds.models), kinds.most_cards)
-    need = wanted_cores(need_of(arrivals, kinds), kinds.common_need, need_rule)
+    need = wanted_cores(need_of(arrivals, kinds), kinds, need_rule)
     return Terms(one, many, worth, _prices(arrivals, kinds), need)
 
 
@@ -90,15 +99,42 @@ def need_of(arrivals: GpuArrivals, kinds: PoolKinds) -> float:
     return arrivals.milli / max(1, asked)
 
 
-def wanted_cores(mean: float, common: float, rule: str) -> float:
+class InUse(NamedTuple):
+    """On nodes with cards and cores that are known, by all pods there."""
+
+    milli: int  # of cores
+    all_milli: int
+    gpu: int  # milli of cards
+    all_gpu: int
+    on_each: int  # milli of cores, of all nodes, if each had as little in use as the least
+
+
+def cores_run_out(used: InUse, mean: float) -> bool:
+    """Whether there are hardly cores for all cards, if pods come like those that run.
+
+    Pods that ask for no GPU count by what they take beside the cards in use, without what pods of
+    DaemonSets take on each node. While few cards are in use, that does not foretell much.
+    """
+    own = min(used.on_each, OWN * used.all_milli)
+    beside = max(0.0, used.milli - own - mean * used.gpu)
+    times = used.all_gpu / max(1.0, used.gpu, used.all_gpu / FORETOLD)
+    return own + mean * used.all_gpu + times * beside > NEARLY * used.all_milli
+
+
+def wanted_cores(
+    mean: float, kinds: PoolKinds, rule: str, *, is_short_of_cores: bool = False
+) -> float:
     """What free cards are taken to need, by the mean that pods ask for and what most cards have.
 
     Just above what most cards have, even nodes that are empty would count as without cores, and
     pods with few cores would open them, which pods of several cards wait for. Below it the need is
     kept somewhat below the mean. Where pods ask for more, it is far above it: then cores run out
-    before cards, and pods with few cores belong beside pods with many.
+    before cards, and pods with few cores belong beside pods with many. The same holds where cores
+    run out because of pods that ask for no GPU.
     """
-    if rule == NEED_BY_NODES and common and mean > NEARLY * common:
+    common = kinds.usual_need if rule == BY_SCARCITY else kinds.common_need
+    is_scarce = mean > NEARLY * common or is_short_of_cores
+    if rule != BY_MEAN and common and is_scarce:
         return max(SCARCE * mean, FAR_ABOVE * common)
     return USUAL * mean
 
@@ -131,14 +167,47 @@ def _wanted(arrivals: GpuArrivals, kinds: PoolKinds) -> Iterator[tuple[Shape, Fl
                 yield Shape(shape.milli, 0, shape.cards, share), alone
 
 
-def _whole_nodes(kinds: PoolKinds) -> Iterable[tuple[Shape, Floats]]:
+def _whole_nodes(
+    nodes: Iterable[NodeKind], models: Sequence[str]
+) -> Iterable[tuple[Shape, Floats]]:
     """A pod that fills a node, for each kind of node: it keeps empty nodes empty among equals."""
-    models = np.arange(len(kinds.models))
+    numbers = np.arange(len(models))
     return [
         (Shape(min(MOST_CORES * 1000, kind.milli), 0, kind.cards, CARD), found / WHOLE_NODE)
-        for kind in kinds.nodes
-        for found in [(models == kind.model).astype(np.float64)]
+        for kind in nodes
+        for found in [(numbers == kind.model).astype(np.float64)]
     ]
+
+
+def _in_whole_cores(nodes: Iterable[NodeKind]) -> Iterable[NodeKind]:
+    """Nodes that differ by parts of a core are of one kind, and a pod that fills one fits on it."""
+    return sorted({kind._replace(milli=kind.milli // 1000 * 1000) for kind in nodes})
+
+
+def _awaited(
+    wanted: Sequence[tuple[Shape, Floats]], arrivals: GpuArrivals, kinds: PoolKinds
+) -> Iterator[tuple[Shape, Floats]]:
+    """Pods of several cards that fit on few nodes only, as popular as these nodes are in demand.
+
+    Such a node is worth the demand that is bound to it over its cards, as `_prices` are of models.
+    """
+    gpus, pods = max(1, sum(arrivals.models.values())), sum(arrivals.shapes.values())
+    full, unit = sum(kinds.cards), TermWeights().fragmentation
+    for shape, popularity in wanted:
+        fitting = _cards_for(shape, kinds) if shape.cards > 1 else 0
+        if 0 < fitting < RARE * full:
+            demand = popularity * (shape.gpu_milli * pods / gpus * full / fitting)
+            yield shape, np.minimum(1.0, demand) / unit
+
+
+def _cards_for(shape: Shape, kinds: PoolKinds) -> int:
+    """Of all nodes that could serve it if they were empty."""
+    cores = -(-shape.milli // 1000)
+    return sum(
+        cards
+        for kind, cards in zip(kinds.nodes, kinds.cards, strict=True)
+        if kind.milli // 1000 >= cores and kind.cards >= shape.cards
+    )
 
 
 def _prices(arrivals: GpuArrivals, kinds: PoolKinds) -> Floats:

@@ -11,8 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_bus.events import PodAsk
-from joulie_extender.gpu.demand import PoolKinds, share_of, terms_of, worth_of
-from joulie_extender.gpu.fit import NEED_FIXED
+from joulie_extender.gpu.demand import (
+    InUse,
+    PoolKinds,
+    cores_run_out,
+    need_of,
+    share_of,
+    terms_of,
+    wanted_cores,
+    worth_of,
+)
+from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
 from joulie_extender.gpu.fragmentation import NEVER, CostCache, Costs, Measure
 from joulie_extender.gpu.free_cards import (
     NO_PLACE,
@@ -24,7 +33,6 @@ from joulie_extender.gpu.free_cards import (
     layout_of,
     rests_of,
 )
-from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.shapes import CARD, Shape
 from joulie_projections.state.gpu_arrivals import GpuDemand, GpuShape, shape_of
 from joulie_projections.twin.arrays import Floats, Ints
@@ -35,25 +43,23 @@ MOST_POINTS = 10.0
 _NO_GPU = GpuShape(0, 0, 0)
 
 
-def expected_loss(
-    pod: PodAsk, twin_columns: TwinColumns, rows: Ints, aliases: Aliases, rule: str = NEED_FIXED
-) -> Floats:
+def expected_loss(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWeights) -> Floats:
     """In GPUs, by candidate: what later pods lose there beyond the least on any candidate."""
     found = np.full(len(rows), UNUSABLE)
     place = layout_of(twin_columns.cards).row_of(rows)
     has_cores = twin_columns.floats("cores").take(rows) > 0
     known = has_cores & (place != NO_PLACE) & twin_columns.columns["present"].take(rows)
     at = np.flatnonzero(known)  # a node without cards or cores that are known never scores best
-    cost = _costs_of(pod, twin_columns, aliases, rule)[place[at]] if len(at) else found[at]
+    cost = _costs_of(pod, twin_columns, gpu)[place[at]] if len(at) else found[at]
     least = cost.min(initial=NEVER)
     if least < NEVER:
         found[at] = np.minimum((cost - least) / CARD, UNUSABLE)
     return found
 
 
-def prepare(twin_columns: TwinColumns, aliases: Aliases, rule: str = NEED_FIXED) -> None:
+def prepare(twin_columns: TwinColumns, gpu: GpuWeights) -> None:
     """Computes in advance what does not depend on a pod."""
-    _tables_of(twin_columns, aliases, rule).follow(twin_columns)
+    _tables_of(twin_columns, gpu).follow(twin_columns)
 
 
 def points_of(loss: Floats) -> Floats:
@@ -67,17 +73,17 @@ def points_of(loss: Floats) -> Floats:
 
 
 def card_losses(
-    pod: PodAsk, twin_columns: TwinColumns, row: int, aliases: Aliases, rule: str = NEED_FIXED
+    pod: PodAsk, twin_columns: TwinColumns, row: int, gpu: GpuWeights
 ) -> Mapping[str, float]:
     """In milli of a card, by the uuid of each card of a node that its loss is known of."""
-    asked, kept = _asked_of(pod), _tables_of(twin_columns, aliases, rule)
+    asked, kept = _asked_of(pod), _tables_of(twin_columns, gpu)
     cards, layout = twin_columns.cards, layout_of(twin_columns.cards)
     at = int(layout.row_of(np.array([row]))[0])
     if at == NO_PLACE:
         return {}
     free, here = free_without(twin_columns, kept.kinds, at, pod.uid)
     shape = asked.on(kept.kinds.total_mb[int(free.model[0])])
-    by_card = kept.measure.by_card(free, shape, 0)[layout.slot[here]]
+    by_card = kept.side(twin_columns).measure.by_card(free, shape, 0)[layout.slot[here]]
     places = layout.place[here].tolist()
     return dict(zip((cards.uuids[card] for card in places), by_card.tolist(), strict=True))
 
@@ -98,17 +104,18 @@ def _asked_of(pod: PodAsk) -> _Asked:
     return _Asked(shape, (pod.gpu.model,) if pod.gpu.model else ())
 
 
-def _costs_of(pod: PodAsk, twin_columns: TwinColumns, aliases: Aliases, rule: str) -> Floats:
+def _costs_of(pod: PodAsk, twin_columns: TwinColumns, gpu: GpuWeights) -> Floats:
     """In milli of a card, by the rows of the layout. What the pod has claimed itself is free."""
-    asked, kept = _asked_of(pod), _tables_of(twin_columns, aliases, rule)
-    costs = kept.costs_of(asked, twin_columns).cost
+    asked, kept = _asked_of(pod), _tables_of(twin_columns, gpu)
+    side = kept.side(twin_columns)
+    costs = side.cache.of(asked).cost  # later calls write to it
     own = twin_columns.cards.nodes_of([pod.uid])
     if len(own):
         costs = costs.copy()
     at = layout_of(twin_columns.cards).row_of(own)
     for row in at[at != NO_PLACE].tolist():
         free, _ = free_without(twin_columns, kept.kinds, row, pod.uid)
-        costs[row] = _evaluated(kept.measure, free, asked, np.arange(1)).cost[0]
+        costs[row] = _evaluated(side.measure, free, asked, np.arange(1)).cost[0]
     return costs
 
 
@@ -123,37 +130,68 @@ def _evaluated(measure: Measure, free: FreeCards, asked: _Asked, rows: Ints) -> 
     return costs
 
 
+class _Side(NamedTuple):
+    measure: Measure
+    cache: CostCache[_Asked]
+
+
 class _Tables:
     """What is kept while demand is not renewed, and no node or card is added or removed.
 
-    Costs of a row depend on this row alone, so that rows which did not change since another
-    position have the costs that would be computed again.
+    Costs of a row depend on this row alone, and on whether cores run out, so that rows which did
+    not change since another position have the costs that would be computed again.
     """
 
     def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds, rule: str) -> None:
         self.demand, self.kinds, self.rule = twin_columns.gpu_demand, kinds, rule
-        worth = worth_of(self.demand.priced, kinds)
-        self.measure = Measure(terms_of(self.demand, kinds, worth, rule))
+        self._terms = terms_of(self.demand, kinds, worth_of(self.demand.priced, kinds), rule)
+        self._mean = need_of(self.demand.arrivals, kinds)
         free = free_of(twin_columns, kinds)
         self._free = free._replace(rest=free.rest.copy(), free_milli=free.free_milli.copy())
         self._seen = _Seen.of(twin_columns)
-        evaluate = partial(_evaluated, self.measure, self._free)
-        self._cache = CostCache[_Asked](evaluate, len(free.model))
+        self._all = _capacity_of(twin_columns)
+        self._sides = dict[bool, _Side]()
+        self._is_short_of_cores = self._cores_run_out()
 
     def is_of(self, kinds: PoolKinds, demand: GpuDemand, rule: str) -> bool:
         return self.kinds is kinds and self.demand is demand and self.rule == rule
 
-    def costs_of(self, asked: _Asked, twin_columns: TwinColumns) -> Costs:
-        """The caller copies from it."""
+    def side(self, twin_columns: TwinColumns) -> _Side:
+        """Both sides are kept: where cores just suffice, each pod may change it."""
         self.follow(twin_columns)
-        return self._cache.of(asked)
+        is_short = self._is_short_of_cores
+        if is_short not in self._sides:
+            need = wanted_cores(self._mean, self.kinds, self.rule, is_short_of_cores=is_short)
+            measure = Measure(self._terms._replace(need=need))
+            evaluate = partial(_evaluated, measure, self._free)
+            self._sides[is_short] = _Side(measure, CostCache(evaluate, len(self._free.model)))
+        return self._sides[is_short]
 
     def follow(self, twin_columns: TwinColumns) -> None:
         seen = _Seen.of(twin_columns)
         changed = self._rests(seen.rests) | self._cores(twin_columns, seen)
         self._seen = seen
-        for row in changed:
-            self._cache.change(row)
+        for side in self._sides.values():
+            for row in changed:
+                side.cache.change(row)
+        if changed:
+            self._is_short_of_cores = self._cores_run_out()
+
+    def _cores_run_out(self) -> bool:
+        """Integers: the same in any order of nodes and cards."""
+        if self.rule != BY_SCARCITY:
+            return False
+        milli, gpu = self._all
+        left, rest = self._free.free_milli[milli > 0], self._free.rest[milli > 0]
+        used = milli[milli > 0] - left
+        in_use = InUse(
+            milli=int(used.sum()),
+            all_milli=int(milli.sum()),
+            gpu=int(gpu.sum()) - int(rest.sum()),
+            all_gpu=int(gpu.sum()),
+            on_each=int(used.min(initial=milli.max(initial=0))) * len(used),
+        )
+        return cores_run_out(in_use, self._mean)
 
     def _rests(self, rests: Ints) -> set[int]:
         """Takes what is free of cards, and tells the rows where it is other than before."""
@@ -176,6 +214,21 @@ class _Tables:
         return set(at.tolist())
 
 
+class _Capacity(NamedTuple):
+    """By the rows of the layout; 0 where the cores are unknown."""
+
+    milli: Ints  # of cores
+    gpu: Ints  # milli of cards
+
+
+def _capacity_of(twin_columns: TwinColumns) -> _Capacity:
+    layout = layout_of(twin_columns.cards)
+    cores = twin_columns.floats("cores")[layout.nodes]
+    milli = np.rint(cores * 1000).astype(np.int64)
+    cards = np.bincount(layout.row, minlength=len(milli))
+    return _Capacity(milli, np.where(milli > 0, cards * CARD, 0))
+
+
 class _Seen(NamedTuple):
     """What the free cores and cards were computed of."""
 
@@ -189,10 +242,10 @@ class _Seen(NamedTuple):
         return cls(rests_of(twin_columns.cards), load, most)
 
 
-def _tables_of(twin_columns: TwinColumns, aliases: Aliases, rule: str) -> _Tables:
-    kinds, memo = kinds_of(twin_columns, aliases), twin_columns.cards.fixed_memo
-    kept, key = memo.get(_Tables), (kinds, twin_columns.gpu_demand, rule)
+def _tables_of(twin_columns: TwinColumns, gpu: GpuWeights) -> _Tables:
+    kinds, memo = kinds_of(twin_columns, gpu.aliases), twin_columns.cards.fixed_memo
+    kept, key = memo.get(_Tables), (kinds, twin_columns.gpu_demand, gpu.need_rule)
     if isinstance(kept, _Tables) and kept.is_of(*key):
         return kept
-    found = memo[_Tables] = _Tables(twin_columns, kinds, rule)
+    found = memo[_Tables] = _Tables(twin_columns, kinds, gpu.need_rule)
     return found

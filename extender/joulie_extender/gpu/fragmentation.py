@@ -202,11 +202,16 @@ class CostCache(Generic[K]):
             rows = np.array(sorted(set(stale)))
             fresh = self._evaluate(shape, rows)
             costs.cost[rows], costs.card[rows] = fresh
-        if len(self._kept) >= MOST_KEPT or len(self._changed) > 16 * len(self._all):
-            self._kept.clear()
-            self._changed.clear()
+        if len(self._kept) >= MOST_KEPT:
+            self._begin_anew()
         self._kept[shape] = costs, len(self._changed)
         return costs
 
     def change(self, row: int) -> None:
         self._changed.append(row)
+        if len(self._changed) > 16 * len(self._all):  # also if nobody asks
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._kept.clear()
+        self._changed.clear()

@@ -4,6 +4,7 @@ Cards are of the node's model, a name and a size of memory. Of a node with sever
 of the one that sorts first count. The order of rows and columns carries no meaning.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from joulie_projections.twin.card_columns import NO_NODE, Cards
 from joulie_projections.twin.columns import TwinColumns
 
 NO_PLACE = -1
+ALIKE = 1.05  # times the cores for each card: nodes that differ by less are of one kind
 
 
 class Model(NamedTuple):
@@ -180,15 +182,20 @@ def _kinds(cards: Cards, cores: Floats, aliases: Aliases) -> PoolKinds:
     layout = layout_of(cards)
     count = np.bincount(layout.row, minlength=len(layout.nodes))
     milli = np.rint(cores[layout.nodes] * 1000).astype(np.int64)
-    nodes = zip(layout.model.tolist(), milli.tolist(), count.tolist(), strict=True)
+    nodes = Counter[NodeKind]()
+    for kind in zip(layout.model.tolist(), milli.tolist(), count.tolist(), strict=True):
+        nodes[NodeKind(*kind)] += kind[-1]
+    kinds = tuple(sorted(nodes))
     of_card = layout.model[layout.row]
     return PoolKinds(
         tuple(model.name for model in layout.models),
         tuple(model.total_mb for model in layout.models),
         tuple(np.bincount(of_card, minlength=len(layout.models)).tolist()),
-        tuple(sorted({NodeKind(*kind) for kind in nodes})),
+        kinds,
         aliases,
+        tuple(nodes[kind] for kind in kinds),
         _common_need(milli, count),
+        _usual_need(milli, count),
     )
 
 
@@ -199,3 +206,17 @@ def _common_need(milli: Ints, cards: Ints) -> float:
         return 0.0
     with_cards = np.bincount(kind, cards * (milli > 0), minlength=len(ratio))
     return float(ratio[with_cards == with_cards.max()][-1])
+
+
+def _usual_need(milli: Ints, cards: Ints) -> float:
+    """The same, for nodes that reserve a little more or less for themselves, too."""
+    known = np.flatnonzero(milli > 0)
+    if not len(known):
+        return 0.0
+    ratio = milli[known] / CARD / np.maximum(cards[known], 1)
+    order = np.argsort(ratio, kind="stable")
+    ratio, known = ratio[order], known[order]
+    kind = np.cumsum(np.append(False, ratio[1:] > ALIKE * ratio[:-1]))
+    cores, count = (np.bincount(kind, each[known]) for each in (milli, cards))
+    most = np.flatnonzero(count == count.max())[-1]
+    return float(cores[most] / CARD / count[most])

@@ -11,9 +11,9 @@ import numpy as np
 from joulie_bus.core.setting_fields import choice, setting
 from joulie_extender.gpu.expected_loss import expected_loss, points_of
 from joulie_extender.gpu.fit import (
+    BY_MEAN,
     FRAGMENTATION,
     HIGHEST,
-    NEED_FIXED,
     GpuWeights,
     PackingWeights,
     breaks_group,
@@ -62,7 +62,7 @@ class LostGpus(Term[PackingWeights]):
         gpu = settings.gpu
         if gpu.packing != FRAGMENTATION or not gpu.binpack or asks_no_card(asked.pod):
             return None
-        return _lost(asked, gpu)
+        return expected_loss(asked.pod, asked.twin_columns, asked.rows, gpu)
 
 
 class LostGpusAlone(LostGpus):
@@ -71,11 +71,7 @@ class LostGpusAlone(LostGpus):
     def value(self, asked: TermInput, settings: PackingWeights) -> Floats | None:
         if settings.gpu.packing != FRAGMENTATION:
             return None
-        return _lost(asked, settings.gpu)
-
-
-def _lost(asked: TermInput, gpu: GpuWeights) -> Floats:
-    return expected_loss(asked.pod, asked.twin_columns, asked.rows, gpu.aliases, gpu.need_rule)
+        return expected_loss(asked.pod, asked.twin_columns, asked.rows, settings.gpu)
 
 
 class Packing(Term[PackingWeights]):
@@ -87,7 +83,7 @@ class Packing(Term[PackingWeights]):
         ("gpu_packing", "share"),
         ("gpu_balance", 0.4),
         ("gpu_resources", ",".join(GPU_RESOURCES)),
-        ("gpu_need_rule", NEED_FIXED),
+        ("gpu_need_rule", BY_MEAN),
     )
 
     def value(self, asked: TermInput, settings: PackingWeights) -> Floats | None:

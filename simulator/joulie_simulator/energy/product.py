@@ -14,7 +14,7 @@ from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.filter import filter_nodes
 from joulie_extender.decide.scoring import score
-from joulie_extender.gpu.fit import NEED_BY_NODES, GpuWeights
+from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
 from joulie_extender.rules.rule import PASSED
 from joulie_operator.planning.policies import BUILT_IN
 from joulie_operator.planning.reconcile import LoadedPolicy, PlanBasis, plan
@@ -32,7 +32,7 @@ PER_POINT = 10  # of an extender with weight 1, as kube-scheduler adds it to its
 # PRESET=savings.
 SAVING = Rules(policy="consolidate_and_sleep", eco_without_caps=False, preset=SAVINGS)
 AWAKE = SAVING._replace(policy="static_partition")
-GPU = GpuWeights(binpack=1.0, packing="fragmentation", need_rule=NEED_BY_NODES)
+GPU = GpuWeights(binpack=1.0, packing="fragmentation", need_rule=BY_SCARCITY)
 WEIGHTS = Weights(scoring="energy", gpu=GPU, preset=SAVINGS)
 USUALLY = CONDITIONS[USUAL]
 PRODUCT_POLICIES: Mapping[str, Weights] = {"joulie-energy": WEIGHTS}

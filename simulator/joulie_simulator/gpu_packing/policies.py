@@ -55,7 +55,7 @@ class JouliePolicy(KubeDefault):
 
     def cards(self, farm: Farm, ask: Ask, row: int) -> Sequence[int]:
         pod, name = self._pod(ask), self._names[row]
-        found = choose_cards(pod, name, self._twin_columns, self._weights.gpu.aliases)
+        found = choose_cards(pod, name, self._twin_columns, self._weights.gpu)
         if (
             found is None or len(found.cards) != ask.gpus
         ):  # no annotation requests parts of several cards

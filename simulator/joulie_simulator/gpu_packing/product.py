@@ -11,7 +11,7 @@ from joulie_bus.events import GpuAsk, PodAsk, PodBound, PodPending
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.scoring import gpu_score
 from joulie_extender.gpu.card_choice import choose_cards
-from joulie_extender.gpu.fit import NEED_BY_NODES, GpuWeights
+from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.pool import Pool
 from joulie_extender.gpu.shapes import CARD, Shape
@@ -31,7 +31,7 @@ class Product:
 
     def __init__(self, pool: Pool, packing: str, models: Sequence[tuple[str, ...]] = ()) -> None:
         """`models` are the sets of models that pods allow; each is a name in the catalog."""
-        gpu = GpuWeights(packing=packing, aliases=_aliases(models), need_rule=NEED_BY_NODES)
+        gpu = GpuWeights(packing=packing, aliases=_aliases(models), need_rule=BY_SCARCITY)
         self._weights = Weights(gpu=gpu)
         self._names = [f"n{row}" for row in range(len(pool.nodes))]
         self._state = _state_of(pool, self._names)
@@ -52,9 +52,7 @@ class Product:
         return gpu_score(pod, self._columns, self._rows, self._weights).answer
 
     def cards(self, pod: PodAsk, row: int) -> list[int]:
-        gpu = self._weights.gpu
-        named = self._names[row], self._columns, gpu.aliases, gpu.packing, gpu.need_rule
-        found = choose_cards(pod, *named)
+        found = choose_cards(pod, self._names[row], self._columns, self._weights.gpu)
         return [int(taken.card.partition("/")[2]) for taken in found.cards] if found else []
 
     def binds(self, pod: PodAsk, row: int, cards: Sequence[int], mb: int) -> None:

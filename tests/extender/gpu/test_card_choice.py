@@ -15,13 +15,13 @@ from gpu_kit import (
 )
 from joulie_bus.events import PodAsk
 from joulie_extender.gpu.card_choice import choose_cards
-from joulie_extender.gpu.fit import gpu_request_of
+from joulie_extender.gpu.fit import GpuWeights, gpu_request_of
 from joulie_projections.state.cards import CardState
 from joulie_projections.twin.card_columns import Cards
 
 
 def picked(pod: PodAsk, **cards: CardState) -> list[str]:
-    found = choose_cards(pod, "n0", twin_columns_of(cards), ())
+    found = choose_cards(pod, "n0", twin_columns_of(cards), GpuWeights())
     return [taken.card for taken in found.cards] if found else []
 
 
@@ -31,7 +31,7 @@ def test_cards_are_found_where_the_filter_lets_the_pod_pass(
     cards: dict[str, CardState], pod: PodAsk
 ) -> None:
     twin_columns = twin_columns_of(cards)
-    found = choose_cards(pod, "n0", twin_columns, ())
+    found = choose_cards(pod, "n0", twin_columns, GpuWeights())
 
     if gpu_request_of(pod) is not None:
         assert (found is not None) == reference_fit(pod, "n0", cards).fits
@@ -41,7 +41,7 @@ def test_cards_are_found_where_the_filter_lets_the_pod_pass(
         shuffled = twin_columns.with_cards(
             Cards.of(dict(reversed(cards.items())), twin_columns.rows)
         )
-        assert choose_cards(pod, "n0", shuffled, ()) == found
+        assert choose_cards(pod, "n0", shuffled, GpuWeights()) == found
 
 
 def test_a_share_goes_where_the_least_is_left_over() -> None:
@@ -87,8 +87,8 @@ def test_a_pod_keeps_the_card_that_it_has_claimed() -> None:
 
 def test_a_whole_card_is_claimed_whole_and_a_share_as_far_as_it_goes() -> None:
     cards = twin_columns_of({"a": a_card()})
-    whole = choose_cards(wanting(vram_mb=30_000), "n0", cards, ())
-    share = choose_cards(wanting(cards=0, share_milli=250), "n0", cards, ())
+    whole = choose_cards(wanting(vram_mb=30_000), "n0", cards, GpuWeights())
+    share = choose_cards(wanting(cards=0, share_milli=250), "n0", cards, GpuWeights())
 
     assert [found.cards[0].mb for found in (whole, share) if found] == [MB, MB // 4]
 
@@ -98,7 +98,7 @@ def test_a_choice_says_why() -> None:
         wanting(cards=2, topology="nvlink"),
         "n0",
         twin_columns_of({n: a_card(group="0") for n in "abc"}),
-        (),
+        GpuWeights(),
     )
 
     assert found is not None
@@ -108,7 +108,9 @@ def test_a_choice_says_why() -> None:
 
 
 def test_the_reason_for_a_single_card_names_no_links() -> None:
-    found = choose_cards(wanting(vram_mb=1), "n0", twin_columns_of({"a": a_card(group="0")}), ())
+    found = choose_cards(
+        wanting(vram_mb=1), "n0", twin_columns_of({"a": a_card(group="0")}), GpuWeights()
+    )
 
     assert found is not None
     assert "linked" not in found.because
@@ -138,11 +140,14 @@ def test_of_groups_in_use_the_one_with_the_fewest_free_cards_is_taken() -> None:
 
 def test_what_a_share_leaves_over_is_the_rest_of_its_card() -> None:
     cards = twin_columns_of({"a": a_card()})
-    found = choose_cards(wanting(cards=0, share_milli=250), "n0", cards, ())
+    found = choose_cards(wanting(cards=0, share_milli=250), "n0", cards, GpuWeights())
 
     assert found is not None
     assert found.because == "1 of 1 fitting cards, 30720 MB left over"
 
 
 def test_an_unknown_node_has_no_cards_to_choose() -> None:
-    assert choose_cards(wanting(vram_mb=1), "n7", twin_columns_of({"a": a_card()}), ()) is None
+    assert (
+        choose_cards(wanting(vram_mb=1), "n7", twin_columns_of({"a": a_card()}), GpuWeights())
+        is None
+    )

@@ -31,7 +31,7 @@ from joulie_extender.gpu.expected_loss import (
     points_of,
     prepare,
 )
-from joulie_extender.gpu.fit import DRIVER_MB, NEED_BY_NODES, NEED_FIXED, GpuWeights
+from joulie_extender.gpu.fit import BY_MEAN, BY_NODES, BY_SCARCITY, DRIVER_MB, GpuWeights
 from joulie_extender.gpu.fragmentation import MOST_CORES
 from joulie_extender.gpu.free_cards import kinds_of, rests_of
 from joulie_extender.gpu.models import Aliases
@@ -45,7 +45,7 @@ from joulie_projections.state.state import NodeState
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
 
-LEARNED = Weights(gpu=GpuWeights(packing="fragmentation", need_rule=NEED_BY_NODES))
+LEARNED = Weights(gpu=GpuWeights(packing="fragmentation", need_rule=BY_SCARCITY))
 NAMES = ["n0", "n1", "n2"]
 
 
@@ -106,7 +106,7 @@ def test_a_share_goes_to_the_card_whose_rest_is_of_least_use() -> None:
     demand = asked_before(GpuShape(4000, 1, 810), GpuShape(4000, 1, 190), GpuShape(4000, 1, 500))
     small = wanting(cards=0, share_milli=190)
 
-    found = choose_cards(small, "n0", columns_of(cards, demand), (), "fragmentation")
+    found = choose_cards(small, "n0", columns_of(cards, demand), LEARNED.gpu)
 
     assert found is not None
     assert [taken.card for taken in found.cards] == ["little"]
@@ -158,7 +158,7 @@ def test_a_whole_card_is_not_whole_while_a_pod_is_on_it_and_a_sick_card_is_not_f
     cards = {"a": in_use("n0", 1), "b": a_card("n1", healthy=False), "c": a_card("n2")}
     rows = np.array([1, 2, 3])
 
-    found = expected_loss(wanting(vram_mb=1), columns_of(cards), rows, ())
+    found = expected_loss(wanting(vram_mb=1), columns_of(cards), rows, LEARNED.gpu)
 
     assert found.tolist() == [UNUSABLE, UNUSABLE, 0.0]
 
@@ -223,7 +223,7 @@ def test_a_replay_computes_the_same_whatever_the_order_in_which_cards_were_seen(
     for duty in ("energy", "gpu"):
         found = decided(pod, fresh, duty)
         assert again(found, followed, weights) == found
-        chosen = [choose_cards(pod, "n0", each, (), "fragmentation") for each in (fresh, followed)]
+        chosen = [choose_cards(pod, "n0", each, LEARNED.gpu) for each in (fresh, followed)]
         assert chosen[0] == chosen[1]
 
 
@@ -254,7 +254,9 @@ HEAVY = GpuShape(14_000, 1, 1000)  # of 12 cores for each card
 
 def places_of(rule: str, columns: TwinColumns, pod: PodAsk) -> list[float]:
     rows = np.array([columns.rows[name] for name in NAMES])
-    found: list[float] = expected_loss(pod, columns, rows, (), rule).tolist()
+    found: list[float] = expected_loss(
+        pod, columns, rows, LEARNED.gpu._replace(need_rule=rule)
+    ).tolist()
     return found
 
 
@@ -268,26 +270,26 @@ def test_where_cores_run_out_first_a_pod_with_few_goes_beside_pods_with_many() -
     columns = columns_of(cards, asked_before(HEAVY), nodes)
     small = replace(wanting(vram_mb=1), cpu_milli=1000)
 
-    by_nodes, by_mean = (places_of(rule, columns, small) for rule in (NEED_BY_NODES, NEED_FIXED))
+    by_nodes, by_mean = (places_of(rule, columns, small) for rule in (BY_NODES, BY_MEAN))
 
     assert by_nodes != by_mean
-    assert places_of(NEED_BY_NODES, columns, small) == by_nodes  # each rule has its own tables
+    assert places_of(BY_NODES, columns, small) == by_nodes  # each rule has its own tables
     assert by_nodes[0] == 0.0
     assert by_nodes[1] > by_mean[1]
 
 
 def test_entries_from_before_the_rule_are_computed_with_the_mean() -> None:
     before = declaration(LEARNED).values | {}
-    assert before.pop("gpu_need_rule") == NEED_BY_NODES
+    assert before.pop("gpu_need_rule") == BY_SCARCITY
     declared = SettingsDeclared(settings="s", code="c", values=before)
 
     found = weights_of(declared)
 
     assert found is not None
-    assert found.gpu.need_rule == NEED_FIXED
+    assert found.gpu.need_rule == BY_MEAN
 
 
-@pytest.mark.parametrize(("packing", "rule"), [("fragmentation", "nodes"), ("fit", "mean")])
+@pytest.mark.parametrize(("packing", "rule"), [("fragmentation", "scarce"), ("fit", "mean")])
 def test_the_need_follows_from_the_nodes_with_the_packing_that_uses_it(
     packing: str, rule: str
 ) -> None:
@@ -311,12 +313,69 @@ def test_the_usual_cores_of_a_card_are_those_of_most_cards(
     assert kinds_of(columns_of(there), ()).common_need == need
 
 
+@pytest.mark.parametrize(
+    ("cores", "need"),
+    [
+        ([96.0, 95.9, 104.0], 11.99375),
+        ([95.9, 96.0, 80.0], 11.99375),
+        ([64.0, 95.9, 128.0], 16.0),
+        ([96.0, 0.0, 0.0], 12.0),
+    ],
+    ids=str,
+)
+def test_nodes_with_hardly_more_or_fewer_cores_are_of_one_kind(
+    cores: list[float], need: float
+) -> None:
+    nodes = {
+        name: NodeState(
+            ordinal=at, at=NOON, present=True, cpu_milli=round(cores[at] * 1000), gpus=8
+        )
+        for at, name in enumerate(NAMES)
+    }
+    cards = {f"{name}/{at}": a_card(name) for name in NAMES for at in range(8)}
+
+    assert kinds_of(columns_of(cards, nodes=nodes), ()).usual_need == pytest.approx(need)
+
+
 def test_nodes_with_unknown_cores_tell_nothing_of_the_usual_ones() -> None:
     nodes = {"n0": NodeState(ordinal=0, at=NOON, present=True), "n1": a_node(1), "n2": a_node(2)}
     cards = {f"n0/{at}": a_card("n0") for at in range(8)} | {"b": a_card("n1")}
 
     assert kinds_of(columns_of(cards, nodes=nodes), ()).common_need == 96.0
     assert kinds_of(columns_of({}), ()).common_need == 0.0
+    assert kinds_of(columns_of({}), ()).usual_need == 0.0
+
+
+USUAL = GpuShape(10_000, 1, 1000)  # of 12 cores for each card
+SMALL = replace(wanting(vram_mb=1), cpu_milli=1000)
+
+
+def columns_with(beside: float) -> TwinColumns:
+    """`n0` has 9 cores for each free card, `n1` 26, and `n2` no free card."""
+    cards = {f"{name}/{at}": a_card(name) for name in NAMES for at in range(8)}
+    cards |= {f"n0/{at}": in_use("n0", MB) for at in range(4)}
+    cards |= {f"n1/{at}": in_use("n1", MB) for at in range(7)}
+    cards |= {f"n2/{at}": in_use("n2", MB) for at in range(8)}
+    nodes = {"n0": a_node(0, taken=60), "n1": a_node(1, taken=70), "n2": a_node(2, taken=beside)}
+    return columns_of(cards, asked_before(USUAL), nodes)
+
+
+def test_a_pod_with_few_cores_goes_where_few_are_left_if_pods_without_gpus_take_them() -> None:
+    few, many = (places_of(BY_SCARCITY, columns_with(each), SMALL) for each in (80, 96))
+
+    assert many[1] - many[0] > few[1] - few[0] + 0.5
+    assert places_of(BY_NODES, columns_with(96), SMALL) == places_of(
+        BY_NODES, columns_with(80), SMALL
+    )
+
+
+def test_scores_follow_whether_cores_run_out() -> None:
+    columns = columns_with(80)
+    for beside in (96, 80, 96):
+        columns = columns.updated([("n2", a_node(2, taken=beside))], 0)
+        assert decided(SMALL, columns) == decided(SMALL, columns_with(beside))
+
+    assert decided(SMALL, columns) != decided(SMALL, columns_with(80))
 
 
 def test_scores_follow_a_renewed_demand() -> None:
@@ -368,7 +427,7 @@ def test_a_card_of_unknown_memory_is_no_place_for_a_pod() -> None:
     columns = columns_of(cards)
     rows = np.array([columns.rows[name] for name in NAMES])
 
-    found = expected_loss(wanting(), columns, rows, ())
+    found = expected_loss(wanting(), columns, rows, LEARNED.gpu)
 
     assert found.tolist() == [1000.0, 0.0, 1000.0], "the loss that entries of the log have"
 
@@ -413,7 +472,9 @@ def test_cores_beyond_the_most_that_count_make_no_difference() -> None:
     cards = {f"{name}-{at}": a_card(name) for name in NAMES for at in range(8)}
     columns = columns_of(cards, nodes={**there, "n1": large})
 
-    found = expected_loss(wanting(), columns, np.array([columns.rows[each] for each in NAMES]), ())
+    found = expected_loss(
+        wanting(), columns, np.array([columns.rows[each] for each in NAMES]), LEARNED.gpu
+    )
 
     assert np.isfinite(found).all()
     assert (found < UNUSABLE).all()
@@ -429,7 +490,9 @@ def test_cards_of_a_node_that_is_gone_are_not_free() -> None:
 def losses_on(twin_columns: TwinColumns, pod: PodAsk, *, aliases: Aliases = ()) -> list[float]:
     """The losses on all nodes."""
     rows = np.array([twin_columns.rows[name] for name in NAMES])
-    found: list[float] = expected_loss(pod, twin_columns, rows, aliases).tolist()
+    found: list[float] = expected_loss(
+        pod, twin_columns, rows, GpuWeights(aliases=aliases)
+    ).tolist()
     return found
 
 
@@ -478,7 +541,8 @@ def test_a_card_is_chosen_by_what_later_pods_lose_before_the_memory_that_is_left
     share = wanting(cards=0, share_milli=200)
 
     by_loss, by_rest = (
-        choose_cards(share, "n0", columns, (), packing) for packing in ("fragmentation", "fit")
+        choose_cards(share, "n0", columns, GpuWeights(packing=packing))
+        for packing in ("fragmentation", "fit")
     )
 
     assert by_loss is not None
@@ -493,8 +557,7 @@ def test_a_card_of_a_second_model_of_a_node_costs_nothing() -> None:
         wanting(cards=0, share_milli=200),
         "n0",
         columns_of(cards, learned({ONE_WHOLE: 1})),
-        (),
-        "fragmentation",
+        LEARNED.gpu,
     )
 
     assert found is not None
@@ -504,15 +567,15 @@ def test_a_card_of_a_second_model_of_a_node_costs_nothing() -> None:
 def test_a_node_without_cards_has_no_losses_by_card() -> None:
     columns = columns_of({})
 
-    assert card_losses(wanting(), columns, columns.rows["n0"], ()) == {}
-    assert choose_cards(wanting(), "n0", columns, (), "fragmentation") is None
+    assert card_losses(wanting(), columns, columns.rows["n0"], LEARNED.gpu) == {}
+    assert choose_cards(wanting(), "n0", columns, LEARNED.gpu) is None
 
 
 def test_tables_of_a_cluster_without_cards_count_a_request_for_memory_as_no_part() -> None:
     arrivals = with_pod(GpuArrivals(), GpuShape(1000, 1, 0, 8000), "")
     columns = columns_of({}, GpuDemand(arrivals, arrivals.sizes))
 
-    prepare(columns, ())
+    prepare(columns, LEARNED.gpu)
 
     assert losses_on(columns, wanting()) == [UNUSABLE] * 3
 

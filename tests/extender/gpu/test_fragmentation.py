@@ -1,5 +1,6 @@
 """The cost of a placement for the pods that arrive later, and what it learns from arrivals."""
 
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -9,14 +10,17 @@ from hypothesis import strategies as st
 
 from joulie_extender.gpu.card_worth import prices_of
 from joulie_extender.gpu.demand import (
+    InUse,
     NodeKind,
     PoolKinds,
+    cores_run_out,
     need_of,
     share_of,
     terms_of,
     wanted_cores,
     worth_of,
 )
+from joulie_extender.gpu.fit import BY_MEAN
 from joulie_extender.gpu.fragmentation import (
     MOST_KEPT,
     NEVER,
@@ -24,6 +28,7 @@ from joulie_extender.gpu.fragmentation import (
     Costs,
     Measure,
     Terms,
+    TermWeights,
     usable_by,
 )
 from joulie_extender.gpu.pool import Pool, PoolNode
@@ -41,6 +46,7 @@ WHOLE = Shape(8000, 1024, 1, 1000)
 EIGHT = PoolNode(96_000, 786_432, 8, "A100")
 TWO = PoolNode(104_000, 524_288, 2, "T4")
 MB = 40_000
+NOTHING = PoolKinds((), (), (), ())
 
 
 def arrived(*shapes: Shape, times: int = 200) -> GpuDemand:
@@ -55,17 +61,20 @@ def arrived(*shapes: Shape, times: int = 200) -> GpuDemand:
 def kinds_of(pool: Pool, *total_mb: int) -> PoolKinds:
     cards = np.bincount(pool.model, pool.cards, len(pool.models)).astype(int)
     nodes = zip(pool.model.tolist(), pool.milli.tolist(), pool.cards.tolist(), strict=True)
+    counts = Counter(NodeKind(*kind) for kind in nodes)
     return PoolKinds(
         tuple(pool.models),
         total_mb or (MB,) * len(pool.models),
         tuple(cards.tolist()),
-        tuple(sorted({NodeKind(*kind) for kind in nodes})),
+        tuple(kind for kind, _ in sorted(counts.items())),
+        (),
+        tuple(count * kind.cards for kind, count in sorted(counts.items())),
     )
 
 
-def measure_of(demand: GpuDemand, pool: Pool) -> Measure:
+def measure_of(demand: GpuDemand, pool: Pool, rule: str = BY_MEAN) -> Measure:
     kinds = kinds_of(pool)
-    return Measure(terms_of(demand, kinds, worth_of(demand.priced, kinds)))
+    return Measure(terms_of(demand, kinds, worth_of(demand.priced, kinds), rule))
 
 
 def cards_at(pool: Pool, shape: Shape, row: int, card: Ints) -> list[int]:
@@ -434,6 +443,98 @@ def test_the_need_is_below_the_mean_or_far_above_what_most_cards_have(
     mean: float, need: float
 ) -> None:
     """Most cards have 12 cores. In between, empty nodes would count as without cores."""
-    assert wanted_cores(mean, 12.0, "nodes") == pytest.approx(need)
-    for common, rule in ((12.0, "mean"), (0.0, "nodes")):
-        assert wanted_cores(mean, common, rule) == 0.92 * mean
+    kinds = NOTHING._replace(common_need=12.0, usual_need=12.0)
+    assert wanted_cores(mean, kinds, "nodes") == pytest.approx(need)
+    assert wanted_cores(mean, kinds, "scarce") == pytest.approx(need)
+    assert wanted_cores(mean, kinds, "mean") == 0.92 * mean
+    for rule in ("nodes", "scarce"):
+        assert wanted_cores(mean, NOTHING, rule, is_short_of_cores=True) == 0.92 * mean
+
+
+def test_the_need_is_far_above_what_most_cards_have_where_cores_run_out() -> None:
+    kinds = NOTHING._replace(common_need=12.0, usual_need=12.0)
+
+    assert wanted_cores(10.0, kinds, "scarce", is_short_of_cores=True) == pytest.approx(19.2)
+    assert wanted_cores(20.0, kinds, "scarce", is_short_of_cores=True) == pytest.approx(24.0)
+
+
+ALL = {"all_milli": 1_600_000, "all_gpu": 100_000}  # 16 cores for each card
+
+
+@pytest.mark.parametrize(
+    ("milli", "gpu", "on_each", "run_out"),
+    [
+        (0, 0, 0, False),
+        (500_000, 50_000, 0, False),  # pods with GPUs alone, and 10 cores for each
+        (700_000, 50_000, 0, False),
+        (800_000, 50_000, 0, True),  # others take 6 beside
+        (80_000, 5_000, 0, True),
+        (30_000, 1_000, 0, False),  # a few pods
+        (64_000, 0, 64_000, False),  # DaemonSets, on all nodes alike
+        (140_000, 10_000, 40_000, False),
+        (140_000, 10_000, 0, False),
+        (1_590_000, 90_000, 1_500_000, True),  # a full cluster: not by DaemonSets alone
+    ],
+    ids=str,
+)
+def test_cores_run_out_if_pods_come_that_take_as_much_beside_the_cards_as_those_that_run(
+    milli: int, gpu: int, on_each: int, run_out: bool
+) -> None:
+    used = InUse(milli=milli, gpu=gpu, on_each=on_each, **ALL)
+
+    assert cores_run_out(used, 10.0) == run_out
+
+
+def test_cores_that_are_unknown_do_not_run_out() -> None:
+    assert not cores_run_out(InUse(0, 0, 0, 0, 0), 10.0)
+
+
+RARE = Shape(120_000, 1024, 8, 1000)  # on the one node of 128 cores
+FLEET = Pool([*[EIGHT] * 9, EIGHT._replace(milli=128_000)])
+
+
+@pytest.mark.parametrize(
+    "other", [Shape(40_000, 1024, 1, 1000), Shape(20_000, 1024, 0, 0)], ids=str
+)
+def test_a_rare_kind_of_node_is_kept_for_pods_that_fit_on_no_other(other: Shape) -> None:
+    """Nine empty nodes of 96 cores count as short of cores with that pod, the tenth does not."""
+    usual = Shape(88_000, 1024, 8, 1000)
+    wanted = arrived(*[usual] * 9, RARE, times=20)
+    costs = {
+        rule: measure_of(wanted, FLEET, rule).costs(FLEET, other, np.arange(10)).cost
+        for rule in ("nodes", "scarce")
+    }
+
+    assert costs["nodes"].argmin() == 9
+    assert costs["scarce"].argmin() < 9
+
+
+def test_a_kind_of_node_that_is_not_rare_is_kept_for_nobody() -> None:
+    wanted, kinds = arrived(Shape(88_000, 1024, 8, 1000)), kinds_of(FLEET)
+    by_nodes, by_scarcity = (
+        terms_of(wanted, kinds, worth_of(wanted.priced, kinds), rule)
+        for rule in ("nodes", "scarce")
+    )
+
+    assert np.array_equal(by_nodes.many, by_scarcity.many)
+
+
+def test_a_rare_kind_of_node_is_never_worth_more_than_its_cards() -> None:
+    wanted, kinds = arrived(RARE), kinds_of(FLEET)
+    terms = terms_of(wanted, kinds, worth_of(wanted.priced, kinds), "scarce")
+
+    most = TermWeights().fragmentation * float(terms.many.max()) / 8000
+    assert 1.0 < most < 1.3, "the worth of all its cards, and how popular the pod is"
+
+
+def test_nodes_that_differ_by_parts_of_a_core_are_one_kind() -> None:
+    several = Pool([EIGHT._replace(milli=95_100 + 10 * at) for at in range(80)])
+    one = Pool([EIGHT._replace(milli=95_000)] * 80)
+    wanted = arrived(WHOLE)
+
+    tables = [
+        terms_of(wanted, kinds_of(pool), worth_of(wanted.priced, kinds_of(pool)), "scarce")
+        for pool in (several, one)
+    ]
+
+    assert np.array_equal(tables[0].many, tables[1].many)
