@@ -149,7 +149,7 @@ class _Tables:
         free = free_of(twin_columns, kinds)
         self._free = free._replace(rest=free.rest.copy(), free_milli=free.free_milli.copy())
         self._seen = _Seen.of(twin_columns)
-        self._all = _capacity_of(twin_columns)
+        self._all = _Capacity.of(twin_columns)
         self._sides = dict[bool, _Side]()
         self._is_short_of_cores = self._cores_run_out()
 
@@ -181,17 +181,7 @@ class _Tables:
         """Integers: the same in any order of nodes and cards."""
         if self.rule != BY_SCARCITY:
             return False
-        milli, gpu = self._all
-        left, rest = self._free.free_milli[milli > 0], self._free.rest[milli > 0]
-        used = milli[milli > 0] - left
-        in_use = InUse(
-            milli=int(used.sum()),
-            all_milli=int(milli.sum()),
-            gpu=int(gpu.sum()) - int(rest.sum()),
-            all_gpu=int(gpu.sum()),
-            on_each=int(used.min(initial=milli.max(initial=0))) * len(used),
-        )
-        return cores_run_out(in_use, self._mean)
+        return cores_run_out(self._all.in_use(self._free), self._mean)
 
     def _rests(self, rests: Ints) -> set[int]:
         """Takes what is free of cards, and tells the rows where it is other than before."""
@@ -215,18 +205,31 @@ class _Tables:
 
 
 class _Capacity(NamedTuple):
-    """By the rows of the layout; 0 where the cores are unknown."""
+    """Of the nodes whose cores are known."""
 
-    milli: Ints  # of cores
-    gpu: Ints  # milli of cards
+    rows: Ints | slice  # of the layout
+    milli: Ints  # of cores, by row
+    all_milli: int
+    all_gpu: int  # milli of cards
 
+    @classmethod
+    def of(cls, twin_columns: TwinColumns) -> "_Capacity":
+        layout = layout_of(twin_columns.cards)
+        milli = np.rint(twin_columns.floats("cores")[layout.nodes] * 1000).astype(np.int64)
+        known = np.flatnonzero(milli > 0)
+        cards = int(np.bincount(layout.row, minlength=len(milli))[known].sum())
+        rows = known if len(known) < len(milli) else slice(None)  # a copy takes longer
+        return cls(rows, milli[rows], int(milli.sum()), cards * CARD)
 
-def _capacity_of(twin_columns: TwinColumns) -> _Capacity:
-    layout = layout_of(twin_columns.cards)
-    cores = twin_columns.floats("cores")[layout.nodes]
-    milli = np.rint(cores * 1000).astype(np.int64)
-    cards = np.bincount(layout.row, minlength=len(milli))
-    return _Capacity(milli, np.where(milli > 0, cards * CARD, 0))
+    def in_use(self, free: FreeCards) -> InUse:
+        used = self.milli - free.free_milli[self.rows]
+        return InUse(
+            milli=int(np.add.reduce(used)),
+            all_milli=self.all_milli,
+            gpu=self.all_gpu - int(np.add.reduce(free.rest[self.rows], None)),
+            all_gpu=self.all_gpu,
+            on_each=int(np.minimum.reduce(used)) * len(used) if len(used) else 0,
+        )
 
 
 class _Seen(NamedTuple):
