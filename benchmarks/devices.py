@@ -49,22 +49,16 @@ from joulie_operator.kube.api_client import object_path
 from joulie_process import joulie
 from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import History
-from kube_builders import asking, schedulable
-from kube_conditions import NODES, PODS
+from kube_builders import asking
+from kube_conditions import PODS
 from kube_devices import (
     CLAIMS,
-    CLASSES,
     DRIVER,
-    SLICES,
-    TEMPLATES,
     Tree,
     claim,
     claiming,
-    device_class,
-    eight,
     put_claiming,
-    resource_slice,
-    template,
+    put_nodes_of_eight,
 )
 from kube_real import ASSETS, ProgramMissing, Running, all_of, program, real_server
 from kube_scheduled import deployed_block, scheduling
@@ -95,10 +89,7 @@ async def cluster(nodes: int) -> AsyncGenerator[Running, None]:
     with tempfile.TemporaryDirectory() as place:
         async with real_server(Path(place) / "server", assets) as server:
             names = [node_name(at) for at in range(nodes)]
-            await all_of(server.put(NODES, schedulable(name)) for name in names)
-            await all_of(server.put(SLICES, resource_slice(name, eight(name))) for name in names)
-            await server.put(CLASSES, device_class())
-            await server.put(TEMPLATES, template("one", 1))
+            await put_nodes_of_eight(server, names, [("one", 1)])
             yield server
 
 

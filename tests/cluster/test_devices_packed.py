@@ -19,20 +19,13 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.presets import HEADROOM, SAVINGS
 from joulie_process import joulie
 from joulie_projections.history.history import History
-from kube_builders import schedulable
-from kube_conditions import NODES, PODS, TIMEOUT_S, wait_until
+from kube_conditions import PODS, TIMEOUT_S, wait_until
 from kube_devices import (
-    CLASSES,
-    SLICES,
-    TEMPLATES,
     claiming,
-    device_class,
-    eight,
     put_claiming,
-    resource_slice,
-    template,
+    put_nodes_of_eight,
 )
-from kube_real import SCHEDULER, Running, all_of, program_or_skip
+from kube_real import SCHEDULER, Running, program_or_skip
 from kube_scheduled import deployed_block, scheduling
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(900)]
@@ -95,10 +88,7 @@ async def placed(
 
 async def with_devices(server: Running) -> None:
     names = [f"n{at:03d}" for at in range(HOSTS)]
-    await all_of(server.put(NODES, schedulable(name)) for name in names)
-    await server.put(CLASSES, device_class())
-    await server.put(TEMPLATES, *[template(f"of-{count}", count) for count in (1, 2, 8)])
-    await all_of(server.put(SLICES, resource_slice(name, eight(name))) for name in names)
+    await put_nodes_of_eight(server, names, [(f"of-{count}", count) for count in (1, 2, 8)])
 
 
 async def knows_devices(data: Path) -> bool:

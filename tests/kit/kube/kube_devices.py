@@ -1,5 +1,6 @@
 """Objects of dynamic resource allocation (DRA), and the part of the controllers that tests need."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from joulie_operator.kube.api_client import object_path
@@ -9,8 +10,8 @@ from joulie_operator.resources.device_objects import GROUP, TAINT_RULES
 from joulie_operator.resources.device_objects import SLICES as OF_SLICES
 from joulie_operator.resources.device_objects import TEMPLATES as OF_TEMPLATES
 from kube_api import ApiServer
-from kube_builders import asking
-from kube_conditions import PODS
+from kube_builders import asking, schedulable
+from kube_conditions import NODES, PODS
 from kube_fields import Kind
 from kube_real import Running, all_of
 
@@ -104,6 +105,16 @@ def claiming(name: str, source: str, *, cores: int = 8, **annotations: str) -> T
     made["spec"]["resourceClaims"] = [{"name": "gpus", field: of}]
     made["spec"]["terminationGracePeriodSeconds"] = 0
     return made
+
+
+async def put_nodes_of_eight(
+    server: Running, names: Sequence[str], templates: Sequence[tuple[str, int]]
+) -> None:
+    """Nodes with eight devices each, their class, and templates by name for so many devices."""
+    await all_of(server.put(NODES, schedulable(name)) for name in names)
+    await server.put(CLASSES, device_class())
+    await server.put(TEMPLATES, *[template(name, count) for name, count in templates])
+    await all_of(server.put(SLICES, resource_slice(name, eight(name))) for name in names)
 
 
 async def put_claiming(server: Running, *pods: Tree) -> None:
