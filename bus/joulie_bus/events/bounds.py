@@ -61,7 +61,7 @@ CpuMilli = Annotated[int, Meta(ge=0, le=MOST_CPU_MILLI)]
 ShareMilli = Annotated[int, Meta(ge=0, le=1000)]
 GpuMilli = Annotated[int, Meta(ge=0, le=MOST_GPU_MILLI)]
 Bytes = Annotated[int, Meta(ge=0, le=MOST_BYTES)]
-Cards = Annotated[int, Meta(ge=0, le=MOST_CARDS)]
+CardCount = Annotated[int, Meta(ge=0, le=MOST_CARDS)]
 CardMb = Annotated[int, Meta(ge=0, le=MOST_CARD_MB)]
 Ordinal = Annotated[int, Meta(ge=0, lt=2**31)]  # of a node, among the rows of the twins
 Score = Annotated[int, Meta(ge=-(2**31), le=2**31)]
@@ -124,13 +124,13 @@ def _texts_in(value: object) -> Iterator[str]:
             pass
 
 
-Reader = Callable[[object], object]
+FieldReader = Callable[[object], object]
 
 
 @lru_cache
 def _readers_of(
     cls: type[msgspec.Struct],
-) -> tuple[Callable[[object], tuple[str, ...]], tuple[Reader, ...]]:
+) -> tuple[Callable[[object], tuple[str, ...]], tuple[FieldReader, ...]]:
     """A getter for all text fields, including nested ones, and for other fields that hold texts."""
     paths = dict(_paths_of(cls))
     words = [path for path, is_text in paths.items() if is_text]

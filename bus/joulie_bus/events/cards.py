@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from joulie_bus.events.base import Observation
-from joulie_bus.events.bounds import CardMb, Cards, Count, Holder, Name, ShareMilli, Uid, Word
+from joulie_bus.events.bounds import CardCount, CardMb, Count, Holder, Name, ShareMilli, Uid, Word
 
 CardSource = Literal["agent", "resource"]
 MOST_POD_UIDS = 256  # of one claim, as Kubernetes allows
@@ -116,7 +116,7 @@ class DevicesAsked(Observation, frozen=True, kw_only=True):
     by: DeviceRequester
     namespace: Name
     name: Name
-    gpus: Cards | None = None
+    gpus: CardCount | None = None
     driver: Word = ""  # each of its devices will do; absent if the claim chooses among them
 
     @property

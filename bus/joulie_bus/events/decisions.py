@@ -8,7 +8,7 @@ import msgspec.structs
 
 from joulie_bus.events.base import PROJECTOR, Finite, LoggedEvent
 from joulie_bus.events.bounds import (
-    Cards,
+    CardCount,
     Count,
     EventId,
     Name,
@@ -141,7 +141,7 @@ class InFlight(msgspec.Struct, frozen=True, array_like=True, gc=False):
     warm_cpu_micro: Count = 0
     gpu_standard_milli: Count = 0
     gpu_performance_milli: Count = 0
-    devices: Cards = 0
+    devices: CardCount = 0
 
 
 MOST_IN_FLIGHT = 256  # pods, and so nodes

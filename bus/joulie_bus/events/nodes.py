@@ -7,7 +7,7 @@ import msgspec
 from joulie_bus.events.base import Observation
 from joulie_bus.events.bounds import (
     Bytes,
-    Cards,
+    CardCount,
     Count,
     CpuMilli,
     Labels,
@@ -33,8 +33,8 @@ class NodeSeen(Observation, frozen=True, kw_only=True):
     schedulable: bool = True
     cpu_milli: CpuMilli = 0
     memory_bytes: Bytes = 0
-    gpus: Cards = 0
-    gpu_units: Cards = 0  # requestable units, if a unit is less than a card; 0: pods request cards
+    gpus: CardCount = 0
+    gpu_units: CardCount = 0  # requestable units, each less than a card; 0: pods request cards
     gpu_vendor: Word = ""  # from the name of the resource
 
     @property
@@ -76,11 +76,11 @@ class HardwareDiscovered(Observation, frozen=True, kw_only=True, gc=False):
     REPLACES: ClassVar[str] = "hardware"
     node: Name
     cpu_model: Word
-    cpu_sockets: Cards
-    cpu_cores: Cards
+    cpu_sockets: CardCount
+    cpu_cores: CardCount
     cpu_max_mw_per_socket: Milliwatts
     gpu_model: Word = ""
-    gpu_count: Cards = 0
+    gpu_count: CardCount = 0
     gpu_max_mw: Milliwatts = 0
     memory_bytes: Bytes = 0
     source: HardwareSource = "resource"

@@ -17,7 +17,7 @@ from joulie_bus.events.bounds import (
 )
 
 Profile = Literal["performance", "eco"]
-Inputs = Annotated[dict[Word, Finite], msgspec.Meta(max_length=MOST_VALUES)]
+PlanInputs = Annotated[dict[Word, Finite], msgspec.Meta(max_length=MOST_VALUES)]
 
 
 class PlanMade(PlanStep, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class PlanMade(PlanStep, frozen=True, kw_only=True):
     nodes: Count
     performance: Count
     changes: Count
-    inputs: Inputs = {}
+    inputs: PlanInputs = {}
     because: Text = ""
     now: Nanoseconds = 0  # the only clock that the plan used
     code: Word = ""  # version of the program, and of an external policy

@@ -7,8 +7,8 @@ import msgspec
 from joulie_bus.events.base import Observation
 from joulie_bus.events.bounds import (
     Bytes,
+    CardCount,
     CardMb,
-    Cards,
     CpuMilli,
     DeviceAsks,
     GivenCards,
@@ -66,7 +66,7 @@ class PodAsk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     cpu_milli: CpuMilli = 0
     memory_bytes: Bytes = 0
     gpu_milli: GpuMilli = 0  # thousandths of a card, because a MIG slice is a fraction
-    gpu_cards: Cards = 0  # whole cards
+    gpu_cards: CardCount = 0  # whole cards
     gpu: GpuAsk = GpuAsk()
     team: Word = ""  # the team in its label
     ties: Ties = Ties()

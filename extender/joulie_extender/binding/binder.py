@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from joulie_bus.events import PodAsk
 
-State = Literal["waiting", "bound", "finished", "gone"]
+BindingState = Literal["waiting", "bound", "finished", "gone"]
 BindStatus = Literal["made", "conflict", "gone", "refused", "unclear"]
 
 
@@ -28,7 +28,7 @@ class BindResult(NamedTuple):
 class PodLookup(NamedTuple):
     """The current state of a pod. A pod of the same name with another UID counts as `gone`."""
 
-    state: State
+    state: BindingState
     node: str = ""
     cards: tuple[str, ...] = ()  # that its Binding named
     ask: PodAsk | None = None
