@@ -99,6 +99,7 @@ async def test_the_keyboard_reaches_every_control(page: Page, scenario: ConsoleH
     await opened(page, scenario, "?node=n2")
     await expect(page.locator("#detail")).to_contain_text("Transitions")
     await expect(page.locator("#gpus tbody tr").first).to_be_attached()
+    await expect(page.get_by_label("Measured power")).to_be_attached()  # once it has two points
     await page.locator("#pause").press("Enter")  # the elements stay the same from here on
     reached = set[str]()
     for _ in range(2 * await page.evaluate(f"{REACHABLE}.length")):
