@@ -1,8 +1,8 @@
 """The schema of POLICY_NUMBERS: the name, the type and the bounds of each number.
 
 In a file and in the chart it is a table. In the environment, in `joulie whatif` and in each plan of
-the log it is name=number pairs, which plans of older versions hold, too: so both are one text to
-those who plan, and one schema checks it.
+the log it is name=number pairs, as in plans of older versions. Policies read the pairs, and one
+schema checks both forms.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ class PolicyNumbers(msgspec.Struct, frozen=True, kw_only=True):
     evict_after_s: Seconds = 300.0
 
 
-# Nobody can choose them by what they know. Plans of versions up to 0.2.0 may have them.
+# Removed. Plans of versions up to 0.2.0 may have them.
 FIXED = {
     "forecast_quantile": "without a forecast fewer nodes are awake for the same waits",
     "forecast_s": "there is no forecast",

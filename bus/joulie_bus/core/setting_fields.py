@@ -56,7 +56,7 @@ def _numbers(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, fl
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _numbers(value, f"{prefix}{name}.")
-        elif isinstance(value, int | float):  # true is 1
+        elif isinstance(value, int | float):  # a bool is an int
             yield prefix + name, value if isinstance(value, float) else int(value)
         else:
             raise ValueError(f"{prefix}{name} is not a number")

@@ -209,7 +209,7 @@ class CostCache(Generic[K]):
 
     def change(self, row: int) -> None:
         self._changed.append(row)
-        if len(self._changed) > 16 * len(self._all):  # also if nobody asks
+        if len(self._changed) > 16 * len(self._all):  # without calls of `of`, too
             self._begin_anew()
 
     def _begin_anew(self) -> None:

@@ -120,7 +120,7 @@ async def watch_cluster(
     Objects that the log contains and the cluster does not are published as gone.
     """
     await view.wait_ready(30)
-    await is_current(view)  # if not, facts that are stored already may be published again
+    await catches_up(view)  # if not, facts that are stored already may be published again
     publishing = _Publishing(bus, Producer("operator-obs", subjects, time.time_ns))
     state, objects, names = view.cluster_state, DeviceObjects(), inventory.gpus
     classes = dict[str, WorkloadClass]()
@@ -143,7 +143,7 @@ async def watch_cluster(
         await _wait_for_namespaces(namespaces.watch_status.listed)
         tasks.create_task(vital(VitalTask.WATCH, pods.run, pods.kind))
         await cluster.watches.wait_listed()
-        while not await is_current(view):
+        while not await catches_up(view):
             pass  # no plan is made from a view without the listed objects
         cluster.watches.is_view_current = True
 
@@ -209,7 +209,7 @@ def _on_problem(node: str, why: str) -> None:
     log.warning("label_unreadable", node=node, why=why)
 
 
-async def is_current(view: View) -> bool:
+async def catches_up(view: View) -> bool:
     """Waits until the view contains everything that was published before this call; False if that
     takes too long. Objects are otherwise compared with outdated facts.
     """
