@@ -259,7 +259,7 @@ class HistoryReader:
         return describe(row_of(entry), names, self.weights)
 
     def values_of(self, settings: str) -> dict[str, float | str | bool]:
-        return self._declared[settings].values if settings in self._declared else {}
+        return self._declared[settings].all_values if settings in self._declared else {}
 
     def code_of(self, settings: str) -> str:
         return self._declared[settings].code if settings in self._declared else ""

@@ -28,6 +28,15 @@ _BEFORE: dict[str, Value] = {
     **dict(pair for rule in RULES for pair in rule.before),
     **dict(pair for term in TERMS for pair in term.before),
 }
+# Of these, the ones that version 0.2.0 has, too.
+_IN_0_2_0 = {
+    "scoring",
+    "energy_formula",
+    "gpu_packing",
+    "gpu_balance",
+    "gpu_resources",
+    "cpu_pods_on_gpu_nodes",
+}
 
 
 def settings_id(weights: Weights) -> str:
@@ -58,7 +67,7 @@ def weights_of(declared: SettingsDeclared) -> Weights | None:
     """The inverse of `values_of`: the weights that a replica declared in the log. None if newer
     code declared values that this code does not know, as after a rollback.
     """
-    values: dict[str, Any] = {**_BEFORE, **declared.values}
+    values: dict[str, Any] = {**_BEFORE, **declared.all_values}
     aliases = read(str(values.pop("gpu_aliases", "")))
     preferred = preferences.read(str(values.pop("preferences", "")))
     kept = str(values.pop("capacity_reserve"))
@@ -81,6 +90,10 @@ def _taken(values: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def declaration(weights: Weights) -> SettingsDeclared:
+    values = values_of(weights)
+    added = {
+        name: values.pop(name) for name in sorted((_BEFORE.keys() - _IN_0_2_0) & values.keys())
+    }
     return SettingsDeclared(
-        settings=settings_id(weights), code=CODE_VERSION, values=values_of(weights)
+        settings=settings_id(weights), code=CODE_VERSION, values=values, added=added
     )

@@ -171,3 +171,11 @@ def test_weights_survive_their_declaration(weights: Weights) -> None:
 
     assert told == declaration(weights)
     assert weights_of(declaration(weights)) == weights
+
+
+def test_a_console_of_0_2_0_finds_no_value_that_it_does_not_know() -> None:
+    declared = declaration(Weights(gang_points=40.0, scoring="energy"))
+
+    assert declared.added["gang_points"] == 40.0
+    assert "gang_points" not in declared.values
+    assert declared.values["scoring"] == "energy"

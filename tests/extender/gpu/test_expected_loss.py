@@ -279,7 +279,7 @@ def test_where_cores_run_out_first_a_pod_with_few_goes_beside_pods_with_many() -
 
 
 def test_entries_from_before_the_rule_are_computed_with_the_mean() -> None:
-    before = declaration(LEARNED).values | {}
+    before = declaration(LEARNED).all_values
     assert before.pop("gpu_need_rule") == BY_SCARCITY
     declared = SettingsDeclared(settings="s", code="c", values=before)
 
