@@ -104,7 +104,7 @@ def with_room(nodes: Iterable[tuple[str, NodeState]], pod: PodState) -> Iterator
         own = pod.pod if pod.node == name else None
         cores = node.cpu_milli - node.load.cpu_milli + (own.cpu_milli if own else 0)
         used = node.load.gpu_standard_milli + node.load.gpu_performance_milli
-        cards = node.gpus * 1000 - used + (own.gpu_milli if own else 0)
+        cards = node.gpu_milli - used + (own.gpu_milli if own else 0)
         is_open = node.present and node.ready and node.schedulable
         if is_open and cores >= pod.pod.cpu_milli and cards >= pod.pod.gpu_milli:
             yield name

@@ -160,7 +160,7 @@ class FreeNodes:
         used_gpu = node.load.gpu_standard_milli + node.load.gpu_performance_milli
         return Taken(
             node.cpu_milli - node.load.cpu_milli - taken.cpu_milli,
-            node.gpus * 1000 - used_gpu - taken.gpu_milli,
+            node.gpu_milli - used_gpu - taken.gpu_milli,
         )
 
 

@@ -38,7 +38,9 @@ class Rules(NamedTuple):
     gpu_eco_pct: int | None = 60
     gpu_absolute: bool = False
     gpu_models: str = "{}"  # JSON: model to minCapWatts and maxCapWatts
-    sleep_rules: int = 5  # of consolidate_and_sleep; 1 to 4 in older plans
+    # Of consolidate_and_sleep; in older plans 1 to 4, for which a card that pods share is one
+    # unit.
+    sleep_rules: int = 5
     density_rules: int = 2  # 1 in older plans, in which cores could outweigh eight cards
     cap_rules: int = 2  # 1 in older plans: watts without percent where the maximum is unknown
     # Of power targets; in older plans 3, which cap no card by itself, 2, which count on each eco

@@ -232,7 +232,7 @@ def _reserve(
     if expected is None:
         return math.ceil(limits.numbers.reserve * pool.size)
     members = [nodes[name] for name in (*pool.in_use, *pool.empty, *pool.waking, *pool.asleep)]
-    milli = sum(node.gpus * 1000 if has_cards else node.cpu_milli for node in members)
+    milli = sum(node.gpu_milli if has_cards else node.cpu_milli for node in members)
     asked = expected.gpu_milli if has_cards else expected.cpu_milli
     return min(pool.size, -(-asked * pool.size // milli)) if milli else 0
 
@@ -429,7 +429,7 @@ def _empty_out(
 def _is_nearly_empty(node: NodeState, share: float) -> bool:
     used = node.load.gpu_standard_milli + node.load.gpu_performance_milli
     is_idle = not (node.performance_pods or node.draining or is_empty(node)) and node.profile
-    fits = node.load.cpu_milli <= share * node.cpu_milli and used <= share * node.gpus * 1000
+    fits = node.load.cpu_milli <= share * node.cpu_milli and used <= share * node.gpu_milli
     return bool(is_idle) and fits
 
 

@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from itertools import islice
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk, Profile
 from joulie_operator.planning.policies import Candidate, Share, one_per_family
@@ -46,6 +49,19 @@ class Needs(NamedTuple):
 def is_empty(node: NodeState) -> bool:
     """Whether no pod would have to move if the node slept."""
     return node.pods == node.daemon_pods and not node.draining
+
+
+def counted_by(rules: Rules, cluster_state: ClusterState) -> ClusterState:
+    """As the rules of the plan count the cards of a node: older ones by the cards themselves, also
+    where pods request units of them."""
+    if rules.sleep_rules > 4:
+        return cluster_state
+    counted = copy(cluster_state)
+    counted.nodes = {
+        name: replace(node, gpu_units=0) if node.gpu_units else node
+        for name, node in counted.nodes.items()
+    }
+    return counted
 
 
 def needed_nodes(cluster_state: ClusterState, rules: Rules) -> Needs:
@@ -125,7 +141,7 @@ def freed_by(
 
 
 def _capacity(node: NodeState) -> Capacity:
-    return Capacity(node.cpu_milli, node.gpus * 1000)
+    return Capacity(node.cpu_milli, node.gpu_milli)
 
 
 def _most_asked(pods: Iterable[PodAsk], node: Capacity) -> Capacity:
@@ -139,7 +155,7 @@ def _largest(nodes: Mapping[str, NodeState], *, has_cards: bool) -> Capacity:
     of_pool = [node for node in nodes.values() if (node.gpus > 0) == has_cards]
     return Capacity(
         max((node.cpu_milli for node in of_pool), default=0),
-        max((node.gpus * 1000 for node in of_pool), default=0),
+        max((node.gpu_milli for node in of_pool), default=0),
     )
 
 

@@ -78,9 +78,14 @@ class Capacity(msgspec.Struct, frozen=True, array_like=True):
     gpu_curve_mw: tuple[int, ...] = ()
 
     @property
+    def requestable(self) -> int:
+        """What pods request by number: cards, or units of cards."""
+        return self.units or self.gpus
+
+    @property
     def curve(self) -> CardPower | None:
         """Of one card. A curve is of a whole card: a slice or a share has none."""
-        shared = (self.units or self.gpus) > (self.cards or self.gpus)
+        shared = self.requestable > (self.cards or self.gpus)
         return None if shared else CardPower.measured(self.gpu_curve_mw)
 
 
@@ -134,14 +139,15 @@ def asked_power(pod: PodEntry, node: Capacity) -> AskedPower:
     cpu_max_mw = node.cpu_max_mw or int(guessed_cpu_max_w(cores_milli / 1000) * 1000)
     gpu_max_mw = node.gpu_max_mw or int(guessed_gpu_max_w("") * 1000)
     cpu = pod.cpu_milli * cpu_max_mw * CPU_PERMILLE // (cores_milli * 1000)
-    gpu = pod.gpu_milli * gpu_max_mw * GPU_PERMILLE[pod.workload] // 1_000_000
+    unit_mw = gpu_max_mw * node.gpus // node.requestable if node.units else gpu_max_mw
+    gpu = pod.gpu_milli * unit_mw * GPU_PERMILLE[pod.workload] // 1_000_000
     return AskedPower(cpu, gpu)
 
 
 def occupied_by(pod: PodEntry, node: Capacity) -> int:
     """The part of the node that the pod occupies: of its cores or of its cards, the larger one."""
     cpu = pod.cpu_milli * WHOLE_NODE // node.cpu_milli if node.cpu_milli else 0
-    gpu = pod.gpu_milli * WHOLE_NODE // (node.gpus * 1000) if node.gpus else 0
+    gpu = pod.gpu_milli * WHOLE_NODE // (node.requestable * 1000) if node.gpus else 0
     return min(WHOLE_NODE, max(cpu, gpu))
 
 

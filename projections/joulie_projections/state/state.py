@@ -97,6 +97,11 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     applied_card_mw: dict[str, int] = {}  # by uuid, where not all cards have the same cap
     applied_clock_mhz: int | None = None  # the highest clock to which its cards are locked
 
+    @property
+    def gpu_milli(self) -> int:
+        """What pods can request: of its cards, or of the units into which they are divided."""
+        return (self.gpu_units or self.gpus) * 1000
+
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     pod: PodAsk

@@ -725,6 +725,20 @@ def test_a_starting_node_with_cards_is_no_supply_if_pods_without_cards_fill_it_b
     assert set(woken(made)) == wakes
 
 
+@pytest.mark.parametrize(("rules", "wakes"), [(4, {"h0", "h1"}), (5, {"h0"})])
+def test_a_node_in_whose_cards_pods_share_is_woken_for_as_many_pods_as_it_has_units(
+    rules: int, wakes: set[str]
+) -> None:
+    shared = replace(with_cards(asleep()), gpus=1, gpu_units=4)
+    nodes = {"a": FULL, "g": FULL_OF_CARDS, "h0": shared, "h1": shared}
+    waiting = [pod(f"g{number}", gpus=1) for number in range(2)]
+    nodes["g"] = replace(FULL_OF_CARDS, gpus=1, load=replace(FULL.load, gpu_standard_milli=1000))
+
+    made = planned(nodes, *waiting, rules=RULES._replace(sleep_rules=rules))
+
+    assert set(woken(made)) == wakes
+
+
 def test_a_starting_node_with_cards_is_enough_for_its_pod_if_no_other_pod_waits() -> None:
     nodes = {"a": FULL, "g": FULL_OF_CARDS, "h0": with_cards(BOOTING), "h1": with_cards(asleep())}
 

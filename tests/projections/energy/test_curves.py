@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from joulie_bus.events import Fact, HardwareDiscovered, ModelFigures
-from joulie_bus.testing import hardware, node_seen
+from joulie_bus.testing import ask, hardware, node_seen
 from joulie_bus.testing.clock import NOON
 from joulie_projections.energy.ledger import RULE
-from joulie_projections.energy.pods import Capacity
+from joulie_projections.energy.pods import Capacity, PodEntry, asked_power, occupied_by
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
 from joulie_projections.hardware.card_power import CardPower
 
@@ -21,6 +21,10 @@ H100 = CardPower.of(WATTS)
 def measured(node: str, **other: object) -> HardwareDiscovered:
     figures = ModelFigures(gpu_curve_mw=H100.milliwatts)
     return replace(hardware(node, gpus=8), figures=figures, **other)
+
+
+def asking(cards: int) -> PodEntry:
+    return PodEntry.of(ask(gpus=cards), "n1", NOON)
 
 
 def capacity(*facts: Fact, rule: int = RULE) -> Capacity:
@@ -66,3 +70,13 @@ def test_a_state_that_was_written_before_curves_has_none() -> None:
     before = msgspec.msgpack.encode([96_000, 8, 720_000, 700_000, "resource"])
 
     assert msgspec.msgpack.decode(before, type=Capacity).curve is None
+
+
+def test_a_unit_of_a_shared_card_is_its_part_of_the_power_and_of_the_node() -> None:
+    shared = capacity(replace(SEEN, gpu_units=32), hardware("n1", gpus=8))
+    whole = capacity(SEEN, hardware("n1", gpus=8))
+    of_all, of_one = asking(32), asking(1)
+
+    assert asked_power(of_all, shared).gpu == asked_power(asking(8), whole).gpu
+    assert asked_power(of_one, shared).gpu == asked_power(of_one, whole).gpu // 4
+    assert occupied_by(of_one, shared) * 32 == occupied_by(of_all, shared)
