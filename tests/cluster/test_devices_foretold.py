@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,30 @@ def in_view(data: Path, cards: int, taken: int = 0) -> Condition:
     return condition
 
 
+def bound_for_extender(data: Path, pod: str, extender: str) -> Condition:
+    """The extender has read that the pod is bound: it is no longer in flight."""
+
+    async def condition() -> bool:
+        with contextlib.suppress(JoulieError, SQLAlchemyError, OSError):
+            with History.of(data / "joulie.db") as history:
+                state = history.cluster_state()
+                bound = [each.pod.name for each in state.pods.values() if each.node]
+                held = history.checkpoint()
+            page = await asyncio.to_thread(_read, f"http://{extender}/debug/scoring")
+            return (
+                held is not None and pod in bound and json.loads(page)["position"] >= held.position
+            )
+        return False
+
+    return condition
+
+
+def _read(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=2) as reply:
+        content: bytes = reply.read()
+    return content
+
+
 @ONLY_REAL
 async def test_the_devices_that_a_pod_takes_are_those_that_were_foretold(
     server: Running, tmp_path: Path
@@ -137,6 +162,7 @@ async def test_the_devices_that_a_pod_takes_are_those_that_were_foretold(
             await wait_until(placed(server, name))
             taken += count
             await wait_until(in_view(data, 0, taken))
+            await wait_until(bound_for_extender(data, name, extender))
             found.append((pool, await explained(data, name), await given(server, name)))
 
     named = [said for pool, said, _ in found if pool == "plain" and said and said["names"]]

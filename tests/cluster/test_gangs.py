@@ -138,6 +138,6 @@ async def test_a_group_that_cannot_fit_has_one_entry_for_each_member_and_list_of
     lists = Counter((each["name"], each["verb"], each["candidates"]) for each in found)
     print(f"\n{len(found)} entries in {ATTEMPTS_S:.0f} s")
     assert len(lists) >= 2 * FIT - 2  # one node left is filtered, and not scored
-    assert set(lists.values()) == {1}
+    assert {key: count for key, count in lists.items() if count > 1} == {}
     assert "every hash, link and signature is valid" in verified
     assert "no mismatches" in replayed
