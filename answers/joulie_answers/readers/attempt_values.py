@@ -47,7 +47,7 @@ def attempt_of(
         perf_pressure=scored.perf_pressure if scored else None,
         scores=_scores(scored.top if scored else (), asked_for, weights or Weights()),
         devices=_devices(devices),
-        in_flight=in_flight_text(scored.in_flight or () if scored else ()),
+        in_flight=in_flight_text(found.in_flight or ()),
     )
 
 

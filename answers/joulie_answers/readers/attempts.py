@@ -14,7 +14,7 @@ from joulie_audit.questions.explain import (
     recompute_terms,
 )
 from joulie_bus.errors import BusError, NotAnswered, NotInTheLog, TooFarBack
-from joulie_bus.events import PrioritizeDecided, Terms
+from joulie_bus.events import Terms
 from joulie_extender.decide.decide import candidate_names
 from joulie_projections.history.history import History
 from joulie_projections.state.state import ClusterState
@@ -74,7 +74,7 @@ class Attempts:
         except (BusError, NotInTheLog, TooFarBack):
             return None
         state = snapshot.cluster_state
-        return takes(found.pod, where, state, _before(scored, where, state))
+        return takes(found.pod, where, state, _before(found, where, state))
 
     async def terms_of(self, attempt: NamedAttempt, node: str) -> Terms:
         """As recorded, else recomputed from the facts of the view."""
@@ -93,12 +93,12 @@ class Attempts:
         return terms
 
 
-def _before(scored: PrioritizeDecided | None, node: str, state: ClusterState) -> int | None:
-    """The devices there of pods in flight; only entries about scores tell them."""
-    known = state.nodes.get(node)
-    if scored is None or known is None:
+def _before(found: Explanation, node: str, state: ClusterState) -> int | None:
+    """The devices there of pods in flight; None: not known."""
+    known, flying = state.nodes.get(node), found.in_flight
+    if known is None or flying is None:
         return None
-    return sum(each.devices for each in scored.in_flight or () if each.ordinal == known.ordinal)
+    return sum(each.devices for each in flying if each.ordinal == known.ordinal)
 
 
 def _has_names(attempt: NamedAttempt) -> bool:

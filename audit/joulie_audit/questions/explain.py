@@ -15,6 +15,7 @@ from joulie_bus.events import (
     AnyEvent,
     Basis,
     FilterDecided,
+    NodesInFlight,
     OutcomeSeen,
     PodAsk,
     PrioritizeDecided,
@@ -70,6 +71,13 @@ class Explanation(NamedTuple):
     entries: list[int]  # their numbers in the log
     rejections: list[Rejection]
     outcome: Outcome | None
+
+    @property
+    def in_flight(self) -> NodesInFlight | None:
+        """None: not known, as by a filter that several nodes passed."""
+        if self.scored is not None:
+            return self.scored.in_flight or ()
+        return self.filtered.in_flight if self.filtered is not None else None
 
 
 def read(entry: StoredEntry) -> AnyEvent | None:

@@ -58,6 +58,23 @@ class Candidates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return len(self.ordinals) // 4
 
 
+class InFlight(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What pods that were answered for take of a node: a load, until the view has them bound, and
+    devices, until it has these allocated.
+    """
+
+    ordinal: Ordinal
+    cpu_milli: Count = 0
+    warm_cpu_micro: Count = 0
+    gpu_standard_milli: Count = 0
+    gpu_performance_milli: Count = 0
+    devices: CardCount = 0
+
+
+MOST_IN_FLIGHT = 256  # pods, and so nodes
+NodesInFlight = Annotated[tuple[InFlight, ...], msgspec.Meta(max_length=MOST_IN_FLIGHT)]
+
+
 class FilterDecided(LoggedEvent, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "decision.filter"
     pod: PodAsk
@@ -67,6 +84,9 @@ class FilterDecided(LoggedEvent, frozen=True, kw_only=True):
     reason: Text = ""  # the text in the reply
     eco_labels: bytes = b""  # one byte per node in the request: has it the eco label? "" for names
     duty: Duty = "energy"
+    # As in an entry about scores, which this one replaces where one node is left: kube-scheduler
+    # then requests no scores. None in all others.
+    in_flight: NodesInFlight | None = None
 
     @property
     def key(self) -> str:
@@ -129,23 +149,6 @@ def named_values(terms: Terms) -> dict[str, float]:
     later = msgspec.structs.asdict(values.pop("later"))
     del values["node"], values["source"]
     return {**values, **later.pop("more"), **later}
-
-
-class InFlight(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What pods that were answered for take of a node: a load, until the view has them bound, and
-    devices, until it has these allocated.
-    """
-
-    ordinal: Ordinal
-    cpu_milli: Count = 0
-    warm_cpu_micro: Count = 0
-    gpu_standard_milli: Count = 0
-    gpu_performance_milli: Count = 0
-    devices: CardCount = 0
-
-
-MOST_IN_FLIGHT = 256  # pods, and so nodes
-NodesInFlight = Annotated[tuple[InFlight, ...], msgspec.Meta(max_length=MOST_IN_FLIGHT)]
 
 
 class PrioritizeDecided(LoggedEvent, frozen=True, kw_only=True):

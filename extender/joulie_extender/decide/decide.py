@@ -106,6 +106,7 @@ def filter_decision(
         reason="" if all_passed(verdicts) else found.reason,
         eco_labels=asked.eco_labels,
         duty=options.duty,
+        in_flight=context.in_flight if verdicts.count(0) == 1 else None,
     )
 
 
@@ -217,7 +218,7 @@ def _context_of(decision: Decision, twin_columns: TwinColumns) -> DecisionContex
         basis.now,
         basis.behind_ms,
         basis.incarnation,
-        decision.in_flight if isinstance(decision, PrioritizeDecided) else None,
+        None if isinstance(decision, PreemptDecided) else decision.in_flight,
     )
 
 

@@ -196,6 +196,20 @@ def test_a_filter_that_leaves_several_nodes_says_nothing() -> None:
     assert len(table) == 0
 
 
+def test_a_filter_that_leaves_one_node_records_what_is_in_flight_there() -> None:
+    """kube-scheduler then requests no scores, whose entry has it otherwise."""
+    at = view()
+    table = in_flight_on_a(at)
+    context = DecisionContext(at.twin_columns, 7, 0, NOON, in_flight=table.at(at, NOON))
+
+    one, several = (decide_filter(claiming("q"), among, context, ENERGY) for among in ("a", NODES))
+
+    assert [each.devices for each in one.in_flight or ()] == [SOME]
+    assert again(one, at.twin_columns, ENERGY) == one
+    assert again(several, at.twin_columns, ENERGY) == several
+    assert several.in_flight is None
+
+
 def test_the_oldest_gives_way_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_IN_FLIGHT", 2)
     table, at = PodsInFlight(), view()
