@@ -38,7 +38,7 @@ def serving(*versions: str) -> list[str]:
 
 def unlocked_or_skip() -> Path:
     """The directory of an API server in which the gate can be off."""
-    server = program_or_skip(ASSETS, "kube-apiserver", "etcd")
+    server = program_or_skip(ASSETS, "etcd", "kube-apiserver")
     if numbers(reported(server)) >= LOCKED_SINCE:
         pytest.skip("this version of Kubernetes always serves the newest version of the API")
     return server.parent

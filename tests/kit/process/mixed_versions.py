@@ -67,25 +67,26 @@ class Site:
         code: Code,
         database_url: str = "",
         kubeconfigs: Mapping[Role, Path] = {},  # of an API server, if there is one
+        extenders: Sequence[str] = EXTENDERS,
     ) -> None:
         self.place, self.data = place, place / "data"
         self._kubeconfigs = kubeconfigs
         self.database: Place = database_url or self.data / "joulie.db"
         self.ended: list[Ended] = []
         self._url = f"nats://127.0.0.1:{free_port()}"
-        self._ports = {part: (free_port(), free_port()) for part in COMPONENTS}
+        roles = COMPONENTS | dict.fromkeys(extenders, Role.EXTENDER)
+        self._roles, self._extenders = roles, extenders
+        self._ports = {part: (free_port(), free_port()) for part in roles}
         self.data.mkdir(parents=True)
         (place / "token").write_text(TOKEN)
         (place / "token").chmod(0o600)
         words = [server_binary(""), "-c", str(place / "nats.conf")]
         self.broker = Program(Command("broker", 0, words, {}, place), self.ended)
-        self.components = {
-            part: Program(self._component(part, code), self.ended) for part in COMPONENTS
-        }
+        self.components = {part: Program(self._component(part, code), self.ended) for part in roles}
 
     @property
     def extenders(self) -> Mapping[str, tuple[str, int]]:
-        return {part: ("127.0.0.1", self._ports[part][0]) for part in EXTENDERS}
+        return {part: ("127.0.0.1", self._ports[part][0]) for part in self._extenders}
 
     def address_of(self, role: Role) -> Address:
         return Address(url=self._url, user=role, password=password(role), inbox=inbox(role))
@@ -162,9 +163,9 @@ class Site:
         }
 
     def _component(self, part: str, code: Code) -> Command:
-        command = "extender" if part in EXTENDERS else part
+        command = "extender" if part in self._extenders else part
         words = [*_joulie(command), "--data", str(self.data)]
-        return Command(part, 0, words, self.environment(code, COMPONENTS[part], part), self.place)
+        return Command(part, 0, words, self.environment(code, self._roles[part], part), self.place)
 
     async def replace(self, part: str, code: Code) -> None:
         """Stops the component in order, and starts it by other code."""
