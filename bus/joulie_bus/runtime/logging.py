@@ -113,9 +113,9 @@ class _Unfailing:
             _count_lost()
 
 
-def get_logger(room: str) -> Any:
-    """A lazily configured logger; `room` names the package."""
-    return structlog.get_logger(room=room)
+def get_logger(name: str) -> Any:
+    """A lazily configured logger of the package with this name."""
+    return structlog.get_logger(package=name)
 
 
 class _OfLibraries(logging.Handler):

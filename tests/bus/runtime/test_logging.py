@@ -26,11 +26,11 @@ def test_a_line_for_machines_is_one_json_object_with_its_context(
     logging.get_logger("bus").warning("resent", messages=3)
 
     told = json.loads(capsys.readouterr().err)
-    assert {key: told[key] for key in ("event", "level", "part", "room", "messages")} == {
+    assert {key: told[key] for key in ("event", "level", "part", "package", "messages")} == {
         "event": "resent",
         "level": "warning",
         "part": "projector",
-        "room": "bus",
+        "package": "bus",
         "messages": 3,
     }
 
@@ -62,11 +62,11 @@ def test_a_warning_of_a_library_is_a_line_like_all_others(
 
     line = capsys.readouterr().err
     told = json.loads(line)
-    assert {key: told[key] for key in ("event", "level", "part", "room")} == {
+    assert {key: told[key] for key in ("event", "level", "part", "package")} == {
         "event": "library_message",
         "level": "warning",
         "part": "extender",
-        "room": "aiohttp",
+        "package": "aiohttp",
     }
     assert told["text"].startswith("no answer of nats://")
     assert "hunter2" not in line
@@ -95,7 +95,7 @@ def test_a_failed_task_that_nothing_awaits_is_one_line(
     gc.collect()
 
     told = json.loads(capsys.readouterr().err)
-    assert (told["level"], told["room"]) == ("error", "asyncio")
+    assert (told["level"], told["package"]) == ("error", "asyncio")
     assert told["text"].startswith("Task exception was never retrieved")
     assert "TimeoutError" in told["exception"]
 

@@ -124,7 +124,7 @@ async def test_an_event_that_is_refused_is_dropped_and_reported(status: int) -> 
 
     assert counted("dropped") == before + 1
     assert lines[0] == {
-        "room": "notify",
+        "package": "notify",
         "event": "notification_dropped",
         "log_level": "error",
         "id": "a",

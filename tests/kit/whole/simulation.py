@@ -178,7 +178,7 @@ def _log_lines_to(record: Any) -> Generator[None, None, None]:
         process = RUNNING.get()
         if process is not None and process.is_dead:
             raise structlog.DropEvent
-        line.pop("room", None)
+        line.pop("package", None)
         line.pop("exc_info", None)
         what = line.pop("event")
         fields = " ".join(f"{name}={value}" for name, value in line.items())
