@@ -70,7 +70,8 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 MEASURED = "kepler"  # the source of readings that are measured; others are modelled
 # Of the fold. A ledger keeps the rule that it began with. By rule 1 a node is awake from the order
 # to wake up; by rule 2 from when it is ready. By rule 3 counters of energy count, and readings have
-# the time at which they were made. By rule 4 a node has the measured curve of its cards.
+# the time at which they were made. By rule 4 a node has the measured curve of its cards, and the
+# units into which they are divided.
 RULE = 4
 COUNTLESS = 2  # the last rule without counters
 CURVES_SINCE = 4
