@@ -4,6 +4,7 @@ KUBE_BIN=.kube/bin-1.37.2 before it: with groups that Kubernetes itself schedule
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_answers.doctor.judgement.versions import numbers
+from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.ports import free_port
 from joulie_process import joulie
 from joulie_projections.history.history import History
@@ -97,8 +100,11 @@ def of_group(number: int) -> Tree:
 
 
 async def have_caps(data: Path) -> bool:
-    with History.of(data / "joulie.db") as history:
-        return all(each.cpu_cap_pct for each in history.cluster_state().nodes.values())
+    not_there_yet = contextlib.suppress(JoulieError, SQLAlchemyError)
+    with not_there_yet, History.of(data / "joulie.db") as history:
+        nodes = history.cluster_state().nodes.values()
+        return len(nodes) == FIT and all(each.cpu_cap_pct for each in nodes)
+    return False
 
 
 async def printed(data: Path, *words: str) -> str:
