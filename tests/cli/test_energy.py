@@ -279,6 +279,11 @@ def test_a_report_by_an_earlier_rule_of_the_ledger_is_verified_by_that_rule(
 
     assert (report["rule"], before["rule"]) == (4, 3)
     assert before["energy"]["node"] == report["energy"]["node"]
+    meters = [
+        {by: found["meter_kwh"] for by, found in each["energy"].items()}
+        for each in (before, report)
+    ]
+    assert meters[0] == meters[1]
     uses = [each["counterfactual"]["use_of_requests"] for each in (before, report)]
     assert uses[0] != uses[1]
     assert checked(data, json.dumps(signed(before, data / "head.key")))[0] == 0

@@ -5,20 +5,15 @@ KUBE_BIN=.kube/bin-1.37.2 before it: with that version.
 """
 
 import asyncio
-import contextlib
 import json
 import sys
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import SQLAlchemyError
 
-from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.ports import free_port
 from joulie_process import joulie
-from joulie_projections.history.history import History
 from kube_builders import schedulable
 from kube_conditions import NODES, TIMEOUT_S, Condition, placed, wait_until
 from kube_devices import (
@@ -36,6 +31,7 @@ from kube_devices import (
 )
 from kube_real import SCHEDULER, Running, program_or_skip
 from kube_scheduled import deployed_block, scheduling
+from seen_positions import committed, read_by_extender
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
@@ -103,12 +99,9 @@ def in_view(data: Path, cards: int, taken: int = 0) -> Condition:
     """The view has so many cards of DRA, and so many with claims."""
 
     async def condition() -> bool:
-        with contextlib.suppress(JoulieError, SQLAlchemyError):  # it starts
-            with History.of(data / "joulie.db") as history:
-                found = [each.device for each in history.cluster_state().gpus.values()]
-            known = [each for each in found if each is not None]
-            return len(known) >= cards and sum(bool(each.claims) for each in known) >= taken
-        return False
+        found = [each.device for each in committed(data).state.gpus.values()]
+        known = [each for each in found if each is not None]
+        return len(known) >= cards and sum(bool(each.claims) for each in known) >= taken
 
     return condition
 
@@ -117,24 +110,12 @@ def bound_for_extender(data: Path, pod: str, extender: str) -> Condition:
     """The extender has read that the pod is bound: it is no longer in flight."""
 
     async def condition() -> bool:
-        with contextlib.suppress(JoulieError, SQLAlchemyError, OSError):
-            with History.of(data / "joulie.db") as history:
-                state = history.cluster_state()
-                bound = [each.pod.name for each in state.pods.values() if each.node]
-                held = history.checkpoint()
-            page = await asyncio.to_thread(_read, f"http://{extender}/debug/scoring")
-            return (
-                held is not None and pod in bound and json.loads(page)["position"] >= held.position
-            )
-        return False
+        state, position = committed(data)
+        if pod not in {each.pod.name for each in state.pods.values() if each.node}:
+            return False
+        return await read_by_extender(extender) >= position
 
     return condition
-
-
-def _read(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=2) as reply:
-        content: bytes = reply.read()
-    return content
 
 
 @ONLY_REAL

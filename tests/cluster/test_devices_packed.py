@@ -5,20 +5,16 @@ KUBE_BIN=.kube/bin-1.37.2 before it: with that version.
 """
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from sqlalchemy.exc import SQLAlchemyError
 
-from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.presets import HEADROOM, SAVINGS
 from joulie_process import joulie
-from joulie_projections.history.history import History
 from kube_conditions import PODS, TIMEOUT_S, wait_until
 from kube_devices import (
     claiming,
@@ -27,6 +23,7 @@ from kube_devices import (
 )
 from kube_real import SCHEDULER, Running, program_or_skip
 from kube_scheduled import deployed_block, scheduling
+from seen_positions import committed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(900)]
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
@@ -92,10 +89,7 @@ async def with_devices(server: Running) -> None:
 
 
 async def knows_devices(data: Path) -> bool:
-    not_there_yet = contextlib.suppress(JoulieError, SQLAlchemyError)
-    with not_there_yet, History.of(data / "joulie.db") as history:
-        return len(history.cluster_state().gpus) == HOSTS * PER_HOST
-    return False
+    return len(committed(data).state.gpus) == HOSTS * PER_HOST
 
 
 async def create(server: Running, counts: Sequence[int]) -> None:

@@ -4,7 +4,6 @@ KUBE_BIN=.kube/bin-1.37.2 before it: with groups that Kubernetes itself schedule
 """
 
 import asyncio
-import contextlib
 import json
 import sys
 from collections import Counter
@@ -12,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_answers.doctor.judgement.versions import numbers
-from joulie_bus.errors import JoulieError
 from joulie_bus.runtime.ports import free_port
 from joulie_process import joulie
-from joulie_projections.history.history import History
 from kube_builders import Tree, asking, schedulable
 from kube_conditions import NODES, PODS, TIMEOUT_S, placed, pod_of, profiles_are, wait_until
 from kube_real import ASSETS, SCHEDULER, Running, program_or_skip, real_server
 from kube_scheduled import deployed_block, scheduling
 from kube_versions import reported
+from seen_positions import committed
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 ONLY_REAL = pytest.mark.parametrize("server", ["real"], indirect=True)
@@ -100,11 +97,8 @@ def of_group(number: int) -> Tree:
 
 
 async def have_caps(data: Path) -> bool:
-    not_there_yet = contextlib.suppress(JoulieError, SQLAlchemyError)
-    with not_there_yet, History.of(data / "joulie.db") as history:
-        nodes = history.cluster_state().nodes.values()
-        return len(nodes) == FIT and all(each.cpu_cap_pct for each in nodes)
-    return False
+    nodes = committed(data).state.nodes.values()
+    return len(nodes) == FIT and all(each.cpu_cap_pct for each in nodes)
 
 
 async def printed(data: Path, *words: str) -> str:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import sys
-import urllib.request
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role, inbox
 from joulie_projections.store.database import Place
 from programs import Command, Ended, Program
+from seen_positions import page, read_by_extender
 
 TOKEN = "a-token-of-the-test-only"
 EXTENDERS = ("e0", "e1")
@@ -198,21 +198,14 @@ class Site:
     async def lag_of_ledger(self) -> float:
         """Seconds since it was last known to hold all facts."""
         url = f"http://127.0.0.1:{self._ports['ledger'][1]}/metrics"
-        text = (await asyncio.to_thread(_page, url)).decode()
+        text = (await page(url)).decode()
         lines = [line for line in text.splitlines() if line.startswith("joulie_ledger_lag_seconds")]
         return float(lines[0].split()[-1])
 
     async def position(self, extender: str) -> int:
         """What the extender has read of the facts."""
         host, port = self.extenders[extender]
-        found = await asyncio.to_thread(_page, f"http://{host}:{port}/debug/scoring")
-        return int(json.loads(found)["position"])
-
-
-def _page(url: str) -> bytes:
-    with urllib.request.urlopen(url, timeout=2) as reply:
-        content: bytes = reply.read()
-    return content
+        return await read_by_extender(f"{host}:{port}")
 
 
 def _joulie(command: str) -> Sequence[str]:

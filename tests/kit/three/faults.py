@@ -3,16 +3,15 @@
 import asyncio
 import contextlib
 import functools
-import json
 import random
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from urllib.request import Request, urlopen
 
 from installation import EXTENDER, Installation
 from machines import COUNT
 from programs import Program
+from seen_positions import read_by_extender
 
 CUT_S = 8.0  # a link, before it is joined again
 FROZEN_S = 10.0
@@ -38,7 +37,7 @@ class Readers:
             for machine in self.position:
                 while True:
                     with contextlib.suppress(OSError, ValueError):
-                        if await asyncio.to_thread(self._ask, machine) >= facts:
+                        if await self._ask(machine) >= facts:
                             break
                     await asyncio.sleep(0.1)
 
@@ -52,7 +51,7 @@ class Readers:
         while True:
             await asyncio.sleep(0.2)
             with contextlib.suppress(OSError, ValueError):
-                found = await asyncio.to_thread(self._ask, machine)
+                found = await self._ask(machine)
                 if found > self.position[machine] or program.runs_for() < GRACE_S:
                     self._moved[machine] = time.monotonic()
                 self.position[machine] = found
@@ -61,10 +60,9 @@ class Readers:
             stood = time.monotonic() - self._moved[machine]
             self.longest[self.fault] = max(self.longest[self.fault], stood)
 
-    def _ask(self, machine: int) -> int:
+    async def _ask(self, machine: int) -> int:
         address = self._installation.machines.addresses[machine]
-        with urlopen(Request(f"http://{address}:{EXTENDER}/debug/scoring"), timeout=2) as reply:
-            return int(json.load(reply)["position"])
+        return await read_by_extender(f"{address}:{EXTENDER}")
 
 
 class Faults:
