@@ -93,7 +93,16 @@ def test_the_published_method_prints_means_of_all_policies_and_the_bound(
         "arrived",
         *(x for at in (50, 80, 90, 100, 130) for x in (str(at), "%")),
     ]
-    names = ["kube-default", "best-fit", "random", "fgd", "pwr-fgd", "joulie", "bound"]
+    names = [
+        "kube-default",
+        "best-fit",
+        "random",
+        "fgd",
+        "pwr-fgd",
+        "joulie",
+        "joulie-savings",
+        "bound",
+    ]
     assert [row.split()[0] for row in rows] == names
 
 

@@ -16,6 +16,7 @@ from joulie_extender.terms.energy import (
     FirstCard,
     FirstProcess,
     Fragmentation,
+    LostGpusWatts,
     score_by_watts,
 )
 from joulie_extender.terms.freshness import SOURCES, ScoreBasis
@@ -88,6 +89,7 @@ ENERGY = Formula(
     Wishes(),
     Activation(),
     Fragmentation(),
+    LostGpusWatts(),
     CardReserve(),
     FirstProcess(),
     FirstCard(),

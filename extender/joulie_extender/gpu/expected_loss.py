@@ -57,6 +57,23 @@ def expected_loss(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWe
     return found
 
 
+def named_by_others(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWeights) -> Floats:
+    """In GPUs, by candidate: the part of the loss that is of pods which name the node's model."""
+    asked, kept = _asked_of(pod), _tables_of(twin_columns, gpu)
+    place = layout_of(twin_columns.cards).row_of(rows)
+    found = np.zeros(len(rows))
+    if not asked.models:
+        at = np.flatnonzero(place != NO_PLACE)
+        found[at] = kept.prices[place[at]] * (asked.on(0).gpu_milli / CARD)
+    return found
+
+
+def share_in_use(twin_columns: TwinColumns, gpu: GpuWeights) -> float:
+    """Of the GPUs of all nodes whose cores are known."""
+    used = _tables_of(twin_columns, gpu).in_use(twin_columns)
+    return used.gpu / used.all_gpu if used.all_gpu else 0.0
+
+
 def prepare(twin_columns: TwinColumns, gpu: GpuWeights) -> None:
     """Computes in advance what does not depend on a pod."""
     _tables_of(twin_columns, gpu).follow(twin_columns)
@@ -151,6 +168,7 @@ class _Tables:
         self._seen = _Seen.of(twin_columns)
         self._all = _Capacity.of(twin_columns)
         self._sides = dict[bool, _Side]()
+        self._in_use = self._all.in_use(self._free)
         self._is_short_of_cores = self._cores_run_out()
 
     def is_of(self, kinds: PoolKinds, demand: GpuDemand, rule: str) -> bool:
@@ -175,13 +193,24 @@ class _Tables:
             for row in changed:
                 side.cache.change(row)
         if changed:
+            self._in_use = self._all.in_use(self._free)
             self._is_short_of_cores = self._cores_run_out()
+
+    @property
+    def prices(self) -> Floats:
+        """Of the model of each node, per GPU."""
+        found: Floats = self._terms.price[self._free.model]
+        return found
+
+    def in_use(self, twin_columns: TwinColumns) -> InUse:
+        self.follow(twin_columns)
+        return self._in_use
 
     def _cores_run_out(self) -> bool:
         """Integers: the same in any order of nodes and cards."""
         if self.rule != BY_SCARCITY:
             return False
-        return cores_run_out(self._all.in_use(self._free), self._mean)
+        return cores_run_out(self._in_use, self._mean)
 
     def _rests(self, rests: Ints) -> set[int]:
         """Takes what is free of cards, and tells the rows where it is other than before."""

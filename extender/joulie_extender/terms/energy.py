@@ -5,6 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from joulie_extender.gpu.expected_loss import (
+    UNUSABLE,
+    expected_loss,
+    named_by_others,
+    share_in_use,
+)
+from joulie_extender.gpu.fit import FRAGMENTATION, PackingWeights
 from joulie_extender.gpu.free import asks_no_card, free_cards, free_cores_of, used_cards_w
 from joulie_extender.terms.cards_kept import CardsKeptSettings
 from joulie_extender.terms.freshness import NEUTRAL
@@ -16,15 +23,18 @@ from joulie_projections.twin.arrays import Floats
 from joulie_projections.twin.energy_score import (
     CARD_CURVES_SINCE,
     FORMULA,
+    LOST_GPUS_SINCE,
     EnergyNodes,
     EnergyScores,
     energy_scores,
 )
 from joulie_projections.twin.power import cores_of, memory_factor
 
+LOST_GPU_W = 600.0  # of a GPU that later pods lose, when all GPUs are in use
+
 
 @dataclass(frozen=True, kw_only=True)
-class EnergyWeights(CardsKeptSettings, PowerWeights):
+class EnergyWeights(CardsKeptSettings, PowerWeights, PackingWeights):
     energy_formula: float = FORMULA
 
 
@@ -83,6 +93,12 @@ class Fragmentation(_Watts):
     meaning = "For free cores without free cards, and the reverse"
 
 
+class LostGpusWatts(_Watts):
+    name = "lost_gpus_w"
+    head = "lost GPUs"
+    meaning = "For the GPUs that later pods lose there, by how many of all GPUs are in use"
+
+
 class CardReserve(_Watts):
     name = "reserve_w"
     head = "cards kept"
@@ -109,7 +125,33 @@ def _nodes(asked: TermInput, settings: EnergyWeights) -> EnergyNodes:
         pue=np.where(is_polled, np.maximum(1.0, pue), 1.0),
         process_w=power.process_w,
         idle_card_w=power.idle_card_w,
+        lost_gpus_w=_lost_gpus_w(asked, cards, settings),
     )
+
+
+def _lost_gpus_w(asked: TermInput, cards: Floats, settings: EnergyWeights) -> Floats | None:
+    """None if the loss is known of no candidate: neither agent nor DRA reports cards.
+
+    A lost GPU is missed once the cluster is full: its price rises with the square of the share of
+    the GPUs in use. A card of a model that pods name has the full price from the beginning: at low
+    power it would be taken first. The price of an unknown loss does not fall either.
+    """
+    gpu, pod, columns = settings.gpu, asked.pod, asked.twin_columns
+    if settings.energy_formula < LOST_GPUS_SINCE or gpu.packing != FRAGMENTATION:
+        return None
+    if not cards.any():
+        return None
+    loss = expected_loss(pod, columns, asked.rows, gpu)
+    is_known = loss < UNUSABLE
+    if not is_known.any():
+        return None
+    if asks_no_card(pod):
+        loss = np.where(is_known, loss, cards)  # at most; 0 without cards
+    in_use = share_in_use(columns, gpu)
+    price = LOST_GPU_W * (in_use * in_use)
+    found: Floats = np.where(is_known, price, LOST_GPU_W) * loss
+    found += (LOST_GPU_W - price) * named_by_others(pod, columns, asked.rows, gpu)
+    return found
 
 
 class _CardPower(NamedTuple):

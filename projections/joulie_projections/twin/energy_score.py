@@ -10,6 +10,10 @@ depends on the others only through the cheapest row, which gets 100 points.
     first card = likewise: a quarter of the idle watts of the other cards, if none of them is in use
     score      = 100 x 250 / (250 + cost - lowest cost)
 
+Where it is known what later pods lose of the GPUs, that loss in watts replaces `fragmentation`. A
+pod with cards then counts a fifth of `activation`: other pods will share the node, and the loss has
+what its free cards are worth.
+
 Best fit follows from `activation`: an empty node could sleep, and a nearly empty one could soon.
 """
 
@@ -29,8 +33,10 @@ FRAGMENT_SHARE = 0.25  # the most that unbalanced free cores and cards cost
 HOST_SHARE = 0.05  # for a pod without cards on a node whose cards are all in use
 RESERVE_W = 5_000.0  # more than any activation: a node with free cards, for a pod without cards
 ROUNDING = 1e-6  # cards: rounding errors of sums of shares
+SHARED_ACTIVATION = 0.1  # of it, for a pod with cards, where the loss of GPUs is known
 CARD_CURVES_SINCE = 4.0
-FORMULA = 4.0  # 1 is that of the first logs with energy scores; 3 has caps, in the extender
+LOST_GPUS_SINCE = 5.0
+FORMULA = 5.0  # 1 is that of the first logs with energy scores; 3 has caps, in the extender
 Column = Floats | Ints
 
 
@@ -49,6 +55,7 @@ class EnergyNodes(NamedTuple):
     pue: Floats | float = 1.0  # watts including cooling, per watt
     process_w: Floats | float = 0.0  # of the first process on an idle card; 0: not measured
     idle_card_w: Floats | float = 0.0  # of one card; 0: not measured
+    lost_gpus_w: Floats | None = None  # for the GPUs that later pods lose; None: that is not known
 
 
 class EnergyScores(NamedTuple):
@@ -57,6 +64,7 @@ class EnergyScores(NamedTuple):
     activation_w: Floats  # idle watts of a node that could otherwise sleep, and of its waking
     fragmentation_w: Floats  # for free cores without free cards, and the reverse
     reserve_w: Floats  # for cards, and cores beside them, that a pod without cards would block
+    lost_gpus_w: Floats | None = None  # for the GPUs that later pods lose
     process_w: Floats | None = None  # of the first process on idle cards
     first_card_w: Floats | None = None  # of the other cards, which could sleep
 
@@ -88,8 +96,12 @@ def energy_scores(
     # A formula of a newer program: a replay finds that its decisions differ.
     over = _OVERHEADS.get(formula, _overheads)(nodes, asked)
     marginal = nodes.pue * (cores * nodes.w_per_core + cards * nodes.w_per_card)
+    if nodes.lost_gpus_w is not None:
+        over = _with_loss(over, nodes, asked)
     activation, fragmentation = nodes.pue * over.activation, nodes.pue * over.fragmentation
     cost = marginal + activation + fragmentation + over.reserve
+    if nodes.lost_gpus_w is not None:
+        cost += nodes.lost_gpus_w
     process = first_card = None
     if formula >= CARD_CURVES_SINCE and cards and np.any(nodes.process_w):
         process, first_card = _of_idle_cards(nodes, cards)
@@ -98,7 +110,14 @@ def energy_scores(
     above = np.maximum(cost - lowest, 0.0) if np.isfinite(lowest) else np.zeros(len(cost))
     score = 100 * HALF_W / (HALF_W + above)
     return EnergyScores(
-        score, marginal, activation, fragmentation, over.reserve, process, first_card
+        score,
+        marginal,
+        activation,
+        fragmentation,
+        over.reserve,
+        nodes.lost_gpus_w,
+        process,
+        first_card,
     )
 
 
@@ -112,6 +131,16 @@ def _overheads(nodes: EnergyNodes, asked: Ask) -> Overheads:
     host = has_cards * (HOST_SHARE * nodes.idle_w)
     reserve = host + _blocked_w(nodes) if asked.keeps_cards else np.zeros(len(host))
     return Overheads(activation, fragmentation, reserve)
+
+
+def _with_loss(over: Overheads, nodes: EnergyNodes, asked: Ask) -> Overheads:
+    nothing = np.zeros(len(nodes.idle_w))
+    everywhere = np.all(np.asarray(nodes.cards) > 0)
+    return Overheads(
+        activation=(SHARED_ACTIVATION if asked.cards else 1.0) * over.activation,
+        fragmentation=nothing,
+        reserve=nothing if everywhere else over.reserve,
+    )
 
 
 def _share_left(free: Column, asked: float, capacity: Column) -> Floats:
@@ -167,5 +196,6 @@ _OVERHEADS: Mapping[float, Callable[[EnergyNodes, Ask], Overheads]] = {
     1.0: _first_overheads,
     2.0: _overheads,
     3.0: _overheads,
+    4.0: _overheads,
     FORMULA: _overheads,
 }

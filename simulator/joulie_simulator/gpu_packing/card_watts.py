@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from joulie_bus.events import HardwareDiscovered
 from joulie_extender.gpu.fragmentation import NEVER, Costs
-from joulie_extender.gpu.pool import Pool
+from joulie_extender.gpu.pool import Pool, PoolNode
 from joulie_extender.gpu.shapes import CARD, Shape
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_simulator.hardware.shapes import SHAPES
@@ -39,6 +40,28 @@ CARDS = {
     for shape in SHAPES
     if shape.cards
 }
+
+
+class Described(NamedTuple):
+    """What the product knows of a node before the first pod."""
+
+    hardware: HardwareDiscovered
+    idle_w: int
+
+
+def hardware_of(name: str, node: PoolNode) -> Described:
+    card, sockets = CARDS.get(node.model, UNKNOWN), -(-node.milli // SOCKET)
+    hardware = HardwareDiscovered(
+        node=name,
+        cpu_model="",
+        cpu_sockets=sockets,
+        cpu_cores=node.milli // 1000,
+        cpu_max_mw_per_socket=CPU.max_w * 1000,
+        gpu_model=node.model,
+        gpu_count=node.cards,
+        gpu_max_mw=card.max_w * 1000,
+    )
+    return Described(hardware, sockets * CPU.idle_w + node.cards * card.idle_w)
 
 
 def watts_of(pool: Pool) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 
 from joulie_bus.events import GpuAsk, PodAsk, PodBound, PodPending
 from joulie_extender.catalogue.weights import Weights
-from joulie_extender.decide.scoring import gpu_score
+from joulie_extender.decide.scoring import gpu_score, score
 from joulie_extender.gpu.card_choice import choose_cards
 from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
 from joulie_extender.gpu.models import Aliases
@@ -17,10 +17,11 @@ from joulie_extender.gpu.pool import Pool
 from joulie_extender.gpu.shapes import CARD, Shape
 from joulie_projections.fold.pod_facts import evolve_pod
 from joulie_projections.state.cards import CardState
-from joulie_projections.state.state import ClusterState, NodeState
+from joulie_projections.state.state import ClusterState, NodeState, Sample
 from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.arrays import Ints
 from joulie_projections.twin.columns import TwinColumns
+from joulie_simulator.gpu_packing.card_watts import hardware_of
 from joulie_simulator.gpu_packing.claims import AT, claimed
 
 CARD_MB = 100_000
@@ -29,10 +30,18 @@ CARD_MB = 100_000
 class Product:
     """One cluster, and the log of its pods."""
 
-    def __init__(self, pool: Pool, packing: str, models: Sequence[tuple[str, ...]] = ()) -> None:
-        """`models` are the sets of models that pods allow; each is a name in the catalog."""
+    def __init__(
+        self,
+        pool: Pool,
+        packing: str,
+        models: Sequence[tuple[str, ...]] = (),
+        scoring: str = "",
+    ) -> None:
+        """`models` are the sets of models that pods allow; each is a name in the catalog. Without
+        a scoring, the scores are those of cards alone."""
         gpu = GpuWeights(packing=packing, aliases=_aliases(models), need_rule=BY_SCARCITY)
-        self._weights = Weights(gpu=gpu)
+        self._weights = Weights(gpu=gpu, scoring=scoring) if scoring else Weights(gpu=gpu)
+        self._is_about_cards = not scoring
         self._names = [f"n{row}" for row in range(len(pool.nodes))]
         self._state = _state_of(pool, self._names)
         self._columns = TwinColumns.of_state(self._state)
@@ -49,7 +58,9 @@ class Product:
         return pod
 
     def scores(self, pod: PodAsk) -> Ints:
-        return gpu_score(pod, self._columns, self._rows, self._weights).answer
+        if self._is_about_cards:
+            return gpu_score(pod, self._columns, self._rows, self._weights).answer
+        return score(pod, self._columns, self._rows, AT, 0, self._weights).answer
 
     def cards(self, pod: PodAsk, row: int) -> list[int]:
         found = choose_cards(pod, self._names[row], self._columns, self._weights.gpu)
@@ -99,8 +110,15 @@ def _aliases(models: Sequence[tuple[str, ...]]) -> Aliases:
 def _state_of(pool: Pool, names: Sequence[str]) -> ClusterState:
     state = ClusterState()
     for row, (name, node) in enumerate(zip(names, pool.nodes, strict=True)):
+        found = hardware_of(name, node)
         state.nodes[name] = NodeState(
-            ordinal=row, at=AT, present=True, cpu_milli=node.milli, gpus=node.cards
+            ordinal=row,
+            at=AT,
+            present=True,
+            cpu_milli=node.milli,
+            gpus=node.cards,
+            hardware=found.hardware,
+            samples=(Sample(at=AT, power_mw=found.idle_w * 1000),),
         )
         for card in range(node.cards):
             state.gpus[f"{row}/{card}"] = CardState(

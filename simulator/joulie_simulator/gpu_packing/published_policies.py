@@ -59,9 +59,12 @@ class Packing:
 class Joulie(Packing):
     """The product, which knows only the pods that have arrived; equal answers by chance."""
 
+    scoring = ""  # by cards alone
+
     def __init__(self, pool: Pool, pods: Sequence[Shape], seed: int) -> None:
         super().__init__(pool, random_node, random.Random(seed))
-        self._product = Product(pool, FRAGMENTATION, [pod.models for pod in pods if pod.models])
+        models = [pod.models for pod in pods if pod.models]
+        self._product = Product(pool, FRAGMENTATION, models, self.scoring)
 
     def costs(self, shape: Shape) -> Floats:
         self._pod = self._product.arrives(shape)
@@ -72,6 +75,12 @@ class Joulie(Packing):
         chosen = self._product.cards(self._pod, row) if shape.cards else []
         self._product.binds(self._pod, row, chosen, mb_of(shape))
         return chosen
+
+
+class JoulieSavings(Joulie):
+    """The score of `PRESET=savings`: the watts that a pod adds, with those of lost GPUs."""
+
+    scoring = "energy"
 
 
 class PowerAndFragmentation(Packing):
@@ -160,4 +169,5 @@ POLICIES: Mapping[str, Beginning] = {
     "fgd": lambda pool, pods, _: Packing(pool, fgd_of(pool, pods)),
     "pwr-fgd": lambda pool, pods, _: PowerAndFragmentation(pool, pods),
     "joulie": Joulie,
+    "joulie-savings": JoulieSavings,
 }

@@ -6,7 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joulie_projections.twin.energy_score import EnergyNodes, EnergyScores, energy_scores
+from joulie_projections.twin.energy_score import (
+    RESERVE_W,
+    SHARED_ACTIVATION,
+    EnergyNodes,
+    EnergyScores,
+    energy_scores,
+)
 
 FIRST = [
     [
@@ -104,6 +110,44 @@ def test_cards_go_to_the_begun_node_with_the_fewest_free_ones() -> None:
     )
 
     assert best(energy_scores(both, 16, 1)) == 0
+
+
+def test_where_the_loss_of_gpus_is_known_a_pod_with_cards_pays_a_tenth_of_what_it_wakes() -> None:
+    both = nodes(
+        2,
+        cards=[8.0] * 2,
+        free_cards=[8.0, 3.0],
+        is_empty=[True, False],
+        free_cores=[128.0, 100.0],
+        cores=[128.0] * 2,
+    )
+    known = both._replace(lost_gpus_w=np.array([20.0, 30.0]))
+    before, found = energy_scores(both, 16, 1), energy_scores(known, 16, 1)
+
+    assert found.activation_w.tolist() == (before.activation_w * SHARED_ACTIVATION).tolist()
+    assert (before.fragmentation_w > 0).any()
+    assert found.fragmentation_w.tolist() == [0.0, 0.0]
+    assert found.lost_gpus_w is not None
+    assert found.lost_gpus_w.tolist() == [20.0, 30.0]
+
+
+def test_the_loss_of_gpus_counts_as_watts() -> None:
+    both = nodes(2, cards=[8.0] * 2, free_cards=[3.0, 3.0])
+
+    assert best(energy_scores(both._replace(lost_gpus_w=np.array([5.0, 0.0])), 16, 1)) == 1
+    assert best(energy_scores(both._replace(lost_gpus_w=np.array([0.0, 5.0])), 16, 1)) == 0
+
+
+def test_cards_are_reserved_only_while_a_candidate_has_none() -> None:
+    """The first and the second have free cards; the third has none."""
+    lost = np.array([40.0, 10.0, 0.0])
+    three = nodes(3, cards=[8.0, 8.0, 0.0], free_cards=[2.0, 6.0, 0.0])._replace(lost_gpus_w=lost)
+    two = nodes(2, cards=[8.0, 8.0], free_cards=[2.0, 6.0])._replace(lost_gpus_w=lost[:2])
+    mixed, alike = energy_scores(three, 4, 0), energy_scores(two, 4, 0)
+
+    assert best(mixed) == 2
+    assert (mixed.reserve_w[:2] > RESERVE_W).all()
+    assert alike.reserve_w.tolist() == [0.0, 0.0]
 
 
 def test_the_first_formula_gives_the_scores_of_the_first_logs() -> None:

@@ -101,3 +101,14 @@ def test_what_cannot_be_filled_is_named() -> None:
     assert "node" in misfit(PODS, Pool([PoolNode(1000, 1024, 0)]))
     assert "pod" in misfit([Shape(1000, 1, 0, 0)], Pool(NODES))
     assert not misfit(PODS, Pool(NODES))
+
+
+def test_savings_draw_less_than_fgd_while_half_of_the_gpus_are_asked_for_and_pack_as_well() -> None:
+    nodes = [PoolNode(96_000, 393_216, 8, "G3")] * 8 + [T4] * 32
+    small = [pod for pod in PODS if pod.cards < 8]
+    fgd, savings = (rows_of(name, small, nodes) for name in ("fgd", "joulie-savings"))
+
+    half, full = LEVELS.index(50), LEVELS.index(100)
+    assert savings[half].allocated == fgd[half].allocated
+    assert savings[half].watts < 0.9 * fgd[half].watts
+    assert savings[full].allocated >= fgd[full].allocated - 0.5

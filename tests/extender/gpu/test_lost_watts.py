@@ -1,0 +1,149 @@
+"""Scores by energy with `GPU_PACKING=fragmentation`: the loss of GPUs counts in watts."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from gpu_kit import MB, a_card, a_claim, wanting
+from joulie_bus.events import PodAsk, named_values
+from joulie_bus.testing import NOON, ask, hardware
+from joulie_extender.catalogue.declaration import declaration, weights_of
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.context import DecisionContext
+from joulie_extender.decide.decide import again, decide_prioritize
+from joulie_extender.decide.scoring import Scores, score
+from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
+from joulie_extender.terms.energy import LOST_GPU_W
+from joulie_projections.state.cards import CardState
+from joulie_projections.state.gpu_arrivals import PRIOR, GpuDemand, GpuShape, with_pod
+from joulie_projections.state.state import NodeState, Sample
+from joulie_projections.twin.card_columns import Cards
+from joulie_projections.twin.columns import TwinColumns
+
+SAVINGS = Weights(scoring="energy", gpu=GpuWeights(packing="fragmentation", need_rule=BY_SCARCITY))
+POD = wanting(vram_mb=1)
+
+
+def a_node(at: int, gpus: int = 4) -> NodeState:
+    return NodeState(
+        ordinal=at,
+        at=NOON,
+        present=True,
+        hardware=hardware(f"n{at}", cores=96, gpus=gpus),
+        samples=(Sample(NOON, 300_000),),
+    )
+
+
+def columns_of(cards: Mapping[str, CardState], *nodes: NodeState, model: str = "") -> TwinColumns:
+    """`model` is what pods named before."""
+    arrivals = PRIOR
+    for _ in range(200):
+        arrivals = with_pod(arrivals, GpuShape(8000, 1, 1000), model)
+    there = nodes or (a_node(0), a_node(1))
+    found = TwinColumns.of({f"n{at}": node for at, node in enumerate(there)}, 0)
+    found = found.with_gpu_demand(GpuDemand(arrivals, arrivals.sizes))
+    return found.with_cards(Cards.of(cards, found.rows))
+
+
+def free(node: str, count: int, model: str = "H100") -> dict[str, CardState]:
+    return {f"{node}-{at}": a_card(node, model=model) for at in range(count)}
+
+
+def taken(node: str, count: int) -> dict[str, CardState]:
+    claims = {"z": a_claim(MB, node, confirmed=True)}
+    return {f"{node}-used{at}": a_card(node, model="H100", claims=claims) for at in range(count)}
+
+
+def scored(pod: PodAsk, columns: TwinColumns, weights: Weights = SAVINGS) -> Scores:
+    rows = np.array(sorted(columns.rows.values()))
+    return score(pod, columns, rows, NOON, 0, weights)
+
+
+def lost_w(pod: PodAsk, columns: TwinColumns) -> list[float]:
+    found: list[float] = scored(pod, columns)["lost_gpus_w"].tolist()
+    return found
+
+
+def test_a_lost_gpu_costs_more_the_more_gpus_are_in_use() -> None:
+    """A pod with most cores leaves three free cards of the first node without any."""
+    heavy = replace(POD, cpu_milli=90_000)
+    nodes = [a_node(0), a_node(1), a_node(2)]
+    cards = {**free("n0", 4), **free("n1", 1), **taken("n1", 3)}
+
+    early = lost_w(heavy, columns_of(cards | free("n2", 4), *nodes))
+    late = lost_w(heavy, columns_of(cards | taken("n2", 4), *nodes))
+
+    assert early[1] == late[1] == 0.0
+    assert late[0] > early[0] > 0
+
+
+def test_a_card_of_a_model_that_pods_name_has_its_full_price_while_no_card_is_in_use() -> None:
+    cards = {**free("n0", 4, "H100"), **free("n1", 4, "T4")}
+
+    named = lost_w(POD, columns_of(cards, model="H100"))
+
+    assert named[0] > named[1]
+    assert named[0] - named[1] > LOST_GPU_W / 2
+    assert lost_w(wanting(model="H100"), columns_of(cards, model="H100"))[0] == 0.0
+    assert lost_w(POD, columns_of(cards)) == [0.0, 0.0]
+
+
+def test_a_node_whose_cards_are_unknown_never_scores_best() -> None:
+    columns = columns_of(free("n1", 4), a_node(0), a_node(1))
+
+    found = scored(POD, columns)
+
+    assert int(found.answer.argmax()) == 1
+    assert found["lost_gpus_w"][0] >= LOST_GPU_W
+
+
+def test_a_pod_without_cards_is_kept_off_the_cards_while_a_candidate_has_none() -> None:
+    cards = {**free("n0", 4), **free("n1", 1), **taken("n1", 3)}
+    mixed = columns_of(cards, a_node(0), a_node(1), a_node(2, gpus=0))
+    pod = ask("p", cores=4)
+
+    assert int(scored(pod, mixed).answer.argmax()) == 2
+    assert scored(pod, mixed)["lost_gpus_w"][2] == 0.0
+    assert not scored(pod, columns_of(cards))["reserve_w"].any()
+
+
+def test_a_pod_without_cards_goes_last_to_a_node_whose_cards_are_unknown() -> None:
+    columns = columns_of(free("n1", 4), a_node(0), a_node(1))
+
+    found = scored(ask("p", cores=4), columns)
+
+    assert int(found.answer.argmax()) == 1
+    assert found["lost_gpus_w"][0] == 4 * LOST_GPU_W
+
+
+@pytest.mark.parametrize("pod", [POD, ask("p", cores=4)])
+def test_where_no_card_is_known_scores_are_those_without_the_term(pod: PodAsk) -> None:
+    columns = columns_of({})
+    before = dataclasses.replace(SAVINGS, energy_formula=4.0)
+
+    assert "lost_gpus_w" not in scored(pod, columns).more
+    assert scored(pod, columns).answer.tolist() == scored(pod, columns, before).answer.tolist()
+
+
+def test_without_cards_among_the_candidates_there_is_no_loss() -> None:
+    columns = columns_of({}, a_node(0, gpus=0), a_node(1, gpus=0))
+
+    assert "lost_gpus_w" not in scored(ask("p", cores=4), columns).more
+
+
+@pytest.mark.parametrize("changed", [{"energy_formula": 4.0}, {"gpu": GpuWeights()}])
+def test_decisions_without_the_term_are_computed_as_they_were(changed: dict[str, object]) -> None:
+    columns = columns_of({**free("n0", 4), **free("n1", 1), **taken("n1", 3)})
+    before = dataclasses.replace(SAVINGS, **changed)  # type: ignore[arg-type]
+    context = DecisionContext(columns, 1, 0, NOON)
+
+    decision = decide_prioritize(POD, ["n0", "n1"], context, before)
+    declared = weights_of(declaration(before))
+
+    assert declared is not None
+    assert again(decision, columns, declared) == decision
+    assert "lost_gpus_w" not in named_values(decision.top[0])
+    assert decide_prioritize(POD, ["n0", "n1"], context, SAVINGS).top != decision.top
