@@ -11,7 +11,7 @@ depends on the others only through the cheapest row, which gets 100 points.
     score      = 100 x 250 / (250 + cost - lowest cost)
 
 Where it is known what later pods lose of the GPUs, that loss in watts replaces `fragmentation`. A
-pod with cards then counts a fifth of `activation`: other pods will share the node, and the loss has
+pod with cards then counts a tenth of `activation`: other pods will share the node, and the loss has
 what its free cards are worth.
 
 Best fit follows from `activation`: an empty node could sleep, and a nearly empty one could soon.
