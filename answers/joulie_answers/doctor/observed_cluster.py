@@ -257,9 +257,10 @@ def _first_why(pods: Sequence[Tree]) -> str:
 
 def _ready_since(pod: Tree) -> int:
     ready = _conditions(pod).get("Ready", {})
-    if ready.get("status") != "True" or "lastTransitionTime" not in ready:
+    since = ready.get("lastTransitionTime")
+    if ready.get("status") != "True" or not since:  # a condition may have null
         return 0
-    return int(datetime.fromisoformat(ready["lastTransitionTime"]).timestamp()) * NS
+    return int(datetime.fromisoformat(since).timestamp()) * NS
 
 
 def _conditions(pod: Tree) -> Mapping[str, Tree]:
