@@ -37,6 +37,7 @@ EXAMPLES: Tree = {
     "image.pullSecrets": [{"name": "other"}],
     "files": {"other.toml": "x"},
     "settings": {"STATIC_HP_FRAC": "0.4"},
+    "settings.POLICY_NUMBERS": "performance_floor=2",
     "scheduler.clusterIP": "10.0.0.99",
     "scheduler.admission": "never",
     "size": "99Gi",
@@ -227,6 +228,7 @@ def compared(before: Rendered, after: Rendered) -> Change:
         f"{name} reads {each}"
         for name in both - restarted
         for each in read_by(new[name]["spec"]) & content
+        if not _has_the_same_items(before, after, new[name]["spec"], each)
     }
     return Change(
         frozenset(differ),
@@ -244,6 +246,23 @@ def _differs(before: Rendered, after: Rendered, name: str) -> bool:
     return (
         name not in before.texts or name not in after.texts or before.tree(name) != after.tree(name)
     )
+
+
+def _has_the_same_items(before: Rendered, after: Rendered, pod: Tree, name: str) -> bool:
+    """Whether the pod reads single items of a Secret, none of which differs."""
+    if not all(name in each.texts for each in (before, after)):
+        return False
+    reads = [node["secret"] for node in _nodes(pod) if isinstance(node.get("secret"), dict)]
+    own = [each for each in reads if name == f"Secret/{each.get('secretName') or each.get('name')}"]
+    if not own or not all("items" in each for each in own):
+        return False
+    keys = {item["key"] for each in own for item in each["items"]}
+    old, new = (_data(each.tree(name)) for each in (before, after))
+    return all(old.get(key) == new.get(key) for key in keys)
+
+
+def _data(secret: Tree) -> Tree:
+    return secret.get("stringData") or secret.get("data") or {}
 
 
 def _fixed(rendered: Rendered, name: str) -> Tree | None:
