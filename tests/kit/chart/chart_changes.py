@@ -201,10 +201,16 @@ def read_by(pod: Tree) -> set[str]:
         for key, kind in (("configMap", "ConfigMap"), ("configMapRef", "ConfigMap")):
             if isinstance(node.get(key), dict):
                 found.add(f"{kind}/{node[key].get('name')}")
+    return found | {name for name, _ in _secrets_read(pod)}
+
+
+def _secrets_read(pod: Tree) -> Iterator[tuple[str, Tree]]:
+    """Each Secret with what refers to it: a volume, all as variables, or a single variable."""
+    for node in _nodes(pod):
         for key in ("secret", "secretRef", "secretKeyRef"):
             if isinstance(node.get(key), dict):
-                found.add(f"Secret/{node[key].get('secretName') or node[key].get('name')}")
-    return found
+                refers = node[key]
+                yield f"Secret/{refers.get('secretName') or refers.get('name')}", refers
 
 
 def _nodes(tree: Any) -> Iterator[Tree]:
@@ -252,11 +258,10 @@ def _has_the_same_items(before: Rendered, after: Rendered, pod: Tree, name: str)
     """Whether the pod reads single items of a Secret, none of which differs."""
     if not all(name in each.texts for each in (before, after)):
         return False
-    reads = [node["secret"] for node in _nodes(pod) if isinstance(node.get("secret"), dict)]
-    own = [each for each in reads if name == f"Secret/{each.get('secretName') or each.get('name')}"]
-    if not own or not all("items" in each for each in own):
+    own = [refers for read, refers in _secrets_read(pod) if read == name]
+    if not own or not all("items" in each or "key" in each for each in own):
         return False
-    keys = {item["key"] for each in own for item in each["items"]}
+    keys = {item["key"] for each in own for item in each.get("items", [each])}
     old, new = (_data(each.tree(name)) for each in (before, after))
     return all(old.get(key) == new.get(key) for key in keys)
 
