@@ -43,40 +43,31 @@ MOST_POINTS = 10.0
 _NO_GPU = GpuShape(0, 0, 0)
 
 
+class Losses(NamedTuple):
+    """In GPUs, by candidate."""
+
+    expected: Floats  # what later pods lose there beyond the least on any candidate
+    named: Floats  # the part that is of pods which name the node's model
+    share_in_use: float  # of the GPUs of all nodes whose cores are known
+
+
 def expected_loss(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWeights) -> Floats:
-    """In GPUs, by candidate: what later pods lose there beyond the least on any candidate."""
-    found = np.full(len(rows), UNUSABLE)
-    place = layout_of(twin_columns.cards).row_of(rows)
-    has_cores = twin_columns.floats("cores").take(rows) > 0
-    known = has_cores & (place != NO_PLACE) & twin_columns.columns["present"].take(rows)
-    at = np.flatnonzero(known)  # a node without cards or cores that are known never scores best
-    cost = _costs_of(pod, twin_columns, gpu)[place[at]] if len(at) else found[at]
-    least = cost.min(initial=NEVER)
-    if least < NEVER:
-        found[at] = np.minimum((cost - least) / CARD, UNUSABLE)
-    return found
+    return _loss_at(_places(twin_columns, rows), pod, twin_columns, rows, gpu)
 
 
-def named_by_others(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWeights) -> Floats:
-    """In GPUs, by candidate: the part of the loss that is of pods which name the node's model."""
-    asked, kept = _asked_of(pod), _tables_of(twin_columns, gpu)
-    place = layout_of(twin_columns.cards).row_of(rows)
-    found = np.zeros(len(rows))
-    if not asked.models:
-        at = np.flatnonzero(place != NO_PLACE)
-        found[at] = kept.prices[place[at]] * (asked.on(0).gpu_milli / CARD)
-    return found
-
-
-def share_in_use(twin_columns: TwinColumns, gpu: GpuWeights) -> float:
-    """Of the GPUs of all nodes whose cores are known."""
-    used = _tables_of(twin_columns, gpu).in_use(twin_columns)
-    return used.gpu / used.all_gpu if used.all_gpu else 0.0
+def losses_of(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWeights) -> Losses:
+    place, asked, kept = _places(twin_columns, rows), _asked_of(pod), _tables_of(twin_columns, gpu)
+    expected = _loss_at(place, pod, twin_columns, rows, gpu)
+    if asked.models:
+        named = np.zeros(len(rows))
+    else:
+        named = kept.prices.take(place) * (asked.on(0).gpu_milli / CARD)
+    return Losses(expected, named, kept.share_in_use)
 
 
 def prepare(twin_columns: TwinColumns, gpu: GpuWeights) -> None:
     """Computes in advance what does not depend on a pod."""
-    _tables_of(twin_columns, gpu).follow(twin_columns)
+    _tables_of(twin_columns, gpu)
 
 
 def points_of(loss: Floats) -> Floats:
@@ -100,7 +91,7 @@ def card_losses(
         return {}
     free, here = free_without(twin_columns, kept.kinds, at, pod.uid)
     shape = asked.on(kept.kinds.total_mb[int(free.model[0])])
-    by_card = kept.side(twin_columns).measure.by_card(free, shape, 0)[layout.slot[here]]
+    by_card = kept.side.measure.by_card(free, shape, 0)[layout.slot[here]]
     places = layout.place[here].tolist()
     return dict(zip((cards.uuids[card] for card in places), by_card.tolist(), strict=True))
 
@@ -121,10 +112,33 @@ def _asked_of(pod: PodAsk) -> _Asked:
     return _Asked(shape, (pod.gpu.model,) if pod.gpu.model else ())
 
 
+def _places(twin_columns: TwinColumns, rows: Ints) -> Ints:
+    return layout_of(twin_columns.cards).row_of(rows)
+
+
+def _loss_at(
+    place: Ints, pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWeights
+) -> Floats:
+    """`place` is where the rows are in the layout.
+
+    A node without cards or cores that are known never scores best.
+    """
+    has_cores = twin_columns.floats("cores").take(rows) > 0
+    known = has_cores & (place != NO_PLACE) & twin_columns.columns["present"].take(rows)
+    if not known.any():
+        return np.full(len(rows), UNUSABLE)
+    cost = np.where(known, _costs_of(pod, twin_columns, gpu).take(place), NEVER)
+    least = cost.min()
+    if least >= NEVER:
+        return np.full(len(rows), UNUSABLE)
+    found: Floats = np.minimum((cost - least) / CARD, UNUSABLE)
+    return found
+
+
 def _costs_of(pod: PodAsk, twin_columns: TwinColumns, gpu: GpuWeights) -> Floats:
     """In milli of a card, by the rows of the layout. What the pod has claimed itself is free."""
     asked, kept = _asked_of(pod), _tables_of(twin_columns, gpu)
-    side = kept.side(twin_columns)
+    side = kept.side
     costs = side.cache.of(asked).cost  # later calls write to it
     own = twin_columns.cards.nodes_of([pod.uid])
     if len(own):
@@ -170,13 +184,15 @@ class _Tables:
         self._sides = dict[bool, _Side]()
         self._in_use = self._all.in_use(self._free)
         self._is_short_of_cores = self._cores_run_out()
+        # Of the model of each row, per GPU; the last is that of NO_PLACE.
+        self.prices = np.append(self._terms.price[free.model], 0.0)
 
     def is_of(self, kinds: PoolKinds, demand: GpuDemand, rule: str) -> bool:
         return self.kinds is kinds and self.demand is demand and self.rule == rule
 
-    def side(self, twin_columns: TwinColumns) -> _Side:
+    @property
+    def side(self) -> _Side:
         """Both sides are kept: where cores just suffice, each pod may change it."""
-        self.follow(twin_columns)
         is_short = self._is_short_of_cores
         if is_short not in self._sides:
             need = wanted_cores(self._mean, self.kinds, self.rule, is_short_of_cores=is_short)
@@ -197,14 +213,9 @@ class _Tables:
             self._is_short_of_cores = self._cores_run_out()
 
     @property
-    def prices(self) -> Floats:
-        """Of the model of each node, per GPU."""
-        found: Floats = self._terms.price[self._free.model]
-        return found
-
-    def in_use(self, twin_columns: TwinColumns) -> InUse:
-        self.follow(twin_columns)
-        return self._in_use
+    def share_in_use(self) -> float:
+        used = self._in_use
+        return used.gpu / used.all_gpu if used.all_gpu else 0.0
 
     def _cores_run_out(self) -> bool:
         """Integers: the same in any order of nodes and cards."""
@@ -278,6 +289,7 @@ def _tables_of(twin_columns: TwinColumns, gpu: GpuWeights) -> _Tables:
     kinds, memo = kinds_of(twin_columns, gpu.aliases), twin_columns.cards.fixed_memo
     kept, key = memo.get(_Tables), (kinds, twin_columns.gpu_demand, gpu.need_rule)
     if isinstance(kept, _Tables) and kept.is_of(*key):
+        kept.follow(twin_columns)
         return kept
     found = memo[_Tables] = _Tables(twin_columns, kinds, gpu.need_rule)
     return found

@@ -5,12 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_extender.gpu.expected_loss import (
-    UNUSABLE,
-    expected_loss,
-    named_by_others,
-    share_in_use,
-)
+from joulie_extender.gpu.expected_loss import UNUSABLE, losses_of
 from joulie_extender.gpu.fit import FRAGMENTATION, PackingWeights
 from joulie_extender.gpu.free import asks_no_card, free_cards, free_cores_of, used_cards_w
 from joulie_extender.terms.cards_kept import CardsKeptSettings
@@ -141,16 +136,16 @@ def _lost_gpus_w(asked: TermInput, cards: Floats, settings: EnergyWeights) -> Fl
         return None
     if not cards.any():
         return None
-    loss = expected_loss(pod, columns, asked.rows, gpu)
+    losses = losses_of(pod, columns, asked.rows, gpu)
+    loss = losses.expected
     is_known = loss < UNUSABLE
     if not is_known.any():
         return None
     if asks_no_card(pod):
         loss = np.where(is_known, loss, cards)  # at most; 0 without cards
-    in_use = share_in_use(columns, gpu)
-    price = LOST_GPU_W * (in_use * in_use)
+    price = LOST_GPU_W * (losses.share_in_use * losses.share_in_use)
     found: Floats = np.where(is_known, price, LOST_GPU_W) * loss
-    found += (LOST_GPU_W - price) * named_by_others(pod, columns, asked.rows, gpu)
+    found += (LOST_GPU_W - price) * losses.named
     return found
 
 

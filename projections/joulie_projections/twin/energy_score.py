@@ -93,11 +93,8 @@ def energy_scores(
 ) -> EnergyScores:
     """Scores nodes for a pod. With `known`, only its rows compete for the lowest cost."""
     asked = Ask(cores, cards, keeps_cards and not cards)
-    # A formula of a newer program: a replay finds that its decisions differ.
-    over = _OVERHEADS.get(formula, _overheads)(nodes, asked)
+    over = _overheads_of(nodes, asked, formula)
     marginal = nodes.pue * (cores * nodes.w_per_core + cards * nodes.w_per_card)
-    if nodes.lost_gpus_w is not None:
-        over = _with_loss(over, nodes, asked)
     activation, fragmentation = nodes.pue * over.activation, nodes.pue * over.fragmentation
     cost = marginal + activation + fragmentation + over.reserve
     if nodes.lost_gpus_w is not None:
@@ -121,26 +118,48 @@ def energy_scores(
     )
 
 
-def _overheads(nodes: EnergyNodes, asked: Ask) -> Overheads:
-    has_cards = np.asarray(nodes.cards) > 0
-    cores_left = _share_left(nodes.free_cores, asked.cores, nodes.cores)
-    cards_left = _share_left(nodes.free_cards, asked.cards, nodes.cards)
-    activation = _activation_w(nodes, BEGUN_SHARE * (cores_left + cards_left))
-    apart = has_cards * np.abs(cores_left - cards_left)
-    fragmentation = nodes.idle_w * (FRAGMENT_SHARE * apart if asked.cards else 0.0)
-    host = has_cards * (HOST_SHARE * nodes.idle_w)
-    reserve = host + _blocked_w(nodes) if asked.keeps_cards else np.zeros(len(host))
-    return Overheads(activation, fragmentation, reserve)
+def _overheads_of(nodes: EnergyNodes, asked: Ask, formula: float) -> Overheads:
+    if nodes.lost_gpus_w is not None:
+        return _beside_loss(nodes, asked)
+    # A formula of a newer program: a replay finds that its decisions differ.
+    return _OVERHEADS.get(formula, _overheads)(nodes, asked)
 
 
-def _with_loss(over: Overheads, nodes: EnergyNodes, asked: Ask) -> Overheads:
+def _beside_loss(nodes: EnergyNodes, asked: Ask) -> Overheads:
+    """Where it is known what later pods lose of the GPUs."""
     nothing = np.zeros(len(nodes.idle_w))
-    everywhere = np.all(np.asarray(nodes.cards) > 0)
+    activation = _activation_w(nodes, _begun(*_left(nodes, asked)))
+    keeps_cards = asked.keeps_cards and not np.all(np.asarray(nodes.cards) > 0)
     return Overheads(
-        activation=(SHARED_ACTIVATION if asked.cards else 1.0) * over.activation,
+        activation=SHARED_ACTIVATION * activation if asked.cards else activation,
         fragmentation=nothing,
-        reserve=nothing if everywhere else over.reserve,
+        reserve=_reserve_w(nodes) if keeps_cards else nothing,
     )
+
+
+def _overheads(nodes: EnergyNodes, asked: Ask) -> Overheads:
+    cores_left, cards_left = _left(nodes, asked)
+    apart = (np.asarray(nodes.cards) > 0) * np.abs(cores_left - cards_left)
+    return Overheads(
+        activation=_activation_w(nodes, _begun(cores_left, cards_left)),
+        fragmentation=nodes.idle_w * (FRAGMENT_SHARE * apart if asked.cards else 0.0),
+        reserve=_reserve_w(nodes) if asked.keeps_cards else np.zeros(len(nodes.idle_w)),
+    )
+
+
+def _left(nodes: EnergyNodes, asked: Ask) -> tuple[Floats, Floats]:
+    """The shares of the cores and of the cards that are free after the placement."""
+    cores_left = _share_left(nodes.free_cores, asked.cores, nodes.cores)
+    return cores_left, _share_left(nodes.free_cards, asked.cards, nodes.cards)
+
+
+def _begun(cores_left: Floats, cards_left: Floats) -> Floats:
+    return BEGUN_SHARE * (cores_left + cards_left)
+
+
+def _reserve_w(nodes: EnergyNodes) -> Floats:
+    host: Floats = (np.asarray(nodes.cards) > 0) * (HOST_SHARE * nodes.idle_w)
+    return host + _blocked_w(nodes)
 
 
 def _share_left(free: Column, asked: float, capacity: Column) -> Floats:
