@@ -28,6 +28,7 @@ LIMITS = {
     "README.md": {"Try it"},  # the packages of the lock
     "agent.md": {"When it is published", "While the broker is away"},
     "console.md": {"Access control"},
+    "energy.md": {"Reports"},
     "events.md": {"Bounds", "Which sender may write which event"},
     "extender.md": {"What it refuses"},
     "faults.md": {"Messages"},

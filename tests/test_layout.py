@@ -268,9 +268,10 @@ def imported_from_decide(path: str) -> set[str]:
 
 # A question is answered in one place: who builds a part of an answer, answers.
 SCHEMA = ROOT / "answers/joulie_answers/schema/responses.py"
-OF_THE_CONSOLE = {  # what only a console knows: its stream, its map, how its parts are
+# What only a console knows: its stream, its map, how its parts are, the report of its process.
+OF_THE_CONSOLE = {
     *("Cluster", "Map", "MapChanges", "PowerPoint", "PowerSeries", "Reach", "Notice", "Warning"),
-    "Problem",
+    *("Problem", "Report"),
 }
 BUILT_TWICE = {
     "Candidate": 2,  # of an entry with all its candidates, and of a pod's newest attempt

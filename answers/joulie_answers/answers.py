@@ -312,12 +312,19 @@ class Answers:
         )
 
     async def energy(self, query: requests.Energy) -> responses.Energy:
-        until = _ns(query.until) if query.until else self._clock()
-        since = _ns(query.since) if query.since else until - query.hours * HOUR
+        period = self._period(query.since, query.until, query.hours * HOUR)
+        return await self._energy.energy(self._stamp(), period, query)
+
+    def _period(
+        self, first: datetime | None, last: datetime | None, usual: int | None = None
+    ) -> Period:
+        """`usual`: its length without `first`, in nanoseconds; None: from the first fact on."""
+        until = _ns(last) if last else self._clock()
+        begin = until - usual if usual else 0
+        since = _ns(first) if first else begin
         if since >= until:
             raise NotAnswered(400, "`since` must be before `until`.")
-        period = Period(since // MS, until // MS)
-        return await self._energy.energy(self._stamp(), period, query)
+        return Period(since // MS, until // MS)
 
     async def saved(self, _query: requests.NoParameters) -> responses.Saved:
         return await self._energy.saved(self._stamp(), self._clock() // MS)

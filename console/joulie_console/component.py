@@ -21,17 +21,19 @@ def run(_: argparse.Namespace, wires: Wiring) -> int:
 
 async def _show(wires: Wiring) -> None:
     # Imported here: `joulie up` reads the settings only.
+    from joulie_console.api.reports import ReportProgram
     from joulie_console.service import ServiceSettings, StoredData, serve
 
     settings = wires.source.load(ConsoleSettings)
     notify = wires.source.load(NotifySettings)
     staleness_s = wires.source.load(ScoringSettings).staleness_s
     aliases = aliases_of(wires.source.load(CatalogSettings).catalog)
+    report = ReportProgram.at(wires.data.path, wires.source.from_file())
     async with viewing(wires, Role.CONSOLE) as (bus, view):
         await serve(
             bus,
             wires.subjects,
             view,
-            StoredData.at(wires.data.database),
+            StoredData.at(wires.data.database, report),
             ServiceSettings(settings, notify, staleness_s, aliases),
         )

@@ -22,7 +22,8 @@ from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
 from joulie_bus.streams.subjects import Subjects
 from joulie_console.api.app import make_app
 from joulie_console.api.http_limits import BoundedProtocol
-from joulie_console.api.queries import Console
+from joulie_console.api.queries import Console, ConsoleSources
+from joulie_console.api.reports import ReportProgram, Reports
 from joulie_console.api.security import AccessControl
 from joulie_console.notify.integrity import Integrity
 from joulie_console.notify.settings import NotifySettings
@@ -44,14 +45,15 @@ log = get_logger("console")
 
 
 class StoredData(NamedTuple):
-    """How to open what is in the database."""
+    """How to open what is in the database, and the program that computes reports from it."""
 
     open_history: OpenHistory
     open_energy: OpenEnergy
+    report: ReportProgram
 
     @classmethod
-    def at(cls, place: Place) -> "StoredData":
-        return cls(lambda: History.readable(place), lambda: EnergyTable.readable(place))
+    def at(cls, place: Place, report: ReportProgram) -> "StoredData":
+        return cls(lambda: History.readable(place), lambda: EnergyTable.readable(place), report)
 
 
 class ServiceSettings(NamedTuple):
@@ -69,7 +71,10 @@ async def serve(
     history, energy = HistoryReader(stored.open_history), EnergyReader(stored.open_energy)
     tail = EventTail(bus, history)
     poller = ClusterPoller(view, tail, subjects.cluster, settings.staleness_s)
-    sources = HistorySources.over(in_streams(bus, history), history, tail, energy)
+    sources = ConsoleSources(
+        HistorySources.over(in_streams(bus, history), history, tail, energy),
+        Reports(stored.report),
+    )
     console = Console(poller, tail, sources, settings.staleness_s, settings.aliases)
     options = StreamOptions(heartbeat_s=own.heartbeat_s, max_behind=own.max_behind)
     app = make_app(console, AccessControl(own), options, own.max_clients)

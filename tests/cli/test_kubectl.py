@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from joulie_cli.kubectl.__main__ import parsed
 from kube_api import ApiServer
 from kube_builders import joulie_server
 
@@ -144,6 +145,13 @@ async def test_watching_shows_what_changes(server: ApiServer, tmp_path: Path) ->
 
     counts = [told["summary"]["classes"]["draining"] for told in (first, second)]
     assert counts == [0, 1]
+
+
+@pytest.mark.parametrize("words", [("decisions", "--since"), ("report", "--from")])
+def test_a_time_may_be_relative_to_now(words: tuple[str, str]) -> None:
+    args = parsed([*words, "-10m"])
+
+    assert "-10m" in vars(args).values()
 
 
 async def test_a_cluster_without_joulie_is_reported(tmp_path: Path) -> None:

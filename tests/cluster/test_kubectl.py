@@ -200,6 +200,7 @@ async def test_the_plugin_reads_the_console_with_the_rights_of_a_viewer(
             name: json.loads((await run("joulie_cli.kubectl", name, "-o", "json", *config)).out)
             for name in ("twins", "plans", "gpus", "decisions")
         }
+        report = await run("joulie_cli.kubectl", "report", "--json", *config)
         tables = [
             await run("joulie_cli.kubectl", *words, *config)
             for words in (["twins"], ["twins", "n0"], ["plans"], ["gpus"], ["decisions"])
@@ -212,6 +213,8 @@ async def test_the_plugin_reads_the_console_with_the_rights_of_a_viewer(
     assert {each["verb"] for each in answers["decisions"]["items"]} >= {"filter", "prioritize"}
     assert [each.code for each in tables] == [0] * 5, tables
     assert "default/fast" in tables[-1].out
+    assert report.code == 2
+    assert "/v1/report" in report.err
 
 
 def binding(role: str, user: str) -> Tree:

@@ -23,6 +23,7 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.testing import CLUSTER, Voices, connected, until
+from joulie_console.api.reports import ReportProgram
 from joulie_console.notify.settings import NotifySettings
 from joulie_console.service import ServiceSettings, StoredData, serve
 from joulie_console.settings import ConsoleSettings
@@ -190,13 +191,26 @@ async def running_console(
             View.open(bus, engine, CLUSTER) as view,
         ):
             every = ServiceSettings(loaded, notify, STALENESS_S)
-            work = serve(bus, CLUSTER, view, StoredData.at(path), every)
+            report = ReportProgram.at(directory, broker_settings(broker, Role.CONSOLE))
+            work = serve(bus, CLUSTER, view, StoredData.at(path, report), every)
             async with background(work, "console"):
                 url = f"http://127.0.0.1:{loaded.addr.port}"
                 await _ready(url)
                 yield url
     finally:
         engine.dispose()
+
+
+def broker_settings(broker: Embedded, role: Role) -> dict[str, str]:
+    """For the environment of a process."""
+    address = broker.address_of(role)
+    return {
+        "NATS_URL": address.url,
+        "NATS_USER": address.user,
+        "NATS_PASSWORD": address.password,
+        "NATS_INBOX": address.inbox,
+        "JOULIE_CLUSTER": CLUSTER.cluster,
+    }
 
 
 async def _ready(url: str) -> None:

@@ -282,10 +282,11 @@ def _grid(rates: Sequence[Document]) -> str:
 def _origin(document: Document) -> str:
     head = document["head"]
     signed = f"entry {head['pos']}, hash {head['hash']}" if head else "no head was signed yet"
+    unsigned = "" if "signature" in document else " This report is not signed."
     return (
         f"<h2>Origin</h2><p>Computed from the log up to position {document['position']} and entry "
         f"{document['entries']}. Head: {signed}. Verify with "
-        "<code>joulie verify --report FILE</code>.</p>"
+        f"<code>joulie verify --report FILE</code>.{unsigned}</p>"
     )
 
 

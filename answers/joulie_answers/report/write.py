@@ -13,6 +13,7 @@ from joulie_answers.report.signature import head_json, signed
 from joulie_audit.access.past import ArchivePlace, facts_of
 from joulie_bus.core.times import MS
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.streams.roles import Role
 from joulie_projections.component.opening import require_readable
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.energy.savings import savings_of
@@ -26,18 +27,25 @@ log = get_logger("report")
 async def report_of_period(
     wires: Wiring, archive: Path | None, period: Period, *, signs: bool
 ) -> Document:
+    document = await computed(wires, archive, period)
+    keep_savings(wires, document)
+    return signed(document, wires.data.key) if signs else document
+
+
+async def computed(
+    wires: Wiring, archive: Path | None, period: Period, role: Role = Role.AUDITOR
+) -> Document:
+    """Without a signature. Writes nothing."""
     require_readable(wires.data)
     engine = database.reader(wires.data.database)
     try:
         joulie_migrations.require(engine)
-        async with facts_of(wires, archive) as (history, facts):
+        async with facts_of(wires, archive, role) as (history, facts):
             got = await gathered(EnergyTable(engine), history, facts, period, history.tip())
             newest = max(history.heads(), key=lambda head: head.pos, default=None)
     finally:
         engine.dispose()
-    document = {**document_of(got, wires.bus.cluster), "head": head_json(newest)}
-    keep_savings(wires, document)
-    return signed(document, wires.data.key) if signs else document
+    return {**document_of(got, wires.bus.cluster), "head": head_json(newest)}
 
 
 def keep_savings(wires: Wiring, document: Document) -> None:

@@ -144,6 +144,11 @@ class Energy(Query, frozen=True, kw_only=True):
     offset: Offset = 0
 
 
+class Report(Query, frozen=True, kw_only=True):
+    since: Annotated[datetime, Meta(tz=True, description="Without: all")] | None = None
+    until: Annotated[datetime, Meta(tz=True, description="Without: now")] | None = None
+
+
 class Power(Query, frozen=True, kw_only=True):
     since: Annotated[int, Meta(ge=0, le=MAX_INTEGER, description="Epoch, in milliseconds")] = 0
 

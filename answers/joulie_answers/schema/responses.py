@@ -5,7 +5,7 @@ the age of that position; `position` counts facts, `entry` counts the decision l
 """
 
 from datetime import datetime
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
@@ -478,6 +478,18 @@ class Saved(Answer, frozen=True, kw_only=True):
         computed_ms = self.report.computed_ms if self.report else 0
         behind = self.ledger_behind_ms // BEHIND_STEP_MS
         return f"-{self.today.from_ms}-{self.folded_to}-{computed_ms}-{behind}"
+
+
+class Report(Answer, frozen=True, kw_only=True):
+    """`report` is the document of `joulie report --json`. Only the key of the log signs it, and
+    only where the console may read the key."""
+
+    signed: bool
+    report: dict[str, Any]
+
+    @property
+    def revision(self) -> str:
+        return f"-{self.report['position']}-{self.report['asked']['to']}"
 
 
 class Loss(Item, frozen=True, kw_only=True):

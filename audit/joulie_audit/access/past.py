@@ -117,13 +117,13 @@ def history_of(wires: Wiring, archive: Path | None = None) -> Generator[History,
 
 @contextlib.asynccontextmanager
 async def facts_of(
-    wires: Wiring, archive: Path | None
+    wires: Wiring, archive: Path | None, role: Role = Role.AUDITOR
 ) -> AsyncGenerator[tuple[History, RetainedFacts], None]:
     async with contextlib.AsyncExitStack() as stack:
         history = stack.enter_context(history_of(wires, archive))
 
         async def streams() -> RetainedFacts:
-            bus = await stack.enter_async_context(broker_of(wires))
+            bus = await stack.enter_async_context(broker_of(wires, role))
             return await stack.enter_async_context(StreamFacts.on(bus, history))
 
         facts = LazyFacts(streams)

@@ -29,14 +29,18 @@ SETTINGS = (ArchivePlace, ScoringSettings, CatalogSettings)
 @contextlib.asynccontextmanager
 async def source_of(args: argparse.Namespace, wires: Wiring) -> AsyncGenerator[Source, None]:
     if args.server:
-        token, ca = args.token_file or "", args.ca_file or ""
-        async with ConsoleClient(args.server, token_file=token, ca_file=ca) as console:
+        async with console_of(args) as console:
             yield console
         return
     archive = archive_of(args, wires)
     require_readable(wires.data)
     async with stored_answers(_stored(wires, archive), _judgement(wires)) as answers:
         yield answers
+
+
+def console_of(args: argparse.Namespace) -> ConsoleClient:
+    token, ca = args.token_file or "", args.ca_file or ""
+    return ConsoleClient(args.server, token_file=token, ca_file=ca)
 
 
 def _stored(wires: Wiring, archive: Path | None) -> Stored:

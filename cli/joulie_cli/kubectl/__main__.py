@@ -4,16 +4,17 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from joulie.client.console import ConsoleClient
 from joulie.client.proxy import NAMESPACE, SECRET, Place, ProxyConnection
 from joulie_bus.errors import JoulieError, KubernetesRefused
 from joulie_bus.runtime import logging
-from joulie_cli.ask import decisions, explain, gpus, plans
+from joulie_cli.ask import decisions, explain, gpus, plans, report
 from joulie_cli.asking import questions
 from joulie_cli.command_line import options as shared
+from joulie_cli.command_line.parser import joined
 from joulie_cli.display.output import rendered
 from joulie_cli.kubectl import nodes
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, ApiUnreachable
@@ -22,7 +23,7 @@ HOME = Path.home() / ".kube/config"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(argv)
+    args = parsed(sys.argv[1:] if argv is None else argv)
     logging.configure("error", "console", "kubectl")
     try:
         asyncio.run(_run(args))
@@ -48,8 +49,17 @@ async def _run(args: argparse.Namespace) -> None:
             await nodes.status(api, args)
             return
         connection = await ProxyConnection.of(api, Place(args.installation, args.token_secret))
-        answered = await args.question(ConsoleClient.over(connection), args)
+        console = ConsoleClient.over(connection)
+        if args.command == "report":
+            report.require_form(args)
+            report.write(args, await report.served(console, args))
+            return
+        answered = await args.question(console, args)
     print(rendered(args.output, answered.document, answered.text).rstrip("\n"))
+
+
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    return _parser().parse_args(joined(words))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     _console(commands, "decisions", decisions.question, questions.decisions)
     _console(commands, "twins", _twins, questions.nodes)
     _console(commands, "plans", plans.question, questions.plans)
+    _console(commands, "report", report.question, report.served)
     return top
 
 
@@ -87,7 +98,7 @@ def _console(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
     name: str,
     options: Callable[[argparse.ArgumentParser], None],
-    question: questions.Question,
+    question: Callable[[ConsoleClient, argparse.Namespace], Awaitable[object]],
 ) -> argparse.ArgumentParser:
     """A question of `joulie`, with the API server's proxy as its way to a console."""
     about = (sys.modules[options.__module__].__doc__ if options.__name__ == "question" else "") or (

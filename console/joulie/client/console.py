@@ -112,6 +112,9 @@ class ConsoleClient:
     async def saved(self) -> a.Saved:
         return await self._answer(routes.SAVED, None)
 
+    async def report(self, query: q.Report | None = None) -> a.Report:
+        return await self._answer(routes.REPORT, query)
+
     async def gpus(self, query: q.Gpus | None = None) -> a.GpuList:
         return await self._answer(routes.GPUS, query)
 

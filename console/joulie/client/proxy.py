@@ -60,10 +60,11 @@ class ProxyConnection:
             raise ConsoleUnavailable(place.namespace, why, "Name another one with --token-secret.")
         return cls(api, place, base64.b64decode(data["token"]).decode().strip())
 
-    async def json(self, path: str, parameters: Mapping[str, str], _timeout_s: float, /) -> bytes:
+    async def json(self, path: str, parameters: Mapping[str, str], timeout_s: float, /) -> bytes:
         """The reply of a path such as /v1/plans."""
+        place, headers = self._place.path(path), self._headers
         try:
-            fetched = await self._api.fetch(self._place.path(path), parameters, self._headers)
+            fetched = await self._api.fetch(place, parameters, headers, timeout_s)
         except KubernetesRefused as error:
             raise ConsoleUnavailable(self._place.namespace, str(error), _hint(error)) from error
         return fetched.body

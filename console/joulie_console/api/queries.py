@@ -1,12 +1,15 @@
 """The questions that only a console answers, beside those of `joulie_answers`: what it holds in
 memory of the whole cluster."""
 
+from typing import NamedTuple
+
 from joulie_answers.answers import Answers, HistorySources
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
 from joulie_answers.views import cluster_view
 from joulie_answers.views.cluster_view import Overview
 from joulie_bus.core.times import MS
+from joulie_console.api.reports import Reports
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import ClusterPoller
 from joulie_extender.gpu.models import Aliases
@@ -47,17 +50,24 @@ class NewestInMemory:
         }
 
 
+class ConsoleSources(NamedTuple):
+    history: HistorySources
+    reports: Reports
+
+
 class Console(Answers):
     def __init__(
         self,
         poller: ClusterPoller,
         tail: EventTail,
-        sources: HistorySources,
+        sources: ConsoleSources,
         staleness_s: float,
         aliases: Aliases = (),
     ) -> None:
         clock = poller.live_view.now_ns
-        super().__init__(NewestInMemory(poller, tail), sources, clock, staleness_s, aliases)
+        newest = NewestInMemory(poller, tail)
+        super().__init__(newest, sources.history, clock, staleness_s, aliases)
+        self._reports = sources.reports
         self.poller = poller
         self.tail = tail
 
@@ -75,6 +85,10 @@ class Console(Answers):
             last_at_ms=last.committed_at // MS if last else 0,
             entries=self.tail.entry,
         )
+
+    async def report(self, query: requests.Report) -> responses.Report:
+        found = await self._reports.of(self._period(query.since, query.until))
+        return responses.Report(**self._stamp(), signed="signature" in found, report=found)
 
     async def cluster(self, query: requests.SnapshotQuery) -> responses.Cluster:
         resolved = await self._resolve(query)

@@ -218,10 +218,14 @@ class ApiServer:
             raise
 
     async def fetch(
-        self, path: str, query: Query | None = None, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        query: Query | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = WRITE_TIMEOUT_S,
     ) -> Fetched:
         """The reply to a GET with its headers; `headers` are sent besides the usual ones."""
-        response = await self._request("GET", path, query or {}, WRITE_TIMEOUT_S, headers=headers)
+        response = await self._request("GET", path, query or {}, timeout_s, headers=headers)
         async with response:
             return Fetched(response.headers, await response.read())
 

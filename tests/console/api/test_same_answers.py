@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from console_kit import STALENESS_S, ConsoleHarness
+from console_kit import STALENESS_S, ConsoleHarness, broker_settings
 from joulie.client import ConsoleClient, answers, queries
 from joulie_answers.answers import Answers
 from joulie_answers.readers.facts import in_streams
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.stored import Judgement, Stored, stored_answers
+from joulie_bus.broker.embedded import Embedded
+from joulie_bus.streams.roles import Role
+from joulie_bus.testing import node_seen
+from joulie_projections.energy.saved import LedgerState
 from joulie_projections.history.history import History
 from joulie_projections.store.energy_table import EnergyTable
 
 pytestmark = pytest.mark.anyio
+NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 OF_THE_ANSWER = {  # differ from call to call
     *("at_ms", "age_ms", "behind_ms", "ledger_behind_ms"),
     *("ledger_behind_s", "commit_age_s", "oldest_s", "now_ms", "age_s"),
@@ -108,10 +114,10 @@ COMMANDS = {
 }
 
 
-async def joulie(*words: str, data: Path) -> Any:
+async def joulie(*words: str, data: Path, **environ: str) -> Any:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "joulie_cli.main", *words, "--data", str(data)),
-        env={**os.environ, "JOULIE_CLUSTER": "test"},
+        env={**os.environ, "JOULIE_CLUSTER": "test", **environ},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -131,3 +137,34 @@ async def test_a_command_asks_a_console_and_prints_one_document(
 
     assert document[COMMANDS[command]]
     assert text.strip()
+
+
+async def test_a_report_by_a_console_is_the_one_by_the_command(
+    scenario: ConsoleHarness, server: Embedded, tmp_path: Path
+) -> None:
+    """The console of the scenario may read the key. A head can be signed between both."""
+    words = ("report", "--json", "--from", "2026-05-04T12:00:00.123", "--to", "2099-01-01")
+    by_console = json.loads(await joulie(*words, "--server", scenario.url, data=tmp_path))
+    environ, there = broker_settings(server, Role.AUDITOR), scenario.database.parent
+    by_command = json.loads(await joulie(*words, data=there, **environ))
+    signatures = [each.pop("signature")["key_id"] for each in (by_console, by_command)]
+
+    assert signatures[0] == signatures[1]
+    assert by_console | {"head": None} == by_command | {"head": None}
+    assert list(by_console) == list(by_command)
+
+
+async def test_a_report_without_the_key_is_said_to_be_unsigned(
+    new_harness: NewHarness, hour_of_energy: LedgerState, tmp_path: Path
+) -> None:
+    async with new_harness() as harness:
+        await harness.publish(node_seen("n1"))
+        harness.fill_ledger(hour_of_energy)
+        key = harness.database.parent / "head.key"
+        key.rename(tmp_path / "elsewhere")
+        async with ConsoleClient(harness.url) as console:
+            found = await console.report()
+
+    assert not found.signed
+    assert "signature" not in found.report
+    assert found.report["energy"]["node"]["meter_kwh"] > 0

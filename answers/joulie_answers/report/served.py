@@ -1,0 +1,80 @@
+"""Computes a report for a console, as a process of its own with bounds on memory and size.
+
+A report reads all facts of pods since the log began and simulates the period: in the process of the
+console it would delay other responses. The console ends this process at its deadline.
+"""
+
+import argparse
+import asyncio
+import os
+import resource
+import sys
+from pathlib import Path
+
+import msgspec
+
+from joulie_answers.report.document import Document
+from joulie_answers.report.gather import Period
+from joulie_answers.report.served_result import ReportRefusal, Served, too_large
+from joulie_answers.report.signature import signed
+from joulie_answers.report.write import as_json_text, computed
+from joulie_audit.access.past import ArchivePlace, usual_archive
+from joulie_bus.errors import AgedOut, JoulieError, NotInTheLog, StreamReplaced
+from joulie_bus.runtime.child_process import die_with_parent
+from joulie_bus.streams.roles import Role
+from joulie_projections.component.wiring import Wiring, wired
+
+NICE = 5
+MOST_MEMORY = 512 << 20  # the limit of the console's container leaves room for it
+LARGEST = 32 << 20  # of the document, half of what a client reads
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("from_ms", type=int)
+    parser.add_argument("to_ms", type=int)
+    args = parser.parse_args()
+    _bound()
+    answer = _answer(args.data, Period(args.from_ms, args.to_ms))
+    sys.stdout.buffer.write(answer)
+    return 0
+
+
+def _bound() -> None:
+    die_with_parent()
+    os.nice(NICE)
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+
+
+def _answer(data: Path, period: Period) -> bytes:
+    try:
+        wires = wired("report", (ArchivePlace,), data, None)
+        text = as_json_text(asyncio.run(_report(wires, period)))
+    except JoulieError as error:
+        return _encoded(refusal_of(error))
+    except MemoryError:
+        return _encoded(too_large(f"it takes more than {MOST_MEMORY >> 20} MiB of memory"))
+    if len(text) > LARGEST:
+        return _encoded(too_large(f"its JSON has more than {LARGEST >> 20} MiB"))
+    return f'{{"report":{text}}}'.encode()
+
+
+async def _report(wires: Wiring, period: Period) -> Document:
+    """Signed only by a process that may read the key."""
+    found = await computed(wires, usual_archive(wires), period, Role.CONSOLE)
+    return signed(found, wires.data.key) if os.access(wires.data.key, os.R_OK) else found
+
+
+def refusal_of(error: JoulieError) -> ReportRefusal:
+    if isinstance(error, AgedOut | StreamReplaced):
+        return ReportRefusal(410, str(error))
+    return ReportRefusal(404 if isinstance(error, NotInTheLog) else 503, str(error))
+
+
+def _encoded(refusal: ReportRefusal) -> bytes:
+    return msgspec.json.encode(Served(refusal=refusal))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
