@@ -10,6 +10,7 @@ import pytest
 
 from joulie_answers.readers.energy import Period
 from joulie_answers.report import served
+from joulie_answers.report.gather import Period as Asked
 from joulie_answers.report.served import refusal_of
 from joulie_bus.errors import (
     AgedOut,
@@ -100,7 +101,7 @@ def test_a_report_that_takes_too_much_memory_is_too_large(
 
     monkeypatch.setattr(served, "computed", too_much)
 
-    assert b"too large" in served._answer(Path("none"), served.Period(0, 1))
+    assert b"too large" in served._answer(Path("none"), Asked(0, 1))
 
 
 REFUSALS: dict[int, JoulieError] = {
