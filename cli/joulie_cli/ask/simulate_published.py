@@ -110,7 +110,10 @@ def _bound_rows(most: Mapping[int, float]) -> list[dict[str, object]]:
 
 def as_moves(rows: Sequence[DefragmentedRow]) -> str:
     """Means of the seeds, in GPUs."""
-    head = ("arrived", "moved", "free", "of no use", "after", "whole cards", "after", "then fit")
+    head = (
+        *("arrived", "moved", "free", "of no use", "after", "carried out", "by Joulie"),
+        *("whole cards", "after", "then fit"),
+    )
     lines = ["".ljust(14) + "".join(f"{cell:>13}" for cell in head)]
     for name, level in dict.fromkeys((row.policy, row.arrived) for row in rows):
         found = [row for row in rows if (row.policy, row.arrived) == (name, level)]
@@ -119,6 +122,8 @@ def as_moves(rows: Sequence[DefragmentedRow]) -> str:
             *(f"{level} %", f"{share:.2f} %", f"{mean(row.free for row in found):.1f}"),
             f"{mean(row.unusable for row in found):.1f}",
             f"{mean(row.unusable_after for row in found):.1f}",
+            f"{mean(row.unusable_carried_out for row in found):.1f}",
+            f"{mean(row.unusable_by_joulie for row in found):.1f}",
             f"{mean(row.cards for row in found):.1f}",
             f"{mean(row.cards_after for row in found):.1f}",
             f"{mean(row.waiting for row in found):.1f}",

@@ -1,22 +1,25 @@
 """How many unusable GPUs a plan of few moves makes usable, in the published simulation.
 
-The pods that were dropped do not fit; what of them fits after the moves is the plan's value.
+The pods that were dropped do not fit; what of them fits after the moves is the plan's value. The
+plan is carried out, too: by the policy itself, and by Joulie in a cluster that the policy filled.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from joulie_extender.defragment.fleet import NOT_ALLOWED, Fleet, Need, Occupant
+from joulie_extender.defragment.fleet import NOT_ALLOWED, Fleet, Move, Need, Occupant
 from joulie_extender.defragment.search import Usable, planned_moves, summary_of
 from joulie_extender.gpu.fragmentation import usable_by
 from joulie_extender.gpu.pool import Pool
 from joulie_extender.gpu.shapes import CARD, Shape
 from joulie_projections.twin.arrays import Ints
+from joulie_simulator.gpu_packing.carried_out import Packed, carry_out
 from joulie_simulator.gpu_packing.published import Arriving, placed
-from joulie_simulator.gpu_packing.published_policies import Packing
+from joulie_simulator.gpu_packing.published_policies import Joulie, Packing
 
 PER_CENT = 100  # one pod of so many may be moved
 
@@ -30,6 +33,8 @@ class DefragmentedRow(NamedTuple):
     free: float  # GPUs
     unusable: float  # of these
     unusable_after: float
+    unusable_carried_out: float  # by the policy itself
+    unusable_by_joulie: float  # a policy of Joulie is itself
     cards: int  # wholly free and of use
     cards_after: int
     waiting: float  # GPUs of dropped pods that fit after the moves
@@ -38,6 +43,7 @@ class DefragmentedRow(NamedTuple):
 class _Filled(NamedTuple):
     users: Ints
     held: list[Occupant]
+    shapes: list[Shape]  # of these
     dropped: list[Shape]
     arrived: Counter[Shape]
 
@@ -47,20 +53,35 @@ def defragmented(
 ) -> DefragmentedRow:
     """`run` is the seed, and the percent of the GPUs that arrive before the plan is made."""
     seed, level = run
-    filled = _fill(policy, pool, Arriving(pods, seed), level)
+    joulie = policy if isinstance(policy, Joulie) else Joulie(pool, pods, seed)
+    filled = _fill(policy, joulie, pool, Arriving(pods, seed), level)
     fleet, usable = _fleet(pool, filled.users), _usable(pool, filled.arrived)
     before, most = summary_of(fleet, usable), len(filled.held) // PER_CENT
+    packed = Packed(policy, pool, filled.users, filled.shapes)
+    # The plan changes the pool.
+    packs = [copy.deepcopy(packed._replace(policy=each)) for each in (policy, joulie)]
     moves = planned_moves(fleet, usable, filled.held, most)
     after = summary_of(fleet, usable)
+    by_itself, by_joulie = (_unusable_after(each, usable, moves) for each in packs)
     return DefragmentedRow(
         *(name, seed, level, len(filled.held), len(moves)),
         *(round(before.free, 2), round(before.unusable, 2), round(after.unusable, 2)),
-        *(before.cards, after.cards, _fitting(pool, filled.dropped) / CARD),
+        unusable_carried_out=round(by_itself, 2),
+        unusable_by_joulie=round(by_joulie, 2),
+        cards=before.cards,
+        cards_after=after.cards,
+        waiting=_fitting(pool, filled.dropped) / CARD,
     )
 
 
-def _fill(policy: Packing, pool: Pool, arriving: Arriving, level: int) -> _Filled:
-    found = _Filled(np.zeros_like(pool.rest), [], [], Counter())
+def _unusable_after(packed: Packed, usable: Usable, moves: Sequence[Move]) -> float:
+    carry_out(packed, moves)
+    return summary_of(_fleet(packed.pool, packed.users), usable).unusable
+
+
+def _fill(policy: Packing, joulie: Joulie, pool: Pool, arriving: Arriving, level: int) -> _Filled:
+    """Joulie follows what another policy places."""
+    found = _Filled(np.zeros_like(pool.rest), [], [], [], Counter())
     asked = 0
     for shape in arriving:
         place = placed(policy, pool, shape)
@@ -70,6 +91,9 @@ def _fill(policy: Packing, pool: Pool, arriving: Arriving, level: int) -> _Fille
             uid = str(len(found.held))
             found.users[place.row, list(place.cards)] += 1
             found.held.append(Occupant(uid, place.row, _need(pool, shape), tuple(place.cards)))
+            found.shapes.append(shape)
+        if policy is not joulie:
+            joulie.follow(shape, *((None, ()) if place is None else place))
         found.arrived[shape] += 1
         asked += shape.gpu_milli
         if asked * 100 >= level * pool.capacity:

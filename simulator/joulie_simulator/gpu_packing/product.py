@@ -3,11 +3,12 @@
 The columns are those of the folded state, and cards are claimed as `bind` claims them.
 """
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
 
-from joulie_bus.events import GpuAsk, PodAsk, PodBound, PodPending
+from joulie_bus.events import GpuAsk, PodAsk, PodBound, PodGone, PodPending
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.scoring import gpu_score, score
 from joulie_extender.gpu.card_choice import choose_cards
@@ -22,7 +23,7 @@ from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.arrays import Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_simulator.gpu_packing.card_watts import hardware_of
-from joulie_simulator.gpu_packing.claims import AT, claimed
+from joulie_simulator.gpu_packing.claims import AT, claimed, released
 
 CARD_MB = 100_000
 
@@ -48,6 +49,14 @@ class Product:
         self._rows = np.arange(len(self._names)) + 1
         self._pods = 0
 
+    def __deepcopy__(self, memo: dict[int, object]) -> "Product":
+        """The columns cannot be copied: they are computed again."""
+        made = copy.copy(self)
+        made._state = copy.deepcopy(self._state, memo)
+        columns = TwinColumns.of_state(made._state)
+        made._columns = columns.with_gpu_demand(made._state.gpu_demand)
+        return made
+
     def arrives(self, shape: Shape) -> PodAsk:
         self._pods += 1
         pod = _pod(f"u{self._pods}", shape)
@@ -67,11 +76,19 @@ class Product:
         return [int(taken.card.partition("/")[2]) for taken in found.cards] if found else []
 
     def binds(self, pod: PodAsk, row: int, cards: Sequence[int], mb: int) -> None:
-        name, draft = self._names[row], Draft(self._state)
-        evolve_pod(draft, PodBound(pod=pod, node=name), AT)
-        draft.commit()
         uuids = [f"{row}/{card}" for card in cards]
         changes = {uuid: claimed(self._state.gpus[uuid], uuid, pod, mb) for uuid in uuids}
+        self._folded(PodBound(pod=pod, node=self._names[row]), row, changes)
+
+    def leaves(self, pod: PodAsk, row: int, cards: Sequence[int]) -> None:
+        uuids = [f"{row}/{card}" for card in cards]
+        changes = {uuid: released(self._state.gpus[uuid], uuid, pod) for uuid in uuids}
+        self._folded(PodGone(uid=pod.uid), row, changes)
+
+    def _folded(self, fact: PodBound | PodGone, row: int, changes: dict[str, CardState]) -> None:
+        name, draft = self._names[row], Draft(self._state)
+        evolve_pod(draft, fact, AT)
+        draft.commit()
         self._state.gpus.update(changes)
         nodes = {name: self._state.nodes[name]}
         self._columns = self._columns.following(self._state, nodes, changes)

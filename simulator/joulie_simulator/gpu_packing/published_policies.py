@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from joulie_bus.events import PodAsk
 from joulie_extender.gpu.card_worth import PARTS
 from joulie_extender.gpu.fit import FRAGMENTATION
 from joulie_extender.gpu.fragmentation import (
@@ -55,6 +56,10 @@ class Packing:
     def arrived(self, shape: Shape) -> None:
         """Most policies learn nothing."""
 
+    def left(self, number: int, row: int, cards: Sequence[int]) -> None:
+        """The pod that was placed as this one, from 0, has left the pool."""
+        self.changed(row)
+
 
 class Joulie(Packing):
     """The product, which knows only the pods that have arrived; equal answers by chance."""
@@ -65,6 +70,7 @@ class Joulie(Packing):
         super().__init__(pool, random_node, random.Random(seed))
         models = [pod.models for pod in pods if pod.models]
         self._product = Product(pool, FRAGMENTATION, models, self.scoring)
+        self._bound = list[PodAsk]()
 
     def costs(self, shape: Shape) -> Floats:
         self._pod = self._product.arrives(shape)
@@ -73,8 +79,23 @@ class Joulie(Packing):
 
     def cards(self, shape: Shape, row: int) -> Sequence[int]:
         chosen = self._product.cards(self._pod, row) if shape.cards else []
-        self._product.binds(self._pod, row, chosen, mb_of(shape))
+        self._bind(self._pod, shape, row, chosen)
         return chosen
+
+    def follow(self, shape: Shape, row: int | None, cards: Sequence[int]) -> None:
+        """A pod that another policy has placed in the same pool; without a row, it is pending."""
+        pod = self._product.arrives(shape)
+        if row is not None:
+            self._bind(pod, shape, row, cards)
+            self.changed(row)
+
+    def left(self, number: int, row: int, cards: Sequence[int]) -> None:
+        super().left(number, row, cards)
+        self._product.leaves(self._bound[number], row, cards)
+
+    def _bind(self, pod: PodAsk, shape: Shape, row: int, cards: Sequence[int]) -> None:
+        self._product.binds(pod, row, cards, mb_of(shape))
+        self._bound.append(pod)
 
 
 class JoulieSavings(Joulie):
