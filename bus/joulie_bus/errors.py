@@ -49,6 +49,7 @@
     │   ├── DiskFull             the data directory has no room
     │   └── BadKubeconfig        a kubeconfig that cannot be used
     ├── KubernetesRefused        the API server refused a request
+    ├── AlreadyMoving            another run moves pods
     ├── BucketFailed             a bucket with the API of S3 that cannot be used
     ├── HeadsNotKept             a place of HEADS_TO that holds something else than this log's heads
     ├── ConsoleUnavailable       the console cannot be read through the API server
@@ -487,6 +488,14 @@ class KubernetesRefused(JoulieError):
         self.path = path
         self.code = code
         self.retry_after_s = retry_after_s  # as the server requires
+
+
+class AlreadyMoving(JoulieError):
+    def __init__(self, node: str, until: str) -> None:
+        super().__init__(
+            f"Another run moves pods away from {node}, or was killed. Nothing was evicted. After "
+            f"{until} this command removes its cordon."
+        )
 
 
 class BucketFailed(JoulieError):

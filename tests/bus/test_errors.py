@@ -62,6 +62,7 @@ EXAMPLES: list[JoulieError] = [
     errors.ConsoleUnavailable("joulie-system", "HTTP 403.", "Ask for the role joulie-viewer."),
     errors.SwitchFailed("POST https://bmc-7/redfish/v1/Systems/1 returned 503"),
     errors.WrongTarget("`joulie target set` needs --watts and --to. Nothing was set."),
+    errors.AlreadyMoving("n1", "2026-11-28T12:00:00Z"),
     errors.LeaseHeld("joulie-operator", "joulie-system", 30.0),
     errors.PolicyFailed("acme", "ZeroDivisionError: division by zero"),
     errors.BadTrace("pods.csv, line 3", "there is no column qos"),

@@ -51,6 +51,8 @@ CASES = [
     ("simulate energy --policies nope", {}, 2, "'nope' is not a policy"),
     ("demo --nodes 0", {}, 2, "a whole number from 1 to 50000"),
     ("demo --for 3", {}, 2, "is not a duration such as"),
+    ("plans --evict --kubeconfig none", {}, 2, "--evict carries out --defragment"),
+    ("plans --evict --defragment", {}, 2, "Nothing was evicted"),
     ("explan pod", {}, 2, "Similar: explain"),
     ("explain plan --data empty", {}, 2, "`joulie explain plan ID` explains a plan"),
     ("keys rotate --data empty", {}, 2, "head.key is missing"),

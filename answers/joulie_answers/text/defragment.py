@@ -23,6 +23,7 @@ def defragment_text(report: dict[str, Any], most: int) -> str:
     if not moves:
         lines[2:] = ["  no move gains a tenth of a GPU for each pod that it moves"]
     lines += list(_moves(moves, most))
+    lines += list(_outcomes(moves))
     lines += [
         f"  stay       {each['pods']}: {each['because']} ({_named(each)})"
         for each in _stays(report)
@@ -46,6 +47,32 @@ def _moves(moves: list[dict[str, Any]], most: int) -> Iterator[str]:
         )
     if len(moves) > most:
         yield f"       and {len(moves) - most} more: --limit {len(moves)}"
+
+
+def _outcomes(moves: list[dict[str, Any]]) -> Iterator[str]:
+    """Of a plan that was carried out; nothing otherwise."""
+    tried = [move for move in moves if "outcome" in move]
+    if not tried:
+        return
+    moved = [move for move in tried if move["outcome"]["what"] == "moved"]
+    planned = sum(move["outcome"]["node"] == move["would_fit"] for move in moved)
+    yield f"  carried out {len(moved)} of {len(tried)} moves, {planned} to the planned node"
+    yield from (f"       {outcome_text(move)}" for move in tried)
+
+
+def outcome_text(move: dict[str, Any]) -> str:
+    """What became of one move."""
+    outcome = move["outcome"]
+    if outcome["what"] != "moved":
+        return f"{move['pod']} from {move['node']}: {outcome['what']}: {outcome['why']}"
+    node = outcome["node"]
+    return f"{move['pod']} from {move['node']}: moved to {node}{_instead(move, node)}"
+
+
+def _instead(move: dict[str, Any], node: str) -> str:
+    if node == move["would_fit"]:
+        return ", as planned"
+    return ": its node again" if node == move["node"] else f" instead of {move['would_fit']}"
 
 
 def _stays(report: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """A plan of moves that make free GPUs usable, as an answer."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from joulie_extender.defragment.plan import DefragmentationPlan
 
@@ -8,10 +9,10 @@ NOT_ASKED = (
     "PodDisruptionBudgets and volumes are not in the log: `joulie plans --defragment --kubeconfig "
     "FILE` asks the API server"
 )
-ONLY_ADVICE = (
-    "Nothing is evicted. kube-scheduler decides where a pod goes; affinities, taints and quotas "
-    "are not considered here"
+PLACES = (
+    "kube-scheduler decides where a pod goes; affinities, taints and quotas are not considered here"
 )
+ONLY_ADVICE = f"Nothing is evicted. {PLACES}"
 
 
 def defragment_of(plan: DefragmentationPlan, notes: list[str]) -> dict[str, Any]:
@@ -25,3 +26,12 @@ def defragment_of(plan: DefragmentationPlan, notes: list[str]) -> dict[str, Any]
         "stays": [{**each._asdict(), "examples": list(each.examples)} for each in plan.stays],
         "notes": notes,
     }
+
+
+def carried_out(
+    report: dict[str, Any], outcomes: Sequence[NamedTuple], notes: Sequence[str]
+) -> dict[str, Any]:
+    """The same report, in which each move has its outcome."""
+    pairs = zip(report["moves"], outcomes, strict=True)
+    moves = [{**move, "outcome": outcome._asdict()} for move, outcome in pairs]
+    return {**report, "moves": moves, "notes": [*report["notes"], *notes]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING
 
 from joulie_cli.command_line import options as shared
@@ -30,6 +31,11 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--moves", type=shared.count, default=20, metavar="N", help="defragment: at most N (20)"
     )
+    parser.add_argument(
+        "--evict",
+        action="store_true",
+        help="defragment: carry the plan out; evicts pods of the cluster of --kubeconfig",
+    )
     shared.cluster(parser)
     shared.source(parser)
 
@@ -49,16 +55,32 @@ def program() -> Program:
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    from joulie_answers import defragment_in_cluster
-    from joulie_answers.text.defragment import defragment_text
     from joulie_cli.asking import questions
     from joulie_cli.asking.sources import asked
+
+    if args.evict and not (args.defragment and args.kubeconfig):
+        why = "--evict carries out --defragment in the cluster of --kubeconfig FILE: give all three"
+        print(f"joulie plans: {why}. Nothing was evicted.", file=sys.stderr)
+        return 2
+    if args.defragment and args.kubeconfig:
+        return _in_cluster(args, wires)
+    if args.defragment:
+        return asked(args, wires, questions.defragment)
+    return asked(args, wires, questions.plans if args.next is None else questions.next_plan)
+
+
+def _in_cluster(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_answers import defragment_in_cluster
+    from joulie_answers.text.defragment import defragment_text
     from joulie_cli.display.output import show
 
-    if args.defragment and not args.kubeconfig:
-        return asked(args, wires, questions.defragment)
-    if args.defragment:
-        moves = defragment_in_cluster.report_of(args, wires)
-        show(args, moves, defragment_text(moves, args.limit))
-        return 0
-    return asked(args, wires, questions.plans if args.next is None else questions.next_plan)
+    if not args.evict:
+        report, is_complete = defragment_in_cluster.report_of(args, wires), True
+    else:
+        report, is_complete = defragment_in_cluster.carry_out(args, wires, _say)
+    show(args, report, defragment_text(report, args.limit))
+    return 0 if is_complete else 1
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -8,6 +8,8 @@ from joulie_operator.resources.timestamps import rfc3339_micro
 # Events about cluster-scoped objects are stored in this namespace.
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 CONTROLLER = "joulie.io/operator"
+PLANS = "joulie.io/plans"
+LONGEST_NOTE = 1024  # the API server refuses more
 REASONS = {
     "draining": "DrainingBegun",
     "eco": "EcoAssigned",
@@ -57,9 +59,15 @@ def node_event(
         "action": action,
         "reason": reason,
         "regarding": {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid},
-        "note": note,
+        "note": note[:LONGEST_NOTE],
         "type": "Warning",
     }
+
+
+def eviction_event(name: str, uid: str, note: str, now_ns: int) -> dict[str, Any]:
+    """Why a pod of the node was evicted by `joulie plans`."""
+    ours = {"type": "Normal", "reportingController": PLANS, "reportingInstance": PLANS}
+    return node_event(name, uid, "PodEvicted", note, now_ns, "Evict") | ours
 
 
 def _state(spec: NodeTwinSpec | None) -> str:

@@ -27,6 +27,7 @@ class Volume(msgspec.Struct, rename="camel"):
 
 class LiveSpec(Spec, rename="camel"):
     volumes: list[Volume] | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class LivePod(Pod):
@@ -42,6 +43,10 @@ class LivePod(Pod):
     @property
     def is_ending(self) -> bool:
         return self.metadata.deletion_timestamp is not None
+
+
+def named(pod: LivePod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def has_ended(pod: Pod) -> bool:

@@ -24,19 +24,18 @@ from joulie_operator.kube.api_client import (
     TOO_MANY,
     ApiServer,
     ApiUnreachable,
-    object_path,
 )
 from joulie_operator.observe.watch import PODS
 from joulie_operator.planning.rules import rules_of
 from joulie_operator.planning.sleep import sleep_numbers
-from joulie_operator.power.evictable import LivePod, has_ended, why_it_stays
+from joulie_operator.power.evictable import LivePod, has_ended, named, why_it_stays
+from joulie_operator.power.eviction import evict
 from joulie_projections.state.state import NodeState
 from joulie_projections.view.view import View
 
 CHECK_INTERVAL_S = 2.0
 MAX_VIEW_AGE_S = 30.0
 REFUSED = Backoff(10.0, 300.0)
-NAMESPACES = "/api/v1/namespaces"
 FORBIDDEN = 403
 _read_pod = msgspec.json.Decoder(LivePod).decode
 log = get_logger("evictions")
@@ -122,7 +121,7 @@ class Evictor:
         for pod in pods:
             if why := why_it_stays(pod, namespaces.get(pod.metadata.namespace or "")):
                 self._refused(name)
-                await self._report(name, node, _named(pod), why, "kept")
+                await self._report(name, node, named(pod), why, "kept")
                 return False
         for pod in pods:
             if pod.is_ending or not self._may_ask(pod.metadata.uid or ""):
@@ -146,27 +145,19 @@ class Evictor:
         return now is None or not _is_emptied(now) or now.evict_at != node.evict_at
 
     async def _evict(self, name: str, node: NodeState, pod: LivePod) -> bool:
-        namespace, uid = pod.metadata.namespace or "", pod.metadata.uid or ""
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.metadata.name, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
-        }
-        pods = object_path(NAMESPACES, namespace, "pods")
+        uid = pod.metadata.uid or ""
         try:
-            path = object_path(pods, pod.metadata.name or "", "eviction")
-            await self._api.create(path, body)
+            await evict(self._api, pod)
         except KubernetesRefused as error:
             if error.code in (NOT_FOUND, CONFLICT):  # it is gone, or another one has its name
                 return False
             self._refused(uid, error.retry_after_s)
             outcome = "refused" if error.code == TOO_MANY else "failed"
-            await self._report(name, node, _named(pod), _why(error), outcome)
+            await self._report(name, node, named(pod), _why(error), outcome)
             return False
         self._attempts.pop(uid, None)
         metrics.EVICTIONS.labels(outcome="evicted").inc()
-        log.info("evicted", node=name, pod=_named(pod))
+        log.info("evicted", node=name, pod=named(pod))
         return True
 
     def _refused(self, key: str, retry_after_s: float = 0.0) -> None:
@@ -193,10 +184,6 @@ def _is_emptied(node: NodeState) -> bool:
     """Whether its pods are to be evicted. Without the cordon, new ones would come."""
     is_ordered = node.present and node.power_state == "asleep" and node.evict_at > 0
     return is_ordered and not node.schedulable and node.pods > node.daemon_pods
-
-
-def _named(pod: LivePod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def _why(error: KubernetesRefused) -> str:

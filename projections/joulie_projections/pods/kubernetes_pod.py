@@ -46,6 +46,7 @@ class OwnerReference(msgspec.Struct, rename="camel"):
     api_version: str | None = None
     kind: str | None = None
     name: str | None = None
+    uid: str | None = None
     controller: bool | None = None
 
 

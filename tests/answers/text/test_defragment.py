@@ -2,12 +2,13 @@
 
 import json
 
-from joulie_answers.defragment_in_cluster import judged_by
+from joulie_answers.defragment_in_cluster import judged_by, ordered
 from joulie_answers.text.defragment import defragment_text
-from joulie_answers.views.defragment import NOT_ASKED, defragment_of
+from joulie_answers.views.defragment import NOT_ASKED, carried_out, defragment_of
 from joulie_extender.defragment.plan import DefragmentationPlan, PlannedMove, Staying
 from joulie_extender.defragment.search import Budget, Summary
 from joulie_operator.power.disruptions import Allowed, Disruptions
+from joulie_operator.power.move_outcomes import Ordered, Outcome
 
 BEFORE = Summary(4.0, 4.0, 4.0, 0, 0, 0)
 AFTER = Summary(4.0, 0.0, 0.5, 4, 1, 1)
@@ -49,3 +50,29 @@ def test_budgets_of_the_api_server_limit_the_plan() -> None:
 
     assert found.stays == {"u": "why"}
     assert found.budgets == [Budget("team/b", 1, frozenset("u"))]
+
+
+def test_of_a_plan_that_was_carried_out_each_move_has_its_outcome() -> None:
+    outcomes = [
+        Outcome("moved", "n1"),
+        Outcome("moved", "n2"),
+        Outcome("moved", "n0"),
+        Outcome("kept", why="a budget keeps it"),
+    ]
+    found = carried_out(report(MOVE, MOVE, MOVE, MOVE), outcomes, ["n0 stays cordoned"])
+    lines = defragment_text(found, 1).splitlines()
+
+    assert lines[7] == "  carried out 3 of 4 moves, 1 to the planned node"
+    assert [line.strip() for line in lines[8:12]] == [
+        "team/p from n0: moved to n1, as planned",
+        "team/p from n0: moved to n2 instead of n1",
+        "team/p from n0: moved to n0: its node again",
+        "team/p from n0: kept: a budget keeps it",
+    ]
+    assert lines[-1] == "  note       n0 stays cordoned."
+    assert json.loads(json.dumps(found))["moves"][3]["outcome"]["what"] == "kept"
+
+
+def test_an_order_names_the_pod_and_why_it_moves() -> None:
+    assert ordered(MOVE)._replace(note="") == Ordered("u", "team", "p", "n0", "")
+    assert "free GPUs are of use: n0 had no cores. It would fit on n1" in ordered(MOVE).note

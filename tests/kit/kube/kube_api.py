@@ -1,7 +1,7 @@
 """A small kube-apiserver over HTTP, for tests. It responds as recorded in tests/data/kube-api.
 
 It supports lists in pages, watches with bookmarks, server-side apply with field ownership, leases,
-bindings and rights; and faults: injected errors, outages, slow and interrupted streams.
+bindings, evictions and rights; and faults: injected errors, outages, slow and interrupted streams.
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from kube_requests import (
 from kube_watch import Watch
 
 ADMIN = "secret"  # the token of the administrator
+SUCCESS: Tree = {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 EXPIRED_LIST = "The resourceVersion for the provided list is too old."
 
 
@@ -260,7 +261,10 @@ users: [{{name: me, user: {{token: {token}}}}}]
     def _create(self, request: web.Request, place: Place, body: Tree) -> web.StreamResponse:
         if place.sub == "binding":
             self.objects.bind(place.namespace, place.name, body)
-            return answered({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
+            return answered(SUCCESS, 201)
+        if place.sub == "eviction":
+            self.objects.evict(place.namespace, place.name, body)
+            return answered(SUCCESS, 201)
         validation = request.query.get("fieldValidation", "Warn")
         made = self.objects.create(place.kind, place.namespace, body, validation)
         unknown = [key for key in body.get("spec", {}) if key not in made.get("spec", {})]

@@ -16,6 +16,7 @@ BUILT_IN = (
     Kind("", "v1", "pods", "Pod", namespaced=True, has_status=True),
     Kind("", "v1", "namespaces", "Namespace"),
     Kind("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True),
+    Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True),
     Kind("events.k8s.io", "v1", "events", "Event", namespaced=True),
     Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
     # Stored without effect: rights come from `ApiServer.users`.
@@ -120,15 +121,7 @@ class Objects:
     def bind(self, namespace: str, name: str, body: Tree) -> None:
         kind = self.kinds["", "pods"]
         pod = self.get(kind, namespace, name)
-        uid = body.get("metadata", {}).get("uid", pod["metadata"]["uid"])
-        if uid != pod["metadata"]["uid"]:
-            message = (
-                f'Operation cannot be fulfilled on pods "{name}": StorageError: invalid object, '
-                f"Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, "
-                f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
-                f"UID in object meta: {pod['metadata']['uid']}"
-            )
-            raise Refused(409, "Conflict", message, {"name": name, "kind": "pods"})
+        _check_uid(pod, body.get("metadata", {}).get("uid"))
         if pod["spec"].get("nodeName"):
             message = (
                 f'Operation cannot be fulfilled on pods/binding "{name}": pod {name} is already '
@@ -145,6 +138,13 @@ class Objects:
                 "spec": {"nodeName": body["target"]["name"]},
             },
         )
+
+    def evict(self, namespace: str, name: str, body: Tree) -> None:
+        """Without a grace period, and without budgets: those are faults of a test."""
+        kind = self.kinds["", "pods"]
+        pod = self.get(kind, namespace, name)
+        _check_uid(pod, body.get("deleteOptions", {}).get("preconditions", {}).get("uid"))
+        self.delete(kind, namespace, name)
 
     def apply(
         self, kind: Kind, namespace: str, name: str, body: Tree, patch: Patch
@@ -163,6 +163,12 @@ class Objects:
         self._declared(kind, name, applied)
         before = self.table(kind).get((namespace, name))
         if before is None:
+            if uid := body.get("metadata", {}).get("uid"):
+                message = (
+                    f'Operation cannot be fulfilled on {kind.resource} "{name}": uid mismatch: the '
+                    f"provided object specified uid {uid}, and no existing object was found"
+                )
+                raise Refused(409, "Conflict", message, details_of(kind, name))
             if patch.subresource:
                 self.get(kind, namespace, name)
             made: Tree = {
@@ -245,6 +251,20 @@ class Objects:
         for listener in list(self.listeners):
             listener()
         return after
+
+
+def _check_uid(pod: Tree, uid: str | None) -> None:
+    """The precondition of a binding or an eviction."""
+    meta = pod["metadata"]
+    if uid in (None, meta["uid"]):
+        return
+    message = (
+        f'Operation cannot be fulfilled on pods "{meta["name"]}": StorageError: invalid object, '
+        f"Code: 4, Key: /registry/pods/{meta['namespace']}/{meta['name']}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, "
+        f"UID in object meta: {meta['uid']}"
+    )
+    raise Refused(409, "Conflict", message, {"name": meta["name"], "kind": "pods"})
 
 
 def _content(tree: Tree) -> Tree:
