@@ -107,12 +107,12 @@ async def read(
     count: int,
     kind: type[ConsumerReader] | type[DirectReader] = ConsumerReader,
 ) -> None:
-    bell = asyncio.Event()
-    async with kind.on(connection, Stream.TEL, 0, bell=bell) as reader:
+    wakeup = asyncio.Event()
+    async with kind.on(connection, Stream.TEL, 0, wakeup=wakeup) as reader:
         taken = 0
         while taken < count:
-            await bell.wait()
-            bell.clear()
+            await wakeup.wait()
+            wakeup.clear()
             taken += len(reader.take(count))
 
 

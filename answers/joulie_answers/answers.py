@@ -36,7 +36,7 @@ from joulie_audit.chain.log_start import trimmed_hint
 from joulie_audit.questions.explain import not_there, similar_names
 from joulie_audit.questions.gang import gang_now
 from joulie_audit.questions.next_plan import next_plan
-from joulie_bus.core.times import MS, shown
+from joulie_bus.core.times import MS, utc_text
 from joulie_bus.errors import EMPTY, NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_extender.defragment.plan import defragmentation_plan
@@ -148,9 +148,10 @@ class Answers:
         ahead_s = (time_ns - self._clock()) / 1e9
         if ahead_s > AHEAD_S:
             newest = self._now().overview.snapshot
-            newest_commit = f"position {newest.position}, is of {shown(newest.at // MS)}"
+            newest_commit = f"position {newest.position}, is of {utc_text(newest.at // MS)}"
             raise NotAnswered(
-                404, f"{shown(time_ns // MS)} is in the future. The newest commit, {newest_commit}."
+                404,
+                f"{utc_text(time_ns // MS)} is in the future. The newest commit, {newest_commit}.",
             )
         if ahead_s >= 0:
             return self._newest.overview.snapshot.position
@@ -162,9 +163,9 @@ class Answers:
     async def _before_the_log(self, time_ns: int) -> str:
         begin, cut = await self._history.run(_begin_of)
         if cut is not None:
-            return f"The state at {shown(time_ns // MS)} is not stored: {trimmed_hint(cut)}"
-        begins = f": the log begins with position 1 at {shown(begin // MS)}" if begin else ""
-        return f"There is no state at {shown(time_ns // MS)}{begins}."
+            return f"The state at {utc_text(time_ns // MS)} is not stored: {trimmed_hint(cut)}"
+        begins = f": the log begins with position 1 at {utc_text(begin // MS)}" if begin else ""
+        return f"There is no state at {utc_text(time_ns // MS)}{begins}."
 
     def _require_facts(self) -> None:
         if not self._newest.position:
@@ -529,7 +530,7 @@ def _begin_of(history: History) -> tuple[int, Cut | None]:
 
 
 def _unknown_node(name: str, snapshot: cluster_view.ClusterSnapshot) -> str:
-    at = f"at position {snapshot.position} ({shown(snapshot.at // MS)})"
+    at = f"at position {snapshot.position} ({utc_text(snapshot.at // MS)})"
     names = list(snapshot.cluster_state.nodes)
     if not names:
         return f"There was no node {at}."

@@ -163,10 +163,10 @@ async def looked_at(port: int, position: int) -> None:
 
 async def entries(bus: JetStreamLog) -> list[AnyEvent]:
     """The stream of decisions, as far as it goes now."""
-    last, bell, found = (await bus.state(Stream.DEC)).last, asyncio.Event(), list[AnyEvent]()
-    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.DEC, 0, bell=bell) as reader:
+    last, wakeup, found = (await bus.state(Stream.DEC)).last, asyncio.Event(), list[AnyEvent]()
+    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.DEC, 0, wakeup=wakeup) as reader:
         while len(found) < last:
-            await wait_and_clear(bell, 0.5)
+            await wait_and_clear(wakeup, 0.5)
             envelopes = [codec.open_envelope(each.data, "here") for each in reader.take(1000)]
             found += [codec.read(each, "here") for each in envelopes]
     return found

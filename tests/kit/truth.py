@@ -166,10 +166,10 @@ class Witness:
         return min(behind, default=0.0), max(behind, default=math.inf)
 
     async def _read(self, stream: Stream, use: Any) -> None:
-        bell = asyncio.Event()
-        async with self._bus.reading(stream, 0, bell=bell) as reader:
+        wakeup = asyncio.Event()
+        async with self._bus.reading(stream, 0, wakeup=wakeup) as reader:
             while True:
-                await wait_and_clear(bell, gather_s=0.05)
+                await wait_and_clear(wakeup, gather_s=0.05)
                 while records := reader.take(500):
                     for record in records:
                         use(record)

@@ -82,14 +82,14 @@ async def operating(bus: JetStreamLog, view: View, **values: str) -> AsyncGenera
 
 async def plans(bus: JetStreamLog) -> list[AnyEvent]:
     """The whole stream of plans."""
-    count, bell = (await bus.state(Stream.PLAN)).last, asyncio.Event()
+    count, wakeup = (await bus.state(Stream.PLAN)).last, asyncio.Event()
     events: list[AnyEvent] = []
     async with (
         asyncio.timeout(PATIENCE_S),
-        bus.reading(Stream.PLAN, 0, bell=bell) as decoder_of,
+        bus.reading(Stream.PLAN, 0, wakeup=wakeup) as decoder_of,
     ):
         while len(events) < count:
-            await wait_and_clear(bell, 0.5)
+            await wait_and_clear(wakeup, 0.5)
             events += [codec.decoded(r.data, "") for r in decoder_of.take(9999)]
     return events
 

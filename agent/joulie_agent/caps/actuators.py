@@ -60,14 +60,14 @@ class RaplLimit(NamedTuple):
         try:
             os.close(os.open(self.file, os.O_WRONLY))
         except OSError as error:
-            return f"{self.host.shown(self.file)}: {error.strerror}"
+            return f"{self.host.path_on_host(self.file)}: {error.strerror}"
         return ""
 
     def set(self, value: int) -> None:
         try:
             self.file.write_text(str(value))
         except OSError as error:
-            raise NotSet(f"{self.host.shown(self.file)}: {error.strerror}") from error
+            raise NotSet(f"{self.host.path_on_host(self.file)}: {error.strerror}") from error
 
 
 class NvmlLimit(NamedTuple):

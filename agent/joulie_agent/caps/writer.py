@@ -116,7 +116,7 @@ class Writer:
         """Sets the value and reads it back; a value that the hardware did not take is undone."""
         actuator.set(value)
         if not actuator.read().shows(value):
-            shown = actuator.read().now
+            read_back = actuator.read().now
             actuator.set(step.remembered.before)
-            raise NotSet(f"{actuator.name}: the hardware took {shown} instead of {value}")
+            raise NotSet(f"{actuator.name}: the hardware took {read_back} instead of {value}")
         return confirmed(step)

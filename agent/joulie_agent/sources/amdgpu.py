@@ -54,7 +54,7 @@ def power_w(host: Host, card: Path) -> float:
     """Raises Unreadable."""
     sensor = _sensor(host, card)
     if sensor is None:
-        raise Unreadable(f"{host.shown(card)} has no power sensor")
+        raise Unreadable(f"{host.path_on_host(card)} has no power sensor")
     average = sensor / "power1_average"
     return host.integer(average if average.exists() else sensor / "power1_input") / 1e6
 

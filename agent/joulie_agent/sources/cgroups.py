@@ -37,7 +37,7 @@ def used_ns(host: Host, group: Path) -> int:
         name, _, value = line.partition(" ")
         if name == "usage_usec" and value.isdigit():
             return int(value) * 1000
-    raise Unreadable(f"{host.shown(stat)}: it has no usage_usec")
+    raise Unreadable(f"{host.path_on_host(stat)}: it has no usage_usec")
 
 
 def _roots(host: Host) -> Iterator[Path]:

@@ -20,7 +20,7 @@ def read(host: Host) -> CpuTime:
     first = host.text(path).split("\n", 1)[0].split()
     ticks = [int(each) for each in first[1:] if each.isdigit()]
     if first[:1] != ["cpu"] or len(ticks) <= _IOWAIT:
-        raise Unreadable(f"{host.shown(path)}: the first line is no sum of processor times")
+        raise Unreadable(f"{host.path_on_host(path)}: the first line is no sum of processor times")
     ticks = (ticks + [0] * _FIELDS)[:_FIELDS]
     total = sum(ticks)
     return CpuTime(total - ticks[_IDLE] - ticks[_IOWAIT] - ticks[_STEAL], total)

@@ -28,7 +28,7 @@ class Host:
             with path.open("rb") as file:
                 return file.read(LONGEST_FILE).decode("utf-8", "replace").strip("\n\0 ")
         except OSError as error:
-            raise Unreadable(f"{self.shown(path)}: {_reason(error)}") from error
+            raise Unreadable(f"{self.path_on_host(path)}: {_reason(error)}") from error
 
     def integer(self, path: Path) -> int:
         """Raises Unreadable, also for content that is no integer."""
@@ -36,7 +36,7 @@ class Host:
         try:
             return int(text)
         except ValueError as error:
-            raise Unreadable(f"{self.shown(path)}: {text[:40]!r} is not a number") from error
+            raise Unreadable(f"{self.path_on_host(path)}: {text[:40]!r} is not a number") from error
 
     def maybe(self, path: Path) -> str:
         """The content, or "" where the file cannot be read: for files that only describe."""
@@ -59,7 +59,7 @@ class Host:
             return []
         return sorted(found, key=lambda each: (len(each.name), each.name))
 
-    def shown(self, path: Path) -> str:
+    def path_on_host(self, path: Path) -> str:
         """The path as the host knows it."""
         return f"/{path.relative_to(self.root)}" if path.is_relative_to(self.root) else str(path)
 

@@ -104,7 +104,7 @@ def _of_disk(wires: Wiring) -> list[Finding]:
 
 
 def _of_broker(wires: Wiring, found: BrokerSeen | Unseen) -> list[Finding]:
-    where = address_of(wires, Role.AUDITOR).shown
+    where = address_of(wires, Role.AUDITOR).safe_url
     if isinstance(found, Unseen):
         advice = "Start it, or name another one with NATS_URL."
         return [calls.reached("broker", where, found.why, advice)]

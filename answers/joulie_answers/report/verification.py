@@ -22,7 +22,7 @@ from joulie_audit.archive.parts import Archive
 from joulie_audit.ledger.refold import refolded
 from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
-from joulie_bus.core.times import shown
+from joulie_bus.core.times import utc_text
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.component.opening import require_readable
 from joulie_projections.component.wiring import Wiring
@@ -52,7 +52,7 @@ async def verified(file: Path, wires: Wiring, archive: Path | None) -> Verified:
 
 def _ends(document: Document) -> str:
     whole, asked = document["energy"]["namespace"], document["asked"]["to"]
-    first, end, to = (shown(ms) for ms in (whole["from"], whole["to"], asked))
+    first, end, to = (utc_text(ms) for ms in (whole["from"], whole["to"], asked))
     return f", for {first} to {end}; it was asked for up to {to}"
 
 
@@ -102,7 +102,7 @@ def _flaw_of_end(document: Document, complete_to_ms: int) -> str:
     stated = int(document["energy"]["namespace"]["to"])
     if stated <= complete_to_ms:
         return ""
-    end, to = shown(complete_to_ms), shown(stated)
+    end, to = utc_text(complete_to_ms), utc_text(stated)
     return (
         f"it states the energy up to {to}, and holds it up to {end} only: later energy is missing"
     )

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Iterator
 
 from joulie_answers.schema.responses import Energy, EnergyShare
-from joulie_bus.core.times import rfc3339, shown
+from joulie_bus.core.times import rfc3339, utc_text
 from joulie_projections.energy.report import BEHIND_S, NOT_ON_CARDS, NOT_SHARED
 
 SHOWN_LINES = 30
@@ -19,7 +19,7 @@ IDLE = "__idle__"  # as OpenCost names what nothing is allocated to
 
 
 def energy_text(found: Energy) -> str:
-    start, end, complete = map(shown, (found.from_ms, found.to_ms, found.complete_to_ms))
+    start, end, complete = map(utc_text, (found.from_ms, found.to_ms, found.complete_to_ms))
     cost, carbon = _figure(found.cost), _figure(found.kgco2e)
     lines = [
         f"Energy from {start} to {end}, of a ledger that is complete up to {complete} "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from joulie_answers.schema.responses import Gpu, GpuList
 from joulie_answers.text.tables import table
-from joulie_bus.core.times import shown
+from joulie_bus.core.times import utc_text
 from joulie_projections.state.cards import UNKNOWN_HOLDER
 
 _HEAD = ("node", "card", "model", "MB used", "of", "link", "used by")
@@ -29,7 +29,7 @@ def gpus_text(found: GpuList) -> str:
     ]
     lines += [
         f"IDLE: {', '.join(each.pods)} holds {each.uuid} on {each.node} without work "
-        f"since {shown(each.since_ms)}, at {each.power_w:.0f} W"
+        f"since {utc_text(each.since_ms)}, at {each.power_w:.0f} W"
         for each in found.idle or ()
     ]
     return "\n".join(lines)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from joulie_answers.schema.responses import NodeBrief, NodeCaps, NodeDetail, NodeList
 from joulie_answers.text.tables import cell, table
-from joulie_bus.core.times import shown
+from joulie_bus.core.times import utc_text
 
 _HEAD = ("NODE", "CLASS", "POWER", "PODS", "GPUS", "WATTS", "CAP-W", "HEADROOM", "COOLING")
 _KINDS = {"cpu": "CPU", "gpu": "GPU", "cards": "single cards", "clocks": "clocks"}
@@ -19,11 +19,11 @@ def nodes_text(found: NodeList) -> str:
 
 def node_text(found: NodeDetail) -> str:
     moves = [
-        (shown(each.at_ms), each.plan, each.kind, each.to, each.because)
+        (utc_text(each.at_ms), each.plan, each.kind, each.to, each.because)
         for each in found.transitions
     ]
     lines = [
-        f"{found.node.name} at position {found.position} ({shown(found.at_ms)})",
+        f"{found.node.name} at position {found.position} ({utc_text(found.at_ms)})",
         *_twin_lines(found),
     ]
     if moves:

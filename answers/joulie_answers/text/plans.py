@@ -11,7 +11,7 @@ from joulie_answers.schema.responses import (
     Transition,
 )
 from joulie_answers.text.tables import cell, table
-from joulie_bus.core.times import shown
+from joulie_bus.core.times import utc_text
 
 _HEAD = ("POSITION", "AT", "PLAN", "NODE", "WHAT", "BECAUSE")
 MOST_RACKS = 20
@@ -24,7 +24,7 @@ def plans_text(found: PlanList) -> str:
 
 
 def _row(item: PlanEntry) -> list[str]:
-    at = (str(item.position), shown(item.at_ms))
+    at = (str(item.position), utc_text(item.at_ms))
     if isinstance(move := item.transition, Transition):
         what = f"{move.kind} {move.to}".strip()
         return [*at, *map(cell, (move.plan, move.node, what, move.because))]
@@ -38,7 +38,7 @@ def plan_text(found: PlanDetail) -> str:
     plan = found.plan
     return "\n".join(
         [
-            f"{plan.plan}   {shown(found.made_at_ms)}   position {found.made_position}",
+            f"{plan.plan}   {utc_text(found.made_at_ms)}   position {found.made_position}",
             f"  because    {plan.because}",
             f"  looked at  position {plan.view}: {plan.nodes} nodes",
             *input_lines(found.inputs, found.shares),
@@ -78,7 +78,7 @@ def next_plan_text(found: NextPlan, most: int) -> str:
     return "\n".join(
         [
             f"The next plan, from the facts up to position {found.plan.view} "
-            f"({shown(found.at_ms)}) and the settings of {found.settings_of}{until}",
+            f"({utc_text(found.at_ms)}) and the settings of {found.settings_of}{until}",
             f"  because    {found.plan.because}",
             *input_lines(found.inputs, found.shares),
             f"  changes    {len(found.transitions)}",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from joulie_answers.schema.responses import Attempt, Outcome, PodDetail
 from joulie_answers.text.score_table import score_table
-from joulie_bus.core.times import shown
+from joulie_bus.core.times import utc_text
 
 # A binding and the scores before it are read from two streams, so the binding may be known first.
 NO_SCORES = "the log has no scores of this attempt yet (one node that is left is not scored)"
@@ -31,7 +31,7 @@ def _request_lines(attempt: Attempt) -> Iterator[str]:
     pod = attempt.pod
     entries = " and ".join(map(str, attempt.entries))
     tries = f", attempt {attempt.number}" if attempt.number > 1 else ""
-    yield f"{pod.namespace}/{pod.name}   {shown(attempt.at_ms)}{tries}   (entry {entries})"
+    yield f"{pod.namespace}/{pod.name}   {utc_text(attempt.at_ms)}{tries}   (entry {entries})"
     yield f"  class      {pod.workload}, {pod.placement} (rule: {pod.rule})" + (
         f"; never refused: {pod.exempt}" if pod.exempt else ""
     )

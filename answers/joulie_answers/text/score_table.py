@@ -71,8 +71,10 @@ def _heads(heads: Sequence[str]) -> str:
 
 
 def _cells(values: Sequence[float], heads: Sequence[str]) -> str:
-    shown = (round(value, 2) + 0.0 for value in values)  # no minus before a zero
-    return "".join(f"{value:>{_width(head)}.2f}" for value, head in zip(shown, heads, strict=True))
+    rounded = (round(value, 2) + 0.0 for value in values)  # no minus before a zero
+    return "".join(
+        f"{value:>{_width(head)}.2f}" for value, head in zip(rounded, heads, strict=True)
+    )
 
 
 def _width(head: str) -> int:

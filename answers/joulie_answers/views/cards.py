@@ -23,7 +23,7 @@ from joulie_projections.twin.columns import TwinColumns
 
 
 class CardCount(NamedTuple):
-    shown: int
+    on_nodes: int
     unhealthy: int
 
 

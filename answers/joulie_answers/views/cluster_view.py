@@ -359,8 +359,8 @@ class MapState(NamedTuple):
 
 def map_state(overview: Overview) -> MapState:
     rows, nodes = overview.snapshot.twin_columns.rows, overview.snapshot.cluster_state.nodes
-    shown = {row - 1: (name, _rack(nodes[name])) for name, row in rows.items()}
-    return MapState(shown, overview.columns())
+    names = {row - 1: (name, _rack(nodes[name])) for name, row in rows.items()}
+    return MapState(names, overview.columns())
 
 
 def map_changes(before: MapState, after: MapState) -> dict[str, list[Any]]:

@@ -241,8 +241,8 @@ def _candidate(
     loss = None
     if terms and winner and terms.node != winner.node:
         loss = loss_of(winner, terms, weights)
-    shown = term_set(terms, weights) if terms else None
-    return Candidate(node=node, verdict="", answer=answer, terms=shown, loss=loss)
+    values = term_set(terms, weights) if terms else None
+    return Candidate(node=node, verdict="", answer=answer, terms=values, loss=loss)
 
 
 def recomputed_terms(

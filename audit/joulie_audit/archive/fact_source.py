@@ -66,7 +66,7 @@ class StreamFacts:
         self._known = known
         self._compared: set[Stream] = set()
         self._stack = stack
-        self._bell = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._open: dict[Stream, _OpenReader] = {}
 
     @classmethod
@@ -107,7 +107,7 @@ class StreamFacts:
         count = wanted.last - wanted.first + 1
         taken: list[Record] = []
         while len(taken) < count:
-            self._bell.clear()
+            self._wakeup.clear()
             taken.extend(reader.take(count - len(taken)))
             if len(taken) < count and not len(reader):
                 await self._await_more(wanted)
@@ -117,7 +117,7 @@ class StreamFacts:
     async def _await_more(self, wanted: Range) -> None:
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await self._bell.wait()
+                await self._wakeup.wait()
         except TimeoutError as error:
             raise NotInTheLog(
                 f"{wanted.stream} does not deliver {wanted.first} to {wanted.last}: no message "
@@ -131,7 +131,7 @@ class StreamFacts:
         if known is not None:
             await known.closing.aclose()
         created = await self._identity(wanted.stream)
-        reading = self._bus.reading(wanted.stream, wanted.first - 1, created, self._bell)
+        reading = self._bus.reading(wanted.stream, wanted.first - 1, created, self._wakeup)
         closing = await self._stack.enter_async_context(contextlib.AsyncExitStack())
         try:
             reader = await closing.enter_async_context(reading)
@@ -152,11 +152,11 @@ class StreamFacts:
         return known.created
 
     async def _compare(self, place: Range, known: Input) -> None:
-        bell = self._bell
-        reading = self._bus.reading(place.stream, place.first - 1, known.created, bell)
+        wakeup = self._wakeup
+        reading = self._bus.reading(place.stream, place.first - 1, known.created, wakeup)
         async with reading as reader:
             while not (found := reader.take(1)):
-                bell.clear()
+                wakeup.clear()
                 await self._await_more(place)
         if digest_of(found[0]) != known.digest:
             raise StreamReplaced.at(place.stream, place.first)

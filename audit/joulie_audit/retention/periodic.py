@@ -89,7 +89,7 @@ class PeriodicArchiver:
         self._measure_disk()
         found = await self._risks()
         for risk in found:
-            log.warning("near_its_end", **_shown(risk))
+            log.warning("near_its_end", **_log_fields(risk))
         if found:
             await self._archive(now=True)
 
@@ -113,7 +113,7 @@ class PeriodicArchiver:
                 return await retention_risks(history, bus, self._archived_to)
 
 
-def _shown(risk: RetentionRisk) -> dict[str, object]:
+def _log_fields(risk: RetentionRisk) -> dict[str, object]:
     return {
         "stream": str(risk.stream),
         "needed": risk.needed,

@@ -125,12 +125,12 @@ async def newest_records(bus: Log, stream: Stream, count: int) -> list[Record]:
 
 
 async def _read(bus: Log, stream: Stream, first: int, count: int) -> list[Record]:
-    bell, found = asyncio.Event(), list[Record]()
-    async with bus.reading(stream, first - 1, bell=bell) as reader:
+    wakeup, found = asyncio.Event(), list[Record]()
+    async with bus.reading(stream, first - 1, wakeup=wakeup) as reader:
         while len(found) < count:
             taken = reader.take(count - len(found))
             found.extend(taken)
-            if not taken and not await wait_and_clear(bell, PATIENCE_S):
+            if not taken and not await wait_and_clear(wakeup, PATIENCE_S):
                 raise NotTrimmed(
                     f"{stream} does not deliver {first + len(found)}: no message arrived for "
                     f"{PATIENCE_S:g} s. Completed steps stay; run it again."

@@ -13,7 +13,7 @@ from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import NEVER, Restored, Tell, restore_at
 from joulie_audit.archive.untrusted_files import keys_of
-from joulie_bus.core.times import MS, shown
+from joulie_bus.core.times import MS, utc_text
 from joulie_bus.errors import BucketFailed, DataDirectoryError, NotInTheLog
 from joulie_bus.runtime.secret_files import write_private
 from joulie_bus.runtime.settings import setting, some_time_or_never
@@ -115,5 +115,7 @@ def _require_committed_by(archive: Archive, until: int) -> None:
     facts = next((archive.read_facts(place, part) for place, part in archive.facts), None)
     first = next((manifest for manifest, *_ in facts.batches()), None) if facts else None
     if until != NEVER and (first is None or first.committed_at > until):
-        begins = f": its log begins at {shown(first.committed_at // MS)}" if first else ""
-        raise NotInTheLog(f"{archive.path} holds nothing of before {shown(until // MS)}{begins}.")
+        begins = f": its log begins at {utc_text(first.committed_at // MS)}" if first else ""
+        raise NotInTheLog(
+            f"{archive.path} holds nothing of before {utc_text(until // MS)}{begins}."
+        )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 MS = 1_000_000  # ns
 
 
-def shown(ms: int) -> str:
+def utc_text(ms: int) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -62,7 +62,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     leaves: bool = True  # a server that gives no answers, for another one of the cluster
 
     def __repr__(self) -> str:
-        return f"Address(url={self.shown!r}, user={self.user!r})"
+        return f"Address(url={self.safe_url!r}, user={self.user!r})"
 
     @property
     def is_one_of_many(self) -> bool:
@@ -76,7 +76,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
         return OPEN_OF_MANY_S if self.is_one_of_many else OPEN_S
 
     @property
-    def shown(self) -> str:
+    def safe_url(self) -> str:
         """The URL without the password that it may contain, for logs and errors."""
         return ",".join(_without_password(url) for url in self.url.split(","))
 
@@ -133,7 +133,7 @@ class Connection:
             async with _bounded_close():
                 await _close_client(client)
             raise Unreachable(
-                address.shown, state.last or str(error) or "no answer in time"
+                address.safe_url, state.last or str(error) or "no answer in time"
             ) from error
         state.opened = True
         state.order_servers = client.order_servers
@@ -268,7 +268,9 @@ class Connection:
             raise BrokerRefused(subject, 503, "JetStream is not available there") from error
         except (TimeoutError, NatsError) as error:
             self._note_in_vain(kind, asked_at, IN_VAIN_S)
-            raise Unreachable(self.address.shown, f"{subject}: {error or 'no answer'}") from error
+            raise Unreachable(
+                self.address.safe_url, f"{subject}: {error or 'no answer'}"
+            ) from error
         except asyncio.CancelledError:
             self._note_in_vain(kind, asked_at, IN_VAIN_S)
             raise
@@ -458,7 +460,7 @@ def _check_files(address: Address) -> None:
             nats_keys.check_credentials(Path(address.creds_file).read_text())
     except ValueError as error:
         file = address.nkey_file or address.creds_file
-        raise Unreachable(address.shown, f"{file} is {error}") from error
+        raise Unreachable(address.safe_url, f"{file} is {error}") from error
 
 
 def _tls(address: Address) -> ssl.SSLContext | None:

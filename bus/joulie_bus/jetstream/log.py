@@ -97,7 +97,7 @@ class JetStreamLog:
         stream: Stream,
         after: int,
         created: str = "",
-        bell: asyncio.Event | None = None,
+        wakeup: asyncio.Event | None = None,
         digest: bytes = b"",
     ) -> AsyncGenerator[OrderedReader, None]:
         is_direct = self._connection.address.direct
@@ -108,7 +108,7 @@ class JetStreamLog:
                 log.warning("broker_outdated", what=f"{what} (joulie grant all)")
             self._is_outdated = not is_direct
         on = DirectReader.on if is_direct else ConsumerReader.on
-        async with on(self._connection, stream, after, created, bell, digest) as reader:
+        async with on(self._connection, stream, after, created, wakeup, digest) as reader:
             yield reader
 
     def leave_server(self, why: str) -> None:

@@ -42,7 +42,7 @@ class OrderedReader(ABC):
     """`async with Reader.on(connection, stream, after=...)`, then `take` again and again."""
 
     def __init__(
-        self, connection: Connection, stream: Stream, after: int, bell: asyncio.Event
+        self, connection: Connection, stream: Stream, after: int, wakeup: asyncio.Event
     ) -> None:
         self.stream = stream
         self.created = ""
@@ -53,7 +53,7 @@ class OrderedReader(ABC):
         self._copies = Copies(stream)
         self._buffer: deque[Record] = deque()
         self._newest: Record | None = None  # of those put into the buffer
-        self._bell = bell
+        self._wakeup = wakeup
         self._wake = asyncio.Event()
         self._inbox = ""
         self._clock = asyncio.get_running_loop().time
@@ -71,15 +71,15 @@ class OrderedReader(ABC):
         stream: Stream,
         after: int,
         created: str = "",
-        bell: asyncio.Event | None = None,
+        wakeup: asyncio.Event | None = None,
         digest: bytes = b"",
     ) -> AsyncGenerator[Self, None]:
         """`created` identifies the stream that `after` belongs to, if known, and `digest` the
         message at `after`.
 
-        `bell` is set when `take` has records or an error; readers may share one.
+        `wakeup` is set when `take` has records or an error; readers may share one.
         """
-        reader = cls(connection, stream, after, bell or asyncio.Event())
+        reader = cls(connection, stream, after, wakeup or asyncio.Event())
         reader.created, reader.digest = created, digest
         reader._inbox = connection.new_inbox()
         async with reader._subscribed():
@@ -208,7 +208,7 @@ class OrderedReader(ABC):
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error  # later failures follow from the first
-        self._bell.set()
+        self._wakeup.set()
 
     def _accept(self, found: Record, pending: int) -> None:
         """Takes the next message into the buffer. No delivery was lost before it."""
@@ -229,7 +229,7 @@ class OrderedReader(ABC):
         self.pending = pending
         self._newest = found
         self._buffer.append(found)
-        self._bell.set()
+        self._wakeup.set()
         if self._wants_more:
             self._wake.set()
 

@@ -141,12 +141,12 @@ async def require(connection: Connection, subjects: Subjects) -> None:
     """
     configs = await _configs(connection, of_any_copy=True)
     if missing := [stream for stream, config in configs.items() if config is None]:
-        raise StreamsMissing(connection.address.shown, missing)
+        raise StreamsMissing(connection.address.safe_url, missing)
     for stream, config in configs.items():
         found: list[str] = (config or {}).get("subjects", [])
         wanted = subjects.patterns(stream)
         if not all(map(subjects.owns, found)) or not set(wanted) <= set(found):
-            raise StreamsForeign(connection.address.shown, stream, found, wanted)
+            raise StreamsForeign(connection.address.safe_url, stream, found, wanted)
 
 
 async def _configs(
@@ -294,7 +294,7 @@ async def continue_after(connection: Connection, ends: Mapping[Stream, int]) -> 
         if state.holds_messages or state.last > ends[state.stream]
     }
     if used:
-        raise StreamsInUse(connection.address.shown, used)
+        raise StreamsInUse(connection.address.safe_url, used)
     for state in states:
         if state.last < ends[state.stream]:
             await purge(connection, state.stream, ends[state.stream] + 1)
@@ -313,7 +313,7 @@ async def identities(
         if why := await _difference(connection, state, sequence, digest):
             differ[str(stream)] = why
     if differ:
-        raise StreamsDiffer(connection.address.shown, differ)
+        raise StreamsDiffer(connection.address.safe_url, differ)
     return found
 
 

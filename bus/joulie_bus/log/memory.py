@@ -56,7 +56,7 @@ class MemoryBroker:
 
     def __init__(self, subjects: Subjects, clock: Callable[[], int]) -> None:
         self.listeners: dict[str, list[Listener]] = defaultdict(list)
-        self.bells: dict[asyncio.Event, None] = {}  # in an order that each run repeats
+        self.wakeups: dict[asyncio.Event, None] = {}  # in an order that each run repeats
         self._clock = clock
         self._lives = 0
         self._streams = {stream: self._fresh() for stream in Stream}
@@ -98,8 +98,8 @@ class MemoryBroker:
             raise BrokerRefused(new[0].subject, FULL, "maximum messages exceeded")
 
     def ring(self) -> None:
-        for bell in self.bells:
-            bell.set()
+        for wakeup in self.wakeups:
+            wakeup.set()
 
     # --- faults that tests inject ------------------------------------------------------
 
@@ -238,17 +238,17 @@ class MemoryLog:
         stream: Stream,
         after: int,
         created: str = "",
-        bell: asyncio.Event | None = None,
+        wakeup: asyncio.Event | None = None,
         digest: bytes = b"",
     ) -> AsyncGenerator[MemoryReader, None]:
-        bell = bell or asyncio.Event()
+        wakeup = wakeup or asyncio.Event()
         reader = MemoryReader(self._broker, stream, after, created, digest)
-        self._broker.bells[bell] = None
-        bell.set()
+        self._broker.wakeups[wakeup] = None
+        wakeup.set()
         try:
             yield reader
         finally:
-            self._broker.bells.pop(bell, None)
+            self._broker.wakeups.pop(wakeup, None)
 
     def leave_server(self, why: str) -> None:
         """There is one."""

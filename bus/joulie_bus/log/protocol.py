@@ -112,13 +112,13 @@ class Log(Protocol):
         stream: Stream,
         after: int,
         created: str = "",
-        bell: asyncio.Event | None = None,
+        wakeup: asyncio.Event | None = None,
         digest: bytes = b"",
     ) -> AbstractAsyncContextManager[Reader]:
         """Reads the messages after `after`. `created` identifies the stream of this position, if
         known, and `digest` is that of the message at `after` (`records.digest_of`).
 
-        `bell` is set when `take` has records or an error; readers may share one. On entering or
+        `wakeup` is set when `take` has records or an error; readers may share one. On entering or
         from `take`, StreamReplaced is raised if the stream is another one or holds another message
         at `after`, and StreamGap if it lacks the next message. A message at `after` that was
         trimmed is not compared.

@@ -39,11 +39,11 @@ async def batches(
 
     Raises StreamGap if some of them were removed, and StreamSilent if none arrives for a while.
     """
-    found, bell = 0, asyncio.Event()
-    async with bus.reading(stream, after, bell=bell) as reader:
+    found, wakeup = 0, asyncio.Event()
+    async with bus.reading(stream, after, wakeup=wakeup) as reader:
         while found < wanted:
             if records := reader.take(AT_ONCE):
                 found += len(records)
                 yield records
-            elif not await wait_and_clear(bell, patience_s):
+            elif not await wait_and_clear(wakeup, patience_s):
                 raise StreamSilent(stream, found, wanted, patience_s)

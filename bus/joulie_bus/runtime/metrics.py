@@ -638,8 +638,8 @@ def serve(host: str, port: int, part: str, alive: Probe = well, ready: Probe = w
     def answer(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         probe = probes.get(environ["PATH_INFO"])
         if probe is None:
-            shown: Iterable[bytes] = numbers(environ, start)
-            return shown
+            body: Iterable[bytes] = numbers(environ, start)
+            return body
         why = probe()
         status = "503 Service Unavailable" if why else "200 OK"
         start(status, [("Content-Type", "text/plain; charset=utf-8")])

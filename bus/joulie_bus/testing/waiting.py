@@ -22,12 +22,12 @@ async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
 
 async def stored(connection: Connection, stream: Stream) -> list[Record]:
     """All messages of a stream, in order."""
-    state, bell, found = await state_of(connection, stream), asyncio.Event(), list[Record]()
+    state, wakeup, found = await state_of(connection, stream), asyncio.Event(), list[Record]()
     after = max(0, state.first - 1)
     on = DirectReader.on if connection.address.direct else ConsumerReader.on
-    async with asyncio.timeout(30), on(connection, stream, after, bell=bell) as reader:
+    async with asyncio.timeout(30), on(connection, stream, after, wakeup=wakeup) as reader:
         while after + len(found) < state.last:
-            await wait_and_clear(bell, 1)
+            await wait_and_clear(wakeup, 1)
             found += reader.take(10_000)
     return found
 

@@ -140,9 +140,9 @@ def _as_json(found: Measured) -> dict[str, Any]:
 
 
 def _as_text(found: Sequence[Measured], period: Period, recorded: int | None) -> str:
-    from joulie_bus.core.times import shown
+    from joulie_bus.core.times import utc_text
 
-    start, end = (shown(each) for each in period)
+    start, end = (utc_text(each) for each in period)
     lines = [f"Pods that ran from {start} to {end}, up to which the ledger is complete"]
     lines += [f"{'class':<12} {'capped pods':>12} {'other pods':>12}   energy of a capped pod"]
     lines += [

@@ -49,8 +49,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.action == "retry":
         asyncio.run(_retry(wires, poison))
     body = quarantine.to_readable(poison.body) if is_single(poison) else None
-    shown = _as_json(poison) | {"body": body}
-    show(args, shown, json.dumps(shown, indent=2))
+    document = _as_json(poison) | {"body": body}
+    show(args, document, json.dumps(document, indent=2))
     return 0
 
 

@@ -167,13 +167,13 @@ def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
 
 
 def _as_text(number: int, key: Key, ring: Ring) -> str:
-    from joulie_bus.core.times import MS, shown
+    from joulie_bus.core.times import MS, utc_text
 
     first = f"entry {key.after + 1}"
-    began = f"{first} ({shown(key.began_at // MS)})" if key.began_at else first
+    began = f"{first} ({utc_text(key.began_at // MS)})" if key.began_at else first
     if key == ring.newest:
         span = f"signs from {began} on"
     else:
-        span = f"signed from {began} to {key.until} ({shown(key.ended_at // MS)})"
+        span = f"signed from {began} to {key.until} ({utc_text(key.ended_at // MS)})"
     bad = f"; compromised since entry {key.since}" if key.is_compromised else ""
     return f"{number:>3}  {key.id}  {span}{bad}"

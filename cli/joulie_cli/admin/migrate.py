@@ -65,7 +65,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if names_a_broker(wires):  # an embedded broker gets its streams at every start
         address = address_of(wires, Role.ADMIN)
         asyncio.run(prepare_streams(address, wires.subjects, wires.bus.nats_replicas))
-        print(f"The streams are at {address.shown}.")
+        print(f"The streams are at {address.safe_url}.")
     return 0
 
 

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 def target_of(args: argparse.Namespace, now: int) -> TargetSet:
     """Raises WrongTarget."""
-    from joulie_bus.core.times import MS, shown
+    from joulie_bus.core.times import MS, utc_text
     from joulie_bus.errors import WrongTarget
     from joulie_bus.events import TargetSet
     from joulie_operator.planning.power_target import RACK
@@ -79,7 +79,7 @@ def target_of(args: argparse.Namespace, now: int) -> TargetSet:
     ends = _time(args.last, now)
     if ends <= max(starts, now):
         raise WrongTarget(
-            f"The target would end at {shown(ends // MS)}, which is not after its start or has "
+            f"The target would end at {utc_text(ends // MS)}, which is not after its start or has "
             "passed. Nothing was set."
         )
     return TargetSet(
@@ -117,7 +117,7 @@ async def _publish(wires: Wiring, event: TargetSet) -> None:
 
 
 def _done(event: TargetSet) -> str:
-    from joulie_bus.core.times import MS, shown
+    from joulie_bus.core.times import MS, utc_text
     from joulie_operator.planning.power_target import place
 
     if event.power_mw is None:
@@ -125,7 +125,7 @@ def _done(event: TargetSet) -> str:
     where = place(event.feed)
     return (
         f"Target {event.target}: {where} draws at most {event.power_mw / 1000:g} W "
-        f"from {shown(event.starts_at // MS)} to {shown(event.ends_at // MS)}."
+        f"from {utc_text(event.starts_at // MS)} to {utc_text(event.ends_at // MS)}."
     )
 
 

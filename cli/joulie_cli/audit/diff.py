@@ -51,11 +51,11 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
 
 def as_text(found: Difference) -> str:
-    from joulie_bus.core.times import MS, shown
+    from joulie_bus.core.times import MS, utc_text
 
     if found.flaw:
         return f"NOT one log: {found.flaw}."
-    first, last = (shown(each.signed_at // MS) for each in (found.first, found.last))
+    first, last = (utc_text(each.signed_at // MS) for each in (found.first, found.last))
     return (
         f"One log: the head at {found.last.pos} ({last}) goes on from the "
         f"head at {found.first.pos} ({first}) by {found.entries} entries."

@@ -305,13 +305,15 @@ class _LiveScreen(NamedTuple):
         live.update(self.screen.rendered(placements(newest), size), refresh=True)
 
 
-async def _show(shown: _LiveScreen, ending: Ending) -> None:
+async def _show(display: _LiveScreen, ending: Ending) -> None:
     """Draw once a second; after a minute, replay all decisions so far."""
     terminal = Console(stderr=True)
     with Live(console=terminal, auto_refresh=False) as live:
-        async with background(replay_in_background(shown.wires, shown.screen, PROOF_S), "proof"):
+        async with background(
+            replay_in_background(display.wires, display.screen, PROOF_S), "proof"
+        ):
             while not await ending.wait(SCREEN_S):
-                shown.draw(live)
+                display.draw(live)
     if not terminal.is_terminal:
         terminal.line()  # Live ends the last frame itself on a terminal only
 

@@ -80,7 +80,7 @@ async def status(api: ApiServer, args: argparse.Namespace) -> None:
         await _follow(api, args)
         return
     pages = [page async for page in api.pages(NODETWINS)]
-    print(_shown([read_twin(item) for page in pages for item in page.items], args))
+    print(_rendered([read_twin(item) for page in pages for item in page.items], args))
 
 
 async def _follow(api: ApiServer, args: argparse.Namespace) -> None:
@@ -92,11 +92,11 @@ async def _follow(api: ApiServer, args: argparse.Namespace) -> None:
             twins.changed.clear()
             found = [twin for name in twins.names() if (twin := twins.get(name)) is not None]
             clear = CLEAR if sys.stdout.isatty() else ""
-            print(clear + _shown(found, args), flush=True)
+            print(clear + _rendered(found, args), flush=True)
             await asyncio.gather(twins.changed.wait(), asyncio.sleep(FRAME_S))
 
 
-def _shown(twins: Sequence[NodeTwin], args: argparse.Namespace) -> str:
+def _rendered(twins: Sequence[NodeTwin], args: argparse.Namespace) -> str:
     rows = in_order([row_of(twin) for twin in twins], SORTS[args.sort_by])
     if args.output == "json":
         told = {"summary": summary(rows), "nodes": [row._asdict() for row in rows]}

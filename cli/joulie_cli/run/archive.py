@@ -169,7 +169,7 @@ def as_json(done: Trimmed) -> dict[str, Any]:
 
 
 def as_text(done: Trimmed) -> str:
-    from joulie_bus.core.times import MS, shown
+    from joulie_bus.core.times import MS, utc_text
 
     if done.cut is None:
         return (
@@ -179,7 +179,7 @@ def as_text(done: Trimmed) -> str:
     purged = ", ".join(f"{count} of {stream}" for stream, count in done.messages.items())
     lines = [
         f"The log is cut at entry {done.cut.pos} and position {done.cut.p_to} "
-        f"({shown(done.cut.made_at // MS)}{'' if done.is_new else '; unchanged'}).",
+        f"({utc_text(done.cut.made_at // MS)}{'' if done.is_new else '; unchanged'}).",
         f"Deleted: {done.rows} rows ({done.freed / MIB:.1f} MiB freed), and messages: "
         f"{purged or 'none'}.",
     ]

@@ -29,14 +29,14 @@ def program() -> Program:
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_audit.archive.restore import NEVER
-    from joulie_bus.core.times import MS, shown
+    from joulie_bus.core.times import MS, utc_text
     from joulie_bus.errors import NotInTheLog
     from joulie_cli.display.times import time_of_period
 
     now = time.time_ns()
     until = NEVER if args.at is None else time_of_period(args.at, now)
     if args.at is not None and until > now:
-        raise NotInTheLog(f"{shown(until // MS)} is in the future. Nothing was restored.")
+        raise NotInTheLog(f"{utc_text(until // MS)} is in the future. Nothing was restored.")
     return restore_from(args.source, args, wires, until)
 
 

@@ -187,7 +187,7 @@ class ClusterPoller:
             trend_w_per_min=totals.trend_w_per_min,
             gpus=int(sum(snapshot.twin_columns.floats("gpus").tolist())),
             gpus_asked=sum(overview.requested_gpus.tolist()),
-            cards=cards.shown,
+            cards=cards.on_nodes,
             cards_unhealthy=cards.unhealthy,
             pods_running=counted["running"],
             pods_pending=pending,

@@ -60,7 +60,7 @@ class TraceSender:
         if self._after is None:
             self._after = (await self._bus.state(Stream.DEC)).last
         has_records = asyncio.Event()
-        async with self._bus.reading(Stream.DEC, self._after, bell=has_records) as reader:
+        async with self._bus.reading(Stream.DEC, self._after, wakeup=has_records) as reader:
             while True:
                 await has_records.wait()
                 has_records.clear()

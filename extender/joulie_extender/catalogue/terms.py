@@ -61,7 +61,7 @@ class Formula:
         return [*names, self.start_name] if self.start else names
 
     @property
-    def shown(self) -> list[Term[Any]]:
+    def columns(self) -> list[Term[Any]]:
         """The columns of `joulie explain`; the watts first if the score follows from them."""
         order = [*self.inputs, *self.added] if self.start else [*self.added, *self.inputs]
         return [term for term in order if term.head]

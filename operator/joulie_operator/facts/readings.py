@@ -64,28 +64,28 @@ class Reading(NamedTuple):
 Sensors = dict[str, dict[str, float]]  # of one node: zone -> sensor -> watts
 
 
-class Shown(NamedTuple):
+class Exported(NamedTuple):
     """What exporters show of one node."""
 
     watts: Sensors
     counters: dict[str, dict[str, dict[str, float]]]  # zone -> sensor -> series -> microjoules
 
 
-def _nothing() -> Shown:
-    return Shown(defaultdict(dict), defaultdict(lambda: defaultdict(dict)))
+def _nothing() -> Exported:
+    return Exported(defaultdict(dict), defaultdict(lambda: defaultdict(dict)))
 
 
 def whole_nodes(
     found: Mapping[str, Sequence[Series]], cards_of: Mapping[str, int]
 ) -> dict[str, Reading]:
     """Readings by node. `cards_of` maps each known node to its number of cards."""
-    shown: dict[str, Shown] = defaultdict(_nothing)
+    exported: dict[str, Exported] = defaultdict(_nothing)
     for query, series in found.items():
         for each in series:
             node = node_of(each.labels, cards_of)
             if node and math.isfinite(each.value) and each.value >= 0:
-                _note(shown[node], query, each)
-    readings = {node: _whole(of, cards_of[node]) for node, of in shown.items()}
+                _note(exported[node], query, each)
+    readings = {node: _whole(of, cards_of[node]) for node, of in exported.items()}
     return {node: reading for node, reading in readings.items() if reading is not None}
 
 
@@ -99,17 +99,17 @@ def node_of(labels: Mapping[str, str], known: Container[str]) -> str:
     return ""
 
 
-def _note(shown: Shown, query: str, series: Series) -> None:
+def _note(exported: Exported, query: str, series: Series) -> None:
     """Counts each sensor once: during a rollout two exporters may report it."""
     zone, sensor = _place(query, series.labels)
     if query in _UJ:
         # Each exporter has a counter of its own; that of a card is the driver's.
         name = "" if zone == "cards" else str(sorted(series.labels.items()))
-        of_sensor = shown.counters[zone][sensor]
+        of_sensor = exported.counters[zone][sensor]
         of_sensor[name] = max(of_sensor.get(name, 0.0), series.value * _UJ[query])
     else:
-        known = shown.watts[zone].get(sensor, 0.0)
-        shown.watts[zone][sensor] = max(known, series.value)
+        known = exported.watts[zone].get(sensor, 0.0)
+        exported.watts[zone][sensor] = max(known, series.value)
 
 
 def _place(query: str, labels: Mapping[str, str]) -> tuple[str, str]:
@@ -127,9 +127,9 @@ def _place(query: str, labels: Mapping[str, str]) -> tuple[str, str]:
             return f"old {zone}", f"{labels.get('package', '')} {labels.get('mode', '')}"
 
 
-def _whole(of: Shown, cards: int) -> Reading | None:
-    shown = of.watts.get("cards", {})
-    named = {name: watts for name, watts in shown.items() if not name.startswith(_INDEX)}
+def _whole(of: Exported, cards: int) -> Reading | None:
+    card_watts = of.watts.get("cards", {})
+    named = {name: watts for name, watts in card_watts.items() if not name.startswith(_INDEX)}
     counters: dict[str, Counter] = {
         name: counted for name, counted in of.counters["cards"].items() if name in named
     }
@@ -140,18 +140,18 @@ def _whole(of: Shown, cards: int) -> Reading | None:
         watts, counted = sum(of.watts["old platform"].values()), _counted(of, "old platform")
         return Reading(watts, "kepler platform", named, counters={**counted, **counters})
     board = _board(of)
-    if board is None or len(shown) < cards:
+    if board is None or len(card_watts) < cards:
         return None
-    if not shown:
+    if not card_watts:
         return board
-    if len(named) == len(shown):  # a card without a UUID counts with the board
+    if len(named) == len(card_watts):  # a card without a UUID counts with the board
         counters |= board.counters
     return Reading(
-        board.watts + sum(shown.values()), f"{board.provider}, dcgm", named, True, counters
+        board.watts + sum(card_watts.values()), f"{board.provider}, dcgm", named, True, counters
     )
 
 
-def _board(of: Shown) -> Reading | None:
+def _board(of: Exported) -> Reading | None:
     if psys := of.watts.get("psys"):
         counters = _counted(of, "psys") if len(psys) == 1 else {}
         return Reading(max(psys.values()), "kepler psys", counters=counters)
@@ -162,7 +162,7 @@ def _board(of: Shown) -> Reading | None:
     return None
 
 
-def _counted(of: Shown, *zones: str) -> dict[str, Counter]:
+def _counted(of: Exported, *zones: str) -> dict[str, Counter]:
     """The counters of all sensors of which these zones have power; else none."""
     found: dict[str, float] = {}
     for zone in zones:

@@ -104,13 +104,13 @@ class DecisionWriter:
         return self._anchored <= tip.pos
 
     async def write(self, leadership: Leadership, at_most: int) -> None:
-        bell = asyncio.Event()
+        wakeup = asyncio.Event()
         at = self._at
-        reading = self._bus.reading(Stream.DEC, at.sequence, at.created, bell, at.digest)
+        reading = self._bus.reading(Stream.DEC, at.sequence, at.created, wakeup, at.digest)
         async with reading as reader:
             self._reader = reader
             while True:
-                await wait_and_clear(bell, gather_s=GATHER_S)
+                await wait_and_clear(wakeup, gather_s=GATHER_S)
                 while records := reader.take(at_most):
                     await self._append(leadership, records, reader.created)
 

@@ -303,15 +303,15 @@ class Projector:
         The cluster state may be a batch ahead of the commit; the published deltas never are. If the
         database refuses a commit, its fold and all later ones are reverted.
         """
-        bell = asyncio.Event()
-        async with self._reading(bell) as readers:
+        wakeup = asyncio.Event()
+        async with self._reading(wakeup) as readers:
             self._readers = readers
             self._created = {stream: reader.created for stream, reader in readers.items()}
             previous = tasks.create_task(asyncio.sleep(0))
             while True:
-                await wait_and_clear(bell)
+                await wait_and_clear(wakeup)
                 await self._recover_refused()
-                while records := await self._next(readers, bell):
+                while records := await self._next(readers, wakeup):
                     batch = self._fold_ahead(records)
                     await previous
                     if self._refused is not None:  # the fold was based on the refused batch
@@ -320,12 +320,12 @@ class Projector:
                         batch = self._fold_ahead(records)
                     frozen = self._snapshot_if_due()
                     if len(records) <= SMALL:
-                        await self._commit(self._calls.try_inline, batch, records, frozen, bell)
+                        await self._commit(self._calls.try_inline, batch, records, frozen, wakeup)
                         await self._recover_refused()
                         await self._gather(len(records))
                     else:
                         write = self._calls.until_done
-                        commit = self._commit(write, batch, records, frozen, bell)
+                        commit = self._commit(write, batch, records, frozen, wakeup)
                         previous = tasks.create_task(commit)
 
     async def _gather(self, committed: int) -> None:
@@ -375,18 +375,18 @@ class Projector:
         self._folded = self._cursor
 
     @contextlib.asynccontextmanager
-    async def _reading(self, bell: asyncio.Event) -> AsyncGenerator[dict[Stream, Reader], None]:
+    async def _reading(self, wakeup: asyncio.Event) -> AsyncGenerator[dict[Stream, Reader], None]:
         async with contextlib.AsyncExitStack() as stack:
             readers = {}
             for stream in MERGE_ORDER:
                 at = self._cursor.inputs.get(stream, Input("", 0))
-                reading = self._bus.reading(stream, at.sequence, at.created, bell, at.digest)
+                reading = self._bus.reading(stream, at.sequence, at.created, wakeup, at.digest)
                 readers[stream] = await stack.enter_async_context(reading)
             yield readers
 
-    async def _next(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> list[Record]:
+    async def _next(self, readers: dict[Stream, Reader], wakeup: asyncio.Event) -> list[Record]:
         """The messages that have arrived; with a backlog, a full batch."""
-        while self._is_behind(readers) and await wait_and_clear(bell, LINGER_S):
+        while self._is_behind(readers) and await wait_and_clear(wakeup, LINGER_S):
             pass
         records = self._in_merge_order(readers)
         if records:
@@ -412,13 +412,13 @@ class Projector:
         batch: SequencedBatch,
         records: Sequence[Record],
         frozen: snapshots.FrozenState | None,
-        bell: asyncio.Event,
+        wakeup: asyncio.Event,
     ) -> None:
         try:
             await self._write(write, batch, records)
         except Unwritable as error:
             self._refused = _RefusedCommit(batch, records, error.why)
-            bell.set()  # the loop that folds recovers
+            wakeup.set()  # the loop that folds recovers
             return
         if frozen is not None:  # only now: positions are final after the commit
             self._keeping = asyncio.create_task(self._keep(frozen), name="snapshot")

@@ -71,9 +71,9 @@ class HistorySource(NamedTuple):
 class StreamCursor:
     """Reads the streams forward once, in the order of the manifests."""
 
-    def __init__(self, readers: dict[Stream, Reader], bell: asyncio.Event) -> None:
+    def __init__(self, readers: dict[Stream, Reader], wakeup: asyncio.Event) -> None:
         self._readers = readers
-        self._bell = bell
+        self._wakeup = wakeup
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -81,15 +81,15 @@ class StreamCursor:
         cls, bus: Log, start: Inputs, known: Inputs
     ) -> AsyncGenerator["StreamCursor", None]:
         """Opens the streams at `start`; `known` holds the creation time of each stream."""
-        bell = asyncio.Event()
+        wakeup = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             readers = {}
             for stream in MERGE_ORDER:
                 at = start.get(stream, Input("", 0))
                 created = known.get(stream, Input("", 0)).created
-                reading = bus.reading(stream, at.sequence, created, bell, at.digest)
+                reading = bus.reading(stream, at.sequence, created, wakeup, at.digest)
                 readers[stream] = await stack.enter_async_context(reading)
-            yield cls(readers, bell)
+            yield cls(readers, wakeup)
 
     async def of(self, manifest: Manifest) -> list[Record]:
         records: list[Record] = []
@@ -97,11 +97,11 @@ class StreamCursor:
             reader, count = self._readers[wanted.stream], len(records)
             goal = count + wanted.last - wanted.first + 1
             while len(records) < goal:
-                self._bell.clear()
+                self._wakeup.clear()
                 records.extend(reader.take(goal - len(records)))
                 if len(records) < goal and not len(reader):
                     async with asyncio.timeout(FETCH_TIMEOUT_S):
-                        await self._bell.wait()
+                        await self._wakeup.wait()
         return records
 
 

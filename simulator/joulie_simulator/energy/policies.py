@@ -119,9 +119,9 @@ class ReferenceLegacy:
         supply = 100 - np.minimum(100, fleet.power_w / 50_000 * 100)
         idle_w = np.minimum(500, fleet.free_cards * 100.0) if not job.gpus else 0.0
         trend = np.clip(self._trends.node_w_per_min / _scale(self._trends), -20, 25)
-        shown = 0.4 * headroom + 0.3 * cooling + 0.3 * supply
+        weighted = 0.4 * headroom + 0.3 * cooling + 0.3 * supply
         waste = np.minimum(20, idle_w / 10)
-        scores: Floats = shown - np.minimum(20, marginal / 20) - waste - trend
+        scores: Floats = weighted - np.minimum(20, marginal / 20) - waste - trend
         return scores
 
 

@@ -59,10 +59,10 @@ async def until_checked(connection: Connection) -> None:
                 raise
 
 
-async def read_to(reader: ConsumerReader, bell: asyncio.Event, last: int) -> list[Record]:
+async def read_to(reader: ConsumerReader, wakeup: asyncio.Event, last: int) -> list[Record]:
     found: list[Record] = []
     while not found or found[-1].sequence < last:
-        await wait_and_clear(bell, 1)
+        await wait_and_clear(wakeup, 1)
         found += reader.take(1000)
     return found
 
@@ -72,7 +72,7 @@ async def read_to(reader: ConsumerReader, bell: asyncio.Event, last: int) -> lis
 async def test_the_loss_of_a_streams_leader_loses_no_event_and_doubles_none(
     tmp_path: Path,
 ) -> None:
-    says, bell = producer(), asyncio.Event()
+    says, wakeup = producer(), asyncio.Event()
     messages = [says.stamp(node_seen(f"n{number}")) for number in range(EVENTS)]
     async with asyncio.timeout(60), running_cluster(tmp_path) as servers:
         async with connected(servers["n0"]) as connection:
@@ -82,7 +82,7 @@ async def test_the_loss_of_a_streams_leader_loses_no_event_and_doubles_none(
         async with (
             connected(leader) as connection,  # loses its connection and its stream's leader at once
             Publisher.on(connection) as publisher,
-            ConsumerReader.on(connection, Stream.OBS, 0, bell=bell) as reader,
+            ConsumerReader.on(connection, Stream.OBS, 0, wakeup=wakeup) as reader,
         ):
             publishing = asyncio.create_task(publisher.publish(messages))
             await until_stored(connection, EVENTS // 10)
@@ -90,7 +90,7 @@ async def test_the_loss_of_a_streams_leader_loses_no_event_and_doubles_none(
             await leader.wait()
             assert not publishing.done()
             await publishing
-            records = await read_to(reader, bell, EVENTS)
+            records = await read_to(reader, wakeup, EVENTS)
             kept = await stored(connection, Stream.OBS)
 
     assert told["config"]["num_replicas"] == 3
@@ -144,7 +144,7 @@ async def test_a_server_that_knows_no_leader_states_no_end_of_a_stream(
 
 @pytest.mark.slow
 async def test_streams_get_more_copies_while_they_are_read(tmp_path: Path) -> None:
-    says, bell = producer(), asyncio.Event()
+    says, wakeup = producer(), asyncio.Event()
     async with (
         asyncio.timeout(60),
         running_cluster(tmp_path) as servers,
@@ -154,10 +154,10 @@ async def test_streams_get_more_copies_while_they_are_read(tmp_path: Path) -> No
         await ensure(connection, CLUSTER, replicas=1)
         before = await state_of(connection, Stream.OBS)
         await publisher.publish([says.stamp(node_seen(f"n{n}")) for n in range(500)])
-        async with ConsumerReader.on(connection, Stream.OBS, 0, before.created, bell) as reader:
+        async with ConsumerReader.on(connection, Stream.OBS, 0, before.created, wakeup) as reader:
             await ensure(connection, CLUSTER, replicas=3)
             await publisher.publish([says.stamp(node_seen(f"n{n}")) for n in range(500)])
-            records = await read_to(reader, bell, 1000)
+            records = await read_to(reader, wakeup, 1000)
         while not all_current(await info(connection, Stream.OBS)):
             await asyncio.sleep(0.05)
         await ensure(connection, CLUSTER, replicas=1)  # takes none away

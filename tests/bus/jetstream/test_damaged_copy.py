@@ -113,11 +113,11 @@ async def until_current(connection: Connection) -> None:
 
 async def whole(on: type[OrderedReader], connection: Connection) -> bool:
     """Reads the stream from its beginning, and checks each message."""
-    bell = asyncio.Event()
+    wakeup = asyncio.Event()
     numbers: list[int] = []
-    async with on.on(connection, Stream.OBS, 0, bell=bell) as reader:
+    async with on.on(connection, Stream.OBS, 0, wakeup=wakeup) as reader:
         while len(numbers) < LAST:
-            await wait_and_clear(bell, 1)
+            await wait_and_clear(wakeup, 1)
             for record in reader.take(1000):
                 assert record.data == payload(record.sequence)
                 numbers.append(record.sequence)

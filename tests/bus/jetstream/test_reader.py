@@ -37,9 +37,9 @@ async def test_a_stream_is_read_in_order_from_its_beginning(
     kind: Kind, connection: Connection
 ) -> None:
     await fill(connection, 700)  # more than one pull
-    bell = asyncio.Event()
-    async with kind.on(connection, STREAM, 0, bell=bell) as reader:
-        assert await read_to(reader, bell, 700) == list(range(1, 701))
+    wakeup = asyncio.Event()
+    async with kind.on(connection, STREAM, 0, wakeup=wakeup) as reader:
+        assert await read_to(reader, wakeup, 700) == list(range(1, 701))
 
 
 @pytest.mark.parametrize("after", [0, 1, 42, 99])
@@ -47,18 +47,18 @@ async def test_reading_resumes_exactly_behind_its_position(
     kind: Kind, connection: Connection, after: int
 ) -> None:
     await fill(connection, 100)
-    bell = asyncio.Event()
-    async with kind.on(connection, STREAM, after, bell=bell) as reader:
-        assert await read_to(reader, bell, 100) == list(range(after + 1, 101))
+    wakeup = asyncio.Event()
+    async with kind.on(connection, STREAM, after, wakeup=wakeup) as reader:
+        assert await read_to(reader, wakeup, 100) == list(range(after + 1, 101))
 
 
 async def test_a_record_is_what_was_stored_and_when(kind: Kind, connection: Connection) -> None:
     message = producer().stamp(power("n1", 100))
     async with Publisher.on(connection) as publisher:
         await publisher.publish([message])
-    bell = asyncio.Event()
-    async with kind.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(60):
-        await bell.wait()
+    wakeup = asyncio.Event()
+    async with kind.on(connection, STREAM, 0, wakeup=wakeup) as reader, asyncio.timeout(60):
+        await wakeup.wait()
         [record] = reader.take(10)
 
     assert (record.stream, record.sequence, record.data) == (STREAM, 1, message.data)
@@ -67,11 +67,11 @@ async def test_a_record_is_what_was_stored_and_when(kind: Kind, connection: Conn
 
 
 async def test_a_later_message_sets_the_event(kind: Kind, connection: Connection) -> None:
-    bell = asyncio.Event()
-    async with kind.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(60):
+    wakeup = asyncio.Event()
+    async with kind.on(connection, STREAM, 0, wakeup=wakeup) as reader, asyncio.timeout(60):
         assert reader.take(10) == []
         await fill(connection, 1)
-        await bell.wait()
+        await wakeup.wait()
 
         assert [record.sequence for record in reader.take(10)] == [1]
 
@@ -80,10 +80,10 @@ async def test_slow_taking_loses_nothing_and_buffers_little(
     kind: Kind, connection: Connection
 ) -> None:
     await fill(connection, 2000)
-    bell, most, found = asyncio.Event(), 0, list[int]()
-    async with kind.on(connection, STREAM, 0, bell=bell) as reader, asyncio.timeout(60):
+    wakeup, most, found = asyncio.Event(), 0, list[int]()
+    async with kind.on(connection, STREAM, 0, wakeup=wakeup) as reader, asyncio.timeout(60):
         while len(found) < 2000:
-            await wait_and_clear(bell, 0.01)
+            await wait_and_clear(wakeup, 0.01)
             most = max(most, len(reader))
             found += [record.sequence for record in reader.take(50)]
 
@@ -95,9 +95,9 @@ async def test_the_reader_knows_how_much_there_is_behind_what_it_got(
     kind: Kind, connection: Connection
 ) -> None:
     await fill(connection, 10)
-    bell = asyncio.Event()
-    async with kind.on(connection, STREAM, 0, bell=bell) as reader:
-        await read_to(reader, bell, 10)
+    wakeup = asyncio.Event()
+    async with kind.on(connection, STREAM, 0, wakeup=wakeup) as reader:
+        await read_to(reader, wakeup, 10)
 
         assert (reader.position, reader.pending, len(reader)) == (10, 0, 0)
 
@@ -106,15 +106,15 @@ async def test_reading_lives_through_a_power_cut_of_the_broker(
     kind: Kind, broker: Embedded, connection: Connection
 ) -> None:
     await fill(connection, 50)
-    bell = asyncio.Event()
-    async with kind.on(connection, STREAM, 0, bell=bell) as reader:
-        before = await read_to(reader, bell, 50)
+    wakeup = asyncio.Event()
+    async with kind.on(connection, STREAM, 0, wakeup=wakeup) as reader:
+        before = await read_to(reader, wakeup, 50)
         broker.kill()
         await broker.wait()
         await broker.start()
         async with connected(broker) as anew:
             await fill(anew, 50, boot="b2")
-        after = await read_to(reader, bell, 100)
+        after = await read_to(reader, wakeup, 100)
 
     assert before + after == list(range(1, 101))
 
@@ -123,8 +123,8 @@ async def test_two_readers_read_the_same(kind: Kind, connection: Connection) -> 
     await fill(connection, 100)
     first, second = asyncio.Event(), asyncio.Event()
     async with (
-        kind.on(connection, STREAM, 0, bell=first) as one,
-        kind.on(connection, STREAM, 0, bell=second) as other,
+        kind.on(connection, STREAM, 0, wakeup=first) as one,
+        kind.on(connection, STREAM, 0, wakeup=second) as other,
     ):
         assert await read_to(one, first, 100) == await read_to(other, second, 100)
 
@@ -142,9 +142,9 @@ async def test_a_stream_trimmed_before_it_was_read_is_a_gap(kind: Kind, bare: Co
 async def test_a_stream_trimmed_up_to_the_position_is_no_gap(kind: Kind, bare: Connection) -> None:
     await fill(bare, 20)
     await bare.api(f"STREAM.PURGE.{STREAM}", {"seq": 11})
-    bell = asyncio.Event()
-    async with kind.on(bare, STREAM, 10, bell=bell) as reader:
-        assert await read_to(reader, bell, 20) == list(range(11, 21))
+    wakeup = asyncio.Event()
+    async with kind.on(bare, STREAM, 10, wakeup=wakeup) as reader:
+        assert await read_to(reader, wakeup, 20) == list(range(11, 21))
 
 
 async def test_a_message_that_was_trimmed_at_our_position_is_not_compared(
@@ -152,9 +152,9 @@ async def test_a_message_that_was_trimmed_at_our_position_is_not_compared(
 ) -> None:
     await fill(bare, 20)
     await bare.api(f"STREAM.PURGE.{STREAM}", {"seq": 11})
-    bell = asyncio.Event()
-    async with kind.on(bare, STREAM, 10, bell=bell, digest=b"of the message 10") as reader:
-        assert await read_to(reader, bell, 20) == list(range(11, 21))
+    wakeup = asyncio.Event()
+    async with kind.on(bare, STREAM, 10, wakeup=wakeup, digest=b"of the message 10") as reader:
+        assert await read_to(reader, wakeup, 20) == list(range(11, 21))
 
 
 async def test_a_hole_within_the_stream_is_a_gap_and_never_skipped(
@@ -162,10 +162,10 @@ async def test_a_hole_within_the_stream_is_a_gap_and_never_skipped(
 ) -> None:
     await fill(bare, 20)
     await bare.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 7})
-    bell = asyncio.Event()
-    async with kind.on(bare, STREAM, 2, bell=bell) as reader:
+    wakeup = asyncio.Event()
+    async with kind.on(bare, STREAM, 2, wakeup=wakeup) as reader:
         with pytest.raises(StreamGap) as caught:
-            await read_to(reader, bell, 20)
+            await read_to(reader, wakeup, 20)
 
     assert (caught.value.wanted, caught.value.first) == (7, 8)
 
@@ -191,9 +191,9 @@ async def test_a_late_copy_that_answers_for_a_moment_is_not_another_stream(
         return state._replace(servers=("a", "b", "c"), last=ends.pop() if ends else state.last)
 
     monkeypatch.setattr(ordered, "state_of", late)
-    bell = asyncio.Event()
-    async with kind.on(bare, STREAM, 19, bell=bell) as reader:
-        assert await read_to(reader, bell, 20) == [20]
+    wakeup = asyncio.Event()
+    async with kind.on(bare, STREAM, 19, wakeup=wakeup) as reader:
+        assert await read_to(reader, wakeup, 20) == [20]
 
 
 async def test_a_reader_that_starts_during_an_election_reads_after_it(
@@ -209,8 +209,8 @@ async def test_a_reader_that_starts_during_an_election_reads_after_it(
         return await state_of(connection, stream)
 
     monkeypatch.setattr(ordered, "state_of", state_later)
-    async with kind.on(bare, STREAM, 2, created, bell := asyncio.Event()) as reader:
-        assert await read_to(reader, bell, 5) == [3, 4, 5]
+    async with kind.on(bare, STREAM, 2, created, wakeup := asyncio.Event()) as reader:
+        assert await read_to(reader, wakeup, 5) == [3, 4, 5]
 
 
 async def test_a_refusal_that_stays_ends_the_start_of_a_reader(
@@ -235,15 +235,15 @@ async def test_a_stream_made_anew_is_another_stream(kind: Kind, bare: Connection
 
 async def test_a_stream_made_anew_under_a_reader_is_noticed(kind: Kind, bare: Connection) -> None:
     await fill(bare, 20)
-    bell = asyncio.Event()
-    async with kind.on(bare, STREAM, 0, bell=bell) as reader:
-        await read_to(reader, bell, 20)
+    wakeup = asyncio.Event()
+    async with kind.on(bare, STREAM, 0, wakeup=wakeup) as reader:
+        await read_to(reader, wakeup, 20)
         await bare.api(f"STREAM.DELETE.{STREAM}")
         await make_stream(bare)
         await fill(bare, 40, boot="b2")
 
         with pytest.raises(StreamReplaced):
-            await read_to(reader, bell, 40)
+            await read_to(reader, wakeup, 40)
 
 
 async def test_all_messages_arrive_without_the_short_path_in_the_client(
@@ -252,12 +252,12 @@ async def test_all_messages_arrive_without_the_short_path_in_the_client(
     """Acknowledgements, messages of a stream, and live messages."""
     monkeypatch.setattr(JoulieClient, "dispatch", lambda *_: None)
     await fill(connection, 100)
-    bell, heard = asyncio.Event(), asyncio.Queue[bytes]()
+    wakeup, heard = asyncio.Event(), asyncio.Queue[bytes]()
     async with (
-        ConsumerReader.on(connection, STREAM, 0, bell=bell) as reader,
+        ConsumerReader.on(connection, STREAM, 0, wakeup=wakeup) as reader,
         connection.listening("news", heard.put_nowait),
     ):
-        assert await read_to(reader, bell, 100) == list(range(1, 101))
+        assert await read_to(reader, wakeup, 100) == list(range(1, 101))
         await connection.send("news", b"live")
         assert await asyncio.wait_for(heard.get(), 60) == b"live"
 

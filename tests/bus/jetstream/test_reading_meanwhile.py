@@ -53,12 +53,12 @@ def maker(monkeypatch: pytest.MonkeyPatch) -> Maker:
 
 @contextlib.asynccontextmanager
 async def without_consumer(
-    bare: Connection, maker: Maker, bell: asyncio.Event
+    bare: Connection, maker: Maker, wakeup: asyncio.Event
 ) -> AsyncGenerator[ConsumerReader, None]:
     """A reader that read 20 messages, and whose consumer is lost while nothing makes another."""
     await fill(bare, 20)
-    async with ConsumerReader.on(bare, STREAM, 0, bell=bell) as reader:
-        assert await read_to(reader, bell, 20) == list(range(1, 21))
+    async with ConsumerReader.on(bare, STREAM, 0, wakeup=wakeup) as reader:
+        assert await read_to(reader, wakeup, 20) == list(range(1, 21))
         asked = maker.asked
         maker.leads.clear()
         for name in (await bare.api(f"CONSUMER.NAMES.{STREAM}"))["consumers"]:
@@ -76,50 +76,50 @@ async def require_nothing(reader: ConsumerReader) -> None:
 async def test_messages_arrive_once_each_before_and_after_there_is_a_consumer(
     bare: Connection, maker: Maker
 ) -> None:
-    bell = asyncio.Event()
-    async with without_consumer(bare, maker, bell) as reader:
+    wakeup = asyncio.Event()
+    async with without_consumer(bare, maker, wakeup) as reader:
         await fill(bare, 30, boot="b2")
-        meanwhile = await read_to(reader, bell, 50)
+        meanwhile = await read_to(reader, wakeup, 50)
         asked = maker.asked
         maker.leads.set()
         await fill(bare, 10, boot="b3")
-        after = await read_to(reader, bell, 60)
+        after = await read_to(reader, wakeup, 60)
 
     assert meanwhile + after == list(range(21, 61))
     assert maker.asked == asked, "the consumer that was being made is the one that is used"
 
 
 async def test_slow_taking_buffers_little(bare: Connection, maker: Maker) -> None:
-    bell = asyncio.Event()
-    async with without_consumer(bare, maker, bell) as reader:
+    wakeup = asyncio.Event()
+    async with without_consumer(bare, maker, wakeup) as reader:
         await fill(bare, 9000, boot="b2")
         await until(lambda: len(reader) > 2500, 60)
         await asyncio.sleep(1)  # in which more would be read
 
         assert len(reader) <= 5000
-        assert await read_to(reader, bell, 9020) == list(range(21, 9021))
+        assert await read_to(reader, wakeup, 9020) == list(range(21, 9021))
 
 
 async def test_a_hole_of_the_copy_is_neither_skipped_nor_reported_without_a_leader(
     bare: Connection, maker: Maker
 ) -> None:
-    bell = asyncio.Event()
-    async with without_consumer(bare, maker, bell) as reader:
+    wakeup = asyncio.Event()
+    async with without_consumer(bare, maker, wakeup) as reader:
         await fill(bare, 20, boot="b2")
         await bare.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 30})
-        await read_to(reader, bell, 29)
+        await read_to(reader, wakeup, 29)
         await require_nothing(reader)
         maker.leads.set()
 
         with pytest.raises(StreamGap) as caught:
-            await read_to(reader, bell, 40)
+            await read_to(reader, wakeup, 40)
 
     assert (caught.value.wanted, caught.value.first) == (30, 31)
 
 
 async def test_another_stream_is_not_read_on(bare: Connection, maker: Maker) -> None:
-    bell = asyncio.Event()
-    async with without_consumer(bare, maker, bell) as reader:
+    wakeup = asyncio.Event()
+    async with without_consumer(bare, maker, wakeup) as reader:
         await bare.api(f"STREAM.DELETE.{STREAM}")
         await make_stream(bare)
         await fill(bare, 40, boot="b2")
@@ -127,7 +127,7 @@ async def test_another_stream_is_not_read_on(bare: Connection, maker: Maker) -> 
         maker.leads.set()
 
         with pytest.raises(StreamReplaced):
-            await read_to(reader, bell, 40)
+            await read_to(reader, wakeup, 40)
 
 
 async def test_a_batch_begins_at_the_sequence_and_counts_what_follows(bare: Connection) -> None:
@@ -163,7 +163,7 @@ async def test_a_cancellation_that_meets_the_end_of_a_batch_counts(
 async def test_what_one_server_alone_holds_is_read_while_there_is_no_leader(
     tmp_path: Path,
 ) -> None:
-    bell = asyncio.Event()
+    wakeup = asyncio.Event()
     async with asyncio.timeout(60), running_cluster(tmp_path) as servers:
         async with connected(servers["n0"]) as connection:
             await ensure(connection, CLUSTER, replicas=3)
@@ -177,6 +177,6 @@ async def test_what_one_server_alone_holds_is_read_while_there_is_no_leader(
                 await servers[name].wait()
             digest = digest_of(copied[0][0])
             async with ConsumerReader.on(
-                connection, STREAM, 50, created, bell, digest=digest
+                connection, STREAM, 50, created, wakeup, digest=digest
             ) as reader:
-                assert await read_to(reader, bell, 100) == list(range(51, 101))
+                assert await read_to(reader, wakeup, 100) == list(range(51, 101))

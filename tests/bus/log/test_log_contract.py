@@ -133,13 +133,13 @@ def stamped(*events: AnyEvent, boot: str = "b1") -> list[Message]:
 async def taken(
     log: Log, stream: Stream, after: int, count: int, digest: bytes = b""
 ) -> list[Record]:
-    bell, records = asyncio.Event(), list[Record]()
-    reading = log.reading(stream, after, bell=bell, digest=digest)
+    wakeup, records = asyncio.Event(), list[Record]()
+    reading = log.reading(stream, after, wakeup=wakeup, digest=digest)
     async with asyncio.timeout(PATIENCE_S), reading as reader:
         while len(records) < count:
             records += reader.take(count - len(records))
             if len(records) < count:
-                await wait_and_clear(bell, 0.5)
+                await wait_and_clear(wakeup, 0.5)
     return records
 
 
@@ -180,12 +180,12 @@ async def test_reading_goes_on_from_a_position(carrier: Carrier) -> None:
 
 
 async def test_the_event_is_set_for_later_work(carrier: Carrier) -> None:
-    bell = asyncio.Event()
-    async with carrier.log.reading(Stream.TEL, 0, bell=bell) as reader:
+    wakeup = asyncio.Event()
+    async with carrier.log.reading(Stream.TEL, 0, wakeup=wakeup) as reader:
         assert (reader.take(1), len(reader)) == ([], 0)
-        bell.clear()
+        wakeup.clear()
         await carrier.other.publish(stamped(power("n", 1)))
-        await asyncio.wait_for(bell.wait(), PATIENCE_S)
+        await asyncio.wait_for(wakeup.wait(), PATIENCE_S)
 
         assert [record.sequence for record in reader.take(9)] == [1]
 
@@ -345,24 +345,24 @@ async def test_a_stream_that_is_set_back_under_a_reader_is_noticed(
     await carrier.log.publish(stamped(power("n", 0)))
     set_back = await carrier.keep()
     await carrier.log.publish(stamped(power("n", 1), boot="b2"))
-    bell = asyncio.Event()
-    async with carrier.log.reading(Stream.TEL, after, bell=bell) as reader:
-        await until(lambda: bell.is_set() or after == 2)
+    wakeup = asyncio.Event()
+    async with carrier.log.reading(Stream.TEL, after, wakeup=wakeup) as reader:
+        await until(lambda: wakeup.is_set() or after == 2)
         taken_before = [record.sequence for record in reader.take(9)]
         await asyncio.sleep(0.5)  # an idle reader has seen the message at its position
         await set_back()
         await carrier.other.publish(stamped(*(power("n", w) for w in range(5)), boot="b3"))
 
         with pytest.raises(StreamReplaced):
-            await took_more(reader, bell)
+            await took_more(reader, wakeup)
     assert taken_before == list(range(after + 1, 3))
 
 
-async def took_more(reader: Reader, bell: asyncio.Event) -> list[Record]:
+async def took_more(reader: Reader, wakeup: asyncio.Event) -> list[Record]:
     """Raises what the reader raises."""
     async with asyncio.timeout(PATIENCE_S):
         while not (records := reader.take(9)):
-            await wait_and_clear(bell, 0.1)
+            await wait_and_clear(wakeup, 0.1)
     return records
 
 

@@ -75,22 +75,22 @@ async def test_a_task_cancelled_while_its_work_ends_stays_cancelled() -> None:
 
 
 async def test_an_event_is_seen_once_and_cleared() -> None:
-    bell = asyncio.Event()
-    bell.set()
+    wakeup = asyncio.Event()
+    wakeup.set()
 
-    assert await wait_and_clear(bell, 5)
-    assert not bell.is_set()
+    assert await wait_and_clear(wakeup, 5)
+    assert not wakeup.is_set()
 
 
 async def test_events_while_gathering_count_as_one() -> None:
-    bell = asyncio.Event()
-    bell.set()
-    waiting = asyncio.create_task(wait_and_clear(bell, 5, 0.01))
+    wakeup = asyncio.Event()
+    wakeup.set()
+    waiting = asyncio.create_task(wait_and_clear(wakeup, 5, 0.01))
     await asyncio.sleep(0)
-    bell.set()
+    wakeup.set()
 
     assert await waiting
-    assert not bell.is_set()
+    assert not wakeup.is_set()
 
 
 async def test_waiting_ends_without_an_event() -> None:

@@ -97,11 +97,11 @@ def test_every_name_of_points_comes_once_in_the_order_of_the_sums() -> None:
 
 
 def test_the_columns_that_are_shown_begin_with_what_the_score_follows_from() -> None:
-    shown = [term.name for term in ENERGY.shown]
+    columns = [term.name for term in ENERGY.columns]
 
-    assert shown[0] in {term.name for term in ENERGY.inputs}
-    assert HEADROOM.shown[0].name == "headroom"
-    assert all(term.head for term in (*ENERGY.shown, *HEADROOM.shown))
+    assert columns[0] in {term.name for term in ENERGY.inputs}
+    assert HEADROOM.columns[0].name == "headroom"
+    assert all(term.head for term in (*ENERGY.columns, *HEADROOM.columns))
 
 
 # --- advice -------------------------------------------------------------------------------------

@@ -55,13 +55,13 @@ async def shipping(bus: JetStreamLog, shipper: Shipper) -> AsyncGenerator[None, 
 
 async def shipped_pods(bus: JetStreamLog, count: int) -> list[str]:
     """The pods of the first decisions in the log, in its order."""
-    bell, pods = asyncio.Event(), list[str]()
+    wakeup, pods = asyncio.Event(), list[str]()
     async with (
         asyncio.timeout(PATIENCE_S),
-        bus.reading(Stream.DEC, 0, bell=bell) as reader,
+        bus.reading(Stream.DEC, 0, wakeup=wakeup) as reader,
     ):
         while len(pods) < count:
-            await wait_and_clear(bell, 0.5)
+            await wait_and_clear(wakeup, 0.5)
             pods += [codec.open_envelope(r.data, "here").key for r in reader.take(1000)]
     return pods
 
@@ -153,13 +153,13 @@ def small_disk() -> Generator[None, None, None]:
 
 
 async def shipped_envelopes(bus: JetStreamLog, count: int) -> list[codec.Envelope]:
-    bell, found = asyncio.Event(), list[codec.Envelope]()
+    wakeup, found = asyncio.Event(), list[codec.Envelope]()
     async with (
         asyncio.timeout(PATIENCE_S),
-        bus.reading(Stream.DEC, 0, bell=bell) as reader,
+        bus.reading(Stream.DEC, 0, wakeup=wakeup) as reader,
     ):
         while len(found) < count:
-            await wait_and_clear(bell, 0.5)
+            await wait_and_clear(wakeup, 0.5)
             found += [codec.open_envelope(r.data, "here") for r in reader.take(1000)]
     return found
 

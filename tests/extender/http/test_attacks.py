@@ -281,8 +281,8 @@ from joulie_bus.http.server import listening
 async def main():
     limits = Limits(**{name: int(value) for name, value in (a.split("=") for a in sys.argv[1:])})
     echo = lambda request: Reply(200, b"%d" % len(request.body))
-    async with listening(echo, HostPort("127.0.0.1", 0), limits) as door:
-        print(door.port, flush=True)
+    async with listening(echo, HostPort("127.0.0.1", 0), limits) as server:
+        print(server.port, flush=True)
         await asyncio.Event().wait()
 
 asyncio.run(main())

@@ -44,7 +44,7 @@ async def fill(connection: Connection, count: int, boot: str = "b1") -> None:
 
 
 async def read_to(
-    reader: OrderedReader, bell: asyncio.Event, last: int, limit: int = 100
+    reader: OrderedReader, wakeup: asyncio.Event, last: int, limit: int = 100
 ) -> list[int]:
     """Sequences up to `last`; raises what the reader raises."""
     found: list[Record] = []
@@ -52,5 +52,5 @@ async def read_to(
         while not found or found[-1].sequence < last:
             found += reader.take(limit)
             if not len(reader):
-                await wait_and_clear(bell, 0.1)
+                await wait_and_clear(wakeup, 0.1)
     return [record.sequence for record in found]

@@ -99,13 +99,13 @@ class LinkedReader:
     """What of a stream has arrived over the link."""
 
     def __init__(
-        self, log: "LinkedLog", stream: Stream, inner: MemoryReader, bell: asyncio.Event
+        self, log: "LinkedLog", stream: Stream, inner: MemoryReader, wakeup: asyncio.Event
     ) -> None:
         self.created = inner.created
         self._log = log
         self._stream = stream
         self._inner = inner
-        self._bell = bell
+        self._wakeup = wakeup
         self._sent_to = self._arrived_to = 0
 
     @property
@@ -134,7 +134,7 @@ class LinkedReader:
     def _arrive(self, last: int) -> None:
         if self._log.is_connected:
             self._arrived_to = last
-            self._bell.set()
+            self._wakeup.set()
         else:
             self._sent_to = -1  # sent again once the link works
 
@@ -270,10 +270,10 @@ class LinkedLog:
         stream: Stream,
         after: int,
         created: str = "",
-        bell: asyncio.Event | None = None,
+        wakeup: asyncio.Event | None = None,
         digest: bytes = b"",
     ) -> AsyncGenerator[Reader, None]:
-        at = stream, after, created, bell, digest
+        at = stream, after, created, wakeup, digest
         reading = self._from_memory if self._connection is None else self._from_copies
         async with reading(*at) as reader:
             yield reader
@@ -284,15 +284,15 @@ class LinkedLog:
         stream: Stream,
         after: int,
         created: str,
-        bell: asyncio.Event | None,
+        wakeup: asyncio.Event | None,
         digest: bytes,
     ) -> AsyncGenerator[Reader, None]:
-        """By the reader of JetStream; the bell in memory passes on that something was stored."""
+        """By the reader of JetStream; the event in memory passes on that something was stored."""
         connection, end = self._connection, self.server.broker.stream(stream).last
         stored = _Bell(lambda: connection.stored(stream))
         async with (
             self._inner.reading(stream, end, "", stored),
-            ConsumerReader.on(connection, stream, after, created, bell, digest) as reader,
+            ConsumerReader.on(connection, stream, after, created, wakeup, digest) as reader,
         ):
             yield reader
 
@@ -302,13 +302,13 @@ class LinkedLog:
         stream: Stream,
         after: int,
         created: str,
-        bell: asyncio.Event | None,
+        wakeup: asyncio.Event | None,
         digest: bytes,
     ) -> AsyncGenerator[Reader, None]:
         inner_bell = _Bell()
         await self._call(lambda: self._inner.state(stream))
         async with self._inner.reading(stream, after, created, inner_bell, digest) as inner:
-            reader = LinkedReader(self, stream, inner, bell or asyncio.Event())
+            reader = LinkedReader(self, stream, inner, wakeup or asyncio.Event())
             inner_bell.passed_on = reader.sent
             self._link.heard.append(reader.sent)
             reader.sent()

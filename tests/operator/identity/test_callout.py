@@ -153,7 +153,7 @@ async def asking_as(address: Address) -> None:
         async with Publisher.on(connection) as publisher, asyncio.timeout(5):
             await publisher.publish([producer(agent_name("n1")).stamp(power("n1", 2))])
     except (BrokerRefused, TimeoutError) as error:
-        raise Unreachable(address.shown, str(error)) from error
+        raise Unreachable(address.safe_url, str(error)) from error
     finally:
         await connection.close()
 

@@ -74,11 +74,11 @@ async def watching(
 
 async def published(bus: JetStreamLog, about: str = "") -> list[tuple[str, str]]:
     """The type and the key of every observed fact in the log."""
-    count, bell = (await bus.state(Stream.OBS)).last, asyncio.Event()
+    count, wakeup = (await bus.state(Stream.OBS)).last, asyncio.Event()
     facts: list[tuple[str, str]] = []
-    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.OBS, 0, bell=bell) as decoder_of:
+    async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.OBS, 0, wakeup=wakeup) as decoder_of:
         while len(facts) < count:
-            await wait_and_clear(bell, 0.5)
+            await wait_and_clear(wakeup, 0.5)
             found = [codec.open_envelope(record.data, "") for record in decoder_of.take(1000)]
             facts += [(envelope.type, envelope.key) for envelope in found]
     return [(kind, key) for kind, key in facts if kind.startswith(about)]

@@ -67,10 +67,10 @@ class CutLog(MemoryLog):
         stream: Stream,
         after: int,
         created: str = "",
-        bell: asyncio.Event | None = None,
+        wakeup: asyncio.Event | None = None,
         digest: bytes = b"",
     ) -> AsyncGenerator[MemoryReader, None]:
-        async with super().reading(stream, after, created, bell, digest) as reader:
+        async with super().reading(stream, after, created, wakeup, digest) as reader:
             reader.__class__ = CutReader
             reader.cut = self.cut  # type: ignore[attr-defined]
             yield reader
