@@ -80,7 +80,7 @@ class Sampler:
                 continue
             if meter in self._lost:
                 self._lost.discard(meter)
-                log.info("meter_is_back", source=meter.source, component=meter.component)
+                log.info("meter_is_back", source=meter.source, meter=meter.component)
             if power is not None:
                 yield meter, power
 
@@ -91,7 +91,7 @@ class Sampler:
             log.warning(
                 "meter_lost",
                 source=meter.source,
-                component=meter.component,
+                meter=meter.component,
                 error=str(error),
                 next="its readings are left out; it is looked for again each minute",
             )

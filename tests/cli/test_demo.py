@@ -98,12 +98,12 @@ def test_log_lines_go_to_a_file_while_the_screen_is_drawn(
         Source.of(), BusSettings(log_level="warning"), DataDirectory(tmp_path), Subjects("local")
     )
     with log_to_file(wires):
-        logging.get_logger("up").warning("exited", part="operator")
+        logging.get_logger("up").warning("exited", component="operator")
     aside = capsys.readouterr().err
     logging.get_logger("up").warning("later")
 
     assert aside == ""
-    assert "part=operator" in (tmp_path / "logs" / "demo.log").read_text()
+    assert "component=operator" in (tmp_path / "logs" / "demo.log").read_text()
     assert "later" in capsys.readouterr().err
 
 

@@ -100,7 +100,7 @@ def test_prometheus_finds_the_metrics_of_every_process(past: Past) -> None:
     data, _, pids = past
 
     groups = json.loads((data / "prometheus.json").read_text())
-    assert {group["labels"]["part"] for group in groups} == set(pids) - {"nats-server"}
+    assert {group["labels"]["component"] for group in groups} == set(pids) - {"nats-server"}
     assert len({at for group in groups for at in group["targets"]}) == len(groups)
 
 

@@ -20,8 +20,8 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _WITHOUT_EFFECT = "returning true from eof_received() has no effect when using ssl"
 
 
-def configure(level: str, style: str, part: str, stream: TextIO | None = None) -> None:
-    """`style` is json or console; every line names the part that wrote it.
+def configure(level: str, style: str, component: str, stream: TextIO | None = None) -> None:
+    """`style` is json or console; every line names the component that wrote it.
 
     Lines go to `stream`, by default standard error.
     """
@@ -45,7 +45,7 @@ def configure(level: str, style: str, part: str, stream: TextIO | None = None) -
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _Unfailing(out))),
         cache_logger_on_first_use=False,
     )
-    structlog.contextvars.bind_contextvars(part=part)
+    structlog.contextvars.bind_contextvars(component=component)
     logging.getLogger().addHandler(_OF_LIBRARIES)
 
 

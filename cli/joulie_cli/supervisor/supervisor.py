@@ -91,7 +91,7 @@ class Child:
             self.restarts += 1
             log.warning(
                 "exited",
-                part=self.name,
+                component=self.name,
                 exit_code=code,
                 restart_in_s=pause,
                 why=self._last_line(),
@@ -109,7 +109,7 @@ class Child:
             async with asyncio.timeout(STOP_TIMEOUT_S):
                 await process.wait()
         except TimeoutError:
-            log.warning("killed", part=self.name, why=f"did not end in {STOP_TIMEOUT_S:.0f} s")
+            log.warning("killed", component=self.name, why=f"did not end in {STOP_TIMEOUT_S:.0f} s")
             process.kill()
             await process.wait()
 
@@ -222,12 +222,12 @@ class Supervisor:
         while True:
             async with giving_way(self._broker.pid, NICE["broker"]):
                 code = await self._broker.wait()
-            log.warning("exited", part="nats-server", exit_code=code)
+            log.warning("exited", component="nats-server", exit_code=code)
             await asyncio.sleep(FIRST_PAUSE_S)
             try:
                 await self._broker.start()
             except BrokerStartFailed as error:
-                log.error("not_restarted", part="nats-server", why=str(error))
+                log.error("not_restarted", component="nats-server", why=str(error))
                 await asyncio.sleep(LONGEST_PAUSE_S)
             self._broker_restarts += 1
             self._write_run_file()

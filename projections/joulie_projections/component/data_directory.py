@@ -115,7 +115,7 @@ class DataDirectory:
     def write_run_file(self, running: Running) -> None:
         write_private(self._run, msgspec.json.encode(running).decode())
         targets = [
-            {"targets": [at], "labels": {"part": part}} for part, at in running.metrics.items()
+            {"targets": [at], "labels": {"component": name}} for name, at in running.metrics.items()
         ]
         write_private(self.prometheus, msgspec.json.encode(targets).decode())
 

@@ -26,10 +26,10 @@ def test_a_line_for_machines_is_one_json_object_with_its_context(
     logging.get_logger("bus").warning("resent", messages=3)
 
     told = json.loads(capsys.readouterr().err)
-    assert {key: told[key] for key in ("event", "level", "part", "package", "messages")} == {
+    assert {key: told[key] for key in ("event", "level", "component", "package", "messages")} == {
         "event": "resent",
         "level": "warning",
-        "part": "projector",
+        "component": "projector",
         "package": "bus",
         "messages": 3,
     }
@@ -49,7 +49,7 @@ def test_a_logger_made_before_the_settings_were_read_obeys_them(
     logging.configure("debug", "json", "late")
     early.debug("now")
 
-    assert json.loads(capsys.readouterr().err)["part"] == "late"
+    assert json.loads(capsys.readouterr().err)["component"] == "late"
 
 
 def test_a_warning_of_a_library_is_a_line_like_all_others(
@@ -62,10 +62,10 @@ def test_a_warning_of_a_library_is_a_line_like_all_others(
 
     line = capsys.readouterr().err
     told = json.loads(line)
-    assert {key: told[key] for key in ("event", "level", "part", "package")} == {
+    assert {key: told[key] for key in ("event", "level", "component", "package")} == {
         "event": "library_message",
         "level": "warning",
-        "part": "extender",
+        "component": "extender",
         "package": "aiohttp",
     }
     assert told["text"].startswith("no answer of nats://")
