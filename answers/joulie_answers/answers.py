@@ -41,7 +41,7 @@ from joulie_bus.errors import EMPTY, NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
 from joulie_extender.defragment.plan import defragmentation_plan
 from joulie_extender.gpu.models import Aliases
-from joulie_operator.planning.resting import refusable_pods
+from joulie_operator.planning.refused_on_sample import refusable_pods
 from joulie_operator.plugins import load_policy
 from joulie_projections.chain.entry import MAX_COLUMN_INT
 from joulie_projections.fold.commit import Cut

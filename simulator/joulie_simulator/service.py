@@ -277,8 +277,8 @@ class Simulation:
     async def _wait_for_work(self) -> None:
         """Wait until a pod arrives or ends, a node is awake, or the first back-off is over."""
         now = time.monotonic()
-        resting = (each.at_s for each in self._engine.waiting if each.at_s > now)
-        pause = min(resting, default=math.inf) - now
+        later = (each.at_s for each in self._engine.waiting if each.at_s > now)
+        pause = min(later, default=math.inf) - now
         try:
             async with asyncio.timeout(min(60.0, max(STEP_S, pause))):
                 await self._changed.wait()

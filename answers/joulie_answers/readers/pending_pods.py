@@ -11,12 +11,12 @@ from joulie_bus.core.times import MS
 from joulie_bus.events import BindDecided, FallbackAnswered, FilterDecided
 from joulie_extender.catalogue.rules import advice_of
 from joulie_extender.rules.node_class import STALE_ADVICE
-from joulie_operator.planning.resting import FreeNodes, resting_pods
+from joulie_operator.planning.refused_on_sample import FreeNodes, pods_refused_on_sample
 from joulie_projections.pods.refusal import Refusal, refused_nodes
 from joulie_projections.state.state import ClusterState, PodState
 
 _NEVER = 2**63
-_RESTING = (
+_REFUSED_ON_SAMPLE = (
     "The operator nominates a node within seconds. An affinity to performance nodes avoids the "
     "first refusal."
 )
@@ -49,12 +49,12 @@ def pending_list(
     """The longest waiting first; those that the extender was never asked about last."""
     free = FreeNodes(cluster_state.nodes)
     asleep = sum(bool(node.power_state) for node in cluster_state.nodes.values())
-    resting = _resting(cluster_state, answers)
+    refused = _refused_on_sample(cluster_state, answers)
     items = [
         _pending(
             cluster_state.pods[uid],
             answers.get(uid),
-            _why(cluster_state.pods[uid], answers.get(uid), uid in resting, free, asleep),
+            _why(cluster_state.pods[uid], answers.get(uid), uid in refused, free, asleep),
         )
         for uid in uids
     ]
@@ -78,14 +78,14 @@ def _pending(pod: PodState, answer: PodAnswer | None, why: _Why) -> PendingPod:
     )
 
 
-def _resting(cluster_state: ClusterState, answers: Mapping[str, PodAnswer]) -> set[str]:
+def _refused_on_sample(cluster_state: ClusterState, answers: Mapping[str, PodAnswer]) -> set[str]:
     """The pods that wait because of a sample of the nodes."""
     refusals = [
         Refusal(uid, answer.described.brief.entry, answer.since, candidates)
         for uid, answer in answers.items()
         if (candidates := _refused_all(answer))
     ]
-    found = resting_pods(cluster_state.nodes, cluster_state.pods, refusals)
+    found = pods_refused_on_sample(cluster_state.nodes, cluster_state.pods, refusals)
     return {each.pod.uid for each in found}
 
 
@@ -95,14 +95,14 @@ def _refused_all(answer: PodAnswer) -> int:
 
 
 def _why(
-    pod: PodState, answer: PodAnswer | None, is_resting: bool, free: FreeNodes, asleep: int
+    pod: PodState, answer: PodAnswer | None, on_sample: bool, free: FreeNodes, asleep: int
 ) -> _Why:
     if answer is None:
         return _unasked(pod, free, asleep)
     brief, event = answer.described.brief, answer.described.event
-    if is_resting:
+    if on_sample:
         reason = f"{brief.reason}; all {brief.candidates} nodes of a sample were refused"
-        return _Why("resting", reason, _RESTING)
+        return _Why("refused on sample", reason, _REFUSED_ON_SAMPLE)
     match event:
         case FilterDecided() if all(event.verdicts):
             if not event.verdicts:

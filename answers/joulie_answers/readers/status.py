@@ -14,7 +14,7 @@ from joulie_answers.views.status import (
     status_from,
     with_processes,
 )
-from joulie_operator.planning.resting import refusable_pods, resting_pods
+from joulie_operator.planning.refused_on_sample import pods_refused_on_sample, refusable_pods
 from joulie_projections.history.history import History
 from joulie_projections.history.installation import leader_in, replicas_in
 from joulie_projections.pods.refusal import Refusal
@@ -60,7 +60,7 @@ def _figures(history: History, ledger_s: float) -> LogFigures:
 def completed(
     found: FromDatabase, cluster_state: ClusterState, now: int, reading_s: float
 ) -> Status:
-    waiting = resting_pods(cluster_state.nodes, cluster_state.pods, found.refusals)
+    waiting = pods_refused_on_sample(cluster_state.nodes, cluster_state.pods, found.refusals)
     named = [(f"{pod.namespace}/{pod.name}", since) for pod, since in waiting]
     status = status_from(found.figures, cluster_state, named, now, reading_s)
     return replace(status, stale=warnings_of(status))
@@ -72,7 +72,7 @@ def status_here(
     """Of a machine with `data` and the processes of `joulie up`, if they run. Reads the pods only
     if the operator of this machine has seen some that wait because of a sample."""
     gauges = processes.gauges.get("operator", {}) if processes else {}
-    if gauges.get("joulie_pods_resting", 0):
+    if gauges.get("joulie_pods_refused_on_sample", 0):
         cluster_state = history.cluster_state()
     else:
         cluster_state = ClusterState()

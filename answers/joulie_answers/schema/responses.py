@@ -21,7 +21,9 @@ Part = Literal[
     "ledger",
 ]  # fmt: skip
 Basis = Literal["measured", "predicted", "unknown"]
-PendingCause = Literal["refused", "resting", "no room", "not bound", "not placed", "not asked"]
+PendingCause = Literal[
+    "refused", "refused on sample", "no room", "not bound", "not placed", "not asked"
+]
 
 BEHIND_STEP_MS = 10_000  # an answer is another one when the ledger is so much further behind
 
@@ -839,7 +841,7 @@ class Status(Answer, frozen=True, kw_only=True):
     quarantined: int
     readings: Readings
     ledger_behind_s: float
-    resting: list[RefusedOnSample]
+    refused_on_sample: list[RefusedOnSample]
     room: StorageSizes = StorageSizes()
     data: str = ""
     endpoints: dict[str, str] = {}

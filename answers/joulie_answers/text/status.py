@@ -131,7 +131,7 @@ def status_text(found: Status) -> str:
             *map(_part_line, found.parts),
             *(_elsewhere_lines(found.elsewhere) if found.elsewhere else ()),
             *_log_lines(found),
-            *_resting_lines(found.resting),
+            *_sample_lines(found.refused_on_sample),
             *_size_lines(found.room),
             *(f"{name:<12} {url}" for name, url in found.endpoints.items()),
             *([f"data         {found.data}"] if found.data else ()),
@@ -188,12 +188,12 @@ def _process(owner: str) -> str:
             return owner
 
 
-def _resting_lines(found: Sequence[RefusedOnSample]) -> Iterator[str]:
+def _sample_lines(found: Sequence[RefusedOnSample]) -> Iterator[str]:
     if found:
         named = [f"{each.pod} for {duration(each.s)}" for each in found[:MOST_NAMED]]
         more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
         what = "refused on a sample, while a fit node exists"
-        yield f"resting      {len(found)} pod(s), {what}: {', '.join(named + more)}"
+        yield f"sample       {len(found)} pod(s), {what}: {', '.join(named + more)}"
 
 
 def _size_lines(found: StorageSizes) -> Iterator[str]:

@@ -69,11 +69,12 @@ def elsewhere_of(
 def status_from(
     found: LogFigures,
     cluster_state: ClusterState,
-    resting: Sequence[tuple[str, int]],
+    refused: Sequence[tuple[str, int]],
     now: int,
     reading_s: float,
 ) -> Status:
-    """A reading that is older than `reading_s` is not fresh. `resting` are pods and since when."""
+    """A reading that is older than `reading_s` is not fresh. `refused`: pods that were refused on a
+    sample, and since when."""
     at, plan = found.committed_at, cluster_state.plan
     age_ms = max(0, now - at) // MS if at else 0
     return Status(
@@ -93,9 +94,9 @@ def status_from(
         quarantined=found.quarantined,
         readings=_readings(cluster_state, now, reading_s),
         ledger_behind_s=found.ledger_behind_s,
-        resting=[
+        refused_on_sample=[
             RefusedOnSample(pod=pod, s=max(0, now - since) / NS)
-            for pod, since in sorted(resting, key=lambda each: each[1])
+            for pod, since in sorted(refused, key=lambda each: each[1])
         ],
     )
 

@@ -529,8 +529,8 @@ POWER_SWITCHES = Counter(
     ["order", "outcome"],
     registry=OPERATOR,
 )
-PODS_RESTING = Gauge(
-    "joulie_pods_resting",
+PODS_REFUSED_ON_SAMPLE = Gauge(
+    "joulie_pods_refused_on_sample",
     "Pods that were refused on a sample of nodes while a fit node exists",
     registry=OPERATOR,
 )

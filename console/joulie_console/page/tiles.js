@@ -29,7 +29,7 @@ const TERMS = [
   "Decisions",
 ];
 /** Causes of waiting that end when Joulie answers otherwise. */
-const OURS = ["refused", "resting", "not bound"];
+const OURS = ["refused", "refused on sample", "not bound"];
 
 /** @typedef {[value: any, more: any]} Tile */
 /** @typedef {{ low: number, mid: number, high: number }} Range */

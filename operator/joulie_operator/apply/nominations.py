@@ -18,12 +18,12 @@ from joulie_operator.apply.writer import FIRST_PAUSE_S, LONGEST_PAUSE_S, RateLim
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.desired.write_pace import WritePace
 from joulie_operator.kube.api_client import TOO_MANY, ApiServer, ApiUnreachable, object_path
-from joulie_operator.planning.resting import (
+from joulie_operator.planning.refused_on_sample import (
     Nomination,
     Nominator,
-    RestingPod,
+    PodRefusedOnSample,
+    pods_refused_on_sample,
     refusable_pods,
-    resting_pods,
 )
 from joulie_projections.view.view import View
 
@@ -61,15 +61,15 @@ class NominationWriter:
                 else:
                     await asyncio.sleep(self._backoff.failed())
         finally:
-            metrics.PODS_RESTING.set(0)  # another operator may lead from now on
+            metrics.PODS_REFUSED_ON_SAMPLE.set(0)  # another operator may lead from now on
 
     async def _pass(self) -> bool:
         """Whether all went well."""
-        resting = await self._resting()
-        metrics.PODS_RESTING.set(len(resting))
+        refused = await self._refused_on_sample()
+        metrics.PODS_REFUSED_ON_SAMPLE.set(len(refused))
         state, most = self._view.cluster_state, max(1, int(self._rate * PASS_S))
         nominated = self._nominator.nominations(
-            state.nodes, state.pods, resting, time.monotonic(), most
+            state.nodes, state.pods, refused, time.monotonic(), most
         )
         for nomination in nominated:
             await self._rate_limiter()
@@ -77,13 +77,13 @@ class NominationWriter:
                 return False
         return True
 
-    async def _resting(self) -> list[RestingPod]:
+    async def _refused_on_sample(self) -> list[PodRefusedOnSample]:
         if not self._view.is_ready or self._view.age_s > MAX_VIEW_AGE_S:
             return []
         uids = self._window(refusable_pods(self._view.cluster_state.pods))
         refusals = await self._view.refusals(uids) if uids else []
         state = self._view.cluster_state
-        return resting_pods(state.nodes, state.pods, refusals)
+        return pods_refused_on_sample(state.nodes, state.pods, refusals)
 
     def _window(self, uids: Sequence[str]) -> Sequence[str]:
         """At most MOST_PODS; each pass continues after the pods of the last one."""

@@ -18,7 +18,7 @@ from joulie_operator.planning.power_target import (
     PowerLimits,
     is_fed,
 )
-from joulie_operator.planning.resting import FreeNodes
+from joulie_operator.planning.refused_on_sample import FreeNodes
 from joulie_operator.planning.rules import Rules, numbers
 from joulie_operator.planning.supply import Need, Needs, freed_by, is_empty
 from joulie_projections.state.state import ClusterState, NodeState, PodState

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk, Profile
 from joulie_operator.planning.policies import Candidate, Share, one_per_family
-from joulie_operator.planning.resting import FreeNodes
+from joulie_operator.planning.refused_on_sample import FreeNodes
 from joulie_operator.planning.rules import Rules
 from joulie_projections.pods.load import load_of
 from joulie_projections.state.state import ClusterState, NodeState

@@ -44,7 +44,7 @@ STATUS = Status(
     quarantined=0,
     readings=READINGS,
     ledger_behind_s=0.0,
-    resting=[],
+    refused_on_sample=[],
     data="joulie-data",
     endpoints={"broker": "nats://b", "extender": "http://e"},
 )
@@ -212,11 +212,11 @@ def test_an_age_has_a_readable_unit(age: float, shown: str) -> None:
 def test_pods_that_wait_because_of_a_sample_are_named_with_their_time() -> None:
     waiting = [RefusedOnSample(pod=f"team/p{number}", s=90.0 - number) for number in range(12)]
 
-    shown = status_text(replace(STATUS, resting=waiting))
-    assert "resting      12 pod(s), refused on a sample, while a fit node exists: " in shown
+    shown = status_text(replace(STATUS, refused_on_sample=waiting))
+    assert "sample       12 pod(s), refused on a sample, while a fit node exists: " in shown
     assert "team/p0 for 90.0 s, team/p1 for 89.0 s" in shown
     assert "team/p9 for 81.0 s, and 2 more" in shown
-    assert "resting" not in status_text(STATUS)
+    assert "sample" not in status_text(STATUS)
 
 
 def test_the_bounds_are_those_of_the_components() -> None:

@@ -18,7 +18,7 @@ from joulie_bus.testing import (
     pending,
     performance,
 )
-from joulie_operator.planning.resting import SMALLEST_SAMPLE
+from joulie_operator.planning.refused_on_sample import SMALLEST_SAMPLE
 
 pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
@@ -84,7 +84,7 @@ async def test_a_pod_rests_that_only_a_sample_refused(new_harness: NewHarness) -
         await harness.filter(ask("fast", performance=True), saving)
         (item,) = (await answer_of(harness))["items"]
 
-    assert item["cause"] == "resting"
+    assert item["cause"] == "refused on sample"
     assert f"all {SMALLEST_SAMPLE} nodes of a sample" in item["reason"]
 
 

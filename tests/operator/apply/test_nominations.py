@@ -67,14 +67,14 @@ def nominated(server: ApiServer) -> dict[str, Any]:
     }
 
 
-async def test_a_resting_pod_gets_a_nomination_and_the_metric_counts_it(
+async def test_a_pod_that_is_refused_on_a_sample_gets_a_nomination_and_the_metric_counts_it(
     server: ApiServer, api: Api
 ) -> None:
     view = Known(server, 1)
     async with background(writer(api, view).run(), "nominations"):
         await until(lambda: nominated(server) == {"p0": "n1"}, 20)
-        assert metrics.PODS_RESTING._value.get() == 1
-    assert metrics.PODS_RESTING._value.get() == 0
+        assert metrics.PODS_REFUSED_ON_SAMPLE._value.get() == 1
+    assert metrics.PODS_REFUSED_ON_SAMPLE._value.get() == 0
 
 
 async def test_a_nomination_of_another_client_stays(server: ApiServer, api: Api) -> None:
@@ -107,7 +107,7 @@ async def test_pods_beyond_the_bound_take_turns(server: ApiServer, api: Api) -> 
     view.cluster_state.nodes.clear()
     made = writer(api, view)
     for _ in range(2):
-        await made._resting()
+        await made._refused_on_sample()
     assert [len(uids) for uids in view.read] == [MOST_PODS, MOST_PODS]
     assert len({uid for uids in view.read for uid in uids}) == 2 * MOST_PODS
 
@@ -115,5 +115,5 @@ async def test_pods_beyond_the_bound_take_turns(server: ApiServer, api: Api) -> 
 async def test_an_old_view_nominates_no_pod(server: ApiServer, api: Api) -> None:
     view = Known(server, 1)
     view.age_s = 60.0
-    assert await writer(api, view)._resting() == []
+    assert await writer(api, view)._refused_on_sample() == []
     assert view.read == []

@@ -24,7 +24,7 @@ MOST_READ = 64  # nodes that are examined for one pod
 TRIED = 8  # nodes per pod that were nominated without success and are not nominated again
 
 
-class RestingPod(NamedTuple):
+class PodRefusedOnSample(NamedTuple):
     """A pending pod that was refused every node of a sample while a fit node exists."""
 
     pod: PodAsk
@@ -60,9 +60,9 @@ def _can_refuse(pod: PodAsk) -> bool:
     return not pod.exempt and (pod.workload == "performance" or pod.placement == "eco-only")
 
 
-def resting_pods(
+def pods_refused_on_sample(
     nodes: Mapping[str, NodeState], pods: Mapping[str, PodState], refusals: Iterable[Refusal]
-) -> list[RestingPod]:
+) -> list[PodRefusedOnSample]:
     """The longest waiting pods first; namespaces take turns, so that none delays the others."""
     free, found = FreeNodes(nodes), []
     for refusal in refusals:
@@ -70,13 +70,13 @@ def resting_pods(
         if state is None or state.node or state.finished or refusal.candidates < SMALLEST_SAMPLE:
             continue
         if free.has_fit(state.pod):
-            found.append(RestingPod(state.pod, refusal.since))
+            found.append(PodRefusedOnSample(state.pod, refusal.since))
     return _by_turns(found)
 
 
-def _by_turns(found: Iterable[RestingPod]) -> list[RestingPod]:
+def _by_turns(found: Iterable[PodRefusedOnSample]) -> list[PodRefusedOnSample]:
     turns = dict[str, int]()
-    ranked = list[tuple[int, int, str, RestingPod]]()
+    ranked = list[tuple[int, int, str, PodRefusedOnSample]]()
     for each in sorted(found, key=lambda each: (each.since, each.pod.uid)):
         turn = turns[each.pod.namespace] = turns.get(each.pod.namespace, 0) + 1
         ranked.append((turn, each.since, each.pod.uid, each))
@@ -181,7 +181,7 @@ class Nominator:
         self,
         nodes: Mapping[str, NodeState],
         pods: Mapping[str, PodState],
-        resting: Iterable[RestingPod],
+        refused: Iterable[PodRefusedOnSample],
         now_s: float,
         at_most: int,
     ) -> list[Nomination]:
@@ -192,7 +192,7 @@ class Nominator:
         for uid, attempts in waiting.items():
             free.reserve(pods[uid].pod, attempts.tried[-1])
         made = list[Nomination]()
-        for each in resting:
+        for each in refused:
             if len(made) == at_most:
                 break
             if each.pod.uid not in waiting and (one := self._nominate(free, each.pod, now_s)):

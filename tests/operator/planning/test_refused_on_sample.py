@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk
 from joulie_bus.testing import ask, noon
-from joulie_operator.planning.resting import (
+from joulie_operator.planning.refused_on_sample import (
     MOST_READ,
     NOMINATED,
     SMALLEST_SAMPLE,
@@ -18,9 +18,9 @@ from joulie_operator.planning.resting import (
     FreeNodes,
     Nomination,
     Nominator,
-    RestingPod,
+    PodRefusedOnSample,
+    pods_refused_on_sample,
     refusable_pods,
-    resting_pods,
 )
 from joulie_projections.pods.load import Load
 from joulie_projections.pods.refusal import Refusal
@@ -41,13 +41,13 @@ def refusal(uid: str, *, since: int = 0, candidates: int = SMALLEST_SAMPLE) -> R
     return Refusal(uid, pos=1, since=noon(since), candidates=candidates)
 
 
-def resting_on(node: NodeState, pod: PodState, candidates: int = SMALLEST_SAMPLE) -> bool:
+def refused_on_sample(node: NodeState, pod: PodState, candidates: int = SMALLEST_SAMPLE) -> bool:
     refusals = [refusal(pod.pod.uid, candidates=candidates)]
-    return bool(resting_pods({"n": node}, {pod.pod.uid: pod}, refusals))
+    return bool(pods_refused_on_sample({"n": node}, {pod.pod.uid: pod}, refusals))
 
 
 def test_a_pod_that_is_refused_on_a_sample_rests_while_a_fit_node_exists() -> None:
-    assert resting_on(FAST, waiting("a"))
+    assert refused_on_sample(FAST, waiting("a"))
 
 
 @pytest.mark.parametrize(
@@ -64,24 +64,24 @@ def test_a_pod_that_is_refused_on_a_sample_rests_while_a_fit_node_exists() -> No
     ],
     ids=["eco", "draining", "unready", "cordoned", "gone", "asleep", "full", "labelled eco"],
 )
-def test_a_pod_without_a_fit_node_does_not_count_as_resting(node: NodeState) -> None:
-    assert not resting_on(node, waiting("a"))
+def test_a_pod_without_a_fit_node_does_not_count(node: NodeState) -> None:
+    assert not refused_on_sample(node, waiting("a"))
 
 
 def test_a_request_below_the_smallest_sample_held_all_nodes() -> None:
-    assert not resting_on(FAST, waiting("a"), SMALLEST_SAMPLE - 1)
+    assert not refused_on_sample(FAST, waiting("a"), SMALLEST_SAMPLE - 1)
 
 
 def test_a_pod_that_is_bound_or_finished_does_not_rest() -> None:
-    assert not resting_on(FAST, replace(waiting("a"), node="n"))
-    assert not resting_on(FAST, replace(waiting("a"), finished=True))
+    assert not refused_on_sample(FAST, replace(waiting("a"), node="n"))
+    assert not refused_on_sample(FAST, replace(waiting("a"), finished=True))
 
 
 def test_a_gpu_pod_needs_free_gpus() -> None:
-    assert not resting_on(FAST, waiting("a", gpus=1))
-    assert resting_on(replace(FAST, gpus=2), waiting("a", gpus=1))
+    assert not refused_on_sample(FAST, waiting("a", gpus=1))
+    assert refused_on_sample(replace(FAST, gpus=2), waiting("a", gpus=1))
     full = replace(FAST, gpus=2, load=Load(gpu_standard_milli=1500))
-    assert not resting_on(full, waiting("a", gpus=1))
+    assert not refused_on_sample(full, waiting("a", gpus=1))
 
 
 def test_only_pending_pods_that_the_extender_can_refuse_are_read() -> None:
@@ -100,8 +100,8 @@ def test_only_pending_pods_that_the_extender_can_refuse_are_read() -> None:
 
 def test_an_eco_only_pod_may_use_every_node_that_is_not_draining() -> None:
     pod = PodState(pod=replace(ask("e"), placement="eco-only"))
-    assert resting_on(AWAKE, pod)
-    assert not resting_on(replace(AWAKE, draining=True), pod)
+    assert refused_on_sample(AWAKE, pod)
+    assert not refused_on_sample(replace(AWAKE, draining=True), pod)
 
 
 # --- turns and bounds -------------------------------------------------------------------------
@@ -114,10 +114,10 @@ def test_the_longest_waiting_pods_come_first_and_namespaces_take_turns() -> None
     pods |= {uid: waiting(uid, "team") for uid in ("a", "b")}
     since = {uid: number for number, uid in enumerate([*hostile, "b", "a"])}
     refusals = [refusal(uid, since=at) for uid, at in since.items()]
-    resting = resting_pods({"n": FAST}, pods, refusals)
+    refused = pods_refused_on_sample({"n": FAST}, pods, refusals)
 
-    assert len(resting) == 3002
-    assert [each.pod.uid for each in resting[:5]] == ["h0000", "b", "h0001", "a", "h0002"]
+    assert len(refused) == 3002
+    assert [each.pod.uid for each in refused[:5]] == ["h0000", "b", "h0001", "a", "h0002"]
 
 
 def nominated(
@@ -127,8 +127,8 @@ def nominated(
     now_s: float = 0,
     at_most: int = 50,
 ) -> list[Nomination]:
-    resting = [RestingPod(each.pod, 0) for each in pods.values()]
-    return nominator.nominations(nodes, pods, resting, now_s, at_most)
+    refused = [PodRefusedOnSample(each.pod, 0) for each in pods.values()]
+    return nominator.nominations(nodes, pods, refused, now_s, at_most)
 
 
 def test_hostile_numbers_of_pods_cause_a_bounded_number_of_nominations() -> None:
@@ -246,9 +246,9 @@ def test_few_nodes_are_examined_for_a_pod_that_fits_nowhere() -> None:
 def test_turns_are_in_order_of_waiting_within_a_namespace() -> None:
     pods = {f"p{number}": waiting(f"p{number}", "xy"[number % 2]) for number in range(20)}
     refusals = [refusal(uid, since=-number) for number, uid in enumerate(pods)]
-    resting = resting_pods({"n": FAST}, pods, refusals)
+    refused = pods_refused_on_sample({"n": FAST}, pods, refusals)
     for name in "xy":
-        mine = [each.since for each in resting if each.pod.namespace == name]
+        mine = [each.since for each in refused if each.pod.namespace == name]
         assert all(a <= b for a, b in pairwise(mine))
 
 
@@ -257,4 +257,4 @@ def test_cards_of_pods_of_either_class_are_not_free(milli: int, fits: bool) -> N
     load = Load(0, 0, 2000, milli)
     node = replace(FAST, gpus=4, load=load)
 
-    assert resting_on(node, waiting("p", gpus=1)) is fits
+    assert refused_on_sample(node, waiting("p", gpus=1)) is fits
