@@ -9,6 +9,8 @@ import asyncio
 import os
 import resource
 import sys
+import threading
+import time
 from pathlib import Path
 
 import msgspec
@@ -26,7 +28,10 @@ from joulie_projections.component.wiring import Wiring, wired
 
 NICE = 5
 MOST_MEMORY = 512 << 20  # the limit of the console's container leaves room for it
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes, of the peak that the kernel reports
+CHECK_S = 0.1
 LARGEST = 32 << 20  # of the document, half of what a client reads
+_writing = threading.Lock()
 
 
 def main() -> int:
@@ -35,16 +40,33 @@ def main() -> int:
     parser.add_argument("from_ms", type=int)
     parser.add_argument("to_ms", type=int)
     args = parser.parse_args()
-    _bound()
-    answer = _answer(args.data, Period(args.from_ms, args.to_ms))
-    sys.stdout.buffer.write(answer)
+    die_with_parent()
+    os.nice(NICE)
+    _end_if_too_large()
+    threading.Thread(target=_watch_memory, daemon=True).start()
+    _write(_answer(args.data, Period(args.from_ms, args.to_ms)))
     return 0
 
 
-def _bound() -> None:
-    die_with_parent()
-    os.nice(NICE)
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
+def _watch_memory() -> None:
+    """Of what is used: the kernel's limits count what libraries reserve, too."""
+    while True:
+        time.sleep(CHECK_S)
+        _end_if_too_large()
+
+
+def _end_if_too_large() -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
+    if used > MOST_MEMORY:
+        _write(_encoded(too_large(f"it takes more than {MOST_MEMORY >> 20} MiB of memory")))
+        os._exit(0)
+
+
+def _write(answer: bytes) -> None:
+    """Once: the first answer counts."""
+    _writing.acquire()
+    sys.stdout.buffer.write(answer)
+    sys.stdout.buffer.flush()
 
 
 def _answer(data: Path, period: Period) -> bytes:
@@ -53,17 +75,23 @@ def _answer(data: Path, period: Period) -> bytes:
         text = as_json_text(asyncio.run(_report(wires, period)))
     except JoulieError as error:
         return _encoded(refusal_of(error))
-    except MemoryError:
-        return _encoded(too_large(f"it takes more than {MOST_MEMORY >> 20} MiB of memory"))
     if len(text) > LARGEST:
         return _encoded(too_large(f"its JSON has more than {LARGEST >> 20} MiB"))
     return f'{{"report":{text}}}'.encode()
 
 
 async def _report(wires: Wiring, period: Period) -> Document:
-    """Signed only by a process that may read the key."""
-    found = await computed(wires, usual_archive(wires), period, Role.CONSOLE)
+    """Signed only by a process that may read the key, and only if nothing is missing."""
+    found, lacks = await computed(wires, usual_archive(wires), period, Role.CONSOLE)
+    if lacks:
+        return without_comparison(found, lacks)
     return signed(found, wires.data.key) if os.access(wires.data.key, os.R_OK) else found
+
+
+def without_comparison(document: Document, why: str) -> Document:
+    """The metered energy, without what was saved."""
+    compared = {key: each for key, each in document["counterfactual"].items() if key != "runs"}
+    return document | {"counterfactual": {**compared, "saved": None, "why": why}, "saved": None}
 
 
 def refusal_of(error: JoulieError) -> ReportRefusal:

@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from joulie_answers.readers.energy import Period
 from joulie_answers.report import served
 from joulie_answers.report.gather import Period as Asked
 from joulie_answers.report.served import refusal_of
+from joulie_answers.report.write import Unsigned
 from joulie_bus.errors import (
     AgedOut,
     JoulieError,
@@ -24,6 +26,7 @@ from joulie_bus.testing import until
 from joulie_console.api.reports import NO_RESULT, ReportProgram, Reports
 
 ALL = Period(0, 1)
+MAIN = "import sys; sys.argv[1:] = ['none', '0', '1']; served.main()"
 REPORT = """print('{"report":{}}')"""
 
 
@@ -93,15 +96,30 @@ async def test_one_report_is_computed_at_a_time() -> None:
     assert ended_before == [0, 1, 2]
 
 
-def test_a_report_that_takes_too_much_memory_is_too_large(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.anyio
+async def test_a_report_that_takes_too_much_memory_is_too_large() -> None:
+    code = f"from joulie_answers.report import served; served.MOST_MEMORY = 1; {MAIN}"
+    status, why = await refused(Reports(program(code)))
+
+    assert status == 410
+    assert "MiB of memory" in why
+
+
+def test_a_report_of_a_part_of_the_log_leaves_out_what_was_saved(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async def too_much(*_: Any) -> Any:
-        raise MemoryError
+    """It is not signed either, although the key is there."""
+    whole = {"counterfactual": {"pods": 1, "runs": {}, "saved": {"kwh": 1}}, "saved": {"kwh": 1}}
 
-    monkeypatch.setattr(served, "computed", too_much)
+    async def of_a_part(*_: Any) -> Unsigned:
+        return Unsigned(whole, "it was trimmed")
 
-    assert b"too large" in served._answer(Path("none"), Asked(0, 1))
+    monkeypatch.setattr(served, "computed", of_a_part)
+    (tmp_path / "head.key").write_text("key")
+    found = msgspec.json.decode(served._answer(tmp_path, Asked(0, 1)))["report"]
+
+    counterfactual = {"pods": 1, "saved": None, "why": "it was trimmed"}
+    assert found == {"counterfactual": counterfactual, "saved": None}
 
 
 REFUSALS: dict[int, JoulieError] = {
