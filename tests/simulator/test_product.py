@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from joulie_bus.runtime.settings import Source
+from joulie_extender.decide.scoring import score
+from joulie_extender.gpu.free import free_cards
 from joulie_extender.settings import ScoringSettings
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.twin.columns import TwinColumns
 from joulie_simulator.energy.fleet import MEASURED, Fleet
-from joulie_simulator.energy.folded import FoldedCluster
+from joulie_simulator.energy.folded import FoldedCluster, pod_of
 from joulie_simulator.energy.jobs import Job
 from joulie_simulator.energy.product import (
     SAVING,
@@ -20,7 +22,7 @@ from joulie_simulator.energy.product import (
 )
 from joulie_simulator.energy.queueing import Beside, run_queueing
 from joulie_simulator.energy.suites import Case, Size, fair, run_case
-from joulie_simulator.energy.switching.conditions import WAKE_MINUTES
+from joulie_simulator.energy.switching.conditions import CONDITIONS, USUAL, WAKE_MINUTES
 from joulie_simulator.energy.trend import Trends
 
 SAVINGS = Source.of(PRESET="savings")
@@ -67,6 +69,34 @@ def test_the_columns_within_a_minute_are_those_of_the_state() -> None:
     for name in ("pods_cpu_w", "pods_gpu_standard_w", "pods_gpu_performance_w", "node_class"):
         assert np.array_equal(written[name], again.columns[name]), name
     assert written["pods_cpu_w"].any()
+
+
+def test_cards_that_are_reported_are_held_while_their_pods_run() -> None:
+    fleet = Fleet(0, 2, MEASURED)
+    folded = FoldedCluster.under(CONDITIONS["cards are reported"], fleet)
+    for number, each in enumerate((job(8, 3), job(8, 4)), 1):
+        folded.placed(number, each, node=1)
+    rows = np.array([1, 2])
+
+    assert free_cards(folded.columns, rows).tolist() == [8, 1]
+    assert sum(card.claims != {} for card in folded.cluster_state.gpus.values()) == 7
+
+    folded.ended(1)
+
+    assert free_cards(folded.columns, rows).tolist() == [8, 4]
+    assert [uid for card in folded.cluster_state.gpus.values() for uid in card.claims] == ["2"] * 4
+    again = TwinColumns.of_state(folded.cluster_state)
+    for name in ("free_mb", "idle"):
+        assert np.array_equal(folded.columns.cards.columns[name], again.cards.columns[name]), name
+
+
+@pytest.mark.parametrize(("conditions", "counts"), [(USUAL, False), ("cards are reported", True)])
+def test_lost_gpus_count_where_cards_are_reported(conditions: str, *, counts: bool) -> None:
+    folded = FoldedCluster.under(CONDITIONS[conditions], Fleet(1, 2, MEASURED))
+
+    found = score(pod_of(job(8, 1)), folded.columns, np.array([2, 3]), folded.now, 0, WEIGHTS)
+
+    assert ("lost_gpus_w" in found.more) is counts
 
 
 def test_kube_scheduler_adds_its_own_scores_to_those_of_the_extender() -> None:

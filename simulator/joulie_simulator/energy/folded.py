@@ -2,7 +2,7 @@
 
 Facts of nodes and pods are folded by the functions of the projector. Columns follow the state each
 minute; between, the rows of nodes on which pods start or end are written in place, which copies
-nothing.
+nothing. Where cards are known, the columns follow each pod: tables of the cards compare columns.
 """
 
 from joulie_bus.events import (
@@ -23,7 +23,9 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import NodeWatts
 from joulie_projections.twin.twin import hardware_of, load_on
 from joulie_simulator.energy.fleet import Fleet
+from joulie_simulator.energy.folded_cards import CARD_MODEL, FoldedCards
 from joulie_simulator.energy.jobs import MINUTE_S, Job
+from joulie_simulator.energy.switching.conditions import Conditions
 
 MINUTE_NS = int(MINUTE_S * 1e9)
 START_NS = 1_767_225_600 * 10**9  # 1 January 2026, 0:00 UTC: the hour of the first job is 0
@@ -34,7 +36,9 @@ SOCKETS = 2
 class FoldedCluster:
     """Node i of the fleet has the ordinal i, and so row i + 1 of the columns."""
 
-    def __init__(self, fleet: Fleet, *, gpu_nodes_sleep: bool = True) -> None:
+    def __init__(
+        self, fleet: Fleet, *, gpu_nodes_sleep: bool = True, cards_are_known: bool = False
+    ) -> None:
         self._fleet = fleet
         self._gpu_labels = MANAGED if gpu_nodes_sleep else MANAGED | {RESERVED_LABEL: "true"}
         self.names = [f"n{number:05d}" for number in range(fleet.size)]
@@ -49,7 +53,18 @@ class FoldedCluster:
             self.observe(number, usable=True)
             self.fold(self._hardware(number))
         self._draft.commit()
+        self._cards = (
+            FoldedCards(self.cluster_state, self.names, fleet) if cards_are_known else None
+        )
         self.columns = TwinColumns.of_state(self.cluster_state)
+
+    @classmethod
+    def under(cls, conditions: Conditions, fleet: Fleet) -> "FoldedCluster":
+        return cls(
+            fleet,
+            gpu_nodes_sleep=conditions.gpu_nodes_sleep,
+            cards_are_known=conditions.cards_are_known,
+        )
 
     def begin(self, minute: int) -> None:
         self.now = START_NS + minute * MINUTE_NS
@@ -66,7 +81,8 @@ class FoldedCluster:
     def settle(self) -> None:
         """Commits what was folded. The columns follow the state, and get rid of former results."""
         self.commit()
-        self.columns = self.columns.following(self.cluster_state, self._changed)
+        cards = self._cards.changed() if self._cards else {}
+        self.columns = self.columns.following(self.cluster_state, self._changed, cards)
         self._changed = {}
 
     def observe(self, number: int, *, usable: bool) -> None:
@@ -88,16 +104,25 @@ class FoldedCluster:
         self.fold(PodPending(pod=pod_of(job, uid)))
 
     def placed(self, uid: int, job: Job, node: int) -> None:
-        self.fold(PodBound(pod=pod_of(job, uid), node=self.names[node]))
+        pod = pod_of(job, uid)
+        self.fold(PodBound(pod=pod, node=self.names[node]))
         self._node_of[uid] = node
+        if self._cards:
+            self._cards.claim(pod, node)
         self._show_pods(node)
 
     def ended(self, uid: int) -> None:
         self.fold(PodGone(uid=f"{uid}"))
-        if (node := self._node_of.pop(uid, None)) is not None:
-            self._show_pods(node)
+        if (node := self._node_of.pop(uid, None)) is None:
+            return
+        if self._cards:
+            self._cards.release(f"{uid}", node)
+        self._show_pods(node)
 
     def _show_pods(self, node: int) -> None:
+        if self._cards:
+            self.settle()
+            return
         state = self._draft.nodes.get(self.names[node])
         assert state is not None
         pods = load_on(state.load, hardware_of(state))
@@ -112,7 +137,7 @@ class FoldedCluster:
             cpu_sockets=SOCKETS,
             cpu_cores=round(fleet.cores[number]),
             cpu_max_mw_per_socket=int(fleet.rated_cpu_w(number) * 1000 / SOCKETS),
-            gpu_model="simulated card" if cards else "",
+            gpu_model=CARD_MODEL if cards else "",
             gpu_count=cards,
             gpu_max_mw=int(fleet.rated_card_w(number) * 1000) if cards else 0,
             figures=ModelFigures(gpu_curve_mw=self._curve_mw(number) if cards else ()),

@@ -66,7 +66,7 @@ class Product(NamedTuple):
 def run_product(
     fleet: Fleet, jobs: Sequence[Job], minutes: int, product: Product, conditions: Conditions
 ) -> Outcome:
-    folded = FoldedCluster(fleet, gpu_nodes_sleep=conditions.gpu_nodes_sleep)
+    folded = FoldedCluster.under(conditions, fleet)
     scores = ExtenderScores(folded, product.weights, conditions.weight)
     operator = PlannedNodes(fleet, folded, product.rules, conditions)
     beside = Beside(Trends(fleet.size), operator, folded)

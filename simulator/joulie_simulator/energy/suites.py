@@ -188,7 +188,7 @@ def run_case(fleet: Fleet, jobs: Sequence[Job], case: Case, minutes: int) -> Out
     planned = SAVING if case.sleep else AWAKE
     if (weights := PRODUCT_POLICIES.get(case.policy)) is not None:
         return run_product(fleet, jobs, minutes, Product(planned, weights), conditions)
-    folded = FoldedCluster(fleet, gpu_nodes_sleep=conditions.gpu_nodes_sleep)
+    folded = FoldedCluster.under(conditions, fleet)
     operator = PlannedNodes(fleet, folded, planned, conditions)
     policy = POLICIES[case.policy](trends)
     return run_queueing(fleet, jobs, policy, minutes, Beside(trends, operator, folded))

@@ -15,6 +15,7 @@ class Conditions(NamedTuple):
     gpu_nodes_sleep: bool = True
     weight: int = 1  # of the extender in kube-scheduler's configuration
     lost_wakes: float = 0.0  # share of the nodes that draw their idle power and never come back
+    cards_are_known: bool = False  # agents or DRA report each card and the pods that hold it
 
 
 USUAL = "usual"  # all nodes sleep, a CPU node idles at half of its peak
@@ -28,6 +29,7 @@ CONDITIONS: Mapping[str, Conditions] = {
     "asleep 40 and 200 W": Conditions(asleep=Asleep(40.0, 200.0)),
     "extender's weight 10": Conditions(weight=10),
     "1 wake in 100 fails": Conditions(lost_wakes=0.01),
+    "cards are reported": Conditions(cards_are_known=True),
 }
 
 
