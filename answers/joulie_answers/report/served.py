@@ -28,7 +28,7 @@ from joulie_projections.component.wiring import Wiring, wired
 
 NICE = 5
 MOST_MEMORY = 512 << 20  # the limit of the console's container leaves room for it
-RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes, of the peak that the kernel reports
+STATM = Path("/proc/self/statm")
 CHECK_S = 0.1
 LARGEST = 32 << 20  # of the document, half of what a client reads
 _writing = threading.Lock()
@@ -56,10 +56,17 @@ def _watch_memory() -> None:
 
 
 def _end_if_too_large() -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
-    if used > MOST_MEMORY:
+    if used_memory() > MOST_MEMORY:
         _write(_encoded(too_large(f"it takes more than {MOST_MEMORY >> 20} MiB of memory")))
         os._exit(0)
+
+
+def used_memory() -> int:
+    """In bytes. Linux counts the memory of the parent process in the peak of `getrusage`; macOS has
+    nothing else."""
+    if sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(STATM.read_text().split()[1]) * resource.getpagesize()
 
 
 def _write(answer: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,19 @@ async def test_one_report_is_computed_at_a_time() -> None:
 
     assert ended == [{}] * 3
     assert ended_before == [0, 1, 2]
+
+
+def test_the_memory_of_a_report_is_not_that_of_the_process_that_starts_it() -> None:
+    told = "from joulie_answers.report.served import used_memory; print(used_memory())"
+    parent = (
+        "import subprocess, sys; kept = b'x' * (400 << 20);"
+        f"subprocess.run([sys.executable, '-c', {told!r}], check=True)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", parent], capture_output=True, text=True, check=True
+    )
+
+    assert 1 << 20 < int(done.stdout) < 400 << 20
 
 
 @pytest.mark.anyio
