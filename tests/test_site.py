@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LOADED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*?(?:src|href)="(https?:[^"]*)""")
 
-pytestmark = pytest.mark.slow  # Sphinx reads all pages
+pytestmark = [pytest.mark.slow, pytest.mark.long]  # Sphinx reads all pages
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made / "html"
 
 
-@pytest.mark.long
 def test_every_page_is_on_the_site_and_can_be_searched(site: Path) -> None:
     pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
     searched = (site / "searchindex.js").read_text()

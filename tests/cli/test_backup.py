@@ -13,6 +13,8 @@ from recorded_demo import RecordedDemo
 
 SMALL = ("--nodes", "20", "--seed", "3")
 
+pytestmark = pytest.mark.long  # a demo runs first
+
 
 @pytest.fixture(scope="module")
 def backup(recorded_demo: RecordedDemo, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -52,7 +54,6 @@ def continued(data: Path, *archive: str | Path) -> dict[str, Any]:
     return log
 
 
-@pytest.mark.long
 def test_a_restored_backup_continues_the_log_with_its_streams(backup: Path, tmp_path: Path) -> None:
     new = restored(backup, tmp_path / "new")
     for folder in ("nats", "credentials"):
@@ -71,7 +72,6 @@ def test_the_archive_alone_answers_questions_about_the_past(backup: Path, tmp_pa
     assert joulie("decisions", "--limit", "1", *with_archive).returncode == 0
 
 
-@pytest.mark.long
 def test_a_restored_log_continues_beside_a_new_broker(backup: Path, tmp_path: Path) -> None:
     new = restored(backup, tmp_path / "new")
     _, before = told_by("verify", "--heads", "none", "--data", new)
@@ -83,7 +83,6 @@ def test_a_restored_log_continues_beside_a_new_broker(backup: Path, tmp_path: Pa
     assert log["entries"] > before["entries"] > 20
 
 
-@pytest.mark.long
 def test_a_database_whose_broker_lost_its_disk_continues_only_when_asked(
     backup: Path, tmp_path: Path
 ) -> None:

@@ -150,6 +150,7 @@ def test_an_unreachable_database_is_one_error_without_a_traceback(
 
 @pytest.mark.parametrize("command", STARTS)
 @pytest.mark.parametrize("planted", NO_BROKER)
+@pytest.mark.long
 def test_no_start_without_a_broker_shows_a_secret(said: Said, command: str, planted: str) -> None:
     needs_one = command != "status"
 

@@ -152,6 +152,7 @@ def test_a_trimmed_log_with_its_archive_gives_the_same_answers(asked: Asked, pla
     is_whole(asked, place)
 
 
+@pytest.mark.long
 def test_without_the_archive_the_commands_name_it(
     asked: Asked, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

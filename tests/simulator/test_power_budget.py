@@ -12,6 +12,7 @@ from joulie_bus.events import CapsSet
 from joulie_operator.planning.power.budget import shares_in
 from joulie_operator.planning.rules import Rules
 
+pytestmark = pytest.mark.long
 NODES, HELD_S, LOST_S = 100, 300, 180
 UNCAPPED = Rules(static_hp_frac=0.1, cpu_eco_pct=100, gpu_eco_pct=100)
 
@@ -22,7 +23,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return drill(made, 0.7, HELD_S, LOST_S)
 
 
-@pytest.mark.long
 def test_a_feed_draws_a_third_less_within_thirty_seconds(report: Report) -> None:
     assert report.met_s is not None
 

@@ -194,6 +194,7 @@ def test_every_step_says_why() -> None:
     assert {"target_w", "drawn_w", "eco_cap_permille"} <= loop.plans[0].made.inputs.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.7, 0.8])
 def test_empty_nodes_sleep_where_caps_do_not_suffice_and_wake_up_afterwards(share: float) -> None:
     loop = ClosedLoop(SLEEPY)

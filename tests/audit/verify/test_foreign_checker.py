@@ -19,6 +19,7 @@ pytestmark = [
     pytest.mark.timeout(600),  # the first build compiles the packages of Go
     pytest.mark.anyio,
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(shutil.which("go") is None, reason="Go is not installed"),
 ]
 SOURCE = Path(__file__).parent / "go_checker"

@@ -40,6 +40,7 @@ def on_a_terminal(words: list[str], where: Path) -> str:
     return shown.decode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", WAITS, ids=["gpus", "published", "energy"])
 def test_a_simulation_shows_progress_on_a_terminal_and_nothing_elsewhere(
     words: list[str], tmp_path: Path

@@ -27,7 +27,7 @@ from kube_api import ApiServer
 from kube_builders import joulie_server
 from kube_settled import SELECTOR, settle
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.long]
 NAMES = [f"n{number:04}" for number in range(5_000)]
 CHANGED = NAMES[::50]
 
@@ -80,7 +80,6 @@ def wrote(server: ApiServer, verb: str, resource: str, times: int) -> Callable[[
 
 
 @pytest.mark.slow
-@pytest.mark.long
 async def test_a_hundred_changed_nodes_cause_a_hundred_patches_of_each_object(
     crowd: tuple[ApiServer, StaticView], tmp_path: Path
 ) -> None:
