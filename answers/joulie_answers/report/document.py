@@ -37,14 +37,14 @@ FORMAT = "joulie-energy-report/2"
 FIRST_FORMAT = "joulie-energy-report/1"
 DIVISIONS: tuple[By, ...] = ("namespace", "workload", "node", "plan")
 EXAMPLES = 50  # pods whose node differs from Joulie's best
+NO_PODS = "the log has no nodes or no pods of this time"
 Document = dict[str, Any]
 
 
 def document_of(got: Gathered, cluster: str) -> Document:
     reports = {by: got.ledger.report(by) for by in DIVISIONS}
     whole = reports["namespace"]
-    measured = Measured(whole.pods_uj, whole.unknown_ms)
-    asked = asked_of(got, whole.from_ms, whole.to_ms, measured)
+    asked = asked_of(got, whole.from_ms, whole.to_ms, Measured.of(got, whole))
     document: Document = {
         "format": FORMAT,
         "cluster": cluster,
@@ -119,15 +119,16 @@ def _without(found: Document, name: str) -> Document:
 
 def _placements(got: Gathered, whole: EnergyReport) -> Document:
     """Where pods of the period are, beside the best node of the answer for each."""
-    placed = [
-        (life, got.answers[uid])
+    from_ms = max(whole.from_ms, got.lives.first_ms)
+    bound = {
+        uid: life
         for uid, life in sorted(got.lives.pods.items())
-        if uid in got.answers and whole.from_ms <= life.start_ms < whole.to_ms
-    ]
-    bound = sum(whole.from_ms <= life.start_ms < whole.to_ms for life in got.lives.pods.values())
+        if from_ms <= life.start_ms < whole.to_ms
+    }
+    placed = [(life, got.answers[uid]) for uid, life in bound.items() if uid in got.answers]
     others = [(life, answer) for life, answer in placed if life.node != answer.node]
     return {
-        "bound": bound,
+        "bound": len(bound),
         "answered": len(placed),
         "on_the_best_node": len(placed) - len(others),
         "elsewhere": [
@@ -166,8 +167,9 @@ def _counterfactual(asked: Asked, whole: EnergyReport) -> Document:
         "guessed_idle_power_of_nodes": asked.guessed_idle,
         "variants": [variant._asdict() for variant in VARIANTS],
     }
-    if not question.nodes or not question.pods:
-        return said | {"saved": None, "why": "the log has no nodes or no pods of this time"}
+    is_empty = not question.nodes or not question.pods
+    if why_not := asked.why_not or (NO_PODS if is_empty else ""):
+        return said | {"saved": None, "why": why_not}
     return said | _saved(compared(question, asked.policy), whole)
 
 

@@ -1,6 +1,6 @@
 """Reads what a report is computed from: the ledger, the pods of the log, and the answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +12,7 @@ from joulie_bus.errors import NotInTheLog, Undecodable
 from joulie_bus.events import PrioritizeDecided, codec
 from joulie_extender.catalogue.declaration import weights_of
 from joulie_extender.catalogue.weights import Weights
+from joulie_projections.energy.intervals import Interval
 from joulie_projections.energy.report import Reading
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.history.history import EntryQuery, History
@@ -47,6 +48,8 @@ class Gathered(NamedTuple):
     answers: Mapping[str, Answer]  # by the uid of the pod
     weights: Weights  # of the newest declaration
     asked_again: frozenset[str] = frozenset()  # uids of pods that were not placed at once
+    # Of a period that begins before a trim: the nodes from then on, in minutes where they are kept.
+    held: Sequence[Interval] = ()
 
 
 async def gathered(
@@ -68,7 +71,16 @@ async def gathered(
     lives = await lives_of(history, facts, state.position)
     answers = answers_in(history, entries)
     weights, again = _weights(history, entries), frozenset(history.asked_again(entries))
-    return Gathered(period, entries, ledger, state, lives, answers, weights, again)
+    held = _held(table, intervals, lives.first_ms) if history.cut() else ()
+    return Gathered(period, entries, ledger, state, lives, answers, weights, again, held)
+
+
+def _held(table: EnergyTable, period: Sequence[Interval], first_ms: int) -> Sequence[Interval]:
+    end_ms = max(each.end_ms for each in period)
+    if not min(each.start_ms for each in period) < first_ms < end_ms:
+        return ()
+    found = table.reading(first_ms, end_ms, ("node",))
+    return found[0] if found else ()
 
 
 def answers_in(history: History, entries: int) -> dict[str, Answer]:

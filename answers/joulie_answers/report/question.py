@@ -11,6 +11,7 @@ from joulie_operator.planning.rules import Rules, rules_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_projections.energy.meters import NONE
 from joulie_projections.energy.pods import CPU_PERMILLE, NodeEntry, PodEntry
+from joulie_projections.energy.report import EnergyReport
 from joulie_projections.hardware.guesses import guessed_cpu_max_w, guessed_gpu_max_w
 from joulie_simulator.energy.counterfactual import (
     Happened,
@@ -41,6 +42,7 @@ class Asked(NamedTuple):
     elsewhere: int
     unknown_nodes: int
     guessed_idle: int
+    why_not: str = ""  # why the log does not answer it; empty: it does
 
 
 class Measured(NamedTuple):
@@ -48,6 +50,19 @@ class Measured(NamedTuple):
 
     pods_uj: int
     unknown_ms: int = 0  # of all nodes together
+
+    @classmethod
+    def of(cls, got: Gathered, whole: EnergyReport) -> "Measured":
+        """Of the part of the period that the log holds."""
+        if not got.held:
+            return cls(whole.pods_uj, whole.unknown_ms)
+        pods_uj = unknown_ms = 0.0
+        for each in got.held:
+            end_ms = max(each.start_ms + 1, min(each.end_ms, whole.to_ms))
+            part = (end_ms - max(each.start_ms, got.lives.first_ms)) / (end_ms - each.start_ms)
+            pods_uj += part * sum(row.pods_uj for row in each.nodes)
+            unknown_ms += part * sum(row.unknown_ms for row in each.nodes)
+        return cls(round(pods_uj), round(unknown_ms))
 
     def of_all_time_uj(self, node_ms: int) -> float:
         known = 1 - self.unknown_ms / node_ms if node_ms else 1.0
@@ -62,7 +77,7 @@ def asked_of(
     With plans in the log, what happened is the policy's side. In a log of a shadow the product is
     simulated. `simulates` the policies of the first format.
     """
-    columns = got.state.ledger.meters.columns
+    columns, why_not = got.state.ledger.meters.columns, _why_not(got, to_ms)
     from_ms = max(from_ms, got.lives.first_ms)
     to_ms = max(from_ms + 1, min(to_ms, max(columns["last_ms"].tolist(), default=0)))
     span = from_ms, to_ms
@@ -92,7 +107,15 @@ def asked_of(
         POLICIES.get(got.weights.scoring, "joulie"),
         *(len(lives.never_bound), lives.fixed, lives.elsewhere, len(entries) - len(known)),
         sum(low is None for low in lows),
+        why_not,
     )
+
+
+def _why_not(got: Gathered, to_ms: int) -> str:
+    if got.lives.lacks:
+        return f"pods that started before a trim are not known, and {got.lives.lacks}"
+    is_before = to_ms <= got.lives.first_ms
+    return "the log begins after this time; an archive may hold it" if is_before else ""
 
 
 class _Lives(NamedTuple):

@@ -88,17 +88,9 @@ def _answer(data: Path, period: Period) -> bytes:
 
 
 async def _report(wires: Wiring, period: Period) -> Document:
-    """Signed only by a process that may read the key, and only if nothing is missing."""
-    found, lacks = await computed(wires, usual_archive(wires), period, Role.CONSOLE)
-    if lacks:
-        return without_comparison(found, lacks)
+    """Signed only by a process that may read the key."""
+    found = await computed(wires, usual_archive(wires), period, Role.CONSOLE)
     return signed(found, wires.data.key) if os.access(wires.data.key, os.R_OK) else found
-
-
-def without_comparison(document: Document, why: str) -> Document:
-    """The metered energy, without what was saved."""
-    compared = {key: each for key, each in document["counterfactual"].items() if key != "runs"}
-    return document | {"counterfactual": {**compared, "saved": None, "why": why}, "saved": None}
 
 
 def refusal_of(error: JoulieError) -> ReportRefusal:

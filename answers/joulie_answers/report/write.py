@@ -2,7 +2,6 @@
 
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -12,7 +11,6 @@ from joulie_answers.report.gather import Period, gathered
 from joulie_answers.report.page import page_of
 from joulie_answers.report.signature import head_json, signed
 from joulie_audit.access.past import ArchivePlace, facts_of
-from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.core.times import MS
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.roles import Role
@@ -23,29 +21,21 @@ from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 
 JSON_SUFFIX = ".json"
-LACKS = "pods that started before a trim are not in the database, and what was saved needs them: {}"
 log = get_logger("report")
 
 
 async def report_of_period(
     wires: Wiring, archive: Path | None, period: Period, *, signs: bool
 ) -> Document:
-    document, lacks = await computed(wires, archive, period)
-    if lacks:
-        log.warning("report_lacks_pods", why=lacks)
+    document = await computed(wires, archive, period)
     keep_savings(wires, document)
     return signed(document, wires.data.key) if signs else document
 
 
-class Unsigned(NamedTuple):
-    document: Document
-    lacks: str  # why pods that started before a trim are missing; empty: none are
-
-
 async def computed(
     wires: Wiring, archive: Path | None, period: Period, role: Role = Role.AUDITOR
-) -> Unsigned:
-    """Writes nothing."""
+) -> Document:
+    """Without a signature. Writes nothing."""
     require_readable(wires.data)
     engine = database.reader(wires.data.database)
     try:
@@ -53,11 +43,9 @@ async def computed(
         async with facts_of(wires, archive, role) as (history, facts):
             got = await gathered(EnergyTable(engine), history, facts, period, history.tip())
             newest = max(history.heads(), key=lambda head: head.pos, default=None)
-            cut = history.cut()
     finally:
         engine.dispose()
-    document = {**document_of(got, wires.bus.cluster), "head": head_json(newest)}
-    return Unsigned(document, LACKS.format(trimmed_hint(cut).removesuffix(".")) if cut else "")
+    return {**document_of(got, wires.bus.cluster), "head": head_json(newest)}
 
 
 def keep_savings(wires: Wiring, document: Document) -> None:

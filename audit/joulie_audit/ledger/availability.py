@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from joulie_bus.events import NodeGone, NodeSeen, SleepOrdered, WakeOrdered
+from joulie_projections.state.state import NodeState
 
 
 class Change(NamedTuple):
@@ -31,7 +32,16 @@ class Availability:
                 self._seen[fact.node] = fact.ready and fact.schedulable
             case NodeGone():
                 self._seen[fact.node] = False
-        takes = self._seen.get(fact.node, False) and fact.node not in self._ordered
-        if takes != self._takes.get(fact.node, False):
-            self._takes[fact.node] = takes
-            self.changes.append(Change(at_ms, fact.node, takes))
+        self._note(fact.node, at_ms)
+
+    def begin(self, name: str, node: NodeState, at_ms: int) -> None:
+        if node.power_state == "asleep":
+            self._ordered.add(name)
+        self._seen[name] = node.ready and node.schedulable
+        self._note(name, at_ms)
+
+    def _note(self, node: str, at_ms: int) -> None:
+        takes = self._seen.get(node, False) and node not in self._ordered
+        if takes != self._takes.get(node, False):
+            self._takes[node] = takes
+            self.changes.append(Change(at_ms, node, takes))

@@ -24,6 +24,7 @@ from joulie_bus.events import (
     WorkloadClass,
 )
 from joulie_projections.energy.intervals import Interval
+from joulie_projections.state.state import ClusterState
 
 FEWEST = 30  # pods of each kind that a figure needs
 NORMAL_95 = 1.96
@@ -41,6 +42,19 @@ class CappedLives(Lives):
         self._caps: dict[str, CapsSet] = {}
         self._models: dict[str, tuple[str, str]] = {}
         self._running: dict[str, set[str]] = defaultdict(set)
+
+    def begin(self, state: ClusterState, at_ms: int) -> None:
+        super().begin(state, at_ms)
+        for name, node in state.nodes.items():
+            if (found := node.hardware) is not None:
+                self._models[name] = (found.cpu_model, found.gpu_model)
+            caps = {"cpu_cap_pct": node.cpu_cap_pct, "gpu_cap_pct": node.gpu_cap_pct}
+            self._caps[name] = CapsSet(plan="", node=name, **caps)
+        for uid, pod in state.pods.items():
+            if pod.node and not pod.finished:
+                self._begin(uid)
+                if pod.node not in state.nodes or state.nodes[pod.node].caps_at > pod.bound_at:
+                    self.capped.pop(uid)
 
     def fold(self, fact: Fact, at_ms: int) -> None:
         super().fold(fact, at_ms)

@@ -5,8 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from joulie_audit.archive.fact_source import FactSource
+from joulie_audit.chain.log_start import trimmed_hint
 from joulie_audit.ledger.availability import Availability
+from joulie_audit.replay.fold_start import opened
 from joulie_bus.core.times import MS
+from joulie_bus.errors import StateDamaged
 from joulie_bus.events import (
     Fact,
     NodeGone,
@@ -20,15 +23,18 @@ from joulie_bus.events import (
     SleepOrdered,
     WakeOrdered,
 )
+from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.energy.accepted import accepted
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
-from joulie_projections.state.state import ClusterState
+from joulie_projections.state.rows import cluster_state_of
+from joulie_projections.state.state import ClusterState, NodeState, PodState
 from joulie_projections.state.state_changes import Draft
 
 L = TypeVar("L", bound="Lives")
 READ = frozenset((Stream.PLAN, Stream.OBS))
+log = get_logger("audit")
 
 
 class PodLife(NamedTuple):
@@ -78,6 +84,12 @@ class PowerStates:
                 if fact.node in self._ordered and not self._is_off(fact.node):
                     self.off[fact.node].append(Off(at_ms))
 
+    def begin(self, name: str, node: NodeState, at_ms: int) -> None:
+        if node.power_state == "asleep":
+            self._ordered.add(name)
+            if node.present and not node.ready:
+                self.off[name].append(Off(at_ms))
+
     def _is_off(self, node: str) -> bool:
         times = self.off.get(node, [])
         return bool(times) and not times[-1].end_ms
@@ -95,8 +107,20 @@ class Lives:
         self.power = PowerStates()
         self.available = Availability()
         self.sleeps = 0  # orders
-        self.first_ms = 0  # of the log; 0 while it is empty
+        self.first_ms = 0  # of the log, or of its part after a trim; 0 while it is empty
         self.settings: list[Settings] = []  # one for each change
+        self.lacks = ""  # why pods from before a trim are missing; empty: none are
+
+    def begin(self, state: ClusterState, at_ms: int) -> None:
+        """In place of the facts up to then, for what ran, was off or in force at that time."""
+        self.first_ms = at_ms
+        self.pods.update((uid, _life_at(pod, at_ms)) for uid, pod in state.pods.items())
+        for name, node in state.nodes.items():
+            self.power.begin(name, node, at_ms)
+            self.available.begin(name, node, at_ms)
+            self.sleeps += node.power_at > 0
+        if state.plan is not None:
+            self.settings.append(Settings(state.planned_at // MS, state.plan.settings))
 
     def fold(self, fact: Fact, at_ms: int) -> None:
         self.first_ms = self.first_ms or at_ms
@@ -132,15 +156,25 @@ class Lives:
             self.pods[uid] = known._replace(end_ms=at_ms)
 
 
+def _life_at(pod: PodState, at_ms: int) -> PodLife:
+    """The state does not hold when a pod was asked for: it was before, so that its wait does not
+    count, as that of no pod that was asked for before a period."""
+    start_ms = pod.bound_at // MS
+    asked_ms = min(start_ms or at_ms, at_ms - 1)
+    return PodLife(pod.pod, asked_ms, pod.node, start_ms, at_ms if pod.finished else 0)
+
+
 async def lives_of(history: History, facts: FactSource, last: int) -> Lives:
     """Up to this position."""
     return await folded(Lives(), history, facts, last)
 
 
 async def folded(lives: L, history: History, facts: FactSource, last: int) -> L:
-    """Reads the streams of plans and observations only."""
-    counters, set_aside = ClusterState(), history.set_aside()
-    for manifest in history.manifests(1, last):
+    """Reads the streams of plans and observations only. A log that was trimmed begins with the
+    state at its cut."""
+    before, counters = _begun(lives, history)
+    set_aside = history.set_aside()
+    for manifest in history.manifests(before + 1, last):
         places = list(_places(manifest))
         if not places:
             continue
@@ -151,6 +185,31 @@ async def folded(lives: L, history: History, facts: FactSource, last: int) -> L:
                 _fold(lives, accepted(draft, [record], place - 1, set_aside))
         draft.commit()
     return lives
+
+
+def _begun(lives: Lives, history: History) -> tuple[int, ClusterState]:
+    """The position after which facts are folded, and the state there."""
+    if (cut := history.cut()) is None:
+        return 0, ClusterState()
+    for found in history.snapshots():
+        if found.position < cut.p_to:  # a trim is unfinished
+            continue
+        try:
+            state = cluster_state_of(opened(history, found)[1])
+        except StateDamaged:
+            log.warning("snapshot_damaged", position=found.position, use="a later one")
+        else:
+            lives.begin(state, _newest_ms(state))
+            return found.position, state
+    lives.lacks = trimmed_hint(cut)
+    return cut.p_to, ClusterState()
+
+
+def _newest_ms(state: ClusterState) -> int:
+    """By the clock of the broker, as facts have it; commits have another one."""
+    times = [node.at for node in state.nodes.values()]
+    times += [pod.bound_at for pod in state.pods.values()]
+    return max(times, default=0) // MS
 
 
 def _fold(lives: Lives, facts: Iterable[tuple[Fact, int]]) -> None:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from joulie_projections.component.wiring import Wiring
 
 NOT_SIGNED = (
-    "The report is not signed: the console cannot read the key of the log, or has only a part of "
-    "the log. `joulie report` where the key is signs it."
+    "The report is not signed: the console cannot read the key of the log. `joulie report` where "
+    "the key is signs it."
 )
 
 

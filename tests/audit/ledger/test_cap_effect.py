@@ -7,8 +7,11 @@ import pytest
 
 from joulie_audit.ledger.cap_effect import CappedLives, Finished, effect_of, finished_pods
 from joulie_bus.events import CapsSet, Fact, PodBound, PodFinished
-from joulie_bus.testing import ask, hardware
+from joulie_bus.testing import ask, hardware, node_seen
 from joulie_projections.energy.intervals import Interval, NodeEnergy, PodEnergy
+from joulie_projections.fold.registry import evolve
+from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
 
 HOUR_MS = 3_600_000
 
@@ -139,6 +142,29 @@ def test_a_pod_that_runs_or_began_before_the_period_does_not_count() -> None:
 
     assert not all_finished(made, [hour(energy("a"))])
     assert not all_finished(made, [later])
+
+
+@pytest.mark.parametrize(
+    ("facts", "capped_pods"),
+    [
+        pytest.param([capped(60), bound("a")], [True], id="the caps did not change"),
+        pytest.param([bound("a"), capped(60)], [], id="they changed, or may have"),
+    ],
+)
+def test_a_pod_that_began_before_a_trim_counts_if_its_caps_did_not_change(
+    facts: Sequence[Fact], capped_pods: list[bool]
+) -> None:
+    state, made = ClusterState(), CappedLives()
+    for at_ms, fact in enumerate([node_seen("n1"), hardware("n1"), *facts], 1):
+        draft = Draft(state)
+        evolve(draft, fact, at_ms * 1_000_000)
+        draft.commit()
+    made.begin(state, 10)
+    for fact in (bound("a"), PodFinished(uid="a")):  # a pod is seen again after a restart
+        made.fold(fact, 20)
+
+    found = all_finished(made, [hour(energy("a"))])["standard"]
+    assert [each.is_capped for each in found] == capped_pods
 
 
 def test_a_pod_that_ended_after_the_ledger_is_complete_does_not_count() -> None:

@@ -7,14 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from joulie_answers.readers.energy import Period
-from joulie_answers.report import served
-from joulie_answers.report.gather import Period as Asked
 from joulie_answers.report.served import refusal_of
-from joulie_answers.report.write import Unsigned
 from joulie_bus.errors import (
     AgedOut,
     JoulieError,
@@ -117,23 +113,6 @@ async def test_a_report_that_takes_too_much_memory_is_too_large() -> None:
 
     assert status == 410
     assert "MiB of memory" in why
-
-
-def test_a_report_of_a_part_of_the_log_leaves_out_what_was_saved(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """It is not signed either, although the key is there."""
-    whole = {"counterfactual": {"pods": 1, "runs": {}, "saved": {"kwh": 1}}, "saved": {"kwh": 1}}
-
-    async def of_a_part(*_: Any) -> Unsigned:
-        return Unsigned(whole, "it was trimmed")
-
-    monkeypatch.setattr(served, "computed", of_a_part)
-    (tmp_path / "head.key").write_text("key")
-    found = msgspec.json.decode(served._answer(tmp_path, Asked(0, 1)))["report"]
-
-    counterfactual = {"pods": 1, "saved": None, "why": "it was trimmed"}
-    assert found == {"counterfactual": counterfactual, "saved": None}
 
 
 REFUSALS: dict[int, JoulieError] = {
