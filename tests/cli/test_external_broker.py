@@ -32,13 +32,7 @@ async def joulie(command: str, data: Path, **environ: str) -> subprocess.Complet
 
 
 def as_role(broker: Embedded, role: Role) -> dict[str, str]:
-    address = broker.address_of(role)
-    return {
-        "NATS_URL": address.url,
-        "NATS_USER": address.user,
-        "NATS_PASSWORD": address.password,
-        "NATS_INBOX": address.inbox,
-    }
+    return broker.address_of(role).as_settings()
 
 
 async def test_migrate_creates_the_streams_of_the_broker_in_the_settings(

@@ -227,10 +227,7 @@ async def racing(
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(sys.path),
                 "JOULIE_CLUSTER": CLUSTER.cluster,
-                "NATS_URL": address.url,
-                "NATS_USER": address.user,
-                "NATS_PASSWORD": address.password,
-                "NATS_INBOX": address.inbox,
+                **address.as_settings(),
                 "EXTENDER_BINDS": str(api.kubeconfig(place, name)),
             }
             replica = Replica(name, environ, place, place / f"{name}.log")

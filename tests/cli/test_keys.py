@@ -28,10 +28,7 @@ pytestmark = pytest.mark.anyio
 def settings(broker: Embedded) -> dict[str, str]:
     address = broker.address_of(Role.PROJECTOR)
     return {
-        "NATS_URL": address.url,
-        "NATS_USER": address.user,
-        "NATS_PASSWORD": address.password,
-        "NATS_INBOX": address.inbox,
+        **address.as_settings(),
         "JOULIE_CLUSTER": "test",
     }
 

@@ -80,10 +80,7 @@ async def both(
         request.getfixturevalue("database_file")
     address = broker.address_of(Role.AUDITOR)
     for name, value in {
-        "NATS_URL": address.url,
-        "NATS_USER": address.user,
-        "NATS_PASSWORD": address.password,
-        "NATS_INBOX": address.inbox,
+        **address.as_settings(),
         "JOULIE_CLUSTER": CLUSTER.cluster,
     }.items():
         monkeypatch.setenv(name, value)

@@ -73,10 +73,7 @@ class Site:
         address = self.broker.address_of(ROLES[part])
         clean = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
         return clean | {
-            "NATS_URL": address.url,
-            "NATS_USER": address.user,
-            "NATS_PASSWORD": address.password,
-            "NATS_INBOX": address.inbox,
+            **address.as_settings(),
             "EXTENDER_ADDR": self._extender,
             "METRICS_ADDR": f"127.0.0.1:{free_port()}",
             "RECONCILE_INTERVAL": "1s",

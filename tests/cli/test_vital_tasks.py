@@ -55,10 +55,7 @@ class Place(NamedTuple):
         return {
             **os.environ,
             "JOULIE_CLUSTER": CLUSTER.cluster,
-            "NATS_URL": address.url,
-            "NATS_USER": address.user,
-            "NATS_PASSWORD": address.password,
-            "NATS_INBOX": address.inbox,
+            **address.as_settings(),
             "METRICS_ADDR": metrics or f"127.0.0.1:{free_port()}",
             "LOG_FORMAT": "json",
         }

@@ -203,14 +203,7 @@ async def running_console(
 
 def broker_settings(broker: Embedded, role: Role) -> dict[str, str]:
     """For the environment of a process."""
-    address = broker.address_of(role)
-    return {
-        "NATS_URL": address.url,
-        "NATS_USER": address.user,
-        "NATS_PASSWORD": address.password,
-        "NATS_INBOX": address.inbox,
-        "JOULIE_CLUSTER": CLUSTER.cluster,
-    }
+    return {**broker.address_of(role).as_settings(), "JOULIE_CLUSTER": CLUSTER.cluster}
 
 
 async def _ready(url: str) -> None:

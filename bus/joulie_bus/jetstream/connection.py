@@ -64,6 +64,15 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"Address(url={self.safe_url!r}, user={self.user!r})"
 
+    def as_settings(self) -> dict[str, str]:
+        """For the environment of a process, as a user with a password."""
+        return {
+            "NATS_URL": self.url,
+            "NATS_USER": self.user,
+            "NATS_PASSWORD": self.password,
+            "NATS_INBOX": self.inbox,
+        }
+
     @property
     def is_one_of_many(self) -> bool:
         """The broker, and the service that it asks about tokens, have thousands to answer at

@@ -311,10 +311,7 @@ def _environment(
     ours = {name: value for name, value in inherited.items() if not name.startswith("NATS_")}
     return {
         **ours,
-        "NATS_URL": address.url,
-        "NATS_USER": address.user,
-        "NATS_PASSWORD": address.password,
-        "NATS_INBOX": address.inbox,
+        **address.as_settings(),
         "METRICS_ADDR": str(metrics),
         **{
             name: str(addresses[endpoint])

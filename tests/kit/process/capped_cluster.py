@@ -39,10 +39,7 @@ class CappedCluster:
         environ = {
             **os.environ,
             "JOULIE_CLUSTER": CLUSTER.cluster,
-            "NATS_URL": address.url,
-            "NATS_USER": address.user,
-            "NATS_PASSWORD": address.password,
-            "NATS_INBOX": address.inbox,
+            **address.as_settings(),
             "METRICS_ADDR": f"127.0.0.1:{free_port()}",
             **settings,
         }

@@ -146,10 +146,7 @@ class Site:
         return clean | {
             **place,
             **cluster,
-            "NATS_URL": address.url,
-            "NATS_USER": address.user,
-            "NATS_PASSWORD": address.password,
-            "NATS_INBOX": address.inbox,
+            **address.as_settings(),
             "METRICS_ADDR": f"127.0.0.1:{metrics or free_port()}",
             "EXTENDER_ADDR": f"127.0.0.1:{port}",
             "EXTENDER_REPLICA": name,

@@ -88,10 +88,7 @@ class Installation:
         host = self.machines.addresses[machine]
         port = METRICS + 10 * [*_ROLES].index(part)
         return {
-            "NATS_URL": address.url,
-            "NATS_USER": address.user,
-            "NATS_PASSWORD": address.password,
-            "NATS_INBOX": address.inbox,
+            **address.as_settings(),
             "NATS_REPLICAS": str(self.copies),
             "DATABASE_URL": self.databases.url,
             "METRICS_ADDR": f"{host}:{port}",
