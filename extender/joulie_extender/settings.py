@@ -250,5 +250,6 @@ class ScoringSettings(ScoreSettings, CoefficientSettings, PackingSettings):
                 packing=self.gpu_packing,
                 resources=",".join(resources),
                 need_rule=BY_SCARCITY if self.gpu_packing == FRAGMENTATION else BY_MEAN,
+                in_units=self.gpu_packing == FRAGMENTATION,
             ),
         )

@@ -237,3 +237,24 @@ def test_a_measured_card_that_is_held_and_not_used_draws_the_power_of_its_proces
 
     assert fleet.dynamic_of(0, job) == 2 * H100.process_w
     assert fleet.dynamic_of(1, job) == 0
+
+
+# --- cards that pods share by time --------------------------------------------------------------
+
+SHARED = [LoggedNode("shared", 32, 8, 150.0, 5.0, 18.0, physical_cards=2)]  # of 72 W
+
+
+@pytest.mark.parametrize("policy", [BASELINE, "joulie-energy"])
+def test_pods_that_share_a_card_by_time_draw_their_parts_of_it(policy: str) -> None:
+    wanted = [LoggedPod(0.0, 2, 1, False, HOUR_S) for _ in range(8)]
+    run = compared(Question(SHARED, wanted, HOUR_S, 0.5, False), policy).runs[policy][0]
+
+    assert (run.placed, run.waiting) == (8, 0)
+    assert run.kwh == pytest.approx((150 + 8 * (2 * 5 + 18 * 0.65) * 0.5) / 1000, rel=1e-3)
+
+
+def test_units_of_a_node_are_no_room_for_a_pod_of_more_cards_than_it_has() -> None:
+    wanted = [LoggedPod(0.0, 2, cards, False, HOUR_S) for cards in (2, 3)]
+    run = compared(Question(SHARED, wanted, HOUR_S, 0.5, False), BASELINE).runs[BASELINE][0]
+
+    assert (run.placed, run.waiting) == (1, 1)

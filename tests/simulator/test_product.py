@@ -14,6 +14,7 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_simulator.energy.fleet import MEASURED, Fleet
 from joulie_simulator.energy.folded import FoldedCluster, pod_of
 from joulie_simulator.energy.jobs import Job
+from joulie_simulator.energy.logged_fleet import LoggedFleet, LoggedNode
 from joulie_simulator.energy.product import (
     SAVING,
     WEIGHTS,
@@ -136,3 +137,27 @@ def test_a_watcher_sees_every_job_come_run_and_end() -> None:
     assert (done.admitted, done.running) == (2, 0)
     assert not folded.cluster_state.pods
     assert folded.cluster_state.nodes["n00000"].pods == 0
+
+
+@pytest.mark.parametrize("conditions", [USUAL, "cards are reported"])
+def test_pods_fill_the_units_of_cards_that_draw_little(conditions: str) -> None:
+    """Four cards of 72 W that four pods share, with cores for eight pods, beside large cards."""
+    nodes = [
+        LoggedNode("large", 128, 8, 800.0, 2.0, 400.0),
+        LoggedNode("shared", 32, 16, 150.0, 5.0, 18.0, physical_cards=4),
+    ]
+    fleet = LoggedFleet(nodes)
+    folded = FoldedCluster.under(CONDITIONS[conditions], fleet)
+    extender, chosen = ExtenderScores(folded, WEIGHTS), list[int]()
+    for number in range(9):
+        node = int(np.argmax(extender.scores(fleet, job(4, 1))))
+        chosen.append(node)
+        fleet.place(node, job(4, 1))
+        folded.placed(number, job(4, 1), node)
+        folded.settle()
+
+    assert chosen == [1] * 8 + [0]
+    folded.ended(3)
+    fleet.release(1, job(4, 1))
+    folded.settle()
+    assert int(np.argmax(extender.scores(fleet, job(4, 1)))) == 1

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from joulie_bus.events import CardClaimed, ClaimConfirmed, PodAsk
 from joulie_extender.gpu.claim_proposals import MOVED_S, Proposal
 from joulie_extender.gpu.fit import GpuRequest, held_request_of, wanted_mb
+from joulie_extender.gpu.shapes import CARD
 from joulie_projections.pods.devices import is_by_dra
 from joulie_projections.state.cards import UNKNOWN_HOLDER, CardState, free_mb, is_idle
 from joulie_projections.state.state import ClusterState, NodeState, PodState
@@ -55,10 +56,10 @@ def gives_out(on_node: Iterable[CardState]) -> bool:
 def _request(pod: PodAsk, node: NodeState | None) -> GpuRequest | None:
     """A unit of a node whose cards are shared by time is that share of a card."""
     request = held_request_of(pod)
-    if request is None or node is None or not request.is_alone or node.gpu_units <= node.gpus:
+    if request is None or node is None or not request.is_alone or node.unit_milli == CARD:
         return request
-    share = -(-1000 * node.gpus // node.gpu_units)
-    return request._replace(number=1, share_milli=share * request.number, is_alone=False)
+    share = node.unit_milli * request.number
+    return request._replace(number=1, share_milli=share, is_alone=False)
 
 
 def _holds(card: CardState, uid: str, pod: PodAsk) -> bool:

@@ -21,7 +21,7 @@ from joulie_extender.gpu.demand import (
     wanted_cores,
     worth_of,
 )
-from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
+from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights, asks
 from joulie_extender.gpu.fragmentation import NEVER, CostCache, Costs, Measure
 from joulie_extender.gpu.free_cards import (
     NO_PLACE,
@@ -32,9 +32,11 @@ from joulie_extender.gpu.free_cards import (
     kinds_of,
     layout_of,
     rests_of,
+    units_of,
 )
 from joulie_extender.gpu.shapes import CARD, Shape
-from joulie_projections.state.gpu_arrivals import GpuDemand, GpuShape, shape_of
+from joulie_projections.pods.devices import is_by_dra
+from joulie_projections.state.gpu_arrivals import GpuShape, shape_of
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 
@@ -61,7 +63,7 @@ def losses_of(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWeight
     if asked.models:
         named = np.zeros(len(rows))
     else:
-        named = kept.prices.take(place) * (asked.on(0).gpu_milli / CARD)
+        named = kept.prices.take(place) * (_milli_of(asked, kept.units, place) / CARD)
     return Losses(expected, named, kept.share_in_use)
 
 
@@ -101,15 +103,28 @@ class _Asked(NamedTuple):
 
     shape: GpuShape
     models: tuple[str, ...]
+    in_units: bool  # of a resource alone: on a node whose units are not cards, it takes these
 
     def on(self, total_mb: int) -> Shape:
         share = share_of(self.shape.share, self.shape.mb, total_mb)
         return Shape(self.shape.milli, 0, self.shape.cards, share, self.models)
 
+    def of_units(self, unit: int) -> Shape:
+        """Each on a card of its own: NVIDIA's device plugin distributes them."""
+        return Shape(self.shape.milli, 0, self.shape.cards, unit)
+
 
 def _asked_of(pod: PodAsk) -> _Asked:
     shape = shape_of(pod) or _NO_GPU._replace(milli=pod.cpu_milli)
-    return _Asked(shape, (pod.gpu.model,) if pod.gpu.model else ())
+    in_units = pod.gpu_cards > 0 and not asks(pod) and not is_by_dra(pod)
+    return _Asked(shape, (pod.gpu.model,) if pod.gpu.model else (), in_units)
+
+
+def _milli_of(asked: _Asked, units: Ints | None, place: Ints) -> Ints | int:
+    """Of cards that the pod takes, by candidate."""
+    if units is None or not asked.in_units:
+        return asked.on(0).gpu_milli
+    return asked.shape.cards * np.append(units, CARD).take(place)
 
 
 def _places(twin_columns: TwinColumns, rows: Ints) -> Ints:
@@ -146,11 +161,15 @@ def _costs_of(pod: PodAsk, twin_columns: TwinColumns, gpu: GpuWeights) -> Floats
     at = layout_of(twin_columns.cards).row_of(own)
     for row in at[at != NO_PLACE].tolist():
         free, _ = free_without(twin_columns, kept.kinds, row, pod.uid)
+        if kept.units is not None:
+            free = free._replace(unit=kept.units[row : row + 1])
         costs[row] = _evaluated(side.measure, free, asked, np.arange(1)).cost[0]
     return costs
 
 
 def _evaluated(measure: Measure, free: FreeCards, asked: _Asked, rows: Ints) -> Costs:
+    if free.unit is not None and asked.in_units:
+        return _of_units(measure, free, asked, rows)
     if not asked.shape.mb:
         return measure.costs(free, asked.on(0), rows)
     costs = Costs(np.full(len(rows), NEVER), np.zeros(len(rows), np.int64))
@@ -158,6 +177,23 @@ def _evaluated(measure: Measure, free: FreeCards, asked: _Asked, rows: Ints) -> 
         at = np.flatnonzero(free.model[rows] == model)
         if len(at):
             costs.cost[at], costs.card[at] = measure.costs(free, asked.on(total_mb), rows[at])
+    return costs
+
+
+def _of_units(measure: Measure, free: FreeCards, asked: _Asked, rows: Ints) -> Costs:
+    """kube-scheduler has compared the units. Without room on free parts of cards, a unit is one of
+    a card in use, and takes nothing that is free but cores.
+    """
+    assert free.unit is not None
+    units = free.unit[rows]
+    costs = Costs(np.full(len(rows), NEVER), np.zeros(len(rows), np.int64))
+    for unit in np.unique(units).tolist():
+        at = np.flatnonzero(units == unit)
+        found = measure.costs(free, asked.of_units(unit), rows[at], is_spread=unit < CARD)
+        if unit < CARD:
+            cores = measure.costs(free, Shape(asked.shape.milli, 0, 0, 0), rows[at])
+            found = found._replace(cost=np.where(found.cost < NEVER, found.cost, cores.cost))
+        costs.cost[at], costs.card[at] = found
     return costs
 
 
@@ -173,12 +209,16 @@ class _Tables:
     not change since another position have the costs that would be computed again.
     """
 
-    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds, rule: str) -> None:
+    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds, gpu: GpuWeights) -> None:
+        rule = gpu.need_rule
         self.demand, self.kinds, self.rule = twin_columns.gpu_demand, kinds, rule
+        self.units = units_of(twin_columns) if gpu.in_units else None
         self._terms = terms_of(self.demand, kinds, worth_of(self.demand.priced, kinds), rule)
         self._mean = need_of(self.demand.arrivals, kinds)
         free = free_of(twin_columns, kinds)
-        self._free = free._replace(rest=free.rest.copy(), free_milli=free.free_milli.copy())
+        self._free = free._replace(
+            rest=free.rest.copy(), free_milli=free.free_milli.copy(), unit=self.units
+        )
         self._seen = _Seen.of(twin_columns)
         self._all = _Capacity.of(twin_columns)
         self._sides = dict[bool, _Side]()
@@ -187,8 +227,11 @@ class _Tables:
         # Of the model of each row, per GPU; the last is that of NO_PLACE.
         self.prices = np.append(self._terms.price[free.model], 0.0)
 
-    def is_of(self, kinds: PoolKinds, demand: GpuDemand, rule: str) -> bool:
-        return self.kinds is kinds and self.demand is demand and self.rule == rule
+    def is_of(self, twin_columns: TwinColumns, kinds: PoolKinds, gpu: GpuWeights) -> bool:
+        if self.kinds is not kinds or self.demand is not twin_columns.gpu_demand:
+            return False
+        units = units_of(twin_columns) if gpu.in_units else None
+        return self.rule == gpu.need_rule and self.units is units
 
     @property
     def side(self) -> _Side:
@@ -287,9 +330,9 @@ class _Seen(NamedTuple):
 
 def _tables_of(twin_columns: TwinColumns, gpu: GpuWeights) -> _Tables:
     kinds, memo = kinds_of(twin_columns, gpu.aliases), twin_columns.cards.fixed_memo
-    kept, key = memo.get(_Tables), (kinds, twin_columns.gpu_demand, gpu.need_rule)
-    if isinstance(kept, _Tables) and kept.is_of(*key):
+    kept = memo.get(_Tables)
+    if isinstance(kept, _Tables) and kept.is_of(twin_columns, kinds, gpu):
         kept.follow(twin_columns)
         return kept
-    found = memo[_Tables] = _Tables(twin_columns, kinds, gpu.need_rule)
+    found = memo[_Tables] = _Tables(twin_columns, kinds, gpu)
     return found

@@ -61,6 +61,7 @@ class GpuWeights(NamedTuple):
     balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
     resources: str = ",".join(GPU_RESOURCES)  # resource names of GPUs, applied when pods are parsed
     need_rule: str = BY_MEAN  # of "fragmentation"
+    in_units: bool = False  # likewise: of a node whose cards pods share by time, a pod takes units
 
 
 @dataclass(frozen=True, kw_only=True)

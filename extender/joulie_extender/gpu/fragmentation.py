@@ -100,7 +100,8 @@ class Measure:
         self._price = _exact(weights.models * terms.price)
         self._cores, self._need = weights.cores, max(0.1, terms.need)
 
-    def costs(self, pool: Placeable, shape: Shape, rows: Ints) -> Costs:
+    def costs(self, pool: Placeable, shape: Shape, rows: Ints, *, is_spread: bool = False) -> Costs:
+        """Spread, the pod gets the cards with the largest rests, and else those that cost least."""
         milli, model, rest = pool.free_milli[rows], pool.model[rows], pool.rest[rows]
         left = milli - shape.milli
         fits = (left >= 0) & (pool.free_memory[rows] >= shape.memory_mib)
@@ -119,6 +120,8 @@ class Measure:
         if not shape.models:
             cost += self._price[model] * shape.gpu_milli
         by_card = self._by_card(shape, rest, then, whole)
+        if is_spread:
+            by_card[~_are_largest(rest, shape.cards)] = NEVER
         card = by_card.argmin(1)
         if shape.cards == 1:
             cost += np.minimum.reduce(by_card, 1)
@@ -167,6 +170,13 @@ def _place(model: Ints, milli: Ints) -> Ints:
 
 def _stranded(free: Ints, milli: Ints, need: float) -> Floats:
     found: Floats = np.maximum(0.0, free - _exact(milli / need))
+    return found
+
+
+def _are_largest(rest: Ints, cards: int) -> Bools:
+    """Equal rests cost the same, so that their order does not matter."""
+    found = np.zeros(rest.shape, np.bool_)
+    np.put_along_axis(found, np.argsort(rest, 1)[:, -cards:], values=True, axis=1)
     return found
 
 

@@ -129,6 +129,7 @@ class FreeCards(NamedTuple):
     rest: Ints
     free_milli: Ints
     free_memory: Ints  # kube-scheduler has compared it
+    unit: Ints | None = None  # milli of a card; None: pods request whole cards of each node
 
     def allowed(self, models: Sequence[str]) -> Bools:
         return self.kinds.allowed(models[0])
@@ -154,6 +155,30 @@ def free_without(
         rests = rests_of(alone)
     nothing = np.zeros(1, np.int64)
     return FreeCards(kinds, layout.model[row], rests, milli, nothing), here
+
+
+def units_of(twin_columns: TwinColumns) -> Ints | None:
+    """Milli of a card that pods request as one unit, by the rows of the layout.
+
+    None if all units are cards. Where each unit is reported as a card of its own, it is one, too.
+    """
+    cards = twin_columns.cards
+    units, milli = twin_columns.floats("gpus"), twin_columns.ints("unit_milli")
+    kept = cards.fixed_memo.get(units_of)
+    if isinstance(kept, _KeptUnits) and kept.units is units and kept.milli is milli:
+        return kept.found
+    layout, found = layout_of(cards), None
+    if (milli[layout.nodes] < CARD).any():
+        counted = np.bincount(layout.row, minlength=len(layout.nodes))
+        found = np.where(counted < units[layout.nodes], milli[layout.nodes], CARD)
+    cards.fixed_memo[units_of] = _KeptUnits(units, milli, found)
+    return found
+
+
+class _KeptUnits(NamedTuple):
+    units: object
+    milli: object
+    found: Ints | None
 
 
 def free_milli(twin_columns: TwinColumns, rows: Ints) -> Ints:

@@ -84,6 +84,7 @@ class Packing(Term[PackingWeights]):
         ("gpu_balance", 0.4),
         ("gpu_resources", ",".join(GPU_RESOURCES)),
         ("gpu_need_rule", BY_MEAN),
+        ("gpu_in_units", False),
     )
 
     def value(self, asked: TermInput, settings: PackingWeights) -> Floats | None:

@@ -102,6 +102,13 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
         """What pods can request: of its cards, or of the units into which they are divided."""
         return (self.gpu_units or self.gpus) * 1000
 
+    @property
+    def unit_milli(self) -> int:
+        """Of a card, that one unit is: pods that share a card by time, or slices, request units."""
+        if self.gpu_units <= self.gpus or not self.gpus:
+            return 1000
+        return -(-1000 * self.gpus // self.gpu_units)
+
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     pod: PodAsk

@@ -45,6 +45,7 @@ _COLUMNS: dict[str, type] = {
     "cpu_max_w": np.float64,
     "gpus": np.float64,
     "gpu_max_w": np.float64,
+    "unit_milli": np.int64,
     "card_curve": np.int64,
     "hardware": np.int8,
     "hall": np.int16,

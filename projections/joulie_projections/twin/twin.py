@@ -56,6 +56,7 @@ class TwinRow(msgspec.Struct, frozen=True, kw_only=True):
     cpu_max_w: float
     gpus: float
     gpu_max_w: float
+    unit_milli: int  # of a card, that one of `gpus` is
     card_curve: int  # number of the measured curve of its cards in `CURVES`; 0: none
     hardware: Source
     hall: int
@@ -235,6 +236,7 @@ def row_of(node: NodeState, halls: Halls) -> TwinRow:
         cpu_max_w=hardware.cpu_max_w,
         gpus=hardware.gpus,
         gpu_max_w=hardware.gpu_max_w,
+        unit_milli=node.unit_milli,
         card_curve=_card_curve(node, hardware),
         hardware=hardware.source,
         hall=halls.number(node.labels.get(ZONE_LABEL, "")),

@@ -64,6 +64,7 @@ class Fleet:
         self.size = len(kinds)
         self.cores = np.where(kinds, GPU_NODE_CORES, CPU_NODE_CORES)
         self.cards = np.where(kinds, GPU_NODE_CARDS, 0)
+        self.physical_cards: Ints = self.cards  # pods can request more than these, in units of them
         self.cpu_peak_w = np.where(kinds, GPU_NODE_CPU_PEAK_W, CPU_NODE_PEAK_W)
         self.peak_w = self.cpu_peak_w + self.cards * CARD_PEAK_W
         self.free_cores: Ints = self.cores.copy()
@@ -78,6 +79,13 @@ class Fleet:
         self.idle_w: Floats = self._empty_w + self.cards * idle.idle_card_w
         self.core_w: Floats = self.cpu_peak_w * idle.cpu_dynamic / self.cores
         self.power_w: Floats = self.idle_w.copy()
+
+    def fitting(self, job: Job) -> Bools:
+        """The nodes that are awake and have room for the job."""
+        fits: Bools = self.awake & (self.free_cores >= job.cores)
+        if job.gpus:
+            fits &= (self.free_cards >= job.gpus) & (self.physical_cards >= job.gpus)
+        return fits
 
     def place(self, node: int, job: Job) -> None:
         self._change(node, job, 1)

@@ -23,7 +23,7 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import NodeWatts
 from joulie_projections.twin.twin import hardware_of, load_on
 from joulie_simulator.energy.fleet import Fleet
-from joulie_simulator.energy.folded_cards import CARD_MODEL, FoldedCards
+from joulie_simulator.energy.folded_cards import FoldedCards, card_model
 from joulie_simulator.energy.jobs import MINUTE_S, Job
 from joulie_simulator.energy.switching.conditions import Conditions
 
@@ -96,7 +96,8 @@ class FoldedCluster:
                 ready=usable,
                 schedulable=usable,
                 cpu_milli=round(fleet.cores[number] * 1000),
-                gpus=int(fleet.cards[number]),
+                gpus=int(fleet.physical_cards[number]),
+                gpu_units=_units(fleet, number),
             )
         )
 
@@ -130,14 +131,14 @@ class FoldedCluster:
             self.columns.columns[f"pods_{part}_w"][node + 1] = watts
 
     def _hardware(self, number: int) -> HardwareDiscovered:
-        fleet, cards = self._fleet, int(self._fleet.cards[number])
+        fleet, cards = self._fleet, int(self._fleet.physical_cards[number])
         return HardwareDiscovered(
             node=self.names[number],
             cpu_model="simulated CPU",
             cpu_sockets=SOCKETS,
             cpu_cores=round(fleet.cores[number]),
             cpu_max_mw_per_socket=int(fleet.rated_cpu_w(number) * 1000 / SOCKETS),
-            gpu_model=CARD_MODEL if cards else "",
+            gpu_model=card_model(fleet, number) if cards else "",
             gpu_count=cards,
             gpu_max_mw=int(fleet.rated_card_w(number) * 1000) if cards else 0,
             figures=ModelFigures(gpu_curve_mw=self._curve_mw(number) if cards else ()),
@@ -146,6 +147,12 @@ class FoldedCluster:
     def _curve_mw(self, number: int) -> tuple[int, ...]:
         curve = self._fleet.card_curve(number)
         return () if curve is None else curve.milliwatts
+
+
+def _units(fleet: Fleet, number: int) -> int:
+    """That pods can request; 0 if they request cards."""
+    units = int(fleet.cards[number])
+    return units if units > fleet.physical_cards[number] else 0
 
 
 def pod_of(job: Job, uid: int = 0) -> PodAsk:

@@ -16,11 +16,17 @@ ASLEEP = 0.1  # of the idle power: assumed
 class LoggedNode(NamedTuple):
     name: str
     cores: float
-    cards: int
+    cards: int  # that pods can request, or units of them
     idle_w: float  # without pods
     w_per_core: float  # at full use
-    w_per_card: float
+    w_per_card: float  # or of one unit
     curve: CardPower | None = None  # of a card that was measured; the others draw by a line
+    physical_cards: int = 0  # if pods request units of them
+
+    @property
+    def most_cards(self) -> int:
+        """That a pod can have: two units of one card are no more than one."""
+        return self.physical_cards or self.cards
 
 
 class LoggedFleet(Fleet):
@@ -30,6 +36,7 @@ class LoggedFleet(Fleet):
         super().__init__(len(nodes), 0, MEASURED)
         self.cores = np.array([node.cores for node in nodes])
         self.cards = np.array([node.cards for node in nodes], np.int64)
+        self.physical_cards = np.array([node.most_cards for node in nodes], np.int64)
         self.free_cores = self.cores.copy()
         self.free_cards = self.cards.copy()
         self.core_w = np.array([node.w_per_core for node in nodes])
@@ -67,7 +74,8 @@ class LoggedFleet(Fleet):
         return float(self.cpu_peak_w[node]) * 1000 / CPU_PERMILLE
 
     def rated_card_w(self, node: int) -> float:
-        return float(self.card_w[node])
+        units = self.cards[node] / max(1, self.physical_cards[node])
+        return float(self.card_w[node] * units)
 
     def card_curve(self, node: int) -> CardPower | None:
         return self._nodes[node].curve

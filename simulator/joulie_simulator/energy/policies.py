@@ -35,9 +35,7 @@ class Policy(Protocol):
 
 def chosen(fleet: Fleet, job: Job, scores: Floats) -> int:
     """The index of the best node that fits and is awake, or -1; a score of -inf refuses a node."""
-    fits = (fleet.free_cores >= job.cores) & fleet.awake & (scores > -np.inf)
-    if job.gpus:
-        fits &= fleet.free_cards >= job.gpus
+    fits = fleet.fitting(job) & (scores > -np.inf)
     best = int(np.where(fits, scores, -np.inf).argmax())
     return best if fits[best] else -1
 

@@ -32,7 +32,7 @@ PER_POINT = 10  # of an extender with weight 1, as kube-scheduler adds it to its
 # PRESET=savings.
 SAVING = Rules(policy="consolidate_and_sleep", eco_without_caps=False, preset=SAVINGS)
 AWAKE = SAVING._replace(policy="static_partition")
-GPU = GpuWeights(binpack=1.0, packing="fragmentation", need_rule=BY_SCARCITY)
+GPU = GpuWeights(binpack=1.0, packing="fragmentation", need_rule=BY_SCARCITY, in_units=True)
 WEIGHTS = Weights(scoring="energy", gpu=GPU, preset=SAVINGS)
 USUALLY = CONDITIONS[USUAL]
 PRODUCT_POLICIES: Mapping[str, Weights] = {"joulie-energy": WEIGHTS}
@@ -140,9 +140,8 @@ class ExtenderScores:
         self._own = KubeDefault()
 
     def scores(self, fleet: Fleet, job: Job) -> Floats:
-        fits = fleet.awake & (fleet.free_cores >= job.cores) & (fleet.free_cards >= job.gpus)
         totals: Floats = np.full(fleet.size, -np.inf)
-        pod, rows = pod_of(job), np.flatnonzero(fits) + 1
+        pod, rows = pod_of(job), np.flatnonzero(fleet.fitting(job)) + 1
         columns, folded = self._folded.columns, self._folded
         context = DecisionContext(columns, folded.folded, 0, folded.now)
         verdicts = filter_nodes(pod, context, rows, self._weights).verdicts

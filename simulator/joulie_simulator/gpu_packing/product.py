@@ -40,7 +40,9 @@ class Product:
     ) -> None:
         """`models` are the sets of models that pods allow; each is a name in the catalog. Without
         a scoring, the scores are those of cards alone."""
-        gpu = GpuWeights(packing=packing, aliases=_aliases(models), need_rule=BY_SCARCITY)
+        gpu = GpuWeights(
+            packing=packing, aliases=_aliases(models), need_rule=BY_SCARCITY, in_units=True
+        )
         self._weights = Weights(gpu=gpu, scoring=scoring) if scoring else Weights(gpu=gpu)
         self._is_about_cards = not scoring
         self._names = [f"n{row}" for row in range(len(pool.nodes))]

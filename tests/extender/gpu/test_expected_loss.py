@@ -45,7 +45,7 @@ from joulie_projections.state.state import NodeState
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
 
-LEARNED = Weights(gpu=GpuWeights(packing="fragmentation", need_rule=BY_SCARCITY))
+LEARNED = Weights(gpu=GpuWeights(packing="fragmentation", need_rule=BY_SCARCITY, in_units=True))
 NAMES = ["n0", "n1", "n2"]
 
 
@@ -399,7 +399,7 @@ def test_what_a_pod_has_claimed_itself_counts_as_free() -> None:
 
 
 def test_the_settings_of_other_packings_keep_their_ids() -> None:
-    later = {"gpu_packing", "gpu_balance", "gpu_resources", "gpu_need_rule"}
+    later = {"gpu_packing", "gpu_balance", "gpu_resources", "gpu_need_rule", "gpu_in_units"}
     assert not later & declaration(Weights()).values.keys()
     assert settings_id(LEARNED) != settings_id(Weights())
 

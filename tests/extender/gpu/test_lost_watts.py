@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_kit import MB, a_card, a_claim, wanting
-from joulie_bus.events import PodAsk, named_values
+from joulie_bus.events import PodAsk, SettingsDeclared, named_values
 from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.weights import Weights
@@ -17,13 +17,17 @@ from joulie_extender.decide.decide import again, decide_prioritize
 from joulie_extender.decide.scoring import Scores, score
 from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
 from joulie_extender.terms.energy import LOST_GPU_W
+from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.gpu_arrivals import PRIOR, GpuDemand, GpuShape, with_pod
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
 
-SAVINGS = Weights(scoring="energy", gpu=GpuWeights(packing="fragmentation", need_rule=BY_SCARCITY))
+SAVINGS = Weights(
+    scoring="energy",
+    gpu=GpuWeights(packing="fragmentation", need_rule=BY_SCARCITY, in_units=True),
+)
 POD = wanting(vram_mb=1)
 
 
@@ -147,3 +151,98 @@ def test_decisions_without_the_term_are_computed_as_they_were(changed: dict[str,
     assert again(decision, columns, declared) == decision
     assert "lost_gpus_w" not in named_values(decision.top[0])
     assert decide_prioritize(POD, ["n0", "n1"], context, SAVINGS).top != decision.top
+
+
+# --- cards that pods share by time --------------------------------------------------------------
+
+
+def in_units(at: int, taken: int = 0) -> NodeState:
+    """Four cards as 16 units, of which pods have taken some."""
+    load = Load(gpu_standard_milli=1000 * taken)
+    return replace(a_node(at), gpus=4, gpu_units=16, load=load)
+
+
+def shared(node: str, pods: int) -> dict[str, CardState]:
+    """Four cards, each with so many pods that take a quarter of it."""
+    claims = {f"z{each}": a_claim(MB // 4, node, confirmed=True) for each in range(pods)}
+    return {f"{node}-{at}": a_card(node, model="L4", claims=claims) for at in range(4)}
+
+
+PLAIN = replace(ask("p", cores=4), gpu_milli=1000, gpu_cards=1)
+
+
+@pytest.mark.parametrize("pods", [1, 2, 3])
+def test_a_unit_on_a_card_that_pods_share_costs_less_than_a_card_that_is_free(pods: int) -> None:
+    columns = columns_of(shared("n0", pods) | free("n1", 4), in_units(0, 4 * pods), a_node(1))
+
+    found = scored(PLAIN, columns)
+
+    assert int(found.answer.argmax()) == 0
+    assert found["lost_gpus_w"][0] == 0.0
+
+
+def test_a_unit_is_placed_where_other_pods_have_taken_the_memory_of_all_cards() -> None:
+    """kube-scheduler counts units, not memory."""
+    cards = {f"n0-{at}": a_card("n0", model="L4", used_mb=MB, owner="z") for at in range(4)}
+    columns = columns_of(cards | free("n1", 4), in_units(0, 4), a_node(1))
+
+    assert lost_w(PLAIN, columns)[0] == 0.0
+    assert int(scored(PLAIN, columns).answer.argmax()) == 0
+
+
+def test_units_of_several_cards_take_their_parts_together() -> None:
+    columns = columns_of(shared("n0", 0) | free("n1", 8), in_units(0), a_node(1, gpus=8))
+    two = replace(PLAIN, gpu_milli=2000, gpu_cards=2)
+
+    named = lost_w(two, columns.with_gpu_demand(columns_of({}, model="H100").gpu_demand))
+
+    assert named[1] - named[0] > LOST_GPU_W  # of the two cards of the model that pods name
+
+
+def test_a_pod_that_asks_for_memory_does_not_share_a_card_by_time() -> None:
+    columns = columns_of(shared("n0", 1) | free("n1", 4), in_units(0, 4), a_node(1))
+
+    assert int(scored(POD, columns).answer.argmax()) == 1
+
+
+def test_units_that_are_reported_as_cards_of_their_own_are_cards() -> None:
+    """Slices: each has memory of its own, and a pod takes a whole one."""
+    slices = {f"n0-{at}": a_card("n0", model="slice") for at in range(16)}
+    columns = columns_of(slices | free("n1", 4), in_units(0), a_node(1))
+
+    assert lost_w(PLAIN, columns) == lost_w(POD, columns)
+
+
+def test_entries_from_before_units_are_computed_with_whole_cards() -> None:
+    before = declaration(SAVINGS).all_values
+    assert before.pop("gpu_in_units") is True
+    declared = SettingsDeclared(settings="s", code="c", values=before)
+    columns = columns_of(shared("n0", 1) | free("n1", 4), in_units(0, 4), a_node(1))
+
+    found = weights_of(declared)
+
+    assert found is not None
+    assert not found.gpu.in_units
+    assert int(scored(PLAIN, columns, found).answer.argmax()) == 1
+
+
+def test_tables_follow_the_units_of_a_node() -> None:
+    columns = columns_of(shared("n0", 1) | free("n1", 4), a_node(0), a_node(1))
+    assert lost_w(PLAIN, columns)[0] > 0
+
+    followed = columns.updated([("n0", in_units(0, 4))], 0)
+
+    assert lost_w(PLAIN, followed)[0] == 0.0
+
+
+def test_units_are_spread_so_a_node_with_idle_cards_loses_one() -> None:
+    """The device plugin gives out a unit of the card with the fewest pods."""
+    begun = {**shared("n0", 1), "n1-0": shared("n1", 1)["n1-0"]}
+    idle = {f"n1-{at}": a_card("n1", model="L4") for at in range(1, 4)}
+    used = {f"n2-{at}": card for at, card in enumerate(taken("n2", 4).values())}
+    used = {name: replace(card, node="n2") for name, card in used.items()}
+    nodes = in_units(0, 4), in_units(1, 1), a_node(2)
+
+    found = lost_w(PLAIN, columns_of(begun | idle | used, *nodes))
+
+    assert found[1] > found[0] == 0.0
