@@ -89,7 +89,7 @@ def asked_of(
     lives = _sorted_out(got, span, numbers if happens else None)
     product = None if happens or simulates else Product.of(got.weights)
     question = Question(
-        [_node(entry, low) for entry, low in zip(known, lows, strict=True)],
+        [_node(entry, low, in_units=not simulates) for entry, low in zip(known, lows, strict=True)],
         [_pod(life, from_ms, to_ms) for life in lives.counted],
         (to_ms - from_ms) / 1000,
         use_of(
@@ -217,7 +217,8 @@ def _idle_mw(got: Gathered, entry: NodeEntry) -> int | None:
     return None if low >= NONE else low
 
 
-def _node(entry: NodeEntry, idle_mw: int | None) -> LoggedNode:
+def _node(entry: NodeEntry, idle_mw: int | None, *, in_units: bool) -> LoggedNode:
+    """In units, where pods request these and not cards."""
     node, curve = entry.capacity, entry.capacity.curve
     cores = node.cpu_milli / 1000
     rated_w = node.cpu_max_mw / 1000 or guessed_cpu_max_w(cores)
@@ -226,7 +227,11 @@ def _node(entry: NodeEntry, idle_mw: int | None) -> LoggedNode:
         idle_w += node.gpus * curve.idle_w
     card_w = node.gpu_max_mw / 1000 or guessed_gpu_max_w("")
     w_per_core = rated_w * CPU_PERMILLE / 1000 / cores
-    return LoggedNode(entry.name, cores, node.gpus, idle_w, w_per_core, card_w, curve)
+    if not (in_units and node.requestable > node.gpus > 0):
+        return LoggedNode(entry.name, cores, node.gpus, idle_w, w_per_core, card_w, curve)
+    units = node.requestable
+    unit_w = card_w * node.gpus / units
+    return LoggedNode(entry.name, cores, units, idle_w, w_per_core, unit_w, None, node.gpus)
 
 
 def _pod(life: PodLife, from_ms: int, to_ms: int) -> LoggedPod:

@@ -78,13 +78,15 @@ class _Room:
     def __init__(self, nodes: Sequence[Capacity]) -> None:
         self.lacked: set[str] = set()
         self._cpu = np.array([node.cpu_milli for node in nodes], np.int64)
-        self._cards = np.array([node.gpus for node in nodes], np.int64)
+        self._cards = np.array([node.requestable for node in nodes], np.int64)
+        self._most_cards = np.array([node.gpus for node in nodes], np.int64)  # that a pod can have
         self._takes_pods = np.zeros(len(nodes), np.bool_)
         self._waiting: dict[str, tuple[Size, int]] = {}
         self._at: dict[int, set[str]] = defaultdict(set)
 
     def arrive(self, uid: str, size: Size) -> None:
-        fits = self._takes_pods & (self._cpu >= size.cpu_milli) & (self._cards >= size.cards)
+        fits = self._takes_pods & (self._cpu >= size.cpu_milli)
+        fits &= (self._cards >= size.cards) & (self._most_cards >= size.cards)
         node = int(fits.argmax()) if fits.size else -1
         if node < 0 or not fits[node]:
             self.lacked.add(uid)

@@ -155,3 +155,21 @@ def test_a_ledger_of_an_earlier_rule_asks_with_cards_that_draw_by_a_line() -> No
 @pytest.mark.parametrize(("measured_uj", "use"), [(0, 0.02), (10**18, 1.0)])
 def test_the_use_of_pods_stays_in_its_range(measured_uj: int, use: float) -> None:
     assert asked_by(4, gpu_pods(4), Measured(measured_uj)).question.use == use
+
+
+@pytest.mark.parametrize(
+    ("simulates", "expected"), [(False, (32, 8, 175.0)), (True, (8, 8, 700.0))]
+)
+def test_a_node_whose_cards_are_shared_by_time_has_units(
+    *, simulates: bool, expected: tuple[int, int, float]
+) -> None:
+    """Reports of the first format were computed with cards."""
+    state = LedgerState()
+    seen = replace(node_seen("n1", cores=100, gpus=8), gpu_units=32)
+    state.ledger.fold([(seen, 1), (hardware("n1", cores=100, gpus=8), 1)])
+    period = Period(0, 100 * SECOND_MS)
+    got = Gathered(period, 0, Reading([]), state, Lives(), {}, Weights())
+
+    (node,) = asked_of(got, *period, Measured(0), simulates=simulates).question.nodes
+
+    assert (node.cards, node.most_cards, node.w_per_card) == expected

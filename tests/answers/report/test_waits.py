@@ -99,6 +99,16 @@ def test_a_pod_that_waited_for_cards_waited_for_a_node() -> None:
     assert waits(*both, *pod("c", "n1", 10, 70, 1, cards=2), (70, PodGone(uid="a"))) == [0, 0, 60]
 
 
+def test_units_of_a_card_that_pods_share_by_time_are_room() -> None:
+    units = replace(node("n1"), gpu_units=8)
+    taken = [each for n in range(2) for each in pod(f"p{n}", "n1", 2, 2, 1, cards=1)]
+    gone = node("n2", ready=False)
+    shared: list[Timed] = [(1, units), (1, gone), *taken]
+
+    assert waits(*shared, *pod("a", "n1", 10, 70, 1, cards=2)) == [0, 0, 0]
+    assert waits(*shared, *pod("a", "n1", 10, 70, 1, cards=3)) == [0, 0, 60]
+
+
 def test_a_node_that_sleeps_or_boots_has_no_room() -> None:
     asleep: list[Timed] = [
         (1, SleepOrdered(plan="p", node="n2")),
