@@ -13,17 +13,25 @@ from joulie_bus.events import PodAsk
 from joulie_extender.defragment.fleet import NOT_ALLOWED, Fleet, Need, Occupant
 from joulie_extender.defragment.search import Budget, Usable
 from joulie_extender.gpu.demand import PoolKinds, share_of, usable_now
-from joulie_extender.gpu.free_cards import Layout, free_milli, kinds_of, layout_of, rests_of
+from joulie_extender.gpu.free_cards import (
+    Layout,
+    free_milli,
+    kinds_of,
+    layout_of,
+    rests_of,
+    units_of,
+)
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.shapes import CARD
 from joulie_projections.pods.load import load_of
 from joulie_projections.state.cards import CardState, owner_of
 from joulie_projections.state.gpu_arrivals import shape_of
 from joulie_projections.state.state import ClusterState, NodeState, PodState
-from joulie_projections.twin.arrays import Ints
+from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 
 MIB = 2**20
+_SHARED = "pods share the cards of its node by time"
 
 
 class Judged(NamedTuple):
@@ -47,7 +55,8 @@ def movable(state: ClusterState, aliases: Aliases, judged: Judged = Judged()) ->
     names = sorted(name for name, node in state.nodes.items() if node.present)
     rows = {name: row for row, name in enumerate(names)}
     place = layout.row_of(np.array([columns.rows[name] for name in names], np.int64))
-    fleet = _fleet(state, columns, names, place)
+    is_shared = _are_shared(columns, place)
+    fleet = _without_shared(_fleet(state, columns, names, place), is_shared)
     cards = _CardPlaces(columns, layout, place)
     occupants, stays = list[Occupant](), dict[str, str]()
     for uid, pod in sorted(state.pods.items()):
@@ -55,7 +64,9 @@ def movable(state: ClusterState, aliases: Aliases, judged: Judged = Judged()) ->
         if row is None or pod.finished:
             continue
         held = cards.of(uid, row)
-        why = judged.stays.get(uid) or why_it_stays(pod.pod) or _unknown_cards(pod, held, state)
+        why = judged.stays.get(uid) or why_it_stays(pod.pod)
+        if not why:
+            why = _SHARED if is_shared[row] else _unknown_cards(pod, held, state)
         if not why:
             need = need_of(pod.pod, kinds, len(held))
             occupants.append(Occupant(uid, row, need, tuple(slot for _, slot in held)))
@@ -147,6 +158,19 @@ def _fleet(state: ClusterState, columns: TwinColumns, names: Sequence[str], plac
         group=matrix(cards.ints("link")[layout.place]),
         is_open=np.array([_is_open(node) for node in nodes], np.bool_),
     )
+
+
+def _are_shared(columns: TwinColumns, place: Ints) -> Bools:
+    """Whether pods share the cards of these nodes by time."""
+    units = units_of(columns)
+    return np.zeros(len(place), np.bool_) if units is None else np.append(units, CARD)[place] < CARD
+
+
+def _without_shared(fleet: Fleet, is_shared: Bools) -> Fleet:
+    """No part of a shared card is free or not, and no pod moves there."""
+    whole = ~is_shared
+    rest, cards = fleet.rest * whole[:, None], fleet.whole * whole[:, None]
+    return fleet._replace(rest=rest, whole=cards, is_open=fleet.is_open & whole)
 
 
 def _users(card: CardState) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 
 from joulie_extender.gpu.demand import usable_now
 from joulie_extender.gpu.fragmentation import MOST_CORES, TENTH
-from joulie_extender.gpu.free_cards import free_of, kinds_of, layout_of
+from joulie_extender.gpu.free_cards import free_of, kinds_of, layout_of, units_of
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.shapes import CARD
 from joulie_projections.twin.columns import TwinColumns
@@ -20,7 +20,8 @@ class FreeGpus(NamedTuple):
 
 def free_gpus(twin_columns: TwinColumns, aliases: Aliases) -> Mapping[str, FreeGpus]:
     """Parts of cards are added up. A part is unusable if no pod asks for so little of a card with
-    so few cores, a whole card if no pod of one card or of several fits on the node.
+    so few cores, a whole card if no pod of one card or of several fits on the node. Cards that pods
+    share by time do not count: no part of one is free or not.
     """
     kinds = kinds_of(twin_columns, aliases)
     free, nodes = free_of(twin_columns, kinds), layout_of(twin_columns.cards).nodes
@@ -31,7 +32,10 @@ def free_gpus(twin_columns: TwinColumns, aliases: Aliases) -> Mapping[str, FreeG
     is_whole = free.rest == CARD
     has_use = one[free.model[:, None], cores[:, None], free.rest // TENTH] > 0
     has_use |= is_whole & (many[free.model, cores, is_whole.sum(1)] > 0)[:, None]
-    rest = free.rest * twin_columns.columns["present"][nodes][:, None]
+    counts, units = twin_columns.columns["present"][nodes], units_of(twin_columns)
+    if units is not None:
+        counts = counts & (units == CARD)
+    rest = free.rest * counts[:, None]
     all_of, none_of = (
         (np.bincount(free.model, found.sum(1), len(kinds.models)) / CARD).tolist()
         for found in (rest, rest * ~has_use)
