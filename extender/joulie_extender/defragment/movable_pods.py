@@ -31,7 +31,7 @@ from joulie_projections.twin.arrays import Bools, Ints
 from joulie_projections.twin.columns import TwinColumns
 
 MIB = 2**20
-_SHARED = "pods share the cards of its node by time"
+_SHARED = "pods request units of the cards of its node"
 
 
 class Judged(NamedTuple):
@@ -161,13 +161,13 @@ def _fleet(state: ClusterState, columns: TwinColumns, names: Sequence[str], plac
 
 
 def _are_shared(columns: TwinColumns, place: Ints) -> Bools:
-    """Whether pods share the cards of these nodes by time."""
+    """Whether pods request units of the cards of these nodes, by time or as slices."""
     units = units_of(columns)
     return np.zeros(len(place), np.bool_) if units is None else np.append(units, CARD)[place] < CARD
 
 
 def _without_shared(fleet: Fleet, is_shared: Bools) -> Fleet:
-    """No part of a shared card is free or not, and no pod moves there."""
+    """Which part of a shared card is free is not known, and no pod moves there."""
     whole = ~is_shared
     rest, cards = fleet.rest * whole[:, None], fleet.whole * whole[:, None]
     return fleet._replace(rest=rest, whole=cards, is_open=fleet.is_open & whole)

@@ -20,8 +20,8 @@ class FreeGpus(NamedTuple):
 
 def free_gpus(twin_columns: TwinColumns, aliases: Aliases) -> Mapping[str, FreeGpus]:
     """Parts of cards are added up. A part is unusable if no pod asks for so little of a card with
-    so few cores, a whole card if no pod of one card or of several fits on the node. Cards that pods
-    share by time do not count: no part of one is free or not.
+    so few cores, a whole card if no pod of one card or of several fits on the node. Cards of
+    which pods request units do not count: which part of them is free is not known.
     """
     kinds = kinds_of(twin_columns, aliases)
     free, nodes = free_of(twin_columns, kinds), layout_of(twin_columns.cards).nodes

@@ -75,7 +75,7 @@ def test_what_is_of_no_use_is_what_the_metric_counts() -> None:
     assert (before.free, before.unusable) == (of_metric.free, of_metric.unusable)
 
 
-def test_cards_that_pods_share_by_time_are_neither_free_nor_a_place_and_their_pods_stay() -> None:
+def test_cards_in_units_are_neither_free_nor_a_place_and_their_pods_stay() -> None:
     state = cluster(moving())
     state.nodes["n0"] = replace(state.nodes["n0"], gpu_units=16)
     onto_shared = cluster(moving())
@@ -85,7 +85,9 @@ def test_cards_that_pods_share_by_time_are_neither_free_nor_a_place_and_their_po
     plan, other = planned(state), planned(onto_shared)
 
     assert (plan.moves, plan.before.free, other.moves) == ([], 0, [])
-    assert [stays.because for stays in plan.stays] == ["pods share the cards of its node by time"]
+    assert [stays.because for stays in plan.stays] == [
+        "pods request units of the cards of its node"
+    ]
     assert free_gpus(TwinColumns.of_state(onto_shared), ())["L4"].free == 0
     assert (other.before.free, other.before.unusable) == (4, 4)
 
