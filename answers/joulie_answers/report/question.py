@@ -227,11 +227,9 @@ def _node(entry: NodeEntry, idle_mw: int | None, *, in_units: bool) -> LoggedNod
         idle_w += node.gpus * curve.idle_w
     card_w = node.gpu_max_mw / 1000 or guessed_gpu_max_w("")
     w_per_core = rated_w * CPU_PERMILLE / 1000 / cores
-    if not (in_units and node.requestable > node.gpus > 0):
-        return LoggedNode(entry.name, cores, node.gpus, idle_w, w_per_core, card_w, curve)
-    units = node.requestable
-    unit_w = card_w * node.gpus / units
-    return LoggedNode(entry.name, cores, units, idle_w, w_per_core, unit_w, None, node.gpus)
+    units = max(node.requestable, node.gpus) if in_units else node.gpus
+    unit_w = card_w * (node.gpus / units) if units else card_w
+    return LoggedNode(entry.name, cores, units, idle_w, w_per_core, unit_w, curve, node.gpus)
 
 
 def _pod(life: PodLife, from_ms: int, to_ms: int) -> LoggedPod:

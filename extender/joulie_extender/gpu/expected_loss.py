@@ -58,7 +58,11 @@ def expected_loss(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWe
 
 
 def losses_of(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWeights) -> Losses:
-    place, asked, kept = _places(twin_columns, rows), _asked_of(pod), _tables_of(twin_columns, gpu)
+    place, asked, kept = (
+        _places(twin_columns, rows),
+        _asked_of(pod, gpu),
+        _tables_of(twin_columns, gpu),
+    )
     expected = _loss_at(place, pod, twin_columns, rows, gpu)
     if asked.models:
         named = np.zeros(len(rows))
@@ -86,7 +90,7 @@ def card_losses(
     pod: PodAsk, twin_columns: TwinColumns, row: int, gpu: GpuWeights
 ) -> Mapping[str, float]:
     """In milli of a card, by the uuid of each card of a node that its loss is known of."""
-    asked, kept = _asked_of(pod), _tables_of(twin_columns, gpu)
+    asked, kept = _asked_of(pod, gpu), _tables_of(twin_columns, gpu)
     cards, layout = twin_columns.cards, layout_of(twin_columns.cards)
     at = int(layout.row_of(np.array([row]))[0])
     if at == NO_PLACE:
@@ -114,9 +118,9 @@ class _Asked(NamedTuple):
         return Shape(self.shape.milli, 0, self.shape.cards, unit)
 
 
-def _asked_of(pod: PodAsk) -> _Asked:
+def _asked_of(pod: PodAsk, gpu: GpuWeights) -> _Asked:
     shape = shape_of(pod) or _NO_GPU._replace(milli=pod.cpu_milli)
-    in_units = pod.gpu_cards > 0 and not asks(pod) and not is_by_dra(pod)
+    in_units = gpu.in_units and pod.gpu_cards > 0 and not asks(pod) and not is_by_dra(pod)
     return _Asked(shape, (pod.gpu.model,) if pod.gpu.model else (), in_units)
 
 
@@ -152,7 +156,7 @@ def _loss_at(
 
 def _costs_of(pod: PodAsk, twin_columns: TwinColumns, gpu: GpuWeights) -> Floats:
     """In milli of a card, by the rows of the layout. What the pod has claimed itself is free."""
-    asked, kept = _asked_of(pod), _tables_of(twin_columns, gpu)
+    asked, kept = _asked_of(pod, gpu), _tables_of(twin_columns, gpu)
     side = kept.side
     costs = side.cache.of(asked).cost  # later calls write to it
     own = twin_columns.cards.nodes_of([pod.uid])
@@ -161,8 +165,6 @@ def _costs_of(pod: PodAsk, twin_columns: TwinColumns, gpu: GpuWeights) -> Floats
     at = layout_of(twin_columns.cards).row_of(own)
     for row in at[at != NO_PLACE].tolist():
         free, _ = free_without(twin_columns, kept.kinds, row, pod.uid)
-        if kept.units is not None:
-            free = free._replace(unit=kept.units[row : row + 1])
         costs[row] = _evaluated(side.measure, free, asked, np.arange(1)).cost[0]
     return costs
 
@@ -209,16 +211,12 @@ class _Tables:
     not change since another position have the costs that would be computed again.
     """
 
-    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds, gpu: GpuWeights) -> None:
-        rule = gpu.need_rule
+    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds, rule: str) -> None:
         self.demand, self.kinds, self.rule = twin_columns.gpu_demand, kinds, rule
-        self.units = units_of(twin_columns) if gpu.in_units else None
         self._terms = terms_of(self.demand, kinds, worth_of(self.demand.priced, kinds), rule)
         self._mean = need_of(self.demand.arrivals, kinds)
         free = free_of(twin_columns, kinds)
-        self._free = free._replace(
-            rest=free.rest.copy(), free_milli=free.free_milli.copy(), unit=self.units
-        )
+        self._free = free._replace(rest=free.rest.copy(), free_milli=free.free_milli.copy())
         self._seen = _Seen.of(twin_columns)
         self._all = _Capacity.of(twin_columns)
         self._sides = dict[bool, _Side]()
@@ -227,11 +225,13 @@ class _Tables:
         # Of the model of each row, per GPU; the last is that of NO_PLACE.
         self.prices = np.append(self._terms.price[free.model], 0.0)
 
-    def is_of(self, twin_columns: TwinColumns, kinds: PoolKinds, gpu: GpuWeights) -> bool:
-        if self.kinds is not kinds or self.demand is not twin_columns.gpu_demand:
-            return False
-        units = units_of(twin_columns) if gpu.in_units else None
-        return self.rule == gpu.need_rule and self.units is units
+    def is_of(self, twin_columns: TwinColumns, kinds: PoolKinds, rule: str) -> bool:
+        is_same = self.kinds is kinds and self.demand is twin_columns.gpu_demand
+        return is_same and self.rule == rule and self.units is units_of(twin_columns)
+
+    @property
+    def units(self) -> Ints | None:
+        return self._free.unit
 
     @property
     def side(self) -> _Side:
@@ -331,8 +331,8 @@ class _Seen(NamedTuple):
 def _tables_of(twin_columns: TwinColumns, gpu: GpuWeights) -> _Tables:
     kinds, memo = kinds_of(twin_columns, gpu.aliases), twin_columns.cards.fixed_memo
     kept = memo.get(_Tables)
-    if isinstance(kept, _Tables) and kept.is_of(twin_columns, kinds, gpu):
+    if isinstance(kept, _Tables) and kept.is_of(twin_columns, kinds, gpu.need_rule):
         kept.follow(twin_columns)
         return kept
-    found = memo[_Tables] = _Tables(twin_columns, kinds, gpu)
+    found = memo[_Tables] = _Tables(twin_columns, kinds, gpu.need_rule)
     return found

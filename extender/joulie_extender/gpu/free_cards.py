@@ -129,7 +129,7 @@ class FreeCards(NamedTuple):
     rest: Ints
     free_milli: Ints
     free_memory: Ints  # kube-scheduler has compared it
-    unit: Ints | None = None  # milli of a card; None: pods request whole cards of each node
+    unit: Ints | None  # milli of a card; None: pods request whole cards of each node
 
     def allowed(self, models: Sequence[str]) -> Bools:
         return self.kinds.allowed(models[0])
@@ -139,7 +139,8 @@ def free_of(twin_columns: TwinColumns, kinds: PoolKinds) -> FreeCards:
     """On all nodes with cards, in the order of the layout."""
     layout, rests = layout_of(twin_columns.cards), rests_of(twin_columns.cards)
     milli = free_milli(twin_columns, layout.nodes)
-    return FreeCards(kinds, layout.model, rests, milli, np.zeros(len(milli), np.int64))
+    nothing = np.zeros(len(milli), np.int64)
+    return FreeCards(kinds, layout.model, rests, milli, nothing, units_of(twin_columns))
 
 
 def free_without(
@@ -153,8 +154,9 @@ def free_without(
     if uid in cards.holders:
         alone = cards.on(layout.nodes[row], [uid])
         rests = rests_of(alone)
-    nothing = np.zeros(1, np.int64)
-    return FreeCards(kinds, layout.model[row], rests, milli, nothing), here
+    nothing, units = np.zeros(1, np.int64), units_of(twin_columns)
+    unit = None if units is None else units[row]
+    return FreeCards(kinds, layout.model[row], rests, milli, nothing, unit), here
 
 
 def units_of(twin_columns: TwinColumns) -> Ints | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from joulie_extender.gpu.demand import usable_now
 from joulie_extender.gpu.fragmentation import MOST_CORES, TENTH
-from joulie_extender.gpu.free_cards import free_of, kinds_of, layout_of, units_of
+from joulie_extender.gpu.free_cards import free_of, kinds_of, layout_of
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.shapes import CARD
 from joulie_projections.twin.columns import TwinColumns
@@ -32,9 +32,9 @@ def free_gpus(twin_columns: TwinColumns, aliases: Aliases) -> Mapping[str, FreeG
     is_whole = free.rest == CARD
     has_use = one[free.model[:, None], cores[:, None], free.rest // TENTH] > 0
     has_use |= is_whole & (many[free.model, cores, is_whole.sum(1)] > 0)[:, None]
-    counts, units = twin_columns.columns["present"][nodes], units_of(twin_columns)
-    if units is not None:
-        counts = counts & (units == CARD)
+    counts = twin_columns.columns["present"][nodes]
+    if free.unit is not None:
+        counts = counts & (free.unit == CARD)
     rest = free.rest * counts[:, None]
     all_of, none_of = (
         (np.bincount(free.model, found.sum(1), len(kinds.models)) / CARD).tolist()
