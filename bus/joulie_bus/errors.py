@@ -11,7 +11,6 @@
     │   ├── Undecodable          a message that is not one of our events
     │   ├── StreamGap            facts are missing between what we read and what comes next
     │   ├── StreamsMissing       the streams do not exist yet
-    │   ├── PurgeDenied          a stream of an older version, which denies purges
     │   ├── StreamsDiffer        restored streams that do not hold what was read
     │   ├── StreamsForeign       a stream stores other subjects than ours
     │   ├── StreamsInUse         streams that hold messages and are to continue other ones
@@ -24,11 +23,13 @@
     │   ├── NotOursToMigrate     a database of the settings that needs a migration
     │   ├── DatabaseUnreachable  no database to talk to
     │   ├── StateDamaged         rows differ from what was committed
+    │   │   └── LedgerDamaged    rows of the ledger do
+    │   ├── CountedByAnotherRule a ledger of another version of its rules
+    │   ├── LedgerFenced         another process wrote the ledger
+    │   ├── RecordDamaged        the recorded end of the log is no record
     │   ├── KeyMismatch          a key file of another kind than Ed25519
-    │   ├── KeyIsSecret          a key with which no head is signed any more
     │   ├── KeyRingBroken        keys that do not belong together or to the signing key
     │   ├── KeyChangeRefused     a change of keys that cannot be made
-    │   ├── NoSnapshot           a rebuild can only start from the first fact
     │   ├── NotRetryable         a message in quarantine that would be refused again
     │   ├── Unreadable           the database cannot be read now
     │   ├── KeyOfAnotherLog      the signing key is not the one that signed the newest head
@@ -45,7 +46,6 @@
     ├── ViewBehind               the projection did not reach a position in time
     ├── NotStarted               something that a start needs is missing
     │   ├── PortTaken            the address in the settings is in use
-    │   ├── WitnessIncomplete    a witness that was given no directory or no log
     │   ├── DiskFull             the data directory has no room
     │   └── BadKubeconfig        a kubeconfig that cannot be used
     ├── KubernetesRefused        the API server refused a request
@@ -70,8 +70,10 @@
     │   ├── NotAnswered          a question without an answer; with the status of HTTP
     │   ├── AgedOut              the stream no longer has the messages that were requested
     │   └── NeverArchived        they had aged out before they were archived
+    ├── NotWritten               a file that a command was to write
     ├── NotCompared              a run of a comparison that failed
     ├── NotArchived              an archive that cannot be written
+    ├── PassedOver               messages of a stream in no manifest, or in two
     ├── NotTrimmed               an archive that does not hold what a trim would delete
     └── ArchiveBroken            a corrupted archive file, or one tampered with
 
@@ -81,17 +83,28 @@ what to do.
 
 from collections.abc import Mapping, Sequence
 
+MOST_QUOTED = 500  # characters of what another program says
+
 
 class JoulieError(Exception):
     """The base class of all errors of this project."""
 
 
+def _sentence(text: str) -> str:
+    return text if text[-1:] in (".", "?") else f"{text}."
+
+
+def one_line(text: str) -> str:
+    """Of a text of any length and with any characters, as a server may send it."""
+    line = " ".join(text[: 4 * MOST_QUOTED].split()).rstrip(".?:")
+    plain = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+    return plain if len(plain) <= MOST_QUOTED else f"{plain[:MOST_QUOTED]}..."
+
+
 class SettingsError(JoulieError):
     def __init__(self, mistakes: Sequence[str]) -> None:
-        listed = "\n".join(f"  - {mistake}" for mistake in mistakes)
-        super().__init__(
-            f"Nothing was started: {len(mistakes)} setting(s) cannot be used.\n{listed}"
-        )
+        lines = (f"{_sentence(mistake)} Nothing was started." for mistake in mistakes)
+        super().__init__("\n".join(lines))
         self.mistakes = tuple(mistakes)
 
 
@@ -100,11 +113,8 @@ class BusError(JoulieError):
 
 
 class Unreachable(BusError):
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(
-            f"No NATS server answers at {url}: {why}. Nothing was sent. "
-            f"Is NATS_URL right, and is the server up?"
-        )
+    def __init__(self, url: str, why: str, advice: str = "Is the server up?") -> None:
+        super().__init__(f"No NATS server answers at {url}: {why}. Nothing was sent. {advice}")
         self.url = url
 
 
@@ -277,7 +287,7 @@ class NotOursToMigrate(StoreError):
 class DatabaseUnreachable(StoreError):
     def __init__(self, url: str, why: str) -> None:
         super().__init__(
-            f"No database answers at {url}: {why.strip()}. Nothing was read or written. "
+            f"No database answers at {url}: {one_line(why)}. Nothing was read or written. "
             f"Is DATABASE_URL right, and is the server up?"
         )
 
@@ -287,6 +297,24 @@ class StateDamaged(StoreError):
         super().__init__(
             f"{what} at position {position} is not what was committed: its digest differs. "
             f"Nothing was built on it. `joulie rebuild` folds the facts again."
+        )
+
+
+class LedgerDamaged(StateDamaged):
+    def __init__(self) -> None:
+        StoreError.__init__(
+            self,
+            "The ledger is not what was committed: its digest differs, or it cannot be decoded. "
+            "Nothing was counted on it. `joulie ledger --rebuild` counts the energy of all facts "
+            "again.",
+        )
+
+
+class CountedByAnotherRule(StoreError):
+    def __init__(self, rule: int, ours: int) -> None:
+        super().__init__(
+            f"The ledger was counted by rule {rule}, and this version counts by rule {ours}. "
+            f"Nothing was folded. `joulie ledger --rebuild` counts the facts again."
         )
 
 
@@ -311,15 +339,6 @@ class KeyMismatch(StoreError):
         )
 
 
-class KeyIsSecret(StoreError):
-    def __init__(self, path: str) -> None:
-        super().__init__(
-            f"{path} holds a secret of HEAD_SIGNATURE=hmac: no version after 0.2.0 signs with it. "
-            f"Nothing was signed. The log remains verifiable with this file: keep it with an "
-            f"archive of the log, and start a new data directory."
-        )
-
-
 class KeyOfAnotherLog(StoreError):
     def __init__(self, path: str, own: str, of_log: str) -> None:
         super().__init__(
@@ -340,14 +359,6 @@ class KeyRingBroken(StoreError):
 
 class KeyChangeRefused(StoreError):
     """The message says what was requested, why it is not possible, and what is."""
-
-
-class NoSnapshot(StoreError):
-    def __init__(self) -> None:
-        super().__init__(
-            "There is no snapshot that this code can start from. Nothing was changed. "
-            "`joulie rebuild` without --from-snapshot starts from the first fact."
-        )
 
 
 class NotRetryable(StoreError):
@@ -400,6 +411,22 @@ class Fenced(StoreError):
         self.epoch = epoch
 
 
+class RecordDamaged(StoreError):
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"What the table checkpoint records of the decision log cannot be read: {why}. Nothing "
+            "was done. A projector records it again; another process wrote to the table."
+        )
+
+
+class LedgerFenced(StoreError):
+    def __init__(self, position: int) -> None:
+        super().__init__(
+            f"Another process wrote the ledger: it is no longer at position {position}. Nothing of "
+            "this pass was committed; the ledger is read again, and folded on from there."
+        )
+
+
 class DatabaseSetBack(Fenced):
     def __init__(self, what: str, held: int, known: int) -> None:
         StoreError.__init__(
@@ -450,15 +477,10 @@ class NotStarted(JoulieError):
     """Something that a start needs is missing. The exit code of such a command is 1."""
 
 
-class WitnessIncomplete(NotStarted):
-    def __init__(self, what: str, how: str) -> None:
-        super().__init__(f"{what}. Nothing was started. Give {how}.")
-
-
 class PortTaken(NotStarted):
     def __init__(self, at: str, why: str) -> None:
         super().__init__(
-            f"Nothing can listen on {at}: {why}. "
+            f"Nothing can listen on {at}: {why}. Nothing was started. "
             f"Stop what listens there, or choose another address."
         )
 
@@ -480,13 +502,23 @@ class BadKubeconfig(NotStarted):
 
 
 class KubernetesRefused(JoulieError):
-    def __init__(self, path: str, code: int, why: str, retry_after_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        path: str,
+        code: int,
+        why: str,
+        retry_after_s: float = 0.0,
+        *,
+        by_service: bool = False,
+    ) -> None:
         super().__init__(
             f"The Kubernetes API server refused {path}: {why} (code {code}). "
             f"Nothing was changed there."
         )
         self.path = path
         self.code = code
+        self.why = why
+        self.by_service = by_service  # not the server, but a Service behind it
         self.retry_after_s = retry_after_s  # as the server requires
 
 
@@ -537,7 +569,7 @@ class ConsoleRefused(JoulieError):
     def __init__(self, url: str, path: str, status: int, why: str) -> None:
         super().__init__(
             f"The console at {url} refused {path} with status {status}: {why.rstrip('.')}. Nothing "
-            f"was read."
+            f"was read. Is it the URL of a console, and does the console know what was asked for?"
         )
         self.status = status
 
@@ -564,7 +596,7 @@ class BadTrace(JoulieError):
     def __init__(self, where: str, why: str) -> None:
         super().__init__(
             f"The trace {where} cannot be used: {why}. Nothing was simulated. "
-            f"It must be a pod list of Alibaba's cluster-trace-gpu-v2023 (openb), a CSV file."
+            f"Name a list of pods or nodes of Alibaba's cluster-trace-gpu-v2023 (openb), as CSV."
         )
 
 
@@ -611,15 +643,12 @@ class DataDirectoryError(JoulieError):
     """The message names the directory, the reason, and what to do."""
 
 
-class PurgeDenied(BusError):
-    def __init__(self, stream: str) -> None:
+class NotWritten(JoulieError):
+    def __init__(self, named: str, why: str) -> None:
         super().__init__(
-            f"{stream} was made by a version of Joulie that denied purges, which cannot be changed "
-            f"on a stream that exists. Its messages stay; everything else is trimmed. Give it more "
-            f"room before it is full (max_bytes), or go on in an empty data directory, whose "
-            f"streams can be purged; the old directory and its archive stay readable."
+            f"{named} cannot be written: {why}. Nothing was written. Name a file in a directory "
+            "that exists and has room."
         )
-        self.stream = stream
 
 
 class NotCompared(JoulieError):
@@ -632,6 +661,17 @@ class NotArchived(JoulieError):
             f"{path} cannot be written: {why}. Complete parts stay, and nothing that they lack was "
             "trimmed. Make room there, or enlarge its volume; the next run continues after the "
             "last complete part."
+        )
+
+
+class PassedOver(JoulieError):
+    """Messages of a stream that no commit read, or two."""
+
+    def __init__(self, what: str, effect: str) -> None:
+        super().__init__(
+            f"The manifests of this log do not join: {what}. {effect} Restore the database as it "
+            f"was before (`joulie restore --at TIME`) and start the projector, which reads on from "
+            f"there while the streams hold these messages."
         )
 
 
@@ -680,7 +720,7 @@ class ArchiveBroken(JoulieError):
     def __init__(self, file: str, why: str) -> None:
         super().__init__(
             f"{file} is not what was archived: {why}. Nothing of it was used. "
-            "Name the directory that `joulie archive --to` wrote, or a copy of it; without "
+            "Name the directory that `joulie archive --dir` wrote, or a copy of it; without "
             "--archive, other commands than `joulie archive restore` read the streams."
         )
         self.file = file

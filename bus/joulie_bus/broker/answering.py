@@ -18,9 +18,10 @@ log = get_logger("bus")
 
 @contextlib.asynccontextmanager
 async def answering(
-    connection: Connection, subject: str, answer: Answer
+    connection: Connection, subject: str, answer: Answer, group: str = ""
 ) -> AsyncGenerator[None, None]:
-    """Replies to requests until the block ends. A failed request is logged and gets no reply.
+    """Replies to requests until the block ends. A failed request is logged and gets no reply. Of
+    the members of a group, one gets each request.
 
     Requests of a connection that was lost are dropped: thousands of them in the queue would delay
     those of the next connection.
@@ -46,5 +47,5 @@ async def answering(
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async with connection.subscribed(subject, begin):
+    async with connection.subscribed(subject, begin, group=group):
         yield

@@ -1,7 +1,9 @@
 """The broker's auth callout: what nats-server asks about a client, and the answer that it takes.
 
-nats-server asks a service that is a user of an account of its own. An answer is a JWT that the
-issuer has signed; it holds the JWT of the user, with account and permissions, or an error.
+nats-server asks a service that is a user of an account of its own: the signer. An answer is a JWT
+that the issuer has signed; it holds the JWT of the user, with account and permissions, or an error.
+The issuer can let a client in as any user of any account, so the signer has that key and nothing
+else: it asks another service of the account, `joulie callout`, whose token the client showed.
 https://docs.nats.io/running-a-nats-service/configuration/securing_nats/auth_callout
 """
 
@@ -23,7 +25,9 @@ from cryptography.hazmat.primitives.serialization import (
 from joulie_bus.streams.roles import Grant, permissions
 
 ASKS = "$SYS.REQ.USER.AUTH"
-ACCOUNT, USER = "JOULIE_IDENTITIES", "callout"
+REVIEW = "joulie.identities.review"  # the signer's question: whose token is it?
+ACCOUNT, REVIEWER, SIGNER = "JOULIE_IDENTITIES", "callout", "signer"
+SERVICES = (REVIEWER, SIGNER)  # the users of the account
 NO_LIMIT = {"subs": -1, "data": -1, "payload": -1}
 _SEED, _ACCOUNT, _USER = 18 << 3, 0, 20 << 3  # the prefixes of nkeys
 _RAW = 32
@@ -160,19 +164,28 @@ def _answer(issuer: Issuer, asked: Asked, what: Mapping[str, str], now_s: int) -
 
 
 def configured(issuer: str, users: Iterable[str]) -> str:
-    """The lines of nats-server's configuration. `users` have passwords in it; the service is asked
-    about everybody else."""
-    names = msgspec.json.encode(sorted({*users, USER})).decode()
+    """The lines of nats-server's configuration. `users` have passwords in it; the signer is asked
+    about all other clients."""
+    names = msgspec.json.encode(sorted({*users, *SERVICES})).decode()
     return (
         f'authorization {{ auth_callout {{ issuer: "{issuer}", account: {ACCOUNT}, '
         f"auth_users: {names} }}, timeout: {PATIENCE_S} }}"
     )
 
 
-def account(password: str) -> dict[str, Any]:
-    """The account of the service: only the broker publishes questions there."""
-    rights = {"publish": ["$SYS._INBOX.>"], "subscribe": [ASKS]}
-    return {"users": [{"user": USER, "password": password, "permissions": rights}]}
+def account(passwords: Mapping[str, str]) -> dict[str, Any]:
+    """The account of both services. The signer alone hears what the broker asks, and answers."""
+    inbox = f"_INBOX_{SIGNER}.>"
+    rights = {
+        REVIEWER: {"publish": [inbox], "subscribe": [REVIEW]},
+        SIGNER: {"publish": ["$SYS._INBOX.>", REVIEW], "subscribe": [ASKS, inbox]},
+    }
+    return {
+        "users": [
+            {"user": user, "password": passwords[user], "permissions": rights[user]}
+            for user in SERVICES
+        ]
+    }
 
 
 def _written(raw: bytes) -> str:

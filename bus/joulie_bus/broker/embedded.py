@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from joulie_bus.broker import callout, older_streams
+from joulie_bus.broker import callout
 from joulie_bus.broker.checksum import server_binary
 from joulie_bus.errors import BrokerRefused, BrokerStartFailed, Unreachable
 from joulie_bus.jetstream.connection import MAX_PAYLOAD, Address, Connection
@@ -112,9 +112,10 @@ class Embedded:
         assert self._callout is not None
         return self._callout.issuer
 
-    def address_of_callout(self) -> Address:
+    def address_of_callout(self, user: str = callout.REVIEWER) -> Address:
         assert self._callout is not None
-        return Address(url=self.url, user=callout.USER, password=self._callout.password)
+        password = self._callout.passwords[user]
+        return Address(url=self.url, user=user, password=password, inbox=f"_INBOX_{user}")
 
     @property
     def pid(self) -> int:
@@ -188,7 +189,6 @@ class Embedded:
 
     def _write_config(self) -> Path:
         store = self._directory / "nats"
-        older_streams.adopt(store / "jetstream")
         path = self._directory / "nats.conf"
         text = _CONFIG.format(
             port=self._port,
@@ -231,21 +231,22 @@ class Embedded:
 
 
 class _Callout(NamedTuple):
-    """The key of the issuer, and the password of the service."""
+    """The key of the issuer, and the passwords of the services."""
 
     issuer: callout.Issuer
-    password: str
+    passwords: Mapping[str, str]
 
     @classmethod
     def within(cls, directory: Path) -> "_Callout":
         folder = directory / "credentials"
         keep_private(folder / "issuer", callout.Issuer.new().seed)
-        keep_private(folder / callout.USER, secrets.token_urlsafe(24))
+        for name in callout.SERVICES:
+            keep_private(folder / name, secrets.token_urlsafe(24))
         issuer = callout.Issuer.of(read_own(folder / "issuer").decode())
-        return cls(issuer, read_own(folder / callout.USER).decode())
+        return cls(issuer, {name: read_own(folder / name).decode() for name in callout.SERVICES})
 
     def accounts(self) -> Mapping[str, Any]:
-        return {callout.ACCOUNT: callout.account(self.password)}
+        return {callout.ACCOUNT: callout.account(self.passwords)}
 
     def lines(self) -> str:
         return callout.configured(self.issuer.public, Role) + "\n"
@@ -275,7 +276,9 @@ def _passwords(directory: Path) -> dict[Role, str]:
 
 def address_within(directory: Path, url: str, role: Role) -> Address:
     """The address of a broker that another process runs in the directory."""
-    return _address(url, role, _password(directory / "credentials" / role))
+    address = _address(url, role, _password(directory / "credentials" / role))
+    advice = f"It runs in {directory}: it, or this machine, may be busy. Try again."
+    return replace(address, advice=advice)
 
 
 def _password(file: Path) -> str:

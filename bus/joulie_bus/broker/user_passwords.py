@@ -13,12 +13,12 @@ import json
 import sys
 from pathlib import Path
 
-from joulie_bus.broker.callout import USER, Issuer
-from joulie_bus.runtime.secret_files import write_private
-from joulie_bus.runtime.secret_settings import secret_in
+from joulie_bus.broker.callout import SERVICES, Issuer
+from joulie_bus.runtime.secret_files import secret_in, write_private
 
 PREFIX = "NATS_"
-CALLOUT = f"{PREFIX}{USER.upper()}"  # nats-server refuses a variable that nothing uses
+# Of the auth callout: nats-server refuses a variable that nothing uses.
+OF_CALLOUT = frozenset(f"{PREFIX}{user.upper()}" for user in SERVICES)
 
 
 def variables(directory: Path, issuer: Path | None = None) -> str:
@@ -26,7 +26,7 @@ def variables(directory: Path, issuer: Path | None = None) -> str:
     named = sorted(directory.glob(f"{PREFIX}*"))
     if not named:
         raise ValueError(f"{directory} holds no file named {PREFIX}ROLE")
-    used = [file for file in named if issuer or file.name != CALLOUT]
+    used = [file for file in named if issuer or file.name not in OF_CALLOUT]
     text = "".join(f"{file.name}: {_quoted(file)}\n" for file in used)
     return text + (f"{PREFIX}ISSUER: {_public_half(issuer)}\n" if issuer else "")
 

@@ -8,6 +8,7 @@ from joulie_bus.events.base import Family, FromNode
 from joulie_bus.events.bounds import (
     MOST_READ_CARDS,
     CardMb,
+    CardName,
     Count,
     Holder,
     Milliwatts,
@@ -24,7 +25,7 @@ class CardRead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc
     """One card. Its holder is the pod to which the kubelet gave it: by uid, or by name if the uid
     is not known; "?" stands for several pods."""
 
-    uuid: Name
+    uuid: CardName
     model: Word
     total_mb: CardMb
     problem: Word = ""  # why it should get no work; empty for a healthy card

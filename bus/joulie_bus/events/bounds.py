@@ -37,6 +37,11 @@ EVENT_ID = PRODUCER + 1 + BOOT + 1 + SEQ_DIGITS
 
 # Texts. A Text may have several lines; the others have no control characters at all.
 Name = Annotated[str, Meta(max_length=NAME)]  # of an object of Kubernetes, of a card
+# Of a card, as agents report it. In lower case it is the name of an object of Kubernetes, and no
+# two names are the same in lower case: only the prefixes of UUIDs have capitals.
+_PART = "[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+CARD_NAME = rf"^(GPU-|MIG-|(?!gpu-|mig-)){_PART}(\.{_PART})*$"
+CardName = Annotated[str, Meta(max_length=NAME, pattern=CARD_NAME)]
 Uid = Annotated[str, Meta(max_length=UID)]
 Word = Annotated[str, Meta(max_length=WORD)]  # a model, a version, the name of a rule
 Holder = Annotated[str, Meta(max_length=2 * NAME + 1)]  # namespace/name of a pod
@@ -46,6 +51,11 @@ LabelKey = Annotated[str, Meta(max_length=NAME + 64)]  # prefix/name
 Labels = Annotated[dict[LabelKey, Word], Meta(max_length=500)]
 DeviceAsks = Annotated[tuple[Holder, ...], Meta(max_length=MOST_DEVICE_ASKS)]
 GivenCards = Annotated[tuple[Name, ...], Meta(max_length=MOST_GIVEN)]
+
+# Bytes.
+Sha256 = Annotated[bytes, Meta(max_length=32)]
+PublicKey = Annotated[bytes, Meta(min_length=32, max_length=32)]  # Ed25519
+Signature = Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 # Numbers.
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
@@ -81,6 +91,10 @@ def has_control(text: str, *, lines: bool = False) -> bool:
     if text.isprintable():
         return False
     return (_CONTROL_IN_LINES if lines else _CONTROL).search(text) is not None
+
+
+def is_card_name(text: str) -> bool:
+    return len(text) <= NAME and re.fullmatch(CARD_NAME, text) is not None
 
 
 def is_name(text: str) -> bool:

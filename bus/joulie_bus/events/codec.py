@@ -29,6 +29,7 @@ from joulie_bus.events.bounds import (
     SEQ_DIGITS,
     EventId,
     Nanoseconds,
+    Sha256,
     control_in,
 )
 from joulie_bus.events.packing import packing_flaw
@@ -38,8 +39,14 @@ Version = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The producer, time and cause of an event; `data` is the event itself."""
+    """The producer, time and cause of an event; `data` is the event itself.
 
+    `prev` is the first field, so that it lies at the same place in each message that has it.
+    """
+
+    # The SHA-256 of the last message that this producer has published before, if it promises its
+    # messages: see `joulie_projections.chain.promise`.
+    prev: Sha256 = b""
     id: EventId  # producer:boot:seq, unique; also the broker's message id
     type: Key
     v: Version

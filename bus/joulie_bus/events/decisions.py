@@ -14,7 +14,10 @@ from joulie_bus.events.bounds import (
     Name,
     Nanoseconds,
     Ordinal,
+    PublicKey,
     Score,
+    Sha256,
+    Signature,
     Text,
     Uid,
     Word,
@@ -211,10 +214,43 @@ class DecisionsDropped(LoggedEvent, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "decision.dropped"
     count: Count
     why: Text
+    promised: Count = 0  # of them: they were stored, and are lost since
 
     @property
     def key(self) -> str:
         return "_dropped"
+
+
+class PromiseKey(LoggedEvent, frozen=True, kw_only=True):
+    """The first message of each life of a replica: the key that signs its promises."""
+
+    TYPE: ClassVar[str] = "decision.promise-key"
+    public: PublicKey
+    # What an earlier life published and did not sign any more, as far as the disk knows it: the
+    # last message, and the SHA-256 over the hashes of all.
+    last: EventId = ""
+    covers: Sha256 = b""
+
+    @property
+    def key(self) -> str:
+        return "_promise-key"
+
+
+class Promise(LoggedEvent, frozen=True, kw_only=True):
+    """A signed end of what a life of a replica has published.
+
+    `joulie_projections.chain.promise` has the signed text.
+    """
+
+    TYPE: ClassVar[str] = "decision.promise"
+    last: EventId  # the last message, whose hash is `prev` of the envelope
+    covers: Sha256  # the SHA-256 over the hashes of the messages since the last promise
+    at: Nanoseconds
+    signature: Signature
+
+    @property
+    def key(self) -> str:
+        return "_promise"
 
 
 class BindDecided(LoggedEvent, frozen=True, kw_only=True):

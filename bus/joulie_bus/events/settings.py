@@ -13,13 +13,6 @@ class SettingsDeclared(LoggedEvent, frozen=True, kw_only=True):
     settings: Word
     code: Word  # version of the program
     values: Values
-    # Values of settings that versions up to 0.2.0 do not have: their console ends at a value in
-    # `values` that it does not know, and ignores a field that it does not know.
-    added: Values = {}
-
-    @property
-    def all_values(self) -> Values:
-        return {**self.values, **self.added}
 
     @property
     def key(self) -> str:

@@ -13,6 +13,8 @@ from joulie_bus.events.decisions import (
     OutcomeSeen,
     PreemptDecided,
     PrioritizeDecided,
+    Promise,
+    PromiseKey,
     StateSetBack,
 )
 from joulie_bus.events.grid import GridIntensity, GridPriced
@@ -82,6 +84,8 @@ DecisionEntry: TypeAlias = (
     | Decision
     | FallbackAnswered
     | DecisionsDropped
+    | PromiseKey
+    | Promise
     | BindDecided
     | OutcomeSeen
     | StateSetBack

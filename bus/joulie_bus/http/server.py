@@ -16,6 +16,7 @@ from joulie_bus.http.exchange import Handler, Limits, Reply, Request, refusal, r
 from joulie_bus.http.tally import EXTENDER, Tally
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
+from joulie_bus.runtime.system_errors import reason_of
 from joulie_bus.runtime.vital_tasks import VitalTask, living
 
 SWEEP_S = 0.5  # how late a slow client may be noticed
@@ -43,6 +44,7 @@ class HttpServer:
         tally: Tally = EXTENDER,
     ) -> None:
         self.tally = tally
+        tally.begin()
         self._handler = handler
         self._certificates = certificates
         self._rule = rule
@@ -220,4 +222,4 @@ def _bound(at: HostPort) -> socket.socket:
     try:
         return socket.create_server(at, family=family, backlog=1024)
     except OSError as error:
-        raise PortTaken(str(at), error.strerror or str(error)) from error
+        raise PortTaken(str(at), reason_of(error)) from error

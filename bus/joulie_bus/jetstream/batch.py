@@ -6,6 +6,7 @@ The broker syncs its disk once for a batch, and once for each single message.
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 
 import msgspec
 from nats.errors import Error as NatsError
@@ -13,8 +14,9 @@ from nats.errors import Error as NatsError
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BrokerRefused, BusError, ExpectationFailed, Unreachable
 from joulie_bus.events.codec import open_envelope
-from joulie_bus.jetstream.connection import Connection
+from joulie_bus.jetstream.connection import API_TIMEOUT_S, Connection
 from joulie_bus.jetstream.streams import last_on
+from joulie_bus.log.answered import TEMPORARY
 from joulie_bus.log.protocol import require_appendable
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import Message
@@ -22,6 +24,7 @@ from joulie_bus.streams.subjects import Stream
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 WRONG_LAST_SEQUENCE = 10071
+ANSWER_S = API_TIMEOUT_S
 LOOK_S = 0.25  # without an answer after this time, check the connection
 DUPLICATE_IN_BATCH = 10201  # within the duplicate window the broker reports this first
 TOO_MANY_BATCHES = 10210  # of all writers of the stream (`batch_limits`)
@@ -51,11 +54,19 @@ async def append(
             raise
 
 
-async def stored_together(connection: Connection, messages: Sequence[Message]) -> bool:
+class Together(Enum):
+    """What became of a batch."""
+
+    STORED = auto()
+    NOT_NOW = auto()  # some of them are stored already, or the broker refuses all for the moment
+    REFUSED = auto()  # the stream takes no batches
+    UNKNOWN = auto()  # no answer
+
+
+async def stored_together(connection: Connection, messages: Sequence[Message]) -> Together:
     """Stores messages of one stream in order, with a single sync of the broker's disk.
 
-    Returns False if they were not stored or if that is unknown. The caller then sends each message
-    singly; the broker removes duplicates.
+    If they are not stored, the caller sends them again; the broker removes duplicates.
     """
     life = connection.lives
     storing = asyncio.create_task(_committed(connection, messages))
@@ -66,26 +77,27 @@ async def stored_together(connection: Connection, messages: Sequence[Message]) -
                 return storing.result()
     finally:
         storing.cancel()
-    return False  # the broker discards a batch whose connection was lost
+    return Together.UNKNOWN  # the broker discards a batch whose connection was lost
 
 
-async def _committed(connection: Connection, messages: Sequence[Message]) -> bool:
+async def _committed(connection: Connection, messages: Sequence[Message]) -> Together:
     try:
         count = await _send(connection, messages, {})
     except BrokerRefused as refusal:
-        if refusal.code != DUPLICATE_IN_BATCH:
-            log.warning(
-                "batch_refused",
-                subject=messages[0].subject,
-                messages=len(messages),
-                why=str(refusal),
-                meanwhile="messages are sent one by one for a minute",
-            )
-        return False
+        if refusal.code in (DUPLICATE_IN_BATCH, *TEMPORARY):
+            return Together.NOT_NOW
+        log.warning(
+            "batch_refused",
+            subject=messages[0].subject,
+            messages=len(messages),
+            why=str(refusal),
+            meanwhile="messages are sent one by one for a minute",
+        )
+        return Together.REFUSED
     except (BusError, NatsError, OSError):
-        return False
+        return Together.UNKNOWN
     # A broker without batches stores each message and returns no count.
-    return count == len(messages)
+    return Together.STORED if count == len(messages) else Together.REFUSED
 
 
 async def _send_once_there_is_room(
@@ -134,7 +146,7 @@ async def _send(
         if 0 < number < len(messages) - 1:
             await connection.send(message.subject, message.data, headers=head)
         else:
-            reply = await connection.request(message.subject, message.data, head)
+            reply = await connection.request(message.subject, message.data, head, ANSWER_S)
             count = _checked(reply.data, message.subject, expected)
     return count
 

@@ -22,6 +22,7 @@ from joulie_bus.log.answered import NO_LEADER, TEMPORARY
 from joulie_bus.log.protocol import Listener
 from joulie_bus.runtime import metrics, nats_keys
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.system_errors import reason_of
 from joulie_bus.streams.subjects import Stream
 
 Handler = Callable[[Msg], Awaitable[None]]
@@ -32,6 +33,7 @@ OPEN_S = 10.0
 OPEN_OF_MANY_S = 60.0  # its third attempt is the first one with its full patience
 API_TIMEOUT_S = 5.0  # a cluster without a leader answers after its election, about 4 s
 ROUND_TRIP_S = 2
+NO_RESPONDERS = 503  # no program answers on the subject
 FORBIDDEN = 403
 CLOSE_TIMEOUT_S = 2.0
 CANCEL_AGAIN_S = 0.1
@@ -39,6 +41,9 @@ MINUTE_S = 60.0
 TEMPORARY_S = 10.0  # of repeating a request that is refused so
 ASK_AGAIN_S = 0.5
 log = get_logger("bus")
+
+
+WAS_REACHED = "It was reached before: it, or this machine, may be busy. Try again."
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +65,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     direct: bool = False  # reads streams by direct gets, for a user that may create no consumer
     of_agent: bool = False  # one of thousands that connect at once after a restart of the broker
     leaves: bool = True  # a server that gives no answers, for another one of the cluster
+    advice: str = "Is NATS_URL right, and is the server up?"  # if it cannot be reached
 
     def __repr__(self) -> str:
         return f"Address(url={self.safe_url!r}, user={self.user!r})"
@@ -141,9 +147,8 @@ class Connection:
             state.closing = True
             async with _bounded_close():
                 await _close_client(client)
-            raise Unreachable(
-                address.safe_url, state.last or str(error) or "no answer in time"
-            ) from error
+            why = reason_of(error) or state.last or "no answer in time"
+            raise Unreachable(address.safe_url, why, address.advice) from error
         state.opened = True
         state.order_servers = client.order_servers
         return cls(client, address, state)
@@ -200,6 +205,7 @@ class Connection:
         handler: Handler,
         receiver: Receiver | None = None,
         with_headers: bool = False,
+        group: str = "",
     ) -> AsyncGenerator[None, None]:
         """Drops no message: whatever requests messages also limits their number.
 
@@ -209,7 +215,7 @@ class Connection:
         denied: list[Denial] = []
         before = _cancellations()
         subscription = await self._client.subscribe(
-            subject, cb=handler, pending_msgs_limit=0, pending_bytes_limit=0
+            subject, group, cb=handler, pending_msgs_limit=0, pending_bytes_limit=0
         )
         if receiver is not None:
             self._client.dispatch(subscription, receiver, with_headers)
@@ -274,12 +280,13 @@ class Connection:
                 subject, self._client.request(subject, data, timeout_s, headers=headers)
             )
         except NoRespondersError as error:
-            raise BrokerRefused(subject, 503, "JetStream is not available there") from error
+            raise BrokerRefused(
+                subject, NO_RESPONDERS, "JetStream is not available there"
+            ) from error
         except (TimeoutError, NatsError) as error:
             self._note_in_vain(kind, asked_at, IN_VAIN_S)
-            raise Unreachable(
-                self.address.safe_url, f"{subject}: {error or 'no answer'}"
-            ) from error
+            why = f"{subject}: {error or 'no answer'}"
+            raise Unreachable(self.address.safe_url, why, WAS_REACHED) from error
         except asyncio.CancelledError:
             self._note_in_vain(kind, asked_at, IN_VAIN_S)
             raise
@@ -469,7 +476,7 @@ def _check_files(address: Address) -> None:
             nats_keys.check_credentials(Path(address.creds_file).read_text())
     except ValueError as error:
         file = address.nkey_file or address.creds_file
-        raise Unreachable(address.safe_url, f"{file} is {error}") from error
+        raise Unreachable(address.safe_url, f"{file} is {error}", "Replace the file.") from error
 
 
 def _tls(address: Address) -> ssl.SSLContext | None:
@@ -513,22 +520,26 @@ class _State:
         self.last = ""
         self.order_servers: Callable[[], None] = lambda: None
         self._unread = MinuteLines()
+        self._permission, self._other = (
+            metrics.BROKER_ERRORS.labels(kind=kind) for kind in ("permission", "other")
+        )
 
     async def on_error(self, error: Exception) -> None:
-        text = str(error) or type(error).__name__
+        text = reason_of(error) or type(error).__name__
         is_repeated = text == self.last
         if "Authorization" not in self.last:  # errors after it explain nothing
             self.last = text
-        kind = "permission" if "permissions violation" in text.lower() else "other"
-        metrics.BROKER_ERRORS.labels(kind=kind).inc()
+        is_permission = "permissions violation" in text.lower()
+        (self._permission if is_permission else self._other).inc()
         if found := _DENIAL.search(text.lower()):
             for on_denial in list(self.denial_callbacks):
                 on_denial(Denial(found[1], found[2]))
-        if kind == "permission" and is_repeated:
+        if is_permission and is_repeated:
             return  # one log line for a thousand denied messages to one subject
         if not isinstance(error, NatsError):
             self._log_unread(error, text)
         elif self.opened and not self.closing:
+            kind = "permission" if is_permission else "other"
             log.warning("broker_error", kind=kind, error=text)
 
     def _log_unread(self, error: Exception, text: str) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from joulie_bus.jetstream import batch, streams
@@ -13,7 +14,7 @@ from joulie_bus.jetstream.hole_search import HoleSearch
 from joulie_bus.jetstream.ordered import OrderedReader
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import ConsumerReader
-from joulie_bus.log.protocol import Listener
+from joulie_bus.log.protocol import Answer, Listener
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import (
     IncompleteCopy,
@@ -82,7 +83,7 @@ class JetStreamLog:
         return await streams.tip_of(self._connection, stream)
 
     async def purge(self, stream: Stream, before: int) -> None:
-        """Deletes the messages below a sequence. Raises PurgeDenied if the stream denies purges."""
+        """Deletes the messages below a sequence."""
         await streams.purge(self._connection, stream, before)
 
     async def size(self, stream: Stream) -> StreamSize:
@@ -123,4 +124,17 @@ class JetStreamLog:
     async def listening(self, subject: str, listener: Listener) -> AsyncGenerator[None, None]:
         async with self._connection.listening(subject, listener):
             await self._connection.flush()  # after this no message is missed
+            yield
+
+    async def ask(self, subject: str, data: bytes, timeout_s: float) -> bytes:
+        return (await self._connection.request(subject, data, timeout_s=timeout_s)).data
+
+    @contextlib.asynccontextmanager
+    async def answering(self, subject: str, answer: Answer) -> AsyncGenerator[None, None]:
+        async def reply(message: Msg) -> None:
+            if message.subject == subject and message.reply:  # not a stored message
+                with contextlib.suppress(NatsError, OSError):
+                    await self._connection.send(message.reply, await answer(message.data))
+
+        async with self._connection.subscribed(subject, reply):
             yield

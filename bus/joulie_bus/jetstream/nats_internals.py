@@ -1,4 +1,4 @@
-"""The client of nats-py with seven changes. The only module that uses private names of nats-py.
+"""The client of nats-py with eight changes. The only module that uses private names of nats-py.
 
 Each private name is listed in `PRIVATE_NAMES` with the reason why the public API does not suffice.
 `require_compatible` runs before each connection and names what an installed nats-py lacks. The
@@ -18,12 +18,14 @@ from nats.aio import transport
 from nats.aio.client import DEFAULT_BUFFER_SIZE, Client
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
-from nats.errors import Error
+from nats.errors import Error, ProtocolError
+from nats.protocol.parser import Parser
 
 from joulie_bus.errors import ClientIncompatible
 from joulie_bus.jetstream.attempts import FIRST_S, Attempts
 
 TESTED_VERSIONS = ">=2.16,<2.17"
+LARGEST = 16 << 20  # bytes of a message with its headers; the broker takes 8 MiB
 PING, PONG = b"PING\r\n", b"PONG\r\n"
 EXPIRED = "authentication expired"  # of the time of a JWT, in an error of the broker
 
@@ -100,6 +102,13 @@ PRIVATE_NAMES = (
     PrivateName("Client", "_pongs", None, "The flushes that wait for the next pongs, in order."),
     PrivateName(
         "Client",
+        "_ps",
+        None,
+        "The parser keeps what a broker sends until a message is whole, whatever its size, and an "
+        "error of its JSON ends the read loop. The public API has no bound.",
+    ),
+    PrivateName(
+        "Client",
         "_transport",
         None,
         "The socket to close in `_connect_to_server`, and after a close() that finds the client "
@@ -147,7 +156,10 @@ class _Transport(TcpTransport):
         """
         line = PING
         while line == PING:
-            line = await super().readline()  # type: ignore[no-untyped-call]
+            try:
+                line = await super().readline()  # type: ignore[no-untyped-call]
+            except ValueError as error:  # a line without an end
+                raise ConnectionResetError(f"the broker sent no line: {error}") from error
             if line == PING:
                 self.write(PONG)  # type: ignore[no-untyped-call]
         if not line:
@@ -159,11 +171,25 @@ class _Transport(TcpTransport):
         self.write(b"".join(payload))  # type: ignore[no-untyped-call]
 
 
+class _Parser(Parser):
+    """Raises ProtocolError, after which nats-py connects again, for what has no end."""
+
+    async def parse(self, data: bytes = b"") -> None:
+        try:
+            await super().parse(data)
+        except (ValueError, RecursionError) as error:  # of the JSON of an INFO
+            raise ProtocolError(f"nats: {type(error).__name__} in what the broker sent") from error
+        if max(self.needed, len(self.buf)) > LARGEST:
+            self.reset()
+            raise ProtocolError(f"nats: the broker sent more than {LARGEST} bytes as one message")
+
+
 class JoulieClient(Client):
     """Dispatches messages to receivers without a queue, and closes every socket it opened."""
 
     def __init__(self, on_error: ErrorCallback, *, one_of_many: bool = False) -> None:
         super().__init__()
+        self._ps = _Parser(self)
         self._on_error = on_error
         self._attempts = Attempts(one_of_many=one_of_many)
         self._receivers: dict[int, Receiver] = {}  # by the number of the subscription
@@ -189,6 +215,11 @@ class JoulieClient(Client):
         the clients of one that died do not all go to the same one."""
         random.shuffle(self._server_pool)
         self._server_pool.sort(key=lambda server: server is self._current_server)
+
+    @property
+    def held_bytes(self) -> int:
+        """Of messages that are not whole yet."""
+        return len(self._ps.buf)
 
     def close_socket(self) -> None:
         """Closes the socket that close() leaves open if the client counts as closed already."""

@@ -1,7 +1,7 @@
 """Publishes many messages at once and returns when each is stored.
 
-A message without an acknowledgement is sent again under the same id, so that the broker stores it
-once; this also covers restarts of the broker.
+A lost message is sent again under the same id, so that the broker stores it once; this also covers
+restarts of the broker. `in_flight` has the rules.
 
 Many messages of one stream are sent as batches: a broker that syncs its disk for every message
 syncs once for each. If a stream takes no batches, each message is sent singly for a while.
@@ -13,16 +13,22 @@ readers remember that many missing numbers of a producer and drop older ones as 
 
 import asyncio
 import contextlib
-from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 
 import msgspec
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import BrokerRefused, Unreachable
-from joulie_bus.jetstream.batch import stored_together
+from joulie_bus.jetstream.batch import Together, stored_together
 from joulie_bus.jetstream.connection import FORBIDDEN, Connection, Denial
+from joulie_bus.jetstream.in_flight import (
+    ACK_DEADLINE_S,
+    LONGEST_PAUSE_S,
+    Flight,
+    InFlight,
+)
 from joulie_bus.jetstream.unanswered import IN_VAIN_S
 from joulie_bus.log.answered import TEMPORARY
 from joulie_bus.log.protocol import require_speakable
@@ -33,8 +39,7 @@ from joulie_bus.streams.batch_limits import MAX_BATCH
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import kind_of
 
-WINDOW = 250  # most unacknowledged messages that were sent singly
-ACK_DEADLINE_S = 2.0  # an fsync of a slow disk takes 0.1 s, an election up to 5 s
+WINDOW = 250  # most unacknowledged messages of a stream that were sent singly
 TICK_S = 0.25
 AGAIN_S = 60.0  # until a stream that took no batch is offered one again
 MANY = 20  # a batch costs as much as this many single messages with a sync
@@ -65,19 +70,6 @@ class _Ack(msgspec.Struct):
     error: ApiError | None = None
 
 
-class _Flight:
-    """A message that is not acknowledged yet, and the call that waits for it."""
-
-    __slots__ = ("deadline", "message", "sent_at", "unanswered", "waiter")
-
-    def __init__(self, message: Message, waiter: "_Waiter", sent_at: float) -> None:
-        self.message = message
-        self.waiter = waiter
-        self.sent_at = sent_at
-        self.deadline = sent_at + ACK_DEADLINE_S
-        self.unanswered = False  # the broker reported no responders
-
-
 class _Waiter:
     """Counts the unacknowledged messages of one call."""
 
@@ -85,14 +77,60 @@ class _Waiter:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._left = count
 
-    def landed(self) -> None:
+    def settle(self, refusal: Exception | None) -> None:
         self._left -= 1
-        if self._left == 0 and not self.done.done():
+        if self.done.done():
+            return
+        if refusal is not None:
+            self.done.set_exception(refusal)
+        elif self._left == 0:
             self.done.set_result(None)
 
-    def refused(self, error: Exception) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
+
+class _Lane:
+    """What is sent to one stream."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.in_flight = InFlight()
+        self.turn = asyncio.Lock()
+        self.singly_until = 0.0  # since the stream took no batch
+        self.sent_again = 0  # since the last time that nothing was lost
+        self._room = asyncio.Semaphore(WINDOW)
+        self._flows = asyncio.Event()
+        self._flows.set()
+
+    async def until_it_flows(self) -> None:
+        """Returns once everything that was lost is stored."""
+        await self._flows.wait()
+
+    async def take_room(self) -> None:
+        await self._room.acquire()
+        await self._flows.wait()
+
+    def settle(self, flight: Flight, refusal: Exception | None = None) -> None:
+        """The message has left."""
+        self._room.release()
+        flight.settle(refusal)
+        self.note_recovery()
+
+    def note_recovery(self) -> None:
+        """Holds new messages back while something is lost; logs its begin and its end."""
+        is_recovering = self.in_flight.is_recovering
+        if is_recovering == (not self._flows.is_set()):
+            return
+        if is_recovering:
+            self._flows.clear()
+            log.warning(
+                "unacknowledged",
+                stream=self.kind,
+                messages=len(self.in_flight),
+                meanwhile="one is sent again from time to time, and new ones wait",
+            )
+        else:
+            self._flows.set()
+            log.warning("acknowledged_again", stream=self.kind, sent_again=self.sent_again)
+            self.sent_again = 0
 
 
 class Publisher:
@@ -100,12 +138,10 @@ class Publisher:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._singly_until: dict[str, float] = {}  # by kind, since its stream took no batch
         self._inbox = connection.new_inbox()
-        self._flights: dict[str, _Flight] = {}
-        self._room = asyncio.Semaphore(WINDOW)
-        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by kind
+        self._lanes: dict[str, _Lane] = {}
         self._next = 0
+        self._look = asyncio.Event()  # something can be sent again now
         self._decode = msgspec.json.Decoder(_Ack).decode
 
     @classmethod
@@ -130,42 +166,57 @@ class Publisher:
         kinds = sorted({kind_of(message.subject) for message in messages})
         async with contextlib.AsyncExitStack() as turns:
             for kind in kinds:
-                await turns.enter_async_context(self._turns[kind])
+                await turns.enter_async_context(self._lane(kind).turn)
             if len(messages) < MANY or len(kinds) > 1:
                 waiters = [await self._send_singly(messages)]
             else:
                 waiters = await self._send_many(messages, *kinds)
         await asyncio.gather(*(waiter.done for waiter in waiters))
 
+    def _lane(self, kind: str) -> _Lane:
+        if kind not in self._lanes:
+            self._lanes[kind] = _Lane(kind)
+        return self._lanes[kind]
+
     async def _send_many(self, messages: Sequence[Message], kind: str) -> list["_Waiter"]:
         """Stores batches, and sends singly what cannot be stored so."""
         waiters = []
         for at in range(0, len(messages), MAX_BATCH):
             some = messages[at : at + MAX_BATCH]
-            if not await self._publish_together(some, kind):
+            if not await self._publish_together(some, self._lane(kind)):
                 waiters.append(await self._send_singly(some))
         return waiters
 
-    async def _publish_together(self, messages: Sequence[Message], kind: str) -> bool:
-        now = asyncio.get_running_loop().time()
-        if len(messages) < MANY or now < self._singly_until.get(kind, 0.0):
+    async def _publish_together(self, messages: Sequence[Message], lane: _Lane) -> bool:
+        """A batch without an answer is sent again as one: singly, it is more work for a broker that
+        is slow."""
+        await lane.until_it_flows()
+        now, pause = asyncio.get_running_loop().time, Backoff(ACK_DEADLINE_S, LONGEST_PAUSE_S)
+        if len(messages) < MANY or now() < lane.singly_until:
             return False
-        if await stored_together(self._connection, messages):
-            return True
-        self._singly_until[kind] = now + AGAIN_S
-        return False
+        while (found := await stored_together(self._connection, messages)) is Together.UNKNOWN:
+            pause_s = pause.failed()
+            log.warning("batch_unanswered", stream=lane.kind, sent_again_in_s=pause_s)
+            await asyncio.sleep(pause_s)
+            metrics.RESENT.inc(len(messages))
+        if found is Together.REFUSED:
+            lane.singly_until = now() + AGAIN_S
+        return found is Together.STORED
 
     async def _send_singly(self, messages: Sequence[Message]) -> "_Waiter":
         """Returns what waits for the acknowledgements."""
         waiter = _Waiter(len(messages))
         for message in messages:
-            await self._room.acquire()
-            self._next += 1
-            token = f"{self._inbox}.{self._next}"
-            now = asyncio.get_running_loop().time()
-            self._flights[token] = _Flight(message, waiter, now)
-            await self._send(token, message)
+            lane = self._lane(kind_of(message.subject))
+            await lane.take_room()
+            flight, copy = Flight(message, waiter.settle), self._new_copy()
+            lane.in_flight.sent(flight, copy, asyncio.get_running_loop().time())
+            await self._send(lane, message, copy)
         return waiter
+
+    def _new_copy(self) -> int:
+        self._next += 1
+        return self._next
 
     def _check_size(self, message: Message) -> None:
         """Refuses too large messages: the broker would close the connection at each resend."""
@@ -175,73 +226,90 @@ class Publisher:
             why = f"{size} bytes are more than the {most} that it takes"
             raise BrokerRefused(message.subject, TOO_LARGE, why)
 
-    async def _send(self, token: str, message: Message) -> None:
-        # What cannot be sent now (reconnecting, buffer full) is resent after its deadline.
+    async def _send(self, lane: _Lane, message: Message, copy: int) -> None:
+        # What cannot be sent now (reconnecting, buffer full) is sent again later.
         with contextlib.suppress(NatsError, OSError):
             await self._connection.send(
-                message.subject, message.data, token, {"Nats-Msg-Id": message.id}
+                message.subject,
+                message.data,
+                f"{self._inbox}.{lane.kind}-{copy}",
+                {"Nats-Msg-Id": message.id},
             )
 
     async def _on_status(self, answer: Msg) -> None:
-        """503: no responders at the moment. The message is resent."""
+        """503: no responders at the moment. The message is sent again."""
         if answer.data:  # an acknowledgement, if the client does not dispatch directly
             self._on_ack(answer.subject.encode(), b"", answer.data)
-        elif (flight := self._flights.get(answer.subject)) is not None:
+            return
+        lane, copy = self._addressed(answer.subject)
+        if (flight := lane.in_flight.refused_for_now(copy, self._now())) is not None:
             flight.unanswered = True
+            lane.note_recovery()
 
     def _on_ack(self, subject: bytes, _reply: bytes, data: bytes) -> None:
-        token = subject.decode()
-        flight = self._flights.get(token)
-        if flight is None:
-            return  # a resent message was acknowledged twice
+        lane, copy = self._addressed(subject.decode())
         refusal = self._decode(data).error
         if refusal is None:
-            flight.waiter.landed()
-            self._leave(token)
-        elif not refusal.passes:
-            self._refuse(token, flight, refusal.number, refusal.description)
+            if (flight := lane.in_flight.acknowledged(copy, self._now())) is not None:
+                lane.settle(flight)
+                if lane.in_flight.is_recovering:
+                    self._look.set()
+        elif refusal.passes:
+            lane.in_flight.refused_for_now(copy, self._now())
+            lane.note_recovery()
+        elif (flight := lane.in_flight.of(copy)) is not None:
+            self._refuse(lane, flight, refusal.number, refusal.description)
+
+    def _addressed(self, subject: str) -> tuple[_Lane, int]:
+        kind, _, copy = subject.rpartition(".")[2].rpartition("-")
+        return self._lane(kind), int(copy)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
     def _on_denial(self, denial: Denial) -> None:
         """Refuses the messages of a denied subject, as a resend would be denied too."""
-        barred = [
-            (token, flight)
-            for token, flight in self._flights.items()
-            if denial.concerns("publish", flight.message.subject)
-        ]
-        for token, flight in barred:
-            self._refuse(token, flight, FORBIDDEN, "this user may not publish there")
+        for lane in self._lanes.values():
+            for flight in lane.in_flight.flights():
+                if denial.concerns("publish", flight.message.subject):
+                    self._refuse(lane, flight, FORBIDDEN, "this user may not publish there")
 
-    def _refuse(self, token: str, flight: _Flight, code: int, why: str) -> None:
-        flight.waiter.refused(BrokerRefused(flight.message.subject, code, why))
-        self._leave(token)
-
-    def _leave(self, token: str) -> None:
-        del self._flights[token]
-        self._room.release()
+    def _refuse(self, lane: _Lane, flight: Flight, code: int, why: str) -> None:
+        lane.in_flight.leave(flight)
+        lane.settle(flight, BrokerRefused(flight.message.subject, code, why))
 
     async def _resend_for_ever(self) -> None:
-        loop, life = asyncio.get_running_loop(), self._connection.lives
+        life = self._connection.lives
         while True:
-            await asyncio.sleep(TICK_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(TICK_S):
+                    await self._look.wait()
+            self._look.clear()
             if not self._connection.is_connected:
                 continue
-            now = loop.time()
             lost, life = life != self._connection.lives, self._connection.lives
-            late = [(t, f) for t, f in self._flights.items() if lost or f.deadline <= now]
-            for token, flight in late:
-                if lost:  # with the acknowledgements of the last connection
-                    flight.sent_at = now
-                if flight.unanswered and await self._has_no_stream(flight.message.subject):
-                    self._refuse(token, flight, STREAM_NOT_FOUND, "no stream takes this subject")
-                    continue
-                flight.unanswered = False
-                flight.deadline = now + ACK_DEADLINE_S
-                metrics.RESENT.inc()
-                await self._send(token, flight.message)
-            if late:
-                log.warning("resent", messages=len(late), why="no acknowledgement in time")
-            if any(now - flight.sent_at >= IN_VAIN_S for _, flight in late):
-                self._connection.leave_server("no acknowledgement")
+            for lane in list(self._lanes.values()):
+                if lost:
+                    lane.in_flight.connection_lost(self._now())
+                await self._resend(lane)
+
+    async def _resend(self, lane: _Lane) -> None:
+        for flight in lane.in_flight.due(self._now()):
+            subject = flight.message.subject
+            has_no_stream = flight.unanswered and await self._has_no_stream(subject)
+            if not lane.in_flight.is_lost(flight):
+                continue  # an earlier copy was acknowledged meanwhile
+            if has_no_stream:
+                self._refuse(lane, flight, STREAM_NOT_FOUND, "no stream takes this subject")
+                continue
+            copy = self._new_copy()
+            lane.in_flight.sent_again(flight, copy)
+            lane.sent_again += 1
+            metrics.RESENT.inc()
+            await self._send(lane, flight.message, copy)
+        lane.note_recovery()
+        if lane.in_flight.unanswered_s(self._now()) >= IN_VAIN_S:
+            self._connection.leave_server("no acknowledgement")
 
     async def _has_no_stream(self, subject: str) -> bool:
         """A stream without a leader is still listed, and a resend may succeed."""

@@ -71,7 +71,6 @@ class ConsumerReader(OrderedReader):
     _looked: tuple[float, int, int] = (0.0, 0, 0)  # when, the position, and the end of the stream
     _is_idle = False  # a request expired without a message since then
     _deliveries = 0  # of this consumer, without gaps
-    _may_get = True  # batches; users of an older version may not
     _credit = 0  # messages requested that have neither arrived nor expired
 
     def _subscribed(self) -> contextlib.AbstractAsyncContextManager[None]:
@@ -174,12 +173,11 @@ class ConsumerReader(OrderedReader):
         self._update_digest()
         at, digest = self.position, self.digest
         is_comparable = bool(digest) or not at  # or nothing was read of this stream yet
-        if not (is_comparable and self._may_get and len(self._buffer) <= PULL):
+        if not (is_comparable and len(self._buffer) <= PULL):
             return
         try:
             found = await batch_from(self._connection, self.stream, at)
-        except BrokerRefused as refusal:
-            self._may_get = refusal.code != FORBIDDEN
+        except BrokerRefused:
             return
         if at and not (found and found[0][0].sequence == at and digest_of(found[0][0]) == digest):
             return  # a copy that is late or has a hole, or of another stream

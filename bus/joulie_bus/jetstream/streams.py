@@ -10,7 +10,6 @@ import msgspec
 
 from joulie_bus.errors import (
     BrokerRefused,
-    PurgeDenied,
     StreamsDiffer,
     StreamsForeign,
     StreamsInUse,
@@ -31,7 +30,6 @@ from joulie_bus.streams.subjects import Stream, Subjects
 log = get_logger("streams")
 STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037
-PURGE_DENIED = 10110
 _NEVER = 2**62  # ns
 _SECOND = 1_000_000_000
 _KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
@@ -39,7 +37,7 @@ _KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
 # The broker never drops facts, plans, decisions or heads: a full stream refuses messages at once
 # with code 10077. Only telemetry may age out, as its sums are in the twins. All streams accept
 # batches: plans and claims must be atomic; facts and decisions need one disk sync per batch. The
-# archivist and the administrator may purge archived messages (`roles`); a purge denied in the
+# projector and the administrator may purge archived messages (`roles`); a purge denied in the
 # declaration of a stream could never be allowed again.
 _KEPT: dict[str, Any] = {
     "discard": "new",
@@ -73,7 +71,7 @@ _LIMITS: dict[Stream, dict[str, Any]] = {
     Stream.PLAN: {**_KEPT, "max_bytes": 1 * _GIB},
     Stream.CLAIM: {**_KEPT, "max_bytes": 1 * _GIB},
     Stream.DEC: {**_KEPT, "max_bytes": 8 * _GIB},
-    Stream.HEADS: {**_KEPT, "max_bytes": 2 * _GIB},  # never purged; enough for two years
+    Stream.HEADS: {**_KEPT, "max_bytes": 2 * _GIB},  # never purged; enough for ten months
 }
 
 
@@ -212,7 +210,7 @@ def unconfirmed_ns(cluster: Mapping[str, Any]) -> int:
 
     A leader that lost its majority continues to answer requests for up to 20 s.
     """
-    silent: list[int] = sorted(each.get("active", _NEVER) for each in cluster.get("replicas") or ())
+    silent = sorted(map(_silent_ns, cluster.get("replicas") or ()))
     needed = (len(silent) + 1) // 2  # besides the leader
     return max(0, silent[needed - 1]) if needed else 0
 
@@ -229,7 +227,21 @@ async def size_of(connection: Connection, stream: Stream) -> StreamSize:
         first_at=nanoseconds(state["first_ts"]),
         last_at=nanoseconds(state["last_ts"]),
         last=state["last_seq"],
+        silent_ns=_servers(answer.get("cluster") or {}),
     )
+
+
+def _servers(cluster: Mapping[str, Any]) -> dict[str, int]:
+    """The time since each server with a copy answered the leader, by its name."""
+    replicas, leader = cluster.get("replicas") or (), cluster.get("leader")
+    silent = {each["name"]: _silent_ns(each) for each in replicas}
+    return {leader: 0, **silent} if silent and leader else silent
+
+
+def _silent_ns(replica: Mapping[str, Any]) -> int:
+    """A replica that never answered this leader has 0 ns, and is not current."""
+    active: int = replica.get("active", 0)
+    return active if active > 0 or replica.get("current") else _NEVER
 
 
 async def time_of(connection: Connection, stream: Stream) -> int:
@@ -332,9 +344,4 @@ async def _difference(
 
 async def purge(connection: Connection, stream: Stream, before: int) -> None:
     """Deletes the messages below a sequence; the others keep their sequence."""
-    try:
-        await connection.api(f"STREAM.PURGE.{stream}", {"seq": before})
-    except BrokerRefused as refusal:
-        if refusal.code != PURGE_DENIED:
-            raise
-        raise PurgeDenied(stream) from refusal
+    await connection.api(f"STREAM.PURGE.{stream}", {"seq": before})

@@ -31,7 +31,9 @@ class Producer:
         self._clock = clock
         self._seq = 0
 
-    def stamp(self, event: AnyEvent, *, cause: str = "", corr: str = "") -> Message:
+    def stamp(
+        self, event: AnyEvent, *, cause: str = "", corr: str = "", prev: bytes = b""
+    ) -> Message:
         data = codec.encode(event)
         try:
             subject = self._subjects.of(event, self.name)
@@ -40,6 +42,7 @@ class Producer:
         if len(subject) > LONGEST_SUBJECT:
             raise OutOfBounds(event.TYPE, f"its subject has {len(subject)} characters")
         envelope = Envelope(
+            prev=prev,
             id=f"{self.name}:{self.boot}:{self._seq + 1}",
             type=event.TYPE,
             v=event.VERSION,

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -26,6 +26,8 @@ TOO_LONG = 400  # the broker itself returns no reason
 Listener = Callable[
     [bytes], None
 ]  # must neither wait nor raise: it runs in the read loop of the connection
+
+Answer = Callable[[bytes], Awaitable[bytes]]  # must not raise
 
 
 def require_appendable(messages: Sequence[Message], expected: Mapping[str, int]) -> None:

@@ -21,6 +21,7 @@ class Refusals:
         self, what: str, meanwhile: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._what = what
+        self._counted = metrics.PUBLISH_REFUSED.labels(what=what)
         self._meanwhile = meanwhile
         self._clock = clock
         self._count = 0
@@ -28,7 +29,7 @@ class Refusals:
 
     def observe(self, error: Exception) -> None:
         self._count += 1
-        metrics.PUBLISH_REFUSED.labels(what=self._what).inc()
+        self._counted.inc()
         now = self._clock()
         if self._count == 1 or now - self._logged_at >= LOG_EVERY_S:
             self._logged_at = now

@@ -13,16 +13,17 @@ from typing import Any
 from prometheus_client import (
     CollectorRegistry,
     Counter,
-    Gauge,
     Histogram,
     disable_created_metrics,
     make_wsgi_app,
 )
+from prometheus_client import Gauge as LibraryGauge
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from joulie_bus.errors import PortTaken
 from joulie_bus.runtime.metrics_server import listener
+from joulie_bus.runtime.system_errors import reason_of
 
 # Creation times would double the output, and Prometheus does not need them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -33,47 +34,74 @@ def _group() -> CollectorRegistry:
     return CollectorRegistry(auto_describe=True)
 
 
-COMMON, LOG, PROJECTOR, ARCHIVE, VIEW, EXTENDER, OPERATOR, CONSOLE, LEDGER, ADMISSION, AGENT = (
-    _group() for _ in range(11)
+COMMON, LOG, VIEW = (_group() for _ in range(3))
+PROJECTOR, ARCHIVE, LEDGER, SPOOL, EXTENDER, OPERATOR, CONSOLE, ADMISSION, AGENT = (
+    _group() for _ in range(9)
 )
 SHOWN_BY: dict[str, tuple[CollectorRegistry, ...]] = {
     "projector": (COMMON, LOG, PROJECTOR),
     "archive": (COMMON, ARCHIVE),
     "ledger": (COMMON, LOG, LEDGER),
     "operator": (COMMON, LOG, VIEW, OPERATOR),
-    "extender": (COMMON, LOG, VIEW, EXTENDER),
-    "shadow": (COMMON, LOG, VIEW),
+    "extender": (COMMON, LOG, VIEW, SPOOL, EXTENDER),
+    "shadow": (COMMON, LOG, VIEW, SPOOL),
     "console": (COMMON, LOG, VIEW, CONSOLE),
     "simulator": (COMMON, LOG, VIEW),
     "admission": (COMMON, ADMISSION),
     "callout": (COMMON,),
+    "signer": (COMMON,),
     "agent": (COMMON, AGENT),
+    "agent-caps": (COMMON, AGENT),
 }
 
 
-class AgeGauge(Gauge):
-    """An age, computed at each scrape within `computed_by`.
+class Gauge(LibraryGauge):
+    """Exports no sample before its first value and after `forget`: a 0 would be a measurement."""
+
+    _is_known = False
+
+    def set(self, value: float) -> None:
+        super().set(value)
+        self._is_known = True
+
+    def inc(self, amount: float = 1) -> None:
+        super().inc(amount)
+        self._is_known = True
+
+    def forget(self) -> None:
+        """The value is not known from now on; of a gauge with labels, none of them is."""
+        self._is_known = False
+        if self._labelnames and not self._labelvalues:
+            self.clear()
+
+    def _child_samples(self) -> Iterable[Sample]:
+        return super()._child_samples() if self._is_known else ()
+
+
+class ScrapedGauge(Gauge):
+    """A value without labels, computed at each scrape within `computed_by`, and exported only if it
+    is known.
 
     A process whose event loop is stuck still answers scrapes: an age that the loop had set would
     stay young for ever.
     """
 
-    _source: Callable[[], float] | None = None
+    _source: Callable[[], float | None] | None = None
 
     @contextlib.contextmanager
-    def computed_by(self, age_s: Callable[[], float]) -> Generator[None, None, None]:
-        self._source = age_s
+    def computed_by(self, value: Callable[[], float | None]) -> Generator[None, None, None]:
+        self._source = value
         try:
             yield
         finally:
-            if self._source is age_s:
-                self.set(age_s())
+            if self._source is value:
                 self._source = None
 
     def _child_samples(self) -> Iterable[Sample]:
         if self._source is None:
             return super()._child_samples()
-        return (Sample("", {}, self._source(), None, None),)
+        value = self._source()
+        return () if value is None else (Sample("", {}, value, None, None),)
 
 
 class ComputedGauge(Gauge):
@@ -98,6 +126,9 @@ class ComputedGauge(Gauge):
         return super().collect()
 
 
+COMPONENT = Gauge(
+    "joulie_component_info", "1: this component answers", ["component"], registry=COMMON
+)
 BROKER_ERRORS = Counter(
     "joulie_broker_errors_total",
     "Errors that the broker reported outside of a call",
@@ -132,12 +163,12 @@ POSITION = Gauge(
 LAG_EVENTS = Gauge(
     "joulie_lag_events", "Events stored in the streams and not yet committed", registry=PROJECTOR
 )
-LAG_SECONDS = AgeGauge(
+LAG_SECONDS = ScrapedGauge(
     "joulie_lag_seconds",
-    "How far the committed state is behind the streams",
+    "How far the committed state is behind the streams; absent while the projector does not know",
     registry=PROJECTOR,
 )
-BROKER_SILENT_SECONDS = AgeGauge(
+BROKER_SILENT_SECONDS = ScrapedGauge(
     "joulie_broker_silent_seconds",
     "Time since a majority of the broker's replicas confirmed the ends of the streams of facts, "
     "while the projector had CPU",
@@ -190,10 +221,35 @@ HEAD_AGE_SECONDS = Gauge(
     "Time since the end of the decision log was last signed, while it has grown",
     registry=PROJECTOR,
 )
+FOREIGN_ROWS = Counter(
+    "joulie_foreign_rows_total",
+    "Rows of the decision log, and records of its end, of other programs, put right",
+    registry=PROJECTOR,
+)
+LOG_FORKED = Gauge(
+    "joulie_log_forked",
+    "1 while nothing is signed because the log contradicts a signed head, else 0",
+    registry=PROJECTOR,
+)
+LOG_BEHIND_HEAD = Gauge(
+    "joulie_log_behind_head",
+    "1 while nothing is signed because a signed head is of a later entry, else 0",
+    registry=PROJECTOR,
+)
 WITNESS_COSIGNED = Gauge(
     "joulie_witness_cosigned",
     "1 if the witness cosigned the newest checkpoint that it received, else 0",
     ["witness"],
+    registry=PROJECTOR,
+)
+KEY_CHANGES = Counter(
+    "joulie_key_changes_total",
+    "Changes of the keys that sign the log: handovers and retirements",
+    registry=PROJECTOR,
+)
+KEY_CHANGE_REFUSED = Gauge(
+    "joulie_key_change_refused",
+    "1 while a requested change of the signing key cannot be made, else 0",
     registry=PROJECTOR,
 )
 HEADS_KEPT = Gauge(
@@ -225,6 +281,13 @@ STREAM_KEPT_SECONDS = Gauge(
     "joulie_stream_kept_seconds",
     "From the oldest message of each stream to the newest",
     ["stream"],
+    registry=PROJECTOR,
+)
+BROKER_SERVER_LOST = Gauge(
+    "joulie_broker_server_lost",
+    "1 for a server of the broker that does not answer the leader of any stream, 0 for one that "
+    "does; absent for a broker of one server",
+    ["server"],
     registry=PROJECTOR,
 )
 DATABASE_BYTES = Gauge(
@@ -269,7 +332,10 @@ POWER_WATTS = Gauge(
     registry=LEDGER,
 )
 NODES = Gauge(
-    "joulie_nodes", "Nodes by power state: awake, asleep, waking", ["state"], registry=LEDGER
+    "joulie_nodes",
+    "Nodes with an object in Kubernetes, by power state: awake, asleep, waking",
+    ["state"],
+    registry=LEDGER,
 )
 NODES_UNREAD = Gauge(
     "joulie_nodes_unread", "Nodes without a reading in the last minute", registry=LEDGER
@@ -297,7 +363,7 @@ LEDGER_LAG_EVENTS = Gauge(
 )
 LEDGER_LAG_SECONDS = Gauge(
     "joulie_ledger_lag_seconds",
-    "Time since the ledger last held every committed fact",
+    "Upper bound of the time since the ledger last held every committed fact",
     registry=LEDGER,
 )
 ARCHIVE_POSITION = Gauge(
@@ -338,15 +404,20 @@ DIGEST_MISMATCHES = Counter(
     "Times the rows of a view differed from the projector's",
     registry=VIEW,
 )
-VIEW_NEVER_S = 1e9  # the age of a view that has received nothing yet
-VIEW_AGE_SECONDS = AgeGauge(
+VIEW_AGE_SECONDS = ScrapedGauge(
     "joulie_view_age_seconds",
-    "Time since the view last received a message of the projector",
+    "Time since the view last received a message of the projector; absent before the first",
     registry=VIEW,
 )
-VIEW_BEHIND_SECONDS = AgeGauge(
+VIEW_BEHIND_SECONDS = ScrapedGauge(
     "joulie_view_behind_seconds",
-    "How far the content of the view is behind the streams",
+    "How far the content of the view is behind the streams; absent while that is not known, and "
+    "while the view is paused",
+    registry=VIEW,
+)
+VIEW_PAUSED = Gauge(
+    "joulie_view_paused",
+    "1 while the view is paused, because no client reads the console; else 0",
     registry=VIEW,
 )
 VIEW_RELOADS = Counter(
@@ -384,7 +455,8 @@ SCORES_SAVED = Counter(
 )
 FREE_GPUS = ComputedGauge(
     "joulie_free_gpus",
-    "Free GPUs by model: all, and those that no pod like earlier ones could use",
+    "Free GPUs by model: all, and those that no pod like earlier ones could use; none of a model "
+    "whose cards pods request in units",
     ["model", "of"],
     registry=EXTENDER,
 )
@@ -395,31 +467,55 @@ REQUESTS_REFUSED = Counter(
     ["reason"],
     registry=EXTENDER,
 )
-SPOOLED = Gauge(
+SPOOLED = ScrapedGauge(
     "joulie_decision_spool_events",
-    "Decisions written locally and not yet shipped",
-    registry=EXTENDER,
+    "Entries of the decision log on the local disk that the broker does not have",
+    registry=SPOOL,
+)
+SPOOL_AGE_SECONDS = ScrapedGauge(
+    "joulie_decision_spool_seconds", "The age of the oldest of them; 0 without one", registry=SPOOL
 )
 DECISIONS_SPOOLED = Counter(
-    "joulie_decisions_spooled_total", "Decisions written to the local spool", registry=EXTENDER
+    "joulie_decisions_spooled_total", "Decisions written to the local spool", registry=SPOOL
 )
 DECISIONS_UNCHANGED = Counter(
     "joulie_decisions_unchanged_total",
     "Repeated answers about members of a group, not written again",
-    registry=EXTENDER,
+    registry=SPOOL,
 )
 DECISIONS_SHIPPED = Counter(
-    "joulie_decisions_shipped_total", "Decisions that the broker has stored", registry=EXTENDER
+    "joulie_decisions_shipped_total", "Decisions that the broker has stored", registry=SPOOL
 )
 DECISIONS_UNACKNOWLEDGED = Counter(
     "joulie_decisions_unacknowledged_total",
     "Decisions that the broker had not stored by the deadline",
-    registry=EXTENDER,
+    registry=SPOOL,
 )
 DECISIONS_DROPPED = Counter(
     "joulie_decisions_dropped_total",
     "Decisions answered but not recorded: disk full, spool damaged, or too large",
-    registry=EXTENDER,
+    registry=SPOOL,
+)
+HASHES_WAITING = ScrapedGauge(
+    "joulie_promised_entries",
+    "Published entries that no signed head of the log contains yet, as far as the replica knows",
+    registry=SPOOL,
+)
+HASHES_LOST = Counter(
+    "joulie_promise_hashes_lost_total",
+    "Hashes of published entries that could not be kept: disk full",
+    registry=SPOOL,
+)
+PROMISES_UNCHECKED = Counter(
+    "joulie_promises_unchecked_total",
+    "Published entries that were trimmed before their replica could look for them",
+    registry=SPOOL,
+)
+ANSWERS_MISSING = ScrapedGauge(
+    "joulie_answers_missing",
+    "Published entries that the signed log lacks, or has with another content: "
+    "`joulie prove --missing`",
+    registry=SPOOL,
 )
 UNKNOWN_CLASS = Counter(
     "joulie_unknown_workload_class_total",
@@ -510,6 +606,11 @@ POWER_DRAWN = Gauge(
     "joulie_power_drawn_watts",
     "Power of the nodes under a target in force, by feed",
     ["feed"],
+    registry=OPERATOR,
+)
+CONTESTED_CARDS = Gauge(
+    "joulie_contested_cards",
+    "GPU cards that agents of several nodes list, which no new pod gets",
     registry=OPERATOR,
 )
 NODES_LOST = Gauge(
@@ -632,6 +733,7 @@ def shown_by(*parts: str) -> CollectorRegistry:
 
 def serve(host: str, port: int, part: str, alive: Probe = well, ready: Probe = well) -> None:
     """Serves Prometheus' text format, /healthz and /readyz from a thread until the process ends."""
+    COMPONENT.labels(component=part).set(1)
     probes = {"/healthz": alive, "/readyz": ready}
     numbers = make_wsgi_app(shown_by(part))
 
@@ -648,5 +750,5 @@ def serve(host: str, port: int, part: str, alive: Probe = well, ready: Probe = w
     try:
         server = listener(host, port, answer)
     except OSError as error:
-        raise PortTaken(f"{host}:{port}", error.strerror or str(error)) from error
+        raise PortTaken(f"{host}:{port}", reason_of(error)) from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

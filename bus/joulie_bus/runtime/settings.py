@@ -29,7 +29,7 @@ from joulie_bus.core.setting_fields import token as token
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime import nats_keys
 from joulie_bus.runtime.presets import HEADROOM, PRESET, PRESETS
-from joulie_bus.runtime.secret_settings import SUFFIX, secret_in
+from joulie_bus.runtime.secret_files import SUFFIX, secret_in
 
 T = TypeVar("T")
 
@@ -204,7 +204,8 @@ class Source:
         try:
             table = tomllib.loads(self._file.read_text())
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            self._mistakes.append(f"the settings file {self._file} cannot be read: {error}")
+            why = getattr(error, "strerror", None) or error
+            self._mistakes.append(f"--config {self._file} cannot be read: {why}")
             return {}
         self._tables = {name for name, value in table.items() if isinstance(value, dict)}
         texts = ((name, self._text_of(name, value)) for name, value in table.items())

@@ -54,11 +54,14 @@ class VitalTask(enum.Enum):
     BEAT = _Row("beat", _ENDS, ("projector",))
     MISSING = _Row("missing", _RESTARTS, ("projector",))
     COPIES = _Row("copies", _RESTARTS, ("projector",))
+    TRIM = _Row("trim", _RESTARTS, ("projector",))
     FREE_SPACE = _Row("free-space", _RESTARTS, ("projector",))
     WITNESSES = _Row("witnesses", _RESTARTS, ("projector",))
     KEPT_HEADS = _Row("kept-heads", _RESTARTS, ("projector",))
 
     SHIP = _Row("ship", _RESTARTS, ("extender", "shadow"))
+    PROMISES = _Row("promises", _RESTARTS, ("extender", "shadow"))
+    SPOOL = _Row("spool", _RESTARTS, ("extender",))
     SNAPSHOT = _Row("snapshot", _RESTARTS, ("extender",))
     CLAIMS = _Row("claims", _RESTARTS, ("extender",))
     ACCEPT = _Row("accept", _RESTARTS, ("extender", "admission"))
@@ -102,6 +105,7 @@ class VitalTask(enum.Enum):
 
     COMPONENT = _Row("component", _RESTARTS, ("up", "demo"))
     BROKER = _Row("broker", _RESTARTS, ("up", "demo"))
+    DISK = _Row("disk", _RESTARTS, ("up", "demo"))
 
     def __str__(self) -> str:
         return self.value.title

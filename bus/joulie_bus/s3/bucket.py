@@ -15,13 +15,17 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from joulie_bus.errors import BucketFailed
+from joulie_bus.runtime.http_deadline import within
 from joulie_bus.runtime.settings import setting, text
 from joulie_bus.s3.signature import Credentials, Request, signed_headers
 
-TIMEOUT_S = 10.0  # for an answer, and for each block that is sent
+TIMEOUT_S = 10.0  # without a byte of an answer, and for each block that is sent
+ANSWER_S = 60.0  # of a whole answer; a large one has more time
+SLOWEST = 1 << 20  # bytes a second
 BLOCK_BYTES = 1 << 18
 LARGEST = 16 << 20
 LISTED_AT_ONCE = 1000
+MOST_LISTED = 10_000_000  # heads of ten years are 3,000,000
 _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")  # of a bucket
 _PREFIX = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9._-]*/)*")
 _KEY = re.compile(r"<Key>([^<]*)</Key>")
@@ -99,7 +103,7 @@ class Bucket:
         prefix = self.place.prefix
         query = {"list-type": "2", "prefix": prefix, "max-keys": str(LISTED_AT_ONCE)}
         more = ""
-        while True:
+        for _ in range(MOST_LISTED // LISTED_AT_ONCE):
             asked = query | ({"continuation-token": more} if more else {})
             status, answer = self._asked("GET", None, query=asked)
             self._require(status, answer)
@@ -110,6 +114,7 @@ class Bucket:
             if found is None:
                 return
             more = html.unescape(found[1])
+        raise BucketFailed(str(self.place), f"a list of more than {MOST_LISTED} objects")
 
     def _asked(
         self,
@@ -129,8 +134,9 @@ class Bucket:
         try:
             # As a file it is sent in blocks: one `sendall` of it all would have one time-out.
             connection.request(method, request.target, io.BytesIO(body) if body else None, sent)
-            reply = connection.getresponse()
-            answer = reply.read(largest + 1)
+            with within(connection, ANSWER_S + largest / SLOWEST):
+                reply = connection.getresponse()
+                answer = reply.read(largest + 1)
         except (OSError, http.client.HTTPException) as error:
             raise BucketFailed(str(place), str(error) or type(error).__name__) from error
         finally:

@@ -54,7 +54,12 @@ CHANNELS = (
         "answers of one extender replica; outcomes, of the projector",
     ),
     Channel("joulie.caps.{cluster}.{node}", "caps of a node, for its writer (live, not stored)"),
+    Channel("joulie.spool.{cluster}.{replica}", "what waits in a spool, each second (live)"),
     Channel("joulie.view.{cluster}.delta", "what a commit changed (live, not stored)"),
     Channel("joulie.view.{cluster}.beat", "position and digest, four times a second (live)"),
     Channel("joulie.heads.{cluster}", "signed heads of the decision log"),
+    Channel(
+        "joulie.cuts.{cluster}",
+        "request of the archiver to delete what it holds (answered by the projector, not stored)",
+    ),
 )

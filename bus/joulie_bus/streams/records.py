@@ -1,6 +1,8 @@
 """The values that go into a log and come out of it, for every kind of log."""
 
+from collections.abc import Mapping
 from hashlib import sha256
+from types import MappingProxyType
 from typing import NamedTuple
 
 from joulie_bus.streams.subjects import Stream
@@ -91,6 +93,7 @@ class StreamSize(NamedTuple):
     first_at: int
     last_at: int
     last: int = 0  # the sequence of the newest message that was ever stored
+    silent_ns: Mapping[str, int] = MappingProxyType({})  # of each server with a copy; empty for one
 
 
 def digest_of(record: Record) -> bytes:

@@ -8,7 +8,17 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from joulie_bus.streams.subjects import CAPS, LIVE, PATTERNS, PROJECTOR, Family, Stream, escape
+from joulie_bus.streams.subjects import (
+    CAPS,
+    CUTS,
+    LIVE,
+    PATTERNS,
+    PROJECTOR,
+    SPOOLS,
+    Family,
+    Stream,
+    escape,
+)
 
 
 class Role(StrEnum):
@@ -19,17 +29,18 @@ class Role(StrEnum):
     AGENT = "agent"  # reads the power of its node
     SIMULATOR = "simulator"
     AUDITOR = "auditor"
-    ARCHIVIST = "archivist"  # archives, and purges what the archive holds
+    ARCHIVIST = "archivist"  # archives, and asks the projector to delete what the archive holds
     CONSOLE = "console"  # shows the present and the past to people
     VIEWER = "viewer"  # reads only
 
 
 class Grant(NamedTuple):
-    """The permissions of a user. `deny` restricts `publish`."""
+    """The permissions of a user. `deny` restricts `publish`; `answers`: it may answer requests."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
     deny: tuple[str, ...] = ()
+    answers: bool = False
 
 
 def inbox(role: Role, name: str = "") -> str:
@@ -46,6 +57,9 @@ def _to(*families: Family) -> tuple[str, ...]:
 
 _LIVE = LIVE.format(cluster="*")
 _CAPS = CAPS.format(cluster="*")
+_SPOOLS = SPOOLS.format(cluster="*")
+_OF_A_REPLICA = (*_to(Family.DEC), _SPOOLS)
+_CUTS = CUTS.format(cluster="*")
 # They share the account that holds the streams (`accounts`); each other role has one of its own.
 CORE_ROLES = frozenset({Role.ADMIN, Role.PROJECTOR})
 _ASK = ("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.NAMES")
@@ -57,6 +71,7 @@ DIRECT = "$JS.API.DIRECT.GET.*"
 _LAST = "$JS.API.STREAM.MSG.GET.{}"
 _OUTCOMES = f"joulie.dec.*.{PROJECTOR}"
 _PURGE = "$JS.API.STREAM.PURGE.{}"
+ONE_ANSWER = {"max": 1, "expires": "2m"}  # to each request, within this time
 
 _PUBLISH: dict[Role, tuple[str, ...]] = {
     Role.PROJECTOR: (
@@ -65,18 +80,20 @@ _PUBLISH: dict[Role, tuple[str, ...]] = {
         *_to(Family.HEADS),
         _LIVE,
         _OUTCOMES,  # the outcomes of answers, in the same stream as the answers
-        _LAST.format(Stream.HEADS),
+        *(_LAST.format(stream) for stream in (Stream.HEADS, Stream.PLAN)),
+        *(_PURGE.format(stream) for stream in Stream if stream is not Stream.HEADS),
     ),
     Role.OPERATOR: (*_to(Family.TEL, Family.OBS, Family.PLAN), _CAPS, _LAST.format(Stream.PLAN)),
-    Role.EXTENDER: (*_to(Family.DEC, Family.CLAIM), _LAST.format(Stream.CLAIM)),
+    Role.EXTENDER: (
+        *_to(Family.DEC, Family.CLAIM),
+        _SPOOLS,
+        _LAST.format(Stream.CLAIM),
+        _LAST.format(Stream.HEADS),  # what the signed log must have of its decisions
+    ),
     Role.AGENT: _to(Family.AGENT),
     Role.SIMULATOR: _to(Family.TEL, Family.OBS),
     Role.AUDITOR: (DIRECT,),
-    Role.ARCHIVIST: (
-        DIRECT,
-        _LAST.format(Stream.PLAN),
-        *(_PURGE.format(stream) for stream in Stream if stream is not Stream.HEADS),
-    ),
+    Role.ARCHIVIST: (DIRECT, _CUTS),
     Role.CONSOLE: (DIRECT,),
     Role.VIEWER: (),
 }
@@ -84,6 +101,8 @@ _PUBLISH: dict[Role, tuple[str, ...]] = {
 _SUBSCRIBE: dict[Role, tuple[str, ...]] = {
     Role.VIEWER: _to(Family.PLAN, Family.DEC, Family.HEADS),
     Role.AGENT: (_CAPS,),
+    Role.CONSOLE: (_SPOOLS,),
+    Role.PROJECTOR: (_CUTS,),
 }
 _NEVER: dict[Role, tuple[str, ...]] = {Role.EXTENDER: (_OUTCOMES,)}
 _VIEWING = frozenset(Role) - {Role.ADMIN, Role.PROJECTOR, Role.AGENT, Role.ARCHIVIST}
@@ -94,7 +113,9 @@ def _grant(role: Role) -> Grant:
         return Grant((">",), (">",))
     live = (_LIVE,) if role in _VIEWING else ()
     heard = (f"{inbox(role)}.>", *live, *_SUBSCRIBE.get(role, ()))
-    return Grant((*_ASK, *_PUBLISH[role]), heard, _NEVER.get(role, ()))
+    return Grant(
+        (*_ASK, *_PUBLISH[role]), heard, _NEVER.get(role, ()), answers=role is Role.PROJECTOR
+    )
 
 
 GRANTS: dict[Role, Grant] = {role: _grant(role) for role in Role}
@@ -107,9 +128,9 @@ def agent_grant(node: str) -> Grant:
 
 
 def replica_grant(replica: str) -> Grant:
-    """For one replica of the extender: the permissions of its role, with its own decisions only."""
+    """For one replica of the extender: the permissions of its role, with its own subjects only."""
     role = GRANTS[Role.EXTENDER]
-    own = {decisions: f"joulie.dec.*.{escape(replica)}" for decisions in _to(Family.DEC)}
+    own = {pattern: pattern.removesuffix("*") + escape(replica) for pattern in _OF_A_REPLICA}
     publish = tuple(own.get(subject, subject) for subject in role.publish)
     subscribe = (f"{inbox(Role.EXTENDER, replica)}.>", *role.subscribe[1:])
     return Grant(publish, subscribe, role.deny)
@@ -129,4 +150,5 @@ def grant_of(role: Role, name: str = "") -> Grant:
 def permissions(grant: Grant) -> dict[str, Any]:
     """In the syntax of the configuration of nats-server."""
     publish = {"allow": grant.publish, "deny": grant.deny} if grant.deny else grant.publish
-    return {"publish": publish, "subscribe": grant.subscribe}
+    answers = {"allow_responses": ONE_ANSWER} if grant.answers else {}
+    return {"publish": publish, "subscribe": grant.subscribe, **answers}

@@ -45,6 +45,8 @@ FAMILIES: dict[Stream, tuple[Family, ...]] = {
 }
 LIVE = "joulie.view.{cluster}.*"  # live, never stored
 CAPS = "joulie.caps.{cluster}.*"  # live, never stored
+SPOOLS = "joulie.spool.{cluster}.*"  # live, never stored
+CUTS = "joulie.cuts.{cluster}"  # requests, never stored
 
 REMEMBERED_NAMES = 20_000  # their tokens are cached, as the same names recur
 AGENT_PREFIX = "agent-"  # prefix of the producer names of agents only
@@ -90,6 +92,8 @@ class Subjects:
         self.delta = f"joulie.view.{self._token}.delta"
         self.beat = f"joulie.view.{self._token}.beat"
         self.heads = f"joulie.heads.{self._token}"
+        self.spools = SPOOLS.format(cluster=self._token)
+        self.cuts = CUTS.format(cluster=self._token)
 
     def owns(self, pattern: str) -> bool:
         """Whether the subject belongs to this cluster, also of a later version."""
@@ -104,6 +108,9 @@ class Subjects:
 
     def caps(self, node: str) -> str:
         return f"joulie.caps.{self._token}.{escape(node)}"
+
+    def spool(self, replica: str) -> str:
+        return f"joulie.spool.{self._token}.{escape(replica)}"
 
     def claim(self, card: str) -> str:
         return f"joulie.claim.{self._token}.{escape(card)}"

@@ -8,10 +8,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from joulie_bus.broker.checksum import server_binary
-from joulie_bus.broker.embedded import Embedded, Peer, environment
-from joulie_bus.errors import Unreachable
-from joulie_bus.jetstream.connection import Address, Connection
+from joulie_bus.broker.embedded import Embedded, Peer
+from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import declaration, ensure
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.runtime.ports import free_port
@@ -44,33 +42,6 @@ async def bare_broker(directory: Path) -> AsyncGenerator[Embedded, None]:
         yield broker
     finally:
         await broker.stop()
-
-
-@contextlib.asynccontextmanager
-async def lazy_broker(directory: Path) -> AsyncGenerator[Address, None]:
-    """A nats-server with the streams. It rarely syncs its disk, so benchmarks measure clients."""
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *(server_binary(), "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(directory)),
-        stderr=asyncio.subprocess.DEVNULL,
-        env=environment(),
-    )
-    address = Address(url=f"nats://127.0.0.1:{port}")
-    try:
-        connection = await _once_it_answers(address)
-        await ensure(connection, CLUSTER)
-        await connection.close()
-        yield address
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-async def _once_it_answers(address: Address) -> Connection:
-    while True:
-        with contextlib.suppress(Unreachable):
-            return await Connection.open(address, "bench", patience_s=1)
-        await asyncio.sleep(0.05)
 
 
 @contextlib.asynccontextmanager

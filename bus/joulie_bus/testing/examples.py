@@ -35,6 +35,8 @@ from joulie_bus.events import (
     PodPending,
     PreemptDecided,
     PrioritizeDecided,
+    Promise,
+    PromiseKey,
     SettingsDeclared,
     SleepOrdered,
     StateSetBack,
@@ -228,7 +230,9 @@ def _terms(node: str) -> Terms:
 def _aftermath(node: str, uid: str) -> list[AnyEvent]:
     return [
         _fallback(uid),
-        DecisionsDropped(count=3, why="No space left on device"),
+        DecisionsDropped(count=3, why="No space left on device", promised=1),
+        PromiseKey(public=bytes(32), last="extender-0:b0:41", covers=bytes(32)),
+        Promise(last="extender-0:b1:7", covers=bytes(32), at=1, signature=bytes(64)),
         BindDecided(
             pod_uid=uid,
             namespace="team",

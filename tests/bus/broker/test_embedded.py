@@ -1,7 +1,5 @@
 import contextlib
-import json
 import os
-import secrets
 import signal
 import socket
 import stat
@@ -11,19 +9,14 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from joulie_bus.broker import embedded
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerStartFailed
-from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
-from joulie_bus.jetstream.streams import ensure, state_of
-from joulie_bus.streams.records import StreamState
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import (
-    CLUSTER,
     bare_broker,
     connected,
     power,
@@ -31,7 +24,6 @@ from joulie_bus.testing import (
     running_broker,
     stored,
 )
-from nats_trust import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -121,42 +113,6 @@ async def test_killed_and_started_again_it_is_where_it_was_with_all_it_had(tmp_p
 
     assert broker.address_of(Role.AGENT) == before
     assert [record.sequence for record in records] == list(range(1, 101))
-
-
-def without_accounts(directory: Path, broker: Embedded) -> str:
-    """The configuration of a version without accounts, in the same directory."""
-    admin = {"user": "admin", "password": broker.address_of(Role.ADMIN).password}
-    store = f'jetstream {{ store_dir: "{directory / "nats"}", max_file_store: 32GB }}'
-    return f"{store}\nauthorization {{ users: {json.dumps([admin])} }}"
-
-
-async def test_streams_of_a_version_without_accounts_continue_and_so_they_do_after_a_rollback(
-    tmp_path: Path,
-) -> None:
-    directory = tmp_path / "broker"
-    broker = Embedded(directory)
-    admin, older = broker.address_of(Role.ADMIN), without_accounts(directory, broker)
-    with serving(tmp_path, older) as url:
-        before = await published(replace(admin, url=url))
-    await broker.start()
-    upgraded = await published(admin)
-    await broker.stop()
-    with serving(tmp_path, older) as url:
-        rolled_back = await published(replace(admin, url=url))
-
-    assert (before.created, before.last) == (upgraded.created, upgraded.last - 1)
-    assert (before.created, before.last) == (rolled_back.created, rolled_back.last - 2)
-
-
-async def published(address: Address) -> StreamState:
-    """The state of a stream after one more message."""
-    connection = await Connection.open(address, "test")
-    await ensure(connection, CLUSTER)
-    async with Publisher.on(connection) as publisher:
-        await publisher.publish([producer(boot=secrets.token_hex(4)).stamp(power("n1", 1))])
-    state = await state_of(connection, Stream.TEL)
-    await connection.close()
-    return state
 
 
 async def test_a_port_in_use_is_a_named_error(tmp_path: Path) -> None:

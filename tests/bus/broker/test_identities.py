@@ -215,6 +215,9 @@ async def test_a_user_for_one_replica_decides_as_this_replica_alone(
 def test_a_name_makes_a_grant_smaller() -> None:
     assert grant_of(Role.AGENT, "n1").publish == ("joulie.agent.*.n1",)
     assert grant_of(Role.AGENT, "n1").subscribe == ("_INBOX_agent_n1.>", "joulie.caps.*.n1")
+    assert grant_of(Role.EXTENDER, "r1").publish[3:6] == (
+        *("joulie.dec.*.r1", "joulie.claim.*.*", "joulie.spool.*.r1"),
+    )
     assert permissions(grant_of(Role.EXTENDER))["publish"]["deny"] == ("joulie.dec.*.projector",)
 
 
@@ -222,7 +225,7 @@ def test_a_role_that_is_not_granted_by_name_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["grant", "console", "c1", "--data", str(tmp_path)]) != 0
-    assert "only agent and extender are granted by name" in capsys.readouterr().err
+    assert "only `joulie grant` of agent and extender takes one" in capsys.readouterr().err
 
 
 def test_the_events_of_an_agent_are_its_readings_alone() -> None:
@@ -273,3 +276,17 @@ async def test_the_caps_of_a_node_reach_its_writer_and_no_other_node(tmp_path: P
         await bus.send_live(CLUSTER.caps("n2"), b"of n2")
         await bus.send_live(CLUSTER.caps("n1"), b"of n1")
         await until(lambda: heard == [b"of n1"], 10)
+
+
+async def test_what_waits_in_a_spool_reaches_the_console(tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    async with (
+        running_broker(tmp_path) as broker,
+        connected(broker, "extender", Role.EXTENDER) as extender,
+        connected(broker, "console", Role.CONSOLE) as console,
+        JetStreamLog.over(extender) as bus,
+        console.listening(CLUSTER.spools, heard.append),
+    ):
+        await console.flush()
+        await bus.send_live(CLUSTER.spool("r1"), b"of r1")
+        await until(lambda: heard == [b"of r1"], 10)

@@ -115,7 +115,8 @@ def test_a_reading_is_opened_at_once_to_what_two_steps_give() -> None:
 
     assert sample is not None
     assert sample.data == codec.read(opened, HERE)
-    parts = [name for name in Envelope.__struct_fields__ if name != "data"]
+    parts = [name for name in Envelope.__struct_fields__ if name not in ("prev", "data")]
+    assert opened.prev == b"", "only decisions are promised"
     assert [getattr(sample, name) for name in parts] == [getattr(opened, name) for name in parts]
 
 

@@ -341,12 +341,16 @@ async def test_the_last_reply_has_connection_close() -> None:
 
 async def test_while_it_leaves_newcomers_are_served_and_a_client_loses_no_call() -> None:
     limits = QUICK._replace(drain_s=PATIENCE_S)
-    async with opened(echo, limits) as http_server:
+    async with opened(echo, limits) as http_server, contextlib.AsyncExitStack() as others:
+        held = await others.enter_async_context(line(http_server.port))  # without any it is gone
+        await held.say(asked(b"0"))
+        await held.hear()
         client = Client("127.0.0.1", http_server.port)
         await client.post("x", b"1", PATIENCE_S)
         async with leaving(http_server):
             replies = [await client.post("x", b"%d" % n, PATIENCE_S) for n in range(2, 5)]
-        await client.close()
+            await client.close()
+            await others.aclose()
 
     assert replies == [b"POST /x 2", b"POST /x 3", b"POST /x 4"]
     assert client.dialled == 3

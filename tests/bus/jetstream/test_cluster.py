@@ -14,7 +14,7 @@ from joulie_bus.jetstream import connection as connections
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.reader import ConsumerReader
-from joulie_bus.jetstream.streams import ensure, require, state_of, tip_of
+from joulie_bus.jetstream.streams import ensure, require, state_of, tip_of, unconfirmed_ns
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.roles import Role
@@ -121,6 +121,14 @@ async def test_a_leader_that_lost_its_majority_answers_since_when(tmp_path: Path
 
     assert before.unconfirmed_ns < 2e9, "replicas answer the leader once a second"
     assert after.unconfirmed_ns <= lasted_ns + 2e9, "no longer than since the last answer"
+
+
+def test_a_replica_that_never_answered_this_leader_confirms_nothing() -> None:
+    """The server reports 0 ns for it, as for one that has just answered."""
+    other = {"name": "n1", "active": 7_000_000_000, "current": True}
+    never = {"name": "n2", "active": 0, "current": False}
+
+    assert unconfirmed_ns({"leader": "n0", "replicas": [other, never]}) == 7_000_000_000
 
 
 @pytest.mark.slow

@@ -11,10 +11,10 @@ from nats.errors import Error as NatsError
 from nats.errors import FlushTimeoutError
 
 from joulie_bus.broker.checksum import server_binary
-from joulie_bus.broker.embedded import Embedded
+from joulie_bus.broker.embedded import Embedded, address_within
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream import connection as connecting
-from joulie_bus.jetstream import publisher as publishing
+from joulie_bus.jetstream import in_flight
 from joulie_bus.jetstream.connection import Address, Connection, _State
 from joulie_bus.jetstream.nats_internals import JoulieClient
 from joulie_bus.jetstream.publisher import Publisher
@@ -52,8 +52,20 @@ async def test_the_error_of_an_unreachable_broker_names_its_url() -> None:
     told = await complaint(Address(url=url, user="joe", password="hunter2"))
 
     assert told.startswith(f"No NATS server answers at {url}: ")
-    assert "Connect call failed" in told
+    assert "Connection refused" in told
     assert "hunter2" not in told
+
+
+async def test_a_busy_broker_of_the_data_directory_is_not_blamed_on_a_setting(
+    broker: Embedded, frozen: Callable[[], None]
+) -> None:
+    frozen()
+    told = await complaint(address_within(broker._directory, broker.url, Role.AUDITOR))
+
+    assert told.endswith(
+        f"It runs in {broker._directory}: it, or this machine, may be busy. Try again."
+    )
+    assert "NATS_URL" not in told
 
 
 @pytest.mark.parametrize("password", ["hunter2", ""])
@@ -126,8 +138,9 @@ async def test_a_request_to_a_stopped_broker_fails_with_its_url(
     broker.kill()
     await broker.wait()
 
-    with pytest.raises(Unreachable, match=broker.url):
+    with pytest.raises(Unreachable, match=broker.url) as caught:
         await connection.request("anything", b"", timeout_s=0.2)
+    assert "NATS_URL" not in str(caught.value), "it was right before"
 
 
 async def test_a_broker_that_falls_over_a_question_is_asked_again(
@@ -209,7 +222,7 @@ async def test_a_frozen_broker_does_not_delay_a_close(
     broker: Embedded, frozen: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connecting, "CLOSE_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
+    monkeypatch.setattr(in_flight, "ACK_DEADLINE_S", 0.1)
     large = [Message("joulie.tel.test.n1", f"id-{n}", bytes(100_000)) for n in range(200)]
     async with (
         asyncio.timeout(60),

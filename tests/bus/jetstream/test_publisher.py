@@ -1,7 +1,10 @@
 import asyncio
 import base64
+import contextlib
+import os
+import signal
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,12 @@ from structlog.testing import capture_logs
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.errors import BrokerRefused
 from joulie_bus.events.codec import open_envelope
+from joulie_bus.jetstream import batch, in_flight
 from joulie_bus.jetstream import publisher as publishing
 from joulie_bus.jetstream.connection import MAX_PAYLOAD, Connection
 from joulie_bus.jetstream.publisher import Publisher, _Ack
 from joulie_bus.jetstream.streams import state_of
+from joulie_bus.runtime import metrics
 from joulie_bus.streams.batch_limits import MAX_OPEN
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
@@ -214,10 +219,64 @@ async def test_what_was_published_while_the_broker_was_away_is_stored_once_it_is
         assert await ids(anew) == Counter(message.id for message in messages)
 
 
+@contextlib.contextmanager
+def halted(broker: Embedded) -> Generator[None, None, None]:
+    """The broker gets no CPU within the block, and its connections stay."""
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+
+
+async def until_resent(more: int) -> None:
+    goal = metrics.RESENT._value.get() + more
+    async with asyncio.timeout(60):
+        while metrics.RESENT._value.get() < goal:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_broker_without_cpu_gets_one_message_again_and_the_log_has_one_line(
+    broker: Embedded, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_flight, "ACK_DEADLINE_S", 0.1)
+    messages, before = samples(19), metrics.RESENT._value.get()
+    with capture_logs() as lines:
+        async with Publisher.on(connection) as publisher, asyncio.timeout(60):
+            with halted(broker):
+                publishing_all = asyncio.create_task(publisher.publish(messages))
+                await until_resent(3)
+                later = asyncio.create_task(publisher.publish(samples(1)))
+            await publishing_all
+            await later
+
+    assert await ids(connection) == Counter(message.id for message in messages)
+    assert metrics.RESENT._value.get() - before < 19, "not all of them again and again"
+    events = [line["event"] for line in lines]
+    assert events.count("unacknowledged") == events.count("acknowledged_again") == 1
+
+
+async def test_a_batch_that_a_slow_broker_stored_meanwhile_is_stored_once(
+    broker: Embedded, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
+    monkeypatch.setattr(batch, "ANSWER_S", 0.2)
+    messages = samples(200)
+    async with Publisher.on(connection) as publisher, asyncio.timeout(60):
+        with halted(broker):
+            publishing_all = asyncio.create_task(publisher.publish(messages))
+            await until_resent(400)
+        await publishing_all
+        await publisher.publish(more := samples(240)[200:])
+
+    assert await ids(connection) == Counter(message.id for message in [*messages, *more])
+    assert (await batches(connection, 240))[-1] == 40, "and the next ones are a batch again"
+
+
 async def test_a_subject_that_no_stream_takes_is_refused_by_name(
     bare: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
+    monkeypatch.setattr(in_flight, "ACK_DEADLINE_S", 0.1)
     async with Publisher.on(bare) as publisher, asyncio.timeout(60):
         with pytest.raises(BrokerRefused, match="no stream takes this subject") as caught:
             await publisher.publish(samples(3))
@@ -238,7 +297,7 @@ async def test_what_is_refused_makes_room_for_what_comes_next(
     bare: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "WINDOW", 4)
-    monkeypatch.setattr(publishing, "ACK_DEADLINE_S", 0.1)
+    monkeypatch.setattr(in_flight, "ACK_DEADLINE_S", 0.1)
     await make_stream(bare, "joulie.tel.test.n0")
     messages = samples(20)
     async with Publisher.on(bare) as publisher, asyncio.timeout(60):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from joulie_bus.errors import BrokerRefused, PurgeDenied, StreamsForeign, StreamsInUse
+from joulie_bus.errors import BrokerRefused, StreamsForeign, StreamsInUse
 from joulie_bus.events.codec import open_envelope
 from joulie_bus.jetstream import streams
 from joulie_bus.jetstream.connection import Connection
@@ -95,15 +95,6 @@ async def test_no_message_is_deleted_out_of_the_middle_of_a_stream(connection: C
 
     with pytest.raises(BrokerRefused, match="not permitted"):
         await connection.api(f"STREAM.MSG.DELETE.{Stream.PLAN}", {"seq": 1})
-
-
-async def test_a_stream_that_denies_purges_says_what_to_do(tmp_path: Path) -> None:
-    async with bare_broker(tmp_path / "broker") as broker, connected(broker) as connection:
-        old = declaration(Stream.DEC, CLUSTER) | {"deny_purge": True}
-        await connection.api(f"STREAM.CREATE.{Stream.DEC}", old)
-
-        with pytest.raises(PurgeDenied, match=r"JOULIE_DEC was made by a version .* Its messages"):
-            await purge(connection, Stream.DEC, 1)
 
 
 async def test_only_telemetry_may_age_out(connection: Connection) -> None:

@@ -6,6 +6,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from joulie_bus.errors import PortTaken
@@ -23,9 +24,19 @@ BOUNDED = {
     *("namespace", "currency", "witness", "place"),
     "model",  # of cards: the extender shows 50 at most
     "feed",  # of power targets: the operator shows 50 at most
+    "component",  # as the table of metrics names them
     *("card", "by"),  # the cards of the node of an agent, and what limited one
 }
-WITHOUT_A_VIEW = {"projector", "archive", "ledger", "admission", "agent", "callout"}
+WITHOUT_A_VIEW = {
+    "projector",
+    "archive",
+    "ledger",
+    "admission",
+    "agent",
+    "agent-caps",
+    "callout",
+    "signer",
+}
 
 
 def test_every_label_is_one_of_ours() -> None:
@@ -135,6 +146,36 @@ def test_clients_that_send_nothing_are_cut_and_bounded(monkeypatch: pytest.Monke
         with contextlib.suppress(OSError):  # the last of them may still hold its thread
             answer = asked(port, "/healthz")
     assert answer == (200, "ok\n")
+
+
+def test_a_gauge_without_a_value_is_not_a_zero() -> None:
+    registry = CollectorRegistry()
+    plain = metrics.Gauge("joulie_plain", "A gauge without labels", registry=registry)
+    labelled = metrics.Gauge("joulie_labelled", "One with a label", ["of"], registry=registry)
+    assert samples(registry) == []
+
+    plain.set(0)
+    labelled.labels(of="a").inc()
+    assert samples(registry) == ["joulie_plain", "joulie_labelled"]
+
+    plain.forget()
+    labelled.forget()
+    assert samples(registry) == []
+
+
+def samples(registry: CollectorRegistry) -> list[str]:
+    return [sample.name for family in registry.collect() for sample in family.samples]
+
+
+def test_an_age_that_is_not_known_is_not_exported() -> None:
+    registry = CollectorRegistry()
+    age = metrics.ScrapedGauge("joulie_age", "An age", registry=registry)
+    known: list[float | None] = [None, 3.0]
+
+    with age.computed_by(lambda: known.pop()):
+        assert registry.get_sample_value("joulie_age") == 3.0
+        assert samples(registry) == []
+    assert samples(registry) == []
 
 
 def test_values_by_label_are_computed_at_each_scrape_and_gone_with_their_source() -> None:

@@ -181,18 +181,17 @@ def test_all_errors_are_reported_together_with_the_allowed_values() -> None:
     )
 
 
-def test_the_message_counts_the_mistakes_and_lists_each() -> None:
+def test_the_message_has_one_line_for_each_mistake() -> None:
     source = Source.of(LOG_LEVEL="loud", JOULIE_CLUSTER="a b")
     source.load(BusSettings)
 
     with pytest.raises(SettingsError) as caught:
         source.finish()
     assert str(caught.value) == (
-        "Nothing was started: 2 setting(s) cannot be used.\n"
-        "  - JOULIE_CLUSTER='a b' (from environment): not a plain name; "
-        "allowed: letters, digits and dashes\n"
-        "  - LOG_LEVEL='loud' (from environment): unknown; "
-        "allowed: one of debug, info, warning, error"
+        "JOULIE_CLUSTER='a b' (from environment): not a plain name; "
+        "allowed: letters, digits and dashes. Nothing was started.\n"
+        "LOG_LEVEL='loud' (from environment): unknown; "
+        "allowed: one of debug, info, warning, error. Nothing was started."
     )
 
 
@@ -307,7 +306,7 @@ def test_a_file_that_cannot_be_read_is_a_mistake_with_its_path(
         file.write_bytes(content)
     [mistake] = mistakes_of(Source({"LOG_LEVEL": "info"}, file), BusSettings)
 
-    assert mistake.startswith(f"the settings file {file} cannot be read: ")
+    assert mistake.startswith(f"--config {file} cannot be read: ")
 
 
 def test_an_error_in_the_file_names_the_file(toml: Callable[[str], Path]) -> None:

@@ -100,9 +100,13 @@ VERBS: dict[str, Verb] = {
     "publish claims": publishes("joulie.claim.test.gpu-1"),
     "publish heads": publishes(CLUSTER.heads),
     "tell the view": tells(CLUSTER.beat),
+    "tell of a spool": tells(CLUSTER.spool("r1")),
     "tell a stranger": tells("elsewhere"),
+    "ask for a cut": tells(CLUSTER.cuts),
+    "hear requests for cuts": listens(CLUSTER.cuts),
     "see the view": listens(CLUSTER.delta),
     "hear decisions": listens("joulie.dec.test.*"),
+    "hear of spools": listens(CLUSTER.spools),
     "hear plans": listens("joulie.plan.test.*"),
     "listen to everything": listens(">"),
     "listen to facts": listens("joulie.tel.>"),
@@ -130,17 +134,19 @@ EVERYBODY = {"ask for a stream", "ask for names"}
 MAY: dict[Role, set[str]] = {
     Role.ADMIN: set(VERBS),
     Role.PROJECTOR: EVERYBODY
-    | {"read plans", "publish heads", "publish outcomes", "tell the view"},
+    | {"read plans", "publish heads", "publish outcomes", "tell the view"}
+    | {"get the newest plan", "purge a stream of ours", "hear requests for cuts"},
     Role.OPERATOR: EVERYBODY
     | {"publish telemetry", "publish observations", "publish plans"}
     | {"get the newest plan", "see the view"},
     Role.EXTENDER: EVERYBODY
-    | {"publish decisions", "publish claims", "get the newest claim", "see the view"},
+    | {"publish decisions", "publish claims", "get the newest claim", "see the view"}
+    | {"tell of a spool"},
     Role.AGENT: EVERYBODY | {"publish telemetry as an agent"},
     Role.SIMULATOR: EVERYBODY | {"publish telemetry", "publish observations", "see the view"},
     Role.AUDITOR: EVERYBODY | {"read plans", "see the view"},
-    Role.ARCHIVIST: EVERYBODY | {"read plans", "get the newest plan", "purge a stream of ours"},
-    Role.CONSOLE: EVERYBODY | {"read plans", "see the view"},
+    Role.ARCHIVIST: EVERYBODY | {"read plans", "ask for a cut"},
+    Role.CONSOLE: EVERYBODY | {"read plans", "see the view", "hear of spools"},
     Role.VIEWER: EVERYBODY | {"see the view", "hear decisions", "hear plans"},
 }
 

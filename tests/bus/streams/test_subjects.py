@@ -63,6 +63,8 @@ SUBJECTS = {
     "decision.preempt": "joulie.dec.test.extender-0",
     "decision.fallback": "joulie.dec.test.extender-0",
     "decision.dropped": "joulie.dec.test.extender-0",
+    "decision.promise-key": "joulie.dec.test.extender-0",
+    "decision.promise": "joulie.dec.test.extender-0",
     "decision.bind": "joulie.dec.test.extender-0",
     "decision.outcome": "joulie.dec.test.projector",
     "decision.set-back": "joulie.dec.test.projector",
@@ -167,7 +169,7 @@ def test_the_channels_are_every_subject_and_none_besides() -> None:
     drawn = [channel.address for channel in CHANNELS]
     agents = CLUSTER.of(power("n1", 1), agent_name("n1"))
     real = {*SUBJECTS.values(), agents, CLUSTER.heads, CLUSTER.delta, CLUSTER.beat}
-    real.add(CLUSTER.caps("n1"))
+    real |= {CLUSTER.caps("n1"), CLUSTER.cuts, CLUSTER.spool("extender-0")}
     fitting = {subject: {line for line in drawn if fits(line, subject)} for subject in real}
 
     assert [subject for subject, lines in fitting.items() if not lines] == []
