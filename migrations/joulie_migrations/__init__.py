@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import ProgrammingError
 
+from joulie_bus.core.formats import in_force
 from joulie_bus.errors import MigrationDenied, SchemaMismatch
 from joulie_migrations.cuts import TRIMMER
 from joulie_migrations.guards import READER, WRITER
+from joulie_migrations.ledger_tables import LEDGER
 
 if TYPE_CHECKING:
     from alembic.config import Config
     from alembic.script import ScriptDirectory
 
-OLDEST = "0010"  # the oldest schema that this code works with
-NEWEST = "0010"  # the newest schema that it knows
+OLDEST = "0011"  # the oldest schema that this code works with
+NEWEST = in_force("schema")  # the newest schema that it knows
+FIRST = "0011"  # the first schema; logs of lower numbers are not continued
 PHASES = ("pre", "post")
 _HERE = Path(str(files(__name__)))
 _VERSIONS = "alembic_version"
@@ -52,6 +55,7 @@ def current(engine: Engine) -> str:
 def require(engine: Engine, steps: Steps = RELEASED) -> None:
     """Raises SchemaMismatch if this code does not work with the schema."""
     found = current(engine)
+    _require_first_format(found)
     if found < steps.oldest:
         raise SchemaMismatch(found or "none", steps.oldest)
     _require_young_enough(engine, found, steps)
@@ -66,6 +70,7 @@ def upgrade(engine: Engine, phase: str = "", steps: Steps = RELEASED) -> str:
     from alembic import command
 
     found = current(engine)
+    _require_first_format(found)
     if found:
         _require_young_enough(engine, found, steps)
     if found > steps.newest:
@@ -95,7 +100,7 @@ def _let_the_owner_take_roles(connection: Connection) -> None:
     may_grant = "SELECT rolcreaterole FROM pg_roles WHERE rolname = CURRENT_USER"
     if not connection.scalar(text(may_grant)):
         return  # each process has a user of its own
-    for role in (WRITER, READER, TRIMMER):
+    for role in (WRITER, READER, TRIMMER, LEDGER):
         connection.execute(text(f"GRANT {role} TO CURRENT_USER"))
 
 
@@ -126,6 +131,15 @@ def _raise_floor(connection: Connection, scripts: "ScriptDirectory", reached: st
         connection.execute(
             text("INSERT INTO schema_floor (oldest) VALUES (:oldest)"), {"oldest": max(posts)}
         )
+
+
+def _require_first_format(found: str) -> None:
+    if found and found < FIRST:
+        hint = (
+            "Its log is of a version up to 0.2.0, which this one does not continue: read it with "
+            "the version that wrote it, and start this one with an empty database and streams."
+        )
+        raise SchemaMismatch(found, FIRST, hint)
 
 
 def _require_young_enough(engine: Engine, found: str, steps: Steps) -> None:

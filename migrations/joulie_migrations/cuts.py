@@ -1,4 +1,4 @@
-"""The triggers and grants of cuts: only rows before the newest cut may be deleted. Step 0005.
+"""The triggers and grants of cuts: only rows before the newest cut may be deleted.
 
 A cut records up to where an archive holds the log. Its entry must have a signed head, and a
 snapshot at or after its batch must exist. The entry and the batch of the cut stay: the chains
@@ -6,6 +6,7 @@ continue from them. The triggers of both databases allow a DELETE before the new
 PostgreSQL only the role of the trimmer also has the right to delete.
 """
 
+from joulie_migrations.foreign_rows import IS_FOREIGN
 from joulie_migrations.guards import GROWING, READER, WRITER
 
 TRIMMER = "joulie_trimmer"
@@ -18,11 +19,12 @@ DELETABLE = {
 }
 _FITS = (
     "EXISTS (SELECT 1 FROM decision WHERE pos = NEW.pos AND hash = NEW.hash) "
-    "AND EXISTS (SELECT 1 FROM head WHERE pos = NEW.pos AND hash = NEW.hash) "
+    "AND EXISTS (SELECT 1 FROM head WHERE pos = NEW.pos AND hash = NEW.hash AND note = NEW.note) "
     "AND EXISTS (SELECT 1 FROM batch WHERE p_to = NEW.p_to AND head = NEW.manifest_head) "
     "AND EXISTS (SELECT 1 FROM snapshot WHERE position >= NEW.p_to) "
-    "AND NOT EXISTS (SELECT 1 FROM cut "
-    "WHERE pos > NEW.pos OR p_to > NEW.p_to OR number >= NEW.number)"
+    "AND NOT EXISTS (SELECT 1 FROM cut WHERE pos > NEW.pos OR p_to > NEW.p_to) "
+    # A number beyond the next one would leave no room for later cuts.
+    "AND NEW.number = coalesce((SELECT max(number) FROM cut), 0) + 1"
 )
 _NO_PLACE = "the archive cannot be cut off there"
 # The rights of the trimmer.
@@ -34,7 +36,8 @@ GRANTS = {
     **dict.fromkeys(
         (
             *("checkpoint", "outcome_due", "rebuilt", "node_twin", "pod", "gpu", "facility"),
-            *("producer", "cluster_state", "alembic_version", "schema_floor"),
+            *("producer", "cluster_state", "row_name", "alembic_version", "schema_floor"),
+            "foreign_row",
         ),
         "SELECT",
     ),
@@ -45,12 +48,14 @@ def statements(dialect: str) -> list[str]:
     return _on_postgres() if dialect == "postgresql" else _on_sqlite()
 
 
-def _is_behind(table: str) -> str:
+def _may_go(table: str) -> str:
+    """Rows before the newest cut, and those that were moved to `foreign_row`."""
     where = DELETABLE[table].format(
         newest_pos="coalesce((SELECT max(pos) FROM cut), 0)",
         newest_p_to="coalesce((SELECT max(p_to) FROM cut), 0)",
     )
-    return f"OLD.{where}"
+    foreign = f" OR ({IS_FOREIGN[table]})" if table in IS_FOREIGN else ""
+    return f"OLD.{where}{foreign}"
 
 
 def _on_sqlite() -> list[str]:
@@ -59,7 +64,7 @@ def _on_sqlite() -> list[str]:
         made.append(f"DROP TRIGGER {table}_no_delete")
         made.append(
             f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table} "
-            f"WHEN NOT ({_is_behind(table)}) "
+            f"WHEN NOT ({_may_go(table)}) "
             f"BEGIN SELECT RAISE(ABORT, 'the table {table} only grows'); END"
         )
     refuse = "SELECT RAISE(ABORT, 'the table cut only grows')"
@@ -85,7 +90,7 @@ def _on_postgres() -> list[str]:
         f"GRANT SELECT ON cut TO {WRITER}, {READER}",
     ]
     for table in GROWING:
-        made += _postgres_guards(table, _is_behind(table))
+        made += _postgres_guards(table, _may_go(table))
     made += _postgres_guards("cut", "false")
     made.append(
         "CREATE FUNCTION joulie_cut_fits() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
@@ -102,11 +107,11 @@ def _on_postgres() -> list[str]:
     return made
 
 
-def _postgres_guards(table: str, is_behind: str) -> list[str]:
+def _postgres_guards(table: str, may_go: str) -> list[str]:
     return [
         f"DROP TRIGGER IF EXISTS {table}_no_change ON {table}",
         f"CREATE FUNCTION joulie_only_grows_{table}() RETURNS trigger LANGUAGE plpgsql AS $$ "
-        f"BEGIN IF TG_OP = 'DELETE' AND {is_behind} THEN RETURN OLD; END IF; "
+        f"BEGIN IF TG_OP = 'DELETE' AND ({may_go}) THEN RETURN OLD; END IF; "
         f"RAISE EXCEPTION 'the table {table} only grows'; END $$",
         f"CREATE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table} "
         f"FOR EACH ROW EXECUTE FUNCTION joulie_only_grows_{table}()",

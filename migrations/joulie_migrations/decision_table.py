@@ -1,9 +1,9 @@
 """The table of decisions in SQLite: bodies, their hash chain, and columns generated from them.
 
 A body begins with a header. Its first numbers give the end of each field, so that SQL expressions
-can extract a column; a malformed header gives values without an error. Older bodies have no header:
-the column `beside` holds it. Step 0003; later steps change the table by their own statements, and
-this stays as released.
+can extract a column; a malformed header gives values without an error. A body without a header has
+it in the column `beside`. Later steps change the table by their own statements; this stays as
+released.
 """
 
 MARK = "@"  # the first character of a header; no message begins with it
@@ -55,17 +55,3 @@ INDEXES = {
     "decision_by_view": "decision (view_position)",
     "decision_by_time": "decision (decided_at, pos)",
 }
-
-_KEPT = ("event_id", "kind", "pod_uid", "pod", "view_position")  # all but the last
-_ENDS = ", ".join(
-    " + ".join([f"{FIRST + field}", *(f"length(CAST({name} AS BLOB))" for name in _KEPT[:field])])
-    for field in range(1, FIELDS + 1)
-)
-_HEADER = (
-    f"CAST(printf('{MARK}{'%04d' * FIELDS}', {_ENDS}) || "
-    f"{' || char(9) || '.join(_KEPT)} || char(9) || decided_at || char(10) AS BLOB)"
-)
-COPY = (
-    f"INSERT INTO decision (pos, body, prev, hash, beside) "
-    f"SELECT pos, body, prev, hash, {_HEADER} FROM decision_before ORDER BY pos"
-)

@@ -1,11 +1,12 @@
-"""The triggers, checks and grants that keep the logs append-only in the database. Step 0001.
+"""The triggers, checks and grants that keep the logs append-only in the database.
 
 They are one of several layers (docs/decisions/0004): the hash chain shows changes that get past
-them. Later steps change them by their own statements; these stay as released.
+them. Steps after the first schema change them by their own statements; these stay as released.
 """
 
-GROWING = {"decision": "pos", "batch": "p_to", "head": "pos", "quarantine": "position"}
+GROWING = {"decision": "pos", "batch": "p_to", "head": "id", "quarantine": "position"}
 WRITER, READER = "joulie_writer", "joulie_reader"
+CHAINED_HASH = "hash = sha256(prev || body)"
 
 # All rights of the writer. Only the owner of the tables has the right to UPDATE, DELETE or TRUNCATE
 # the append-only ones, and the triggers refuse that to the owner, too.
@@ -19,9 +20,18 @@ GRANTS = {
         ("node_twin", "pod", "gpu", "facility", "producer", "cluster_state", "gone"),
         "SELECT, INSERT, UPDATE, DELETE",
     ),
+    "row_name": "SELECT, INSERT, UPDATE",
     "alembic_version": "SELECT",
     "schema_floor": "SELECT",
 }
+
+
+# An entry follows the last one: not one whose successor was trimmed.
+_FOLLOWS = (
+    "(NEW.pos = 1 AND NOT EXISTS (SELECT 1 FROM decision)) OR EXISTS ("
+    "SELECT 1 FROM (SELECT pos, hash FROM decision ORDER BY pos DESC LIMIT 1) AS newest "
+    "WHERE newest.pos = NEW.pos - 1 AND newest.hash = NEW.prev)"
+)
 
 
 def statements(dialect: str) -> list[str]:
@@ -29,18 +39,9 @@ def statements(dialect: str) -> list[str]:
 
 
 def _on_sqlite() -> list[str]:
-    others = [table for table in GROWING if table != "decision"]
-    made = [statement for table in others for statement in _sqlite_guards(table)]
-    return [*made, *of_decisions_on_sqlite()]
-
-
-def of_decisions_on_sqlite() -> list[str]:
-    """The triggers of the table of decisions: a step that recreates the table recreates them."""
     return [
-        *_sqlite_guards("decision"),
-        "CREATE TRIGGER decision_chained BEFORE INSERT ON decision WHEN NOT ("
-        "  (NEW.pos = 1 AND NOT EXISTS (SELECT 1 FROM decision)) OR EXISTS ("
-        "    SELECT 1 FROM decision WHERE pos = NEW.pos - 1 AND hash = NEW.prev)) "
+        *(statement for table in GROWING for statement in _sqlite_guards(table)),
+        f"CREATE TRIGGER decision_chained BEFORE INSERT ON decision WHEN NOT ({_FOLLOWS}) "
         "BEGIN SELECT RAISE(ABORT, 'the decision log has no such place'); END",
     ]
 
@@ -98,12 +99,11 @@ def _postgres_guards() -> list[str]:
 
 def _chained() -> list[str]:
     return [
-        "ALTER TABLE decision ADD CONSTRAINT decision_hash CHECK (hash = sha256(prev || body))",
+        f"ALTER TABLE decision ADD CONSTRAINT decision_hash CHECK ({CHAINED_HASH})",
         "CREATE FUNCTION joulie_chained() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "IF (NEW.pos = 1 AND NOT EXISTS (SELECT 1 FROM decision)) OR EXISTS ("
-        "  SELECT 1 FROM decision WHERE pos = NEW.pos - 1 AND hash = NEW.prev) "
-        "THEN RETURN NEW; END IF; "
-        "RAISE EXCEPTION 'the decision log has no such place'; END $$",
+        f"IF {_FOLLOWS} THEN RETURN NEW; END IF; "
+        "RAISE EXCEPTION 'the decision log has no such place' USING ERRCODE = 'check_violation'; "
+        "END $$",
         "CREATE TRIGGER decision_chained BEFORE INSERT ON decision "
         "FOR EACH ROW EXECUTE FUNCTION joulie_chained()",
     ]

@@ -1,13 +1,14 @@
-"""The triggers and grants of the Merkle tree's tables. Step 0010.
+"""The triggers and grants of the Merkle tree's table.
 
-Tiles and checkpoints only grow, like the log. Checkpoints before the newest cut may be deleted.
+A tile that a head signs stays; the writer may replace another one, which it did not write.
 """
 
 from joulie_migrations.cuts import TRIMMER
 from joulie_migrations.guards import READER, WRITER
 
-KEYS = {"tree_tile": "number", "tree_head": "pos"}
-_BEHIND = "OLD.pos < coalesce((SELECT max(pos) FROM cut), 0)"
+TILE = 256  # entries
+_IS_SIGNED = f"(number + 1) * {TILE} <= coalesce((SELECT max(pos) FROM head), 0)"
+_OLD_IS_SIGNED = _IS_SIGNED.replace("number", "OLD.number")
 
 
 def statements(dialect: str) -> list[str]:
@@ -15,36 +16,26 @@ def statements(dialect: str) -> list[str]:
 
 
 def _on_sqlite() -> list[str]:
-    made = list[str]()
-    for table, key in KEYS.items():
-        refuse = f"BEGIN SELECT RAISE(ABORT, 'the table {table} only grows'); END"
-        unless = f" WHEN NOT ({_BEHIND})" if table == "tree_head" else ""
-        known = f"SELECT 1 FROM {table} WHERE {key} = NEW.{key} OR rowid = NEW.rowid"
-        made += [
-            f"CREATE TRIGGER {table}_no_update BEFORE UPDATE ON {table} {refuse}",
-            f"CREATE TRIGGER {table}_no_delete BEFORE DELETE ON {table}{unless} {refuse}",
-            f"CREATE TRIGGER {table}_no_replace BEFORE INSERT ON {table} "
-            f"WHEN EXISTS ({known}) {refuse}",
-        ]
-    return made
+    refuse = "BEGIN SELECT RAISE(ABORT, 'the table tree_tile only grows'); END"
+    known = "number = NEW.number OR rowid = NEW.rowid"
+    return [
+        f"CREATE TRIGGER tree_tile_no_update BEFORE UPDATE ON tree_tile WHEN {_OLD_IS_SIGNED} "
+        f"{refuse}",
+        f"CREATE TRIGGER tree_tile_no_delete BEFORE DELETE ON tree_tile {refuse}",
+        "CREATE TRIGGER tree_tile_no_replace BEFORE INSERT ON tree_tile WHEN EXISTS "
+        f"(SELECT 1 FROM tree_tile WHERE ({known}) AND {_IS_SIGNED}) {refuse}",
+    ]
 
 
 def _on_postgres() -> list[str]:
-    made = [
-        f"GRANT SELECT, INSERT ON tree_tile, tree_head TO {WRITER}",
-        f"GRANT SELECT, INSERT, UPDATE ON cosigned TO {WRITER}",
-        f"GRANT SELECT ON tree_tile, tree_head, cosigned TO {READER}, {TRIMMER}",
-        f"GRANT DELETE ON tree_head TO {TRIMMER}",
-        "CREATE FUNCTION joulie_only_grows_tree_head() RETURNS trigger LANGUAGE plpgsql AS $$ "
-        f"BEGIN IF TG_OP = 'DELETE' AND {_BEHIND} THEN RETURN OLD; END IF; "
-        "RAISE EXCEPTION 'the table % only grows', TG_TABLE_NAME; END $$",
+    return [
+        f"GRANT SELECT, INSERT, UPDATE ON tree_tile, cosigned TO {WRITER}",
+        f"GRANT SELECT ON tree_tile, cosigned TO {READER}, {TRIMMER}",
+        "CREATE FUNCTION joulie_only_grows_tree_tile() RETURNS trigger LANGUAGE plpgsql AS $$ "
+        f"BEGIN IF TG_OP = 'UPDATE' AND NOT ({_OLD_IS_SIGNED}) THEN RETURN NEW; END IF; "
+        "RAISE EXCEPTION 'the table tree_tile only grows'; END $$",
+        "CREATE TRIGGER tree_tile_no_change BEFORE UPDATE OR DELETE ON tree_tile "
+        "FOR EACH ROW EXECUTE FUNCTION joulie_only_grows_tree_tile()",
+        "CREATE TRIGGER tree_tile_no_truncate BEFORE TRUNCATE ON tree_tile "
+        "FOR EACH STATEMENT EXECUTE FUNCTION joulie_only_grows()",
     ]
-    for table in KEYS:
-        refuse = "joulie_only_grows" + ("_tree_head" if table == "tree_head" else "")
-        made += [
-            f"CREATE TRIGGER {table}_no_change BEFORE UPDATE OR DELETE ON {table} "
-            f"FOR EACH ROW EXECUTE FUNCTION {refuse}()",
-            f"CREATE TRIGGER {table}_no_truncate BEFORE TRUNCATE ON {table} "
-            "FOR EACH STATEMENT EXECUTE FUNCTION joulie_only_grows()",
-        ]
-    return made
