@@ -26,6 +26,7 @@ from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import logging
 from joulie_bus.streams.subjects import Subjects
+from joulie_migrations.guards import CHAINED_HASH
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.projector.projector import Projector, ProjectorSettings
@@ -341,14 +342,22 @@ def _kill() -> None:
 
 
 def tamper(place: Place, statement: str, *values: object) -> None:
-    """Modifies rows without the triggers: through the SQLite file, or as the superuser."""
+    """Modifies rows without the triggers: through the SQLite file, or as the superuser.
+
+    The triggers are there again afterwards.
+    """
     if (file := database.sqlite_file(place)) is None:
         _tamper_as_superuser(str(place), statement, values)
         return
     with contextlib.closing(sqlite3.connect(file)) as db, db:
-        for (trigger,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
-            db.execute(f"DROP TRIGGER {trigger}")
+        triggers = db.execute(
+            "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        ).fetchall()
+        for name, _ in triggers:
+            db.execute(f"DROP TRIGGER {name}")
         db.execute(statement, values)
+        for _, made in triggers:
+            db.execute(made)
 
 
 def _tamper_as_superuser(url: str, statement: str, values: Sequence[object]) -> None:
@@ -356,3 +365,5 @@ def _tamper_as_superuser(url: str, statement: str, values: Sequence[object]) -> 
         db.execute("SET session_replication_role = replica")  # no trigger fires
         db.execute("ALTER TABLE decision DROP CONSTRAINT IF EXISTS decision_hash")
         db.execute(statement.replace("?", "%s").encode(), values)
+        check = f"CHECK ({CHAINED_HASH}) NOT VALID"
+        db.execute(f"ALTER TABLE decision ADD CONSTRAINT decision_hash {check}".encode())

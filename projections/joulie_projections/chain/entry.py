@@ -26,6 +26,8 @@ from joulie_bus.events import (
     OutcomeSeen,
     PreemptDecided,
     PrioritizeDecided,
+    Promise,
+    PromiseKey,
     SettingsDeclared,
     StateSetBack,
     codec,
@@ -142,7 +144,7 @@ def fields_of_event(envelope: Envelope, event: AnyEvent, where: str) -> EntryFie
         case OutcomeSeen():
             view, now = 0, envelope.ts
             uid, name = event.pod_uid, f"{event.namespace}/{event.name}"
-        case SettingsDeclared() | DecisionsDropped() | StateSetBack():
+        case SettingsDeclared() | DecisionsDropped() | StateSetBack() | PromiseKey() | Promise():
             view, now = 0, envelope.ts
             uid, name = "", ""
         case _:
@@ -189,25 +191,33 @@ def message_in(body: bytes) -> bytes:
     return body[body.find(b"\n") + 1 :] if has_header(body) else body
 
 
-def event_ids_in(bodies: Sequence[bytes]) -> list[bytes] | None:
-    """The event ids, read without parsing the headers: a verification reads millions.
+def ids_and_kinds_in(bodies: Sequence[bytes]) -> tuple[list[bytes], list[bytes]] | None:
+    """Event ids and kinds, read without parsing the headers: a verification reads millions.
 
-    None if a body has no header; an empty id for a malformed header.
+    None if a body has no header; empty ones for a malformed header.
     """
-    starts = list(map(_FIRST_END, bodies))  # the mark and the end of the id: few distinct values
-    ends = {start: _end_in(start) for start in dict.fromkeys(starts)}
-    if None in ends.values():
+    starts = list(map(_FIRST_ENDS, bodies))  # the mark and two ends: few distinct values
+    places = {start: _places_in(start) for start in dict.fromkeys(starts)}
+    if None in places.values():
         return None
-    return [body[_FIRST : ends[start]] for start, body in zip(starts, bodies, strict=True)]
+    found = [places[start] or _NOWHERE for start in starts]
+    ids = [body[ours] for body, (ours, _) in zip(bodies, found, strict=True)]
+    return ids, [body[kind] for body, (_, kind) in zip(bodies, found, strict=True)]
 
 
-_FIRST_END = itemgetter(slice(1 + decision_table.WIDTH))
+_FIRST_ENDS = itemgetter(slice(1 + 2 * decision_table.WIDTH))
+_NOWHERE = slice(0, 0), slice(0, 0)
 
 
-def _end_in(start: bytes) -> int | None:
+def _places_in(start: bytes) -> tuple[slice, slice] | None:
+    """Where the id and the kind lie."""
     if not has_header(start):
         return None
-    return int(start[1:]) - 1 if start[1:].isdigit() else 0
+    middle = 1 + decision_table.WIDTH
+    if len(start) < middle + decision_table.WIDTH or not start[1:].isdigit():
+        return _NOWHERE
+    ends = int(start[1:middle]), int(start[middle:])
+    return slice(_FIRST, ends[0] - 1), slice(ends[0], ends[1] - 1)
 
 
 def detached_header(entry: Entry) -> bytes | None:

@@ -13,19 +13,19 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_bus.core.formats import in_force
+from joulie_projections.chain.head import Head, Signed
 from joulie_projections.chain.signed import (
     Checker,
     Handover,
-    Head,
     KeyStatement,
     Retirement,
-    Signed,
     ed25519_of,
     has_signed,
     key_id_of,
 )
 
-FORMAT = "joulie-keys/1"
+FORMAT = f"joulie-keys/{in_force('keys')}"
 ENDLESS = 2**63 - 1
 
 
@@ -34,7 +34,7 @@ class Key(NamedTuple):
 
     id: str
     checker: Checker
-    raw: bytes = b""  # the public key; a secret has none
+    raw: bytes  # the public key
     after: int = 0
     until: int = ENDLESS
     since: int = ENDLESS  # after this entry it counts as compromised
@@ -80,33 +80,24 @@ class Ring:
             default=ENDLESS,
         )
 
-    @cached_property
-    def _checked(self) -> dict[tuple[str, bytes, bytes], bool]:
-        """Signatures that were checked: an audit needs each several times."""
-        return {}
+    @property
+    def origin(self) -> str:
+        """The name of the log for witnesses. It stays the same after a change of keys."""
+        return f"joulie/{self.first.id}"
 
-    def _has_signed(self, key_id: str, signature: bytes, text: bytes) -> bool:
-        key, asked = self.key(key_id), (key_id, bytes(signature), text)
-        if asked not in self._checked:
-            self._checked[asked] = key is not None and has_signed(key.checker, signature, text)
-        return self._checked[asked]
+    @cached_property
+    def _checked(self) -> dict[Signed, bool]:
+        """Statements whose signature was checked: an audit needs each several times."""
+        return {}
 
     def has_signed(self, statement: Signed) -> bool:
         """Whether a key of this log signed the statement, true or not.
 
-        One that none of them signed proves nothing about this log: anybody can make it.
+        One that none of them signed proves nothing about this log: it can be forged.
         """
-        match statement:
-            case Head():
-                signatures = {statement.key_id: statement.signature}
-            case Handover():
-                signatures = {
-                    key_id_of(statement.old): statement.old_signature,
-                    key_id_of(statement.new): statement.new_signature,
-                }
-            case Retirement():
-                signatures = {statement.by: statement.signature}
-        return any(self._has_signed(*each, statement.text) for each in signatures.items())
+        if statement not in self._checked:
+            self._checked[statement] = any(_is_signed_by(key, statement) for key in self.keys)
+        return self._checked[statement]
 
     # --- heads --------------------------------------------------------------------------------
 
@@ -138,6 +129,10 @@ class Ring:
         covered = max(good, default=0)
         doubtful = (head for head in heads if not self.stands_alone(head))
         return next((head for head in doubtful if head.pos > covered), None)
+
+    def valid(self, heads: Iterable[Head]) -> list[Head]:
+        """Those that a key of this log signed in its range. The others can be forged."""
+        return [head for head in heads if not self.flaw_of(head)]
 
     # --- statements about keys ----------------------------------------------------------------
 
@@ -229,6 +224,18 @@ class Ring:
 
 def key_of(raw: bytes) -> Key:
     return Key(key_id_of(raw), ed25519_of(raw), raw)
+
+
+def _is_signed_by(key: Key, statement: Signed) -> bool:
+    match statement:
+        case Head():
+            return statement.key_id == key.id and statement.is_signed_by(key.raw)
+        case Handover():
+            made = {statement.old: statement.old_signature, statement.new: statement.new_signature}
+            signature = made.get(key.raw)
+        case Retirement():
+            signature = statement.signature if statement.by == key.id else None
+    return signature is not None and has_signed(key.checker, signature, statement.text)
 
 
 # --- as a file ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ hashes of its entries.
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 TILE_LEVEL = 8
 TILE = 1 << TILE_LEVEL  # leaves
@@ -34,6 +35,9 @@ class Frontier:
         levels = [level for level in range(size.bit_length()) if size >> level & 1]
         for level, root in zip(levels, roots, strict=True):
             self._roots[level] = root
+
+    def copied(self) -> "Frontier":
+        return Frontier(self.size, self.roots)
 
     def extend(self, records: Sequence[bytes]) -> list[bytes]:
         """Adds leaves; returns the roots of the tiles that they complete."""
@@ -95,6 +99,34 @@ class Frontier:
                 found[end - (1 << level), end] = root
                 end -= 1 << level
         return found
+
+
+class Edge(NamedTuple):
+    """The subtrees beside the last whole tile of a tree of this size: `Frontier.edge`."""
+
+    size: int
+    subtrees: bytes
+
+
+NO_EDGE = Edge(0, b"")
+Records = Callable[[int, int], Sequence[bytes]]  # from a first to a last one, both included
+
+
+def frontier_of(
+    size: int, tiles: Sequence[bytes], records: Records, edge: Edge = NO_EDGE
+) -> Frontier:
+    """The frontier of the first `size` records; `tiles` are the roots of at least its whole tiles.
+
+    The records behind them are hashed, or only those after `edge` if it lies among them.
+    """
+    start = size // TILE * TILE
+    if start < edge.size <= size:
+        made, start = Frontier.of_tiles(edge.size, tiles[: size // TILE], edge.subtrees), edge.size
+    else:
+        made = Frontier()
+        made.extend_tiles(tiles[: size // TILE])
+    made.extend(records(start + 1, size))
+    return made
 
 
 def root_of(leaves: Sequence[bytes]) -> bytes:

@@ -6,7 +6,8 @@
 
     — joulie/3fQ2xPb1hK0A Az3grlgtzPICa5OS8np...     a signature: key id, signature
 
-A verifier key is NAME+ID+KEY, as other programs read and print it.
+Lines after the root are extension lines (`head`). A verifier key is NAME+ID+KEY, as other programs
+read and print it.
 """
 
 import base64
@@ -28,6 +29,12 @@ _BAD_NAME = re.compile(r"[\s+\x00-\x1f\x7f]")
 
 class NotANote(ValueError):
     """Not a signed note or a verifier key of this form."""
+
+
+def require_name(name: str) -> None:
+    """Raises NotANote for a name that no verifier key can have."""
+    if _BAD_NAME.search(name):
+        raise NotANote("a name has neither spaces nor a plus sign")
 
 
 class VerifierKey(NamedTuple):
@@ -76,6 +83,11 @@ class LogCheckpoint(NamedTuple):
     signatures: tuple[Signature, ...] = ()
 
     @property
+    def extensions(self) -> list[str]:
+        """The lines after the root."""
+        return self.text.decode().split("\n")[3:-1]
+
+    @property
     def note(self) -> bytes:
         return self.text + b"\n" + "".join(f"{each}\n" for each in self.signatures).encode()
 
@@ -91,10 +103,11 @@ class LogCheckpoint(NamedTuple):
         return max((int.from_bytes(each.content[:8], "big") for each in own), default=None)
 
 
-def checkpoint_of(origin: str, size: int, root: bytes, base: int = 0) -> LogCheckpoint:
-    """`base` is the last entry before the tree: an extension line names it if there is one."""
-    text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n"
-    text += f"base {base}\n" if base else ""
+def checkpoint_of(
+    origin: str, size: int, root: bytes, extensions: Iterable[str] = ()
+) -> LogCheckpoint:
+    lines = (origin, str(size), base64.b64encode(root).decode(), *extensions)
+    text = "".join(f"{line}\n" for line in lines)
     return LogCheckpoint(origin, size, root, text.encode())
 
 

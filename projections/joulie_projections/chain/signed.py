@@ -1,4 +1,4 @@
-"""Signed statements about the log: its head, a handover of keys, a retirement of a key.
+"""Signed statements about keys of the log: a handover from one to the next, a retirement.
 
 The signed text of each kind begins differently, so that a signature is valid for one kind only.
 """
@@ -12,7 +12,10 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-HANDOVER, RETIREMENT = "joulie-handover/1", "joulie-retirement/1"
+from joulie_bus.core.formats import in_force
+
+_VERSION = in_force("statement")
+HANDOVER, RETIREMENT = f"joulie-handover/{_VERSION}", f"joulie-retirement/{_VERSION}"
 
 
 class Checker(Protocol):
@@ -21,21 +24,6 @@ class Checker(Protocol):
     def verify(self, signature: bytes, data: bytes) -> None:
         """Raises InvalidSignature."""
         ...
-
-
-class Head(msgspec.Struct, frozen=True, kw_only=True):
-    pos: int
-    hash: bytes
-    signed_at: int
-    key_id: str
-    signature: bytes
-
-    def as_row(self) -> dict[str, object]:
-        return msgspec.structs.asdict(self)
-
-    @property
-    def text(self) -> bytes:
-        return f"joulie-head/1\n{self.pos}\n{self.hash.hex()}\n{self.signed_at}\n".encode()
 
 
 class Handover(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", tag=HANDOVER):
@@ -78,7 +66,6 @@ class Retirement(msgspec.Struct, frozen=True, kw_only=True, tag_field="format", 
 
 
 KeyStatement: TypeAlias = Handover | Retirement
-Signed: TypeAlias = Head | KeyStatement
 
 
 def has_signed(key: Checker, signature: bytes, text: bytes) -> bool:
@@ -110,33 +97,6 @@ def key_id_of(raw: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(raw).digest()[:9]).decode()
 
 
-class _Format(msgspec.Struct, frozen=True):
-    format: str = ""
-
-
-def encode(statement: Signed) -> bytes:
-    return msgspec.json.encode(statement)
-
-
-def decode(data: bytes) -> Head:
-    return msgspec.json.decode(data, type=Head)
-
-
 def decode_key(data: bytes) -> KeyStatement:
     statement: KeyStatement = msgspec.json.decode(data, type=KeyStatement)
     return statement
-
-
-def decode_any(data: bytes) -> Signed:
-    """A head has no `format` field: the first release knew only heads."""
-    if msgspec.json.decode(data, type=_Format).format:
-        return decode_key(data)
-    return decode(data)
-
-
-def statement_in(data: bytes) -> Signed | None:
-    """The statement in a message; None if it is none. Whether it is signed, a ring knows."""
-    try:
-        return decode_any(data)
-    except msgspec.DecodeError:
-        return None

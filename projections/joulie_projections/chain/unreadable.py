@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from joulie_bus.streams.records import Record
-from joulie_projections.chain.entry import UNREADABLE, Entry, entry_of, unreadable_note
+from joulie_projections.chain.entry import UNREADABLE, Entry, unreadable_note
 
 PER_SUBJECT = 10  # entries of one minute
 PER_MINUTE = 50  # entries of all subjects
@@ -56,9 +56,15 @@ class _Minute(msgspec.Struct):
     beyond: dict[str, Beyond] = {}
 
 
-class Taken(NamedTuple):
+class TakenMessage(NamedTuple):
+    record: Record
+    entry: Entry
+
+
+class Limited(NamedTuple):
     entries: list[Entry]
     refused: int  # messages that are no decisions
+    quota: "UnreadableQuota"  # after them
 
 
 class UnreadableQuota:
@@ -72,16 +78,20 @@ class UnreadableQuota:
     def saved(self) -> bytes:
         return self._saved
 
-    def take(self, records: Sequence[Record]) -> "tuple[Taken, UnreadableQuota]":
-        """The entries of the messages, and the quota after them. Changes nothing here."""
-        made = [(record, entry_of(record)) for record in records]
-        refused = sum(entry.fields.kind == UNREADABLE for _, entry in made)
+    @property
+    def digest(self) -> bytes:
+        """Empty if nothing was used."""
+        return hashlib.sha256(self._saved).digest() if self._saved else b""
+
+    def take(self, messages: Sequence[TakenMessage]) -> Limited:
+        """The entries of the messages. Changes nothing here."""
+        refused = sum(entry.fields.kind == UNREADABLE for _, entry in messages)
         if not refused and not self._minute.beyond:  # the common case
-            return Taken([entry for _, entry in made], 0), self
+            return Limited([entry for _, entry in messages], 0, self)
         after = UnreadableQuota(self._saved)
-        entries = [each for record, entry in made for each in after._limited(record, entry)]
+        entries = [each for record, entry in messages for each in after._limited(record, entry)]
         after._saved = msgspec.msgpack.encode(after._minute)
-        return Taken(entries, refused), after
+        return Limited(entries, refused, after)
 
     def _limited(self, record: Record, entry: Entry) -> Iterator[Entry]:
         """The entry of a message, if it has one, after those of an earlier minute."""

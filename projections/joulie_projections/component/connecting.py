@@ -26,7 +26,13 @@ def address_of(wires: Wiring, role: Role) -> Address:
     if running is not None and not names_a_broker(wires):
         return address_within(wires.data.path, running.nats_url, role)
     direct = (wires.bus.nats_user or role) not in CORE_ROLES
-    return replace(broker_of_settings(wires), direct=direct)
+    address = replace(broker_of_settings(wires), direct=direct)
+    return address if names_a_broker(wires) else replace(address, advice=_nothing_runs(wires))
+
+
+def _nothing_runs(wires: Wiring) -> str:
+    here = f"no `joulie up` runs in {wires.data.path}"
+    return f"NATS_URL is not set, and {here}: start it, or set NATS_URL."
 
 
 def broker_of_settings(wires: Wiring) -> Address:

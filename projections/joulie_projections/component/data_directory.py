@@ -1,6 +1,7 @@
 """The data directory: its files, its lock, and the processes that run in it.
 
 joulie.db          positions, states, decisions (SQLite), unless DATABASE_URL names another place
+joulie-ledger.db   the ledger of energy, likewise
 nats/              the streams
 credentials/       a password per role at the broker, made once, readable by the owner alone
 head.key           signs the heads of the decision log, unless JOULIE_KEYS names another directory
@@ -37,6 +38,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     restarts: dict[str, int] = {}
     metrics: dict[str, str] = {}  # the address of each part's metrics
     since: int = 0
+    started: dict[str, int] = {}  # when the process of each part started, in nanoseconds
 
 
 class DataDirectory:
@@ -71,14 +73,14 @@ class DataDirectory:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise DataDirectoryError(
-                f"The data directory {self.path} cannot be created: {error.strerror}. "
-                f"Choose another one with --data."
+                f"{folder} cannot be created: {error.strerror}. Nothing was written. Choose "
+                f"another directory with --data, or JOULIE_KEYS for the keys."
             ) from error
 
     def require(self) -> None:
         if not self.has_database:
             raise DataDirectoryError(
-                f"There is no Joulie data in {self.path}. "
+                f"There is no Joulie data in {self.path}. Nothing was read. "
                 f"`joulie demo --data {self.path}` or `joulie up --data {self.path}` creates it."
             )
         if isinstance(self.database, Path):

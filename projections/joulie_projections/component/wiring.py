@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from joulie_bus.runtime import logging
-from joulie_bus.runtime.settings import BusSettings, Source, setting, text
+from joulie_bus.runtime.settings import BusSettings, Source, duration, setting, text
 from joulie_bus.streams.subjects import Subjects
 from joulie_projections.component.data_directory import DEFAULT, DataDirectory
 
@@ -40,6 +40,13 @@ class PlaceSettings:
         "Database of positions, states and decisions; empty for a SQLite file in the data "
         "directory",
         secret=True,
+    )
+    migration_timeout_s: float = setting(
+        duration,
+        "MIGRATION_TIMEOUT",
+        "0s",
+        "How long a component that starts waits for `joulie migrate` of another process; then it "
+        "ends with an error",
     )
 
 

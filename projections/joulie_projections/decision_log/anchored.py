@@ -1,47 +1,62 @@
-"""What the stream of heads holds that a key of this log signed.
+"""What the stream of heads holds: heads of this log, among messages of any sender.
 
-A message that none of them signed proves nothing: the writer must neither wait for the entry that
-it names nor store it. `joulie verify` reports such messages.
+A message that no key of the log signed proves nothing: the writer must neither wait for the entry
+that it names nor store it. `joulie verify` reports such messages. Signatures are checked where a
+head is used: there are many.
 """
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from joulie_bus.log.answered import until_answered
 from joulie_bus.log.protocol import Log
-from joulie_bus.log.whole_stream import everything
-from joulie_bus.streams.subjects import Stream, Subjects
-from joulie_projections.chain.signed import Head, Signed, statement_in
-from joulie_projections.decision_log.heads import Signer, lost_key
+from joulie_bus.log.whole_stream import messages
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.chain.head import Head, statement_in
+from joulie_projections.chain.keyring import Ring
+
+NEWEST = 4096  # messages: a head each 10 s for half a day
 
 
-async def newest(bus: Log, subjects: Subjects, signer: Signer) -> int:
-    """The last entry that a statement in the stream names; 0 if there is none.
+class Anchored(NamedTuple):
+    ring: Ring  # with the changes of keys that the stream holds
+    heads: Sequence[Head] = ()  # signed by any key; those of the highest entries come first
+    is_whole: bool = True  # whether all messages were read
 
-    If the newest message is not such a statement, all messages are read.
-    """
-    last = await until_answered(lambda: bus.last(Stream.HEADS, subjects.heads))
-    if last is None:
-        return 0
-    statement = statement_in(last.data)
-    if statement is not None and _counts(statement, signer):
-        return statement.pos
-    return max((each.pos for each in await _all(bus, signer)), default=0)
+    @property
+    def newest(self) -> Head | None:
+        """The one of the highest entry that counts: not the last message, which may come late."""
+        return next(filter(self.ring.stands_alone, self.heads), None)
 
-
-async def behind(bus: Log, pos: int, signer: Signer) -> list[Head]:
-    """The heads of later entries."""
-    return [each for each in await _all(bus, signer) if isinstance(each, Head) and each.pos > pos]
+    @property
+    def first(self) -> int:
+        """The lowest entry of a head; 0 if there is none."""
+        return self.heads[-1].pos if self.heads else 0
 
 
-async def _all(bus: Log, signer: Signer) -> list[Signed]:
-    decoded = (statement_in(record.data) for record in await everything(bus, Stream.HEADS))
-    found = [each for each in decoded if each is not None]
-    signed = set(signer.public.signed_among(found))
-    return [each for each in found if each in signed or _is_of_lost_key(each, signer)]
+async def newest(bus: Log, ring: Ring) -> Anchored:
+    """Of the newest messages; of all, if none of these is a head of the log."""
+    found = await _read(bus, ring, NEWEST)
+    return found if found.is_whole or found.newest is not None else await everything(bus, ring)
 
 
-def _counts(statement: Signed, signer: Signer) -> bool:
-    return signer.public.has_signed(statement) or _is_of_lost_key(statement, signer)
+async def everything(bus: Log, ring: Ring) -> Anchored:
+    return await _read(bus, ring, None)
 
 
-def _is_of_lost_key(statement: Signed, signer: Signer) -> bool:
-    """The key that `joulie keys replace` named can be missing altogether."""
-    return isinstance(statement, Head) and statement.key_id == lost_key(signer.path)
+async def _read(bus: Log, ring: Ring, limit: int | None) -> Anchored:
+    state = await until_answered(lambda: bus.state(Stream.HEADS))
+    if not state.holds_messages:
+        return Anchored(ring)
+    before = max(0, state.first - 1)
+    after = before if limit is None else max(before, state.last - limit)
+    found = await messages(bus, Stream.HEADS, after, state.last - after)
+    return _anchored(found, ring, is_whole=after == before)
+
+
+def _anchored(records: Sequence[Record], ring: Ring, *, is_whole: bool) -> Anchored:
+    read = [each for each in (statement_in(record.data) for record in records) if each is not None]
+    ring, _ = ring.with_all(each for each in read if not isinstance(each, Head))
+    heads = [each for each in read if isinstance(each, Head)]
+    return Anchored(ring, sorted(heads, key=lambda head: -head.pos), is_whole)

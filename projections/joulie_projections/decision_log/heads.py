@@ -4,9 +4,6 @@ A head is the signed end of the log at a point in time. Any head that is kept ou
 database shows later whether the log up to that entry was rewritten.
 """
 
-import base64
-import hashlib
-import hmac
 from pathlib import Path
 
 import msgspec
@@ -21,24 +18,18 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from joulie_bus.errors import KeyIsSecret, KeyMismatch, KeyRingBroken
-from joulie_bus.runtime.own_files import open_regular, read_own, sync
+from joulie_bus.errors import KeyMismatch, KeyRingBroken
+from joulie_bus.runtime.own_files import read_own, sync
 from joulie_bus.runtime.secret_files import keep_private
 from joulie_projections.chain import keyring
+from joulie_projections.chain.head import Commitment, Head, decode, encode, head_of, unsigned
 from joulie_projections.chain.keyring import Key, Ring, key_of
-from joulie_projections.chain.signed import (
-    Handover,
-    Head,
-    Retirement,
-    decode,
-    encode,
-    raw_of,
-)
+from joulie_projections.chain.note import LOG_KEY, Signature, VerifierKey
+from joulie_projections.chain.signed import Handover, Retirement, raw_of
 
 __all__ = ["Head", "Signer", "decode", "encode", "is_genuine", "public_key"]
 
 ED25519 = "ed25519"
-_SECRET = "joulie-hmac-sha256"
 
 
 class Signer:
@@ -65,12 +56,8 @@ class Signer:
         ring_file = ring_file or ring_path(path)
         if not path.exists():
             _require_no_ring(path, ring_file)
-            key = Ed25519PrivateKey.generate()
-            pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-            keep_private(path, pem.decode())
+            keep_private(path, cls.new_key()[1])
         content = read_own(path)
-        if content.startswith(_SECRET.encode()):
-            raise KeyIsSecret(str(path))
         try:
             loaded = load_pem_private_key(content, password=None)
         except ValueError:  # the text of the error may quote the file
@@ -78,6 +65,13 @@ class Signer:
         if not isinstance(loaded, Ed25519PrivateKey):
             raise KeyMismatch(str(path), ED25519, type(loaded).__name__)
         return cls(path, loaded, ring_file)
+
+    @staticmethod
+    def new_key() -> tuple[bytes, str]:
+        """The public half of a new key, and the key as PEM."""
+        key = Ed25519PrivateKey.generate()
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return raw_of(key.public_key()), pem.decode()
 
     def may_sign(self, pos: int) -> bool:
         """Whether the entry lies in the key's range: after its handover a key signs nothing."""
@@ -121,26 +115,21 @@ class Signer:
         statement = Retirement(key_id=key_id, since=since, pos=pos, signed_at=now, by=self.key_id)
         return msgspec.structs.replace(statement, signature=self.signature(statement.text))
 
-    def sign(self, pos: int, entry_hash: bytes, now: int) -> Head:
-        head = Head(pos=pos, hash=entry_hash, signed_at=now, key_id=self.key_id, signature=b"")
-        return msgspec.structs.replace(head, signature=self.signature(head.text))
+    def sign(self, what: Commitment) -> Head:
+        made = unsigned(self.public.origin, self.key_id, what)
+        key = VerifierKey(made.origin, LOG_KEY, self.raw)
+        signature = Signature(key.name, key.hash, self.signature(made.text))
+        return head_of(made.with_signatures([signature]))
 
     def signature(self, data: bytes) -> bytes:
         return self._key.sign(data)
 
-
-class _Secret:
-    """Verifies heads that versions up to 0.2.0 signed with a secret (HEAD_SIGNATURE=hmac)."""
-
-    def __init__(self, path: Path) -> None:
-        with open_regular(path) as opened:
-            self._secret = base64.b64decode(opened.read().split()[1])
-        digest = hashlib.sha256(b"joulie-hmac\n" + self._secret).digest()
-        self.name = "hmac-" + base64.urlsafe_b64encode(digest[:9]).decode()
-
-    def verify(self, signature: bytes, data: bytes) -> None:
-        if not hmac.compare_digest(signature, hmac.digest(self._secret, data, "sha256")):
-            raise InvalidSignature
+    def has_signed(self, signature: bytes, data: bytes) -> bool:
+        try:
+            self._key.public_key().verify(signature, data)
+        except InvalidSignature:
+            return False
+        return True
 
 
 def _file_identity(path: Path) -> tuple[int, int]:
@@ -148,19 +137,8 @@ def _file_identity(path: Path) -> tuple[int, int]:
     return status.st_ino, status.st_mtime_ns
 
 
-def is_hmac_secret(path: Path) -> bool:
-    if not path.exists():
-        return False
-    with open_regular(path) as opened:
-        return opened.read(len(_SECRET)) == _SECRET.encode()
-
-
-def public_key(path: Path, secret: Path | None = None) -> Ring:
-    """The keys that verify heads: a ring, one public key, or the secret of a missing file."""
-    secret = secret or path.with_suffix(".key")
-    if not path.exists() and is_hmac_secret(secret):
-        known = _Secret(secret)
-        return Ring(Key(known.name, known))
+def public_key(path: Path) -> Ring:
+    """The keys that verify heads: a ring, or one public key."""
     content = path.read_bytes()
     return _ring_in(path, content) if is_ring(content) else Ring(_key_in(path, content))
 

@@ -1,34 +1,68 @@
-"""The decision log: gapless, chained, append-only. Every answer has exactly one entry."""
+"""The decision log: gapless, chained, append-only. Every answer has exactly one entry.
 
-from collections.abc import Sequence
+Its only writer holds the end of the log in memory, appends behind that end, and signs that end. It
+moves away rows behind the end that it did not write, in the transaction that writes the entry
+which belongs there.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Engine, delete, func, insert, select
-
-from joulie_bus.errors import DatabaseSetBack
-from joulie_bus.events import OutcomeSeen, PrioritizeDecided
-from joulie_bus.streams.subjects import Stream
-from joulie_projections.chain.entry import (
-    FIRST_PREV,
-    Entry,
-    chain_hash,
-    detached_header,
-    message_in,
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
 )
-from joulie_projections.chain.note import LogCheckpoint
-from joulie_projections.chain.outcomes import ROW_REASSIGNED
-from joulie_projections.decision_log import tree
-from joulie_projections.decision_log.heads import Head, Signer
+from sqlalchemy.exc import IntegrityError
+
+from joulie_bus.errors import DatabaseSetBack, Fenced, RecordDamaged
+from joulie_bus.events import OutcomeSeen
+from joulie_bus.runtime.logging import get_logger
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.chain import log_end
+from joulie_projections.chain.entry import Entry, EntryFields, detached_header
+from joulie_projections.chain.head import Commitment, Head, head_in
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.log_end import EMPTY, ChainedEntry, End, Step
+from joulie_projections.chain.merkle import TILE
+from joulie_projections.decision_log import foreign, tree
+from joulie_projections.decision_log.anchored import Anchored
+from joulie_projections.decision_log.beginning import Beginning, beginning_in
+from joulie_projections.decision_log.head_rows import (
+    COMPARED,
+    forked_at,
+    insert_heads,
+    later_heads,
+    missing_heads,
+    row_of,
+)
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.last_answers import last_answers, with_answer
 from joulie_projections.decision_log.position import NAME, decision_input
-from joulie_projections.decision_log.tree import Growth
 from joulie_projections.fold.commit import FirstBinding, Input
-from joulie_projections.store.row_name_table import had_row, newest_change
+from joulie_projections.store.database import read_committed
+from joulie_projections.store.row_name_table import newest_change
 from joulie_projections.store.statements import InsertRows, apply_change
-from joulie_projections.store.store import empty_checkpoint, insert_new, require_epoch
+from joulie_projections.store.store import NAME as LEASE
+from joulie_projections.store.store import empty_checkpoint, insert_new, read_cut, require_epoch
 from joulie_projections.store.tables import checkpoint, decision, head, outcome_due
 
-UNREADABLE_QUOTA = "decisions-unreadable"  # a row of `checkpoint`
+log = get_logger("decisions")
+ACCEPTED_AT_ONCE = 1000
+ATTEMPTS = 5  # to write an entry where another process inserts rows at the same time
+_LEASE = checkpoint.alias("lease")
+_MINE = checkpoint.c.name == NAME
+_FORKED = "the log was forked at entry {}: a signed head names another hash of it"
+Make = Callable[[Mapping[str, bytes]], Step]
 
 
 class Tip(NamedTuple):
@@ -38,18 +72,31 @@ class Tip(NamedTuple):
     hash: bytes
 
 
+class Signature(NamedTuple):
+    """What a head says beside the log itself."""
+
+    incarnation: str
+    position: int  # of the facts
+    manifest: bytes
+    read: Mapping[Stream, Input]  # how far their streams were read
+    now: int
+
+
 class DecisionLog:
     """The writer's side of the log. Each append is one transaction, fenced by the lease."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._tree: tuple[int, Growth] | None = None  # of the last checkpoint, by its epoch
-
-    def open(self) -> tuple[Tip, Input]:
-        """The end of the log, and how far its stream was read."""
-        with self._engine.begin() as db:
-            insert_new(db, checkpoint, empty_checkpoint(NAME))
-            return _tip(db), decision_input(db)
+        self._writing = read_committed(engine)
+        self.end = EMPTY
+        self.foreign = 0  # rows of others that this process moved
+        self.problem = ""  # why nothing is signed any more; empty if something is
+        self._ahead: dict[int, Head] = {}  # signed heads of entries that the log does not have yet
+        self._lost: list[Head] = []  # those of entries that it has by now: the database lacks them
+        self._signed_to = 0  # the entry of the newest head in the database
+        self._last_row = 0  # entries up to this one may be there already, when the writer begins
+        self._cut = 0  # rows before this entry are not a part of the chain
+        self._tiles: list[bytes] = []  # roots of the newest tiles, which no head signs yet
 
     def read_to(self) -> int:
         """How far the stream of decisions was read."""
@@ -60,184 +107,364 @@ class DecisionLog:
         with self._engine.connect() as db:
             return decision_input(db)
 
-    def unreadable_quota(self) -> bytes:
-        """What unreadable messages had used of their quota by the last append."""
-        with self._engine.connect() as db:
-            mine = checkpoint.c.name == UNREADABLE_QUOTA
-            return db.scalar(select(checkpoint.c.inputs).where(mine)) or b""
-
     def continue_stream(self, epoch: int, created: str) -> None:
         """Records the identity of a new stream, which continues at the same position."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             read = msgspec.structs.replace(decision_input(db), created=created)
-            mine = checkpoint.update().where(checkpoint.c.name == NAME)
-            db.execute(mine.values(inputs=msgspec.msgpack.encode({Stream.DEC: read})))
+            db.execute(update(checkpoint).where(_MINE).values(inputs=_packed(read)))
 
-    def append(
-        self,
-        epoch: int,
-        entries: Sequence[Entry],
-        after: int,
-        read: Input,
-        quota: bytes | None = None,
-    ) -> int:
-        """Adds the new ones of `entries` and the position in the stream in one transaction.
+    # --- the beginning ------------------------------------------------------------------------
 
-        `after` is the position in the stream that they follow. `quota`, what unreadable messages
-        have used of theirs, is saved with them. Returns the end of the log. Raises DatabaseSetBack,
-        without a change, if the database was read up to another position: it is not the one that
-        the entries before these were written to.
+    def beginning(self, known: Anchored, lost_key: str = "") -> Beginning:
+        """The newest signed head whose entry the database has, and the log up to it."""
+        with self._engine.connect() as db, db.begin():
+            return beginning_in(db, known, lost_key)
+
+    def recorded(self) -> tuple[int, Input]:
+        """The end of the log that the database records, which other programs can set, too."""
+        with self._engine.connect() as db, db.begin():
+            position = db.scalar(select(checkpoint.c.position).where(_MINE)) or 0
+            try:
+                return position, decision_input(db)
+            except RecordDamaged as error:
+                what = "the log begins at its newest signed head, and records its end again"
+                log.error("record_changed", table="checkpoint", why=str(error), what=what)
+                return position, Input("", 0)
+
+    def begin(self, epoch: int, found: Beginning, known: Anchored) -> None:
+        """Begins at a signed head. From now on only this epoch writes the log.
+
+        Readers see it up to that head, until the entries behind it were derived again.
         """
-        with self._engine.begin() as db:
-            require_epoch(db, epoch)
-            tip, held = _tip(db), decision_input(db)
-            if held == read and read.sequence != after:
-                return tip.pos  # the reply to the COMMIT was lost, and the call is repeated
-            if held.sequence != after:
-                raise DatabaseSetBack("message of decisions", held.sequence, after)
-            placed = _chained(tip, _without_known(db, entries))
-            _insert(db, placed)
-            if quota is not None:
-                _save_quota(db, quota)
-            inputs = msgspec.msgpack.encode({Stream.DEC: read})
-            last = placed[-1].pos if placed else tip.pos
-            db.execute(
-                checkpoint.update()
-                .where(checkpoint.c.name == NAME)
-                .values(inputs=inputs, position=last, epoch=epoch)
-            )
-            settled = [fields.pod_uid for fields, _ in entries if fields.kind == OutcomeSeen.TYPE]
-            if settled:
-                db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(settled)))
-            return last
+        end = found.end
+        with self._writing.begin() as db:
+            _claim(db, epoch, end)
+            valid, moved = _without_false(db, end.pos, known.ring)
+            forked, (cut, last_row) = forked_at(db, known, end.pos), (read_cut(db), _last_row(db))
+            lost = missing_heads(db, known, cut.pos if cut else 1, end.pos)
+        self.foreign += moved
+        self.end, self._tiles, self._cut = end, [], cut.pos if cut else 0
+        self._last_row = last_row
+        self._signed_to = max([end.pos, *(each.pos for each in valid)])
+        self.problem = _FORKED.format(forked) if forked else found.problem
+        self._ahead, self._lost = {}, lost
+        self._expect(known.ring, [*known.heads, *valid])
+
+    def begin_empty(self, epoch: int) -> None:
+        """Begins a log that is restored."""
+        with self._writing.begin() as db:
+            _claim(db, epoch, EMPTY)
+
+    def accept_rows(self, epoch: int, last: int) -> None:
+        """Takes rows behind a signed head as the database holds them: the stream that they came
+        from is lost, and an administrator has continued the log beside another one."""
+        while self.end.pos < last:
+            after, until = self.end.pos, min(last, self.end.pos + ACCEPTED_AT_ONCE)
+            with self._engine.connect() as db:
+                between = decision.c.pos.between(after + 1, until)
+                rows = db.execute(select(decision).where(between).order_by(decision.c.pos)).all()
+            entries = [Entry(EntryFields(*row[1:7]), row.body) for row in rows]
+            if not entries:
+                return
+            self.write(epoch, log_end.chained(self.end, entries, self.end.read))
+
+    def _expect(self, ring: Ring, heads: Sequence[Head]) -> None:
+        """Signs nothing before the log has the entries of these heads."""
+        for each in heads:
+            if each.pos <= self.end.pos or not ring.stands_alone(each):
+                continue
+            if self._ahead.setdefault(each.pos, each).hash != each.hash:
+                self.problem = _FORKED.format(each.pos)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the database held no entry at the beginning, and none was written since."""
+        return not (self.end.pos or self._last_row)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a signed head is of a later entry."""
+        return bool(self._ahead)
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the end is behind every row that was there at the beginning."""
+        return self.end.pos >= self._last_row
+
+    def move_underived(self, epoch: int, ring: Ring) -> int:
+        """Moves the rows that no message of the stream led to, once all were read."""
+        self._last_row = self.end.pos
+        return self.examine(epoch, ring)
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def append(self, epoch: int, records: Sequence[Record], created: str) -> int:
+        """Adds the entries of messages that follow in the stream, in one transaction.
+
+        Returns how many of the messages are no decisions. Raises DatabaseSetBack, without a change,
+        if the database lacks the entry before them.
+        """
+        messages, end = log_end.take(records), self.end
+        ids = [message.entry.fields.event_id for message in messages]
+        return self._write(epoch, ids, lambda known: log_end.step_of(end, messages, created, known))
+
+    def set_aside(self, epoch: int, record: Record, created: str) -> int:
+        """Writes an unreadable entry for a message whose entry the database refuses."""
+        made = log_end.set_aside(self.end, record, created, keeps_bytes=True)
+        return self._write(epoch, made.ids, lambda _: made)
+
+    def set_aside_digest(self, epoch: int, record: Record, created: str) -> int:
+        """Without the bytes of the message, which the database refuses, too."""
+        made = log_end.set_aside(self.end, record, created, keeps_bytes=False)
+        return self._write(epoch, made.ids, lambda _: made)
+
+    def write(self, epoch: int, made: Step) -> None:
+        """Adds entries that are known to be new."""
+        self._write(epoch, made.ids, lambda _: made)
+
+    def _write(self, epoch: int, ids: Sequence[str], make: Make) -> int:
+        made = self._written(epoch, ids, make)
+        self.end = made.end
+        self._tiles += made.tiles
+        self._compare(made.rows)
+        return made.refused
+
+    def _compare(self, rows: Sequence[ChainedEntry]) -> None:
+        """The entries with the heads that were signed of them before."""
+        for row in rows if self._ahead else ():
+            if (signed := self._ahead.pop(row.pos, None)) is None:
+                continue
+            if signed.hash == row.hash:
+                self._lost.append(signed)
+            else:
+                self.problem = _FORKED.format(row.pos)
+
+    def _written(self, epoch: int, ids: Sequence[str], make: Make) -> Step:
+        for _ in range(ATTEMPTS):
+            with contextlib.suppress(IntegrityError):  # a row of others is there
+                if self.is_derived and (made := self._put(epoch, ids, make)) is not None:
+                    return made
+                return self._put_among_others(epoch, ids, make)
+            self._last_row = max(self._last_row, self.end.pos + 1)
+        return self._put_among_others(epoch, ids, make)
+
+    def _put(self, epoch: int, ids: Sequence[str], make: Make) -> Step | None:
+        """None, without a change, if a row of others has the id of one of the messages."""
+        with self._writing.begin() as db:
+            known = _known(db, ids, self.end.pos, self._cut)
+            if known.untrusted:
+                return None
+            made = make(known.bodies)
+            if _advance(db, epoch, self.end, made.end):
+                _insert(db, made.rows)
+                _settle(db, made.settled)
+            return made
+
+    def _put_among_others(self, epoch: int, ids: Sequence[str], make: Make) -> Step:
+        """Entries that are there already stay as they are; rows that differ are moved."""
+        moved = 0
+        with self._writing.begin() as db:
+            known = _known(db, ids, self.end.pos, self._cut)
+            made = make(known.bodies)
+            if not _advance(db, epoch, self.end, made.end):
+                return made
+            same = _derived_before(db, made.rows)
+            last = self.end.pos + same
+            if same < len(made.rows) or known.untrusted:
+                moved = _move_behind(db, last, known.untrusted)
+                self._last_row = made.end.pos
+            _insert(db, made.rows[same:])
+            _settle(db, made.settled)
+        self.foreign += moved
+        return made
+
+    # --- what others wrote ----------------------------------------------------------------------
+
+    def examine(self, epoch: int, ring: Ring) -> int:
+        """Moves rows behind the end of the log and heads that no key signed, and records the end
+        again if another process changed that; returns how many rows were put right."""
+        with self._writing.begin() as db:
+            cut = read_cut(db)
+            found = 0 if _is_recorded(db, epoch, self.end) else 1
+            if found:
+                _record_again(db, epoch, self.end, self.end)
+            if self.is_derived and _last_row(db) > self.end.pos:
+                found += _move_behind(db, self.end.pos)
+            found += _without_false(db, self._signed_to, ring).moved
+        self._cut = cut.pos if cut else 0
+        self.foreign += found
+        return found
+
+    # --- outcomes -----------------------------------------------------------------------------
 
     def due(self, at_most: int) -> list[tuple[FirstBinding, bytes | None]]:
         """Bound pods without an outcome, each with the last answer that scored it."""
+        last = self.end.pos
         with self._engine.connect() as db, db.begin():
             oldest = select(outcome_due).order_by(outcome_due.c.position).limit(at_most)
             due = list(map(FirstBinding._make, db.execute(oldest)))
             if not due:
                 return []  # as nearly always: the writer asks four times a second
-            answers, moved_at = _last_answers(db, due), newest_change(db)
-            return [_with_answer(db, bound, answers.get(bound.pod_uid), moved_at) for bound in due]
+            answers, moved_at = last_answers(db, due, last), newest_change(db)
+            return [with_answer(db, bound, answers.get(bound.pod_uid), moved_at) for bound in due]
 
     def drop_settled(self, epoch: int) -> None:
         """Deletes due pods that have an outcome: a pod seen bound again becomes due again."""
         has_one = select(decision.c.pos).where(
-            decision.c.pod_uid == outcome_due.c.pod_uid, decision.c.kind == OutcomeSeen.TYPE
+            decision.c.pod_uid == outcome_due.c.pod_uid,
+            decision.c.kind == OutcomeSeen.TYPE,
+            decision.c.pos <= self.end.pos,
         )
         with self._engine.begin() as db:
             require_epoch(db, epoch)
             db.execute(delete(outcome_due).where(has_one.exists()))
 
-    def sign_head(self, epoch: int, signer: Signer, now: int, written: int = 0) -> Head | None:
+    # --- heads --------------------------------------------------------------------------------
+
+    def sign(self, epoch: int, signer: Signer, beside: Signature) -> Head | None:
         """Signs the end of the log; None if it is signed already or the key may not sign it.
 
-        `written` is the entry that the caller wrote last. Raises DatabaseSetBack if the log ends
-        before it: anchored, such a head would hide the newer ones that the database has lost.
+        Raises DatabaseSetBack if the database lacks that entry: anchored, such a head would hide
+        the newer ones that the database has lost.
         """
-        with self._engine.begin() as db:
+        end = self.end
+        is_due = end.pos > self._signed_to and not (self.problem or self._ahead)
+        if not is_due or not signer.may_sign(end.pos):
+            return None
+        made = signer.sign(_commitment(end, beside))
+        with self._writing.begin() as db:
             require_epoch(db, epoch)
-            tip = _tip(db)
-            if tip.pos < written:
-                raise DatabaseSetBack("entry of the decision log", tip.pos, written)
-            signed = db.scalar(select(func.max(head.c.pos))) or 0
-            if tip.pos <= signed or not signer.may_sign(tip.pos):
-                return None
-            made = signer.sign(tip.pos, tip.hash, now)
-            db.execute(insert(head).values(**made.as_row()))
-            return made
-
-    def sign_checkpoint(self, epoch: int, signer: Signer) -> LogCheckpoint | None:
-        """Adds the entries up to the newest head to the Merkle tree, and signs its checkpoint.
-
-        None if it is signed already, if the tree of an existing log needs more steps, or if the key
-        signs other entries.
-        """
-        with self._engine.begin() as db:
-            require_epoch(db, epoch)
-            known, self._tree = self._tree, None
-            is_known = known is not None and known[0] == epoch
-            grown = known[1].copied() if known is not None and is_known else tree.read(db)
-            last = db.scalar(select(func.max(head.c.pos))) or 0
-            is_whole = last > grown.pos and tree.grow(db, grown, last)
-            is_due = is_whole and signer.may_sign(last)
-            made = tree.signed_checkpoint(db, grown, signer) if is_due else None
-        self._tree = epoch, grown
+            _require_entry(db, end)
+            moved = _without_false(db, self._signed_to, signer.public).moved
+            self._put_tiles(db)
+            db.execute(insert(head).values(**row_of(made, end.quota.saved)))
+        self.foreign += moved
+        self._signed_to, self._tiles = end.pos, []
         return made
 
-    def newest_head(self) -> Head | None:
-        newest = select(head).order_by(head.c.pos.desc()).limit(1)
-        with self._engine.connect() as db:
-            found = db.execute(newest).mappings().first()
-        return Head(**found) if found is not None else None
+    def _put_tiles(self, db: Connection) -> None:
+        tree.put_tiles(db, self.end.pos // TILE - len(self._tiles), self._tiles)
+
+    def key_of_another(self, ring: Ring) -> str:
+        """The id of the key that signed the newest entry with a head, if no key of the ring signed
+        any; else empty."""
+        other = ""
+        newest = select(head.c.note, decision.c.hash).order_by(head.c.pos.desc())
+        joined = newest.join(decision, decision.c.pos == head.c.pos)
+        with (
+            self._engine.connect() as db,
+            db.execute(joined.execution_options(yield_per=COMPARED)) as rows,
+        ):
+            for note, here in rows:
+                made = head_in(note)
+                if made is not None and not ring.flaw_of(made):
+                    return ""
+                other = other or (made.key_id if made is not None and made.hash == here else "")
+        return other
 
     def signed_to(self, epoch: int) -> Tip:
         """The entry of the newest head."""
         with self._engine.begin() as db:
             require_epoch(db, epoch)
-            newest = select(head.c.pos, head.c.hash).order_by(head.c.pos.desc()).limit(1)
-            found = db.execute(newest).first()
-            return Tip(found.pos, found.hash) if found else Tip(0, FIRST_PREV)
+            here = select(decision.c.hash).where(decision.c.pos == self._signed_to)
+            return Tip(self._signed_to, db.scalar(here) or EMPTY.hash)
 
-    def restore_lost_heads(self, epoch: int, anchored: Sequence[Head]) -> None:
-        """Inserts anchored heads that an older copy of the database lacks, if the entries match."""
+    def restore_lost_heads(self, epoch: int) -> None:
+        """Inserts the heads that an older copy of the database lacks, of entries that it has."""
+        if not (lost := self._lost):
+            return
+        with self._writing.begin() as db:
+            require_epoch(db, epoch)
+            self._put_tiles(db)
+            insert_heads(db, lost)
+        self._signed_to = max(self._signed_to, *(each.pos for each in lost))
+        self._lost, self._tiles = [], []
+
+    # --- a log from an archive ------------------------------------------------------------------
+
+    def restore(self, epoch: int, made: Step, heads: Sequence[Head]) -> None:
+        """Adds entries with the heads that were signed before, to a log that is being restored."""
+        self.write(epoch, made)
         with self._engine.begin() as db:
             require_epoch(db, epoch)
-            at = [made.pos for made in anchored]
-            known = set(db.scalars(select(head.c.pos).where(head.c.pos.in_(at))))
-            entries = db.execute(
-                select(decision.c.pos, decision.c.hash).where(decision.c.pos.in_(at))
-            )
-            there = {(pos, here) for pos, here in entries if pos not in known}
-            lost = {made.pos: made for made in anchored if (made.pos, made.hash) in there}
-            if lost:
-                db.execute(insert(head), [made.as_row() for made in lost.values()])
-
-    def import_heads(self, epoch: int, heads: Sequence[Head]) -> None:
-        """Inserts heads that were signed before, when a log is restored."""
-        with self._engine.begin() as db:
-            require_epoch(db, epoch)
-            if heads:
-                db.execute(insert(head), [made.as_row() for made in heads])
+            self._put_tiles(db)
+            insert_heads(db, heads)
+        self._tiles = []
 
 
-def _save_quota(db: Connection, quota: bytes) -> None:
-    """Beside the position up to which the stream was read: the two belong together."""
-    insert_new(db, checkpoint, empty_checkpoint(UNREADABLE_QUOTA))
-    mine = checkpoint.update().where(checkpoint.c.name == UNREADABLE_QUOTA)
-    db.execute(mine.values(inputs=quota))
+# --- the record of the end ------------------------------------------------------------------------
 
 
-class _ChainedEntry(NamedTuple):
-    pos: int
-    entry: Entry
-    prev: bytes
-    hash: bytes
+def _leads(epoch: int) -> ColumnElement[bool]:
+    """The lease of the projector, in the statement that writes: no isolation is relied on."""
+    return exists().where(_LEASE.c.name == LEASE, _LEASE.c.epoch == epoch)
 
 
-def _chained(tip: Tip, entries: Sequence[Entry]) -> list[_ChainedEntry]:
-    placed: list[_ChainedEntry] = []
-    pos, prev = tip
-    for entry in entries:
-        pos, here = pos + 1, chain_hash(prev, entry.body)
-        placed.append(_ChainedEntry(pos, entry, prev, here))
-        prev = here
-    return placed
+def _packed(read: Input) -> bytes:
+    return msgspec.msgpack.encode({Stream.DEC: read})
 
+
+def _recorded(end: End) -> dict[str, object]:
+    return {"position": end.pos, "head": end.hash, "inputs": _packed(end.read)}
+
+
+def _is_record_of(end: End) -> Sequence[ColumnElement[bool]]:
+    return [checkpoint.c[name] == value for name, value in _recorded(end).items()]
+
+
+def _claim(db: Connection, epoch: int, end: End) -> None:
+    """Makes the epoch the only one that writes, at this end."""
+    insert_new(db, checkpoint, empty_checkpoint(NAME))
+    claimed = update(checkpoint).where(_MINE, checkpoint.c.epoch <= epoch, _leads(epoch))
+    if db.execute(claimed.values(epoch=epoch, **_recorded(end))).rowcount != 1:
+        raise Fenced(epoch, -1)
+
+
+def _advance(db: Connection, epoch: int, before: End, after: End) -> bool:
+    """Records the new end; False if that was done before, and the reply to the COMMIT was lost."""
+    mine = (_MINE, checkpoint.c.epoch == epoch, *_is_record_of(before), _leads(epoch))
+    advanced = update(checkpoint).where(*mine).values(**_recorded(after))
+    if db.execute(advanced).rowcount == 1:
+        return True
+    if _is_recorded(db, epoch, after):
+        return False
+    _record_again(db, epoch, before, after)
+    return True
+
+
+def _is_recorded(db: Connection, epoch: int, end: End) -> bool:
+    known = select(checkpoint.c.name).where(_MINE, checkpoint.c.epoch == epoch, *_is_record_of(end))
+    return db.scalar(known) is not None
+
+
+def _record_again(db: Connection, epoch: int, before: End, after: End) -> None:
+    """Another process changed the record, and not the log: it is not what the writer goes by."""
+    _require_entry(db, before)
+    mine = (_MINE, checkpoint.c.epoch == epoch, _leads(epoch))
+    if db.execute(update(checkpoint).where(*mine).values(**_recorded(after))).rowcount != 1:
+        raise Fenced(epoch, before.pos)
+    log.error("record_changed", table="checkpoint", what="recorded the end of the log again")
+
+
+def _require_entry(db: Connection, end: End) -> None:
+    """Raises DatabaseSetBack if the database lacks the last entry."""
+    here = db.scalar(select(decision.c.hash).where(decision.c.pos == end.pos))
+    if end.pos and here != end.hash:
+        raise DatabaseSetBack("entry of the decision log", _last_row(db), end.pos)
+
+
+def _last_row(db: Connection) -> int:
+    return db.scalar(select(func.max(decision.c.pos))) or 0
+
+
+# --- entries --------------------------------------------------------------------------------------
 
 _COLUMNS = [column.name for column in decision.c]
-_SQLITE_COLUMNS = (
-    "pos",
-    "body",
-    "prev",
-    "hash",
-    "beside",
-)  # SQLite generates the others
+_SQLITE_COLUMNS = ("pos", "body", "prev", "hash", "beside")  # SQLite generates the others
 
 
-def _insert(db: Connection, placed: Sequence[_ChainedEntry]) -> None:
+def _insert(db: Connection, placed: Sequence[ChainedEntry]) -> None:
     rows: list[tuple[object, ...]]
     if db.dialect.name == "sqlite":
         rows = [
@@ -246,51 +473,79 @@ def _insert(db: Connection, placed: Sequence[_ChainedEntry]) -> None:
         ]
         columns: Sequence[str] = _SQLITE_COLUMNS
     else:
-        rows = [(pos, *fields, body, prev, here) for pos, (fields, body), prev, here in placed]
+        rows = list(map(_columns_of, placed))
         columns = _COLUMNS
     if rows:
         apply_change(db, InsertRows(decision.name, columns, rows))
 
 
-def _tip(db: Connection) -> Tip:
-    newest = select(decision.c.pos, decision.c.hash).order_by(decision.c.pos.desc()).limit(1)
-    found = db.execute(newest).first()
-    return Tip(found.pos, found.hash) if found else Tip(0, FIRST_PREV)
+def _columns_of(row: ChainedEntry) -> tuple[object, ...]:
+    return (row.pos, *row.entry.fields, row.entry.body, row.prev, row.hash)
 
 
-def _without_known(db: Connection, entries: Sequence[Entry]) -> list[Entry]:
-    """Drops entries that the log has already, and repeats within `entries`."""
-    by_id = {entry.fields.event_id: entry for entry in reversed(entries)}
-    ids = [entry.fields.event_id for entry in entries]
-    known = set(db.scalars(select(decision.c.event_id).where(decision.c.event_id.in_(ids))))
-    fresh = [event_id for event_id in dict.fromkeys(ids) if event_id not in known]
-    return [by_id[event_id] for event_id in fresh]
+def _settle(db: Connection, pod_uids: Sequence[str]) -> None:
+    if pod_uids:
+        db.execute(delete(outcome_due).where(outcome_due.c.pod_uid.in_(pod_uids)))
 
 
-class _Answer(NamedTuple):
-    message: bytes
-    view_position: int
+class _Known(NamedTuple):
+    """Entries with the ids of messages."""
+
+    bodies: Mapping[str, bytes]
+    untrusted: Sequence[int]  # rows that the chain does not hold: a trim left them, or others wrote
 
 
-def _last_answers(db: Connection, due: Sequence[FirstBinding]) -> dict[str, _Answer]:
-    """The last answer that scored each pod, by its uid."""
-    theirs = decision.c.pod_uid.in_([bound.pod_uid for bound in due])
-    scored = select(func.max(decision.c.pos)).where(
-        theirs, decision.c.kind == PrioritizeDecided.TYPE
+def _known(db: Connection, ids: Sequence[str], last: int, cut: int) -> _Known:
+    columns = decision.c.event_id, decision.c.pos, decision.c.body
+    rows = db.execute(select(*columns).where(decision.c.event_id.in_(ids))).all()
+    inside = {row.event_id: row.body for row in rows if cut <= row.pos <= last}
+    return _Known(inside, [row.pos for row in rows if row.pos < cut])
+
+
+def _derived_before(db: Connection, rows: Sequence[ChainedEntry]) -> int:
+    """How many of the rows the database has already, in every column, from the first one on."""
+    if not rows:
+        return 0
+    between = decision.c.pos.between(rows[0].pos, rows[-1].pos)
+    found = db.execute(select(decision).where(between).order_by(decision.c.pos))
+    same = 0
+    for row, mine in zip(found, rows, strict=False):
+        if tuple(row) != _columns_of(mine):
+            break
+        same += 1
+    return same
+
+
+# --- heads ----------------------------------------------------------------------------------------
+
+
+def _commitment(end: End, beside: Signature) -> Commitment:
+    return Commitment(
+        size=end.pos,
+        root=end.tree.root,
+        hash=end.hash,
+        signed_at=beside.now,
+        incarnation=beside.incarnation,
+        position=beside.position,
+        manifest=beside.manifest,
+        read={**beside.read, Stream.DEC: end.read},
+        messages=end.messages,
+        quota=end.quota.digest,
     )
-    last = decision.c.pos.in_(scored.group_by(decision.c.pod_uid))
-    found = db.execute(
-        select(decision.c.pod_uid, decision.c.body, decision.c.view_position).where(last)
-    )
-    return {uid: _Answer(message_in(body), view) for uid, body, view in found}
 
 
-def _with_answer(
-    db: Connection, bound: FirstBinding, answer: _Answer | None, moved_at: int
-) -> tuple[FirstBinding, bytes | None]:
-    """Marks the ordinal as reassigned if the node did not have that row in the answer's view."""
-    if answer is None:
-        return bound, None
-    view = answer.view_position
-    is_same = bound.ordinal < 0 or view >= moved_at or had_row(db, bound, view)
-    return bound if is_same else bound._replace(ordinal=ROW_REASSIGNED), answer.message
+class _Later(NamedTuple):
+    valid: list[Head]
+    moved: int  # rows that no key of the log signed
+
+
+def _without_false(db: Connection, pos: int, ring: Ring) -> _Later:
+    """The heads behind an entry; moves rows that are none of the log."""
+    valid, false = later_heads(db, pos, ring)
+    return _Later(valid, foreign.move_heads(db, false))
+
+
+def _move_behind(db: Connection, last: int, others: Sequence[int] = ()) -> int:
+    """The rows behind an entry, with the heads of them: the guards let no signed entry go."""
+    later = list(db.scalars(select(head.c.id).where(head.c.pos > last)))
+    return foreign.move_heads(db, later) + foreign.move_entries(db, last, others)

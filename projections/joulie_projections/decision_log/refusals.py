@@ -15,6 +15,7 @@ from joulie_bus.events import (
     codec,
 )
 from joulie_projections.chain.entry import message_in
+from joulie_projections.decision_log.position import recorded_end
 from joulie_projections.pods.refusal import Refusal, refused_nodes
 from joulie_projections.store.tables import decision
 
@@ -37,13 +38,13 @@ class NewestAnswer(NamedTuple):
 
 
 def read_refusals(engine: Engine, uids: Sequence[str]) -> list[Refusal]:
-    with engine.connect() as db:
-        return refusals_in(db, uids)
+    with engine.connect() as db, db.begin():
+        return refusals_in(db, uids, recorded_end(db))
 
 
-def refusals_in(db: Connection, uids: Sequence[str]) -> list[Refusal]:
-    """The refusals among these pods. One statement; the caller bounds the number of pods."""
-    newest = _newest(uids).subquery()
+def refusals_in(db: Connection, uids: Sequence[str], last: int) -> list[Refusal]:
+    """The refusals among these pods, up to an entry. The caller bounds the number of pods."""
+    newest = _newest(uids, last).subquery()
     query = (
         select(decision.c.pod_uid, decision.c.pos, newest.c.since, decision.c.body)
         .join(newest, decision.c.pos == newest.c.pos)
@@ -56,16 +57,16 @@ def refusals_in(db: Connection, uids: Sequence[str]) -> list[Refusal]:
     return [refusal for refusal in found if refusal.candidates]
 
 
-def newest_answers_in(db: Connection, uids: Sequence[str]) -> list[NewestAnswer]:
-    """The newest answers about these pods. One statement; the caller bounds their number."""
-    return [NewestAnswer(row[0], row[1], row[2] or 0) for row in db.execute(_newest(uids))]
+def newest_answers_in(db: Connection, uids: Sequence[str], last: int) -> list[NewestAnswer]:
+    """The newest answers about these pods, up to an entry. The caller bounds their number."""
+    return [NewestAnswer(row[0], row[1], row[2] or 0) for row in db.execute(_newest(uids, last))]
 
 
-def _newest(uids: Sequence[str]) -> Select[Any, Any, Any]:
+def _newest(uids: Sequence[str], last: int) -> Select[Any, Any, Any]:
     first = func.min(case((decision.c.kind == FilterDecided.TYPE, decision.c.decided_at)))
     return (
         select(decision.c.pod_uid, func.max(decision.c.pos).label("pos"), first.label("since"))
-        .where(decision.c.pod_uid.in_(uids), decision.c.kind.in_(_LATER))
+        .where(decision.c.pod_uid.in_(uids), decision.c.kind.in_(_LATER), decision.c.pos <= last)
         .group_by(decision.c.pod_uid)
     )
 

@@ -1,109 +1,59 @@
-"""The Merkle tree over the entries of the log, in the database.
+"""The Merkle tree over the entries of the log, in the database: the roots of its whole tiles.
 
-It holds the roots of whole tiles, and with each checkpoint the subtrees beside the last whole tile.
-The leaves are the hashes of the entries. The tree of a log that was trimmed before it had a tree
-begins at the entry of the cut, whose hash covers all entries before it.
+The leaves are the hashes of the entries. Tiles are stored with the head that signs them.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, Engine, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
+from joulie_projections.chain.cut_edge import edge_of
 from joulie_projections.chain.keyring import Key, Ring
-from joulie_projections.chain.merkle import TILE, Frontier
-from joulie_projections.chain.note import (
-    LOG_KEY,
-    LogCheckpoint,
-    Signature,
-    VerifierKey,
-    checkpoint_of,
-    parse_checkpoint,
-)
-from joulie_projections.decision_log.heads import Signer
-from joulie_projections.store.store import read_cut
-from joulie_projections.store.tables import cosigned, decision, tree_head, tree_tile
+from joulie_projections.chain.merkle import TILE, Frontier, frontier_of
+from joulie_projections.chain.note import LOG_KEY, LogCheckpoint, VerifierKey, parse_checkpoint
+from joulie_projections.store.store import read_cuts
+from joulie_projections.store.tables import cosigned, decision, tree_tile
 
-AT_ONCE = 50_000  # entries in one transaction, when an existing log gets its tree
+AT_ONCE = 50_000  # hashes in memory
 
 
-class Growth(NamedTuple):
-    """The tree in memory, and the last entry before it."""
-
-    base: int
-    frontier: Frontier
-
-    @property
-    def pos(self) -> int:
-        return self.base + self.frontier.size
-
-    def copied(self) -> "Growth":
-        return Growth(self.base, Frontier(self.frontier.size, self.frontier.roots))
-
-
-def read(db: Connection) -> Growth:
-    """The tree as stored; starts one if there is none."""
-    newest = db.execute(select(tree_head).order_by(tree_head.c.pos.desc()).limit(1)).first()
-    if newest is None:
-        cut = read_cut(db)
-        base = cut.pos - 1 if cut else 0
-        db.execute(insert(tree_head).values(pos=base, base=base, edge=b"", note=b""))
-        return Growth(base, Frontier())
+def read(db: Connection, pos: int) -> Frontier | None:
+    """Of the entries up to `pos`, as stored; None if a part is missing."""
     tiles = list(db.scalars(select(tree_tile.c.root).order_by(tree_tile.c.number)))
-    size = newest.pos - newest.base
-    if len(tiles) > size // TILE:  # tiles that were added after the newest checkpoint
-        return Growth(newest.base, Frontier.of_tiles(len(tiles) * TILE, tiles, b""))
-    return Growth(newest.base, Frontier.of_tiles(size, tiles, newest.edge))
+    if len(tiles) < pos // TILE:
+        return None
+    edge = edge_of(read_cuts(db), tiles)
+    found = frontier_of(pos, tiles, lambda first, last: _hashes(db, first, last), edge)
+    return found if found.size == pos else None
 
 
-def grow(db: Connection, grown: Growth, last: int) -> bool:
-    """Adds entries up to `last`; False if there are more than fit one transaction."""
-    frontier, is_whole = grown.frontier, last - grown.pos <= AT_ONCE
-    if not is_whole:
-        last = grown.pos + AT_ONCE - (frontier.size + AT_ONCE) % TILE
-    first, number = grown.pos + 1, frontier.size // TILE
+def computed(db: Connection, pos: int) -> Frontier | None:
+    """Of the entries up to `pos`, from their hashes; None if the log was trimmed."""
+    found = Frontier()
+    for first in range(1, pos + 1, AT_ONCE):
+        found.extend(_hashes(db, first, min(pos, first + AT_ONCE - 1)))
+    return found if found.size == pos else None
+
+
+def _hashes(db: Connection, first: int, last: int) -> list[bytes]:
     between = decision.c.pos.between(first, last)
-    hashes = list(db.scalars(select(decision.c.hash).where(between).order_by(decision.c.pos)))
-    if len(hashes) != last - first + 1:  # trimmed before they were added
-        return False
-    tiles = frontier.extend(hashes)
-    if tiles:
-        rows = [{"number": at, "root": root} for at, root in enumerate(tiles, number)]
-        db.execute(insert(tree_tile), rows)
-    return is_whole
+    return list(db.scalars(select(decision.c.hash).where(between).order_by(decision.c.pos)))
 
 
-def origin_of(db: Connection, ring: Ring) -> str:
-    """The name of the log for witnesses. It stays the same after a change of keys."""
-    newest = newest_checkpoint(db)
-    return newest.origin if newest is not None else default_origin(ring)
-
-
-def default_origin(ring: Ring) -> str:
-    return f"joulie/{ring.first.id}"
+def put_tiles(db: Connection, first: int, roots: Sequence[bytes]) -> None:
+    """Stores the roots of the tiles from number `first` on, instead of any that are there."""
+    if not roots:
+        return
+    dialect = postgresql if db.dialect.name == "postgresql" else sqlite
+    put = dialect.insert(tree_tile)
+    put = put.on_conflict_do_update(index_elements=["number"], set_={"root": put.excluded.root})
+    db.execute(put, [{"number": at, "root": root} for at, root in enumerate(roots, first)])
 
 
 def verifier_of(ring: Ring, key: Key) -> VerifierKey:
     """A key of the log as witnesses know it."""
-    return VerifierKey(default_origin(ring), LOG_KEY, key.raw)
-
-
-def newest_checkpoint(db: Connection) -> LogCheckpoint | None:
-    signed = select(tree_head.c.note).where(tree_head.c.note != b"")
-    note = db.scalar(signed.order_by(tree_head.c.pos.desc()).limit(1))
-    return parse_checkpoint(note) if note else None
-
-
-def signed_checkpoint(db: Connection, grown: Growth, signer: Signer) -> LogCheckpoint:
-    """Signs the tree as it is, and keeps the checkpoint."""
-    frontier = grown.frontier
-    origin = origin_of(db, signer.public)
-    made = checkpoint_of(origin, frontier.size, frontier.root, grown.base)
-    key = VerifierKey(made.origin, LOG_KEY, signer.raw)
-    made = made.with_signatures([Signature(key.name, key.hash, signer.signature(made.text))])
-    values = {"base": grown.base, "edge": frontier.edge, "note": made.note}
-    db.execute(insert(tree_head).values(pos=grown.pos, **values))
-    return made
+    return VerifierKey(ring.origin, LOG_KEY, key.raw)
 
 
 def keep_cosigned(engine: Engine, notes: Mapping[str, LogCheckpoint]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from joulie_bus.errors import LedgerDamaged
 from joulie_projections.energy.cards import NodeCards
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.meters import GAP_MS
@@ -36,21 +37,26 @@ def packed(found: Sequence[IdleHolder]) -> bytes:
 
 
 def unpacked(body: bytes) -> list[IdleHolder]:
-    return _decode(body)
+    """Raises LedgerDamaged."""
+    try:
+        return _decode(body)
+    except msgspec.MsgspecError as error:
+        raise LedgerDamaged from error
 
 
-def idle_holders(ledger: Ledger, after_ms: int) -> list[IdleHolder]:
-    """Those that have been idle for so long at the newest reading of their card."""
+def idle_holders(ledger: Ledger, after_ms: int, silent_ms: float = 0.0) -> list[IdleHolder]:
+    """Those that have been idle for so long at the newest reading of their card. The ledger folded
+    its newest reading `silent_ms` ago."""
     return [
         found
         for name in sorted(ledger.cards.nodes)
         if (node := ledger.nodes.get(name)) is not None and node.pods
-        for found in _on(node, ledger.cards.nodes[name], ledger.newest_ms - GAP_MS)
+        for found in _on(node, ledger.cards.nodes[name], ledger.newest_ms + silent_ms - GAP_MS)
         if ledger.cards.nodes[name].cards[found.card].last_ms - found.since_ms >= after_ms
     ]
 
 
-def _on(node: NodeEntry, cards: NodeCards, read_since_ms: int) -> Iterator[IdleHolder]:
+def _on(node: NodeEntry, cards: NodeCards, read_since_ms: float) -> Iterator[IdleHolder]:
     for name, pods in sorted(_holders(node, cards).items()):
         card = cards.cards[name]
         if card.quiet_ms and card.last_ms >= read_since_ms:

@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from joulie_bus.core.inflating import inflated
+from joulie_bus.errors import LedgerDamaged
 from joulie_projections.energy.grid import Rate
 
 SECOND_MS = 1000
@@ -17,6 +19,7 @@ Grain = Literal["minutes", "hour", "day"]
 LENGTHS: dict[Grain, int] = {"minutes": MINUTES_MS, "hour": HOUR_MS, "day": DAY_MS}
 KEPT_MS: dict[Grain, int] = {"minutes": 2 * DAY_MS, "hour": 14 * DAY_MS}  # days are kept
 LEVEL = 1  # of zlib
+LARGEST_BODY = 1 << 30  # inflated
 
 
 class NodeEnergy(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -102,7 +105,12 @@ def packed(rows: Sequence[StoredRow]) -> bytes:
 
 
 def unpacked(body: bytes, kind: type[StoredRow]) -> list[StoredRow]:
-    return msgspec.msgpack.decode(zlib.decompress(body), type=list[kind])  # type: ignore[valid-type]
+    """Raises LedgerDamaged."""
+    try:
+        rows = inflated(body, LARGEST_BODY)
+        return msgspec.msgpack.decode(rows, type=list[kind])  # type: ignore[valid-type]
+    except (zlib.error, msgspec.MsgspecError) as error:
+        raise LedgerDamaged from error
 
 
 def summed(rows: Iterable[EnergyRow]) -> list[EnergyRow]:

@@ -11,6 +11,7 @@ from typing import assert_never
 
 import numpy as np
 
+from joulie_bus.core.formats import in_force
 from joulie_bus.events import (
     CapsSet,
     DevicesAsked,
@@ -68,13 +69,8 @@ from joulie_projections.energy.pods import (
 NS_PER_MS = 1_000_000
 ZONE_LABEL = "topology.kubernetes.io/zone"
 MEASURED = "kepler"  # the source of readings that are measured; others are modelled
-# Of the fold. A ledger keeps the rule that it began with. By rule 1 a node is awake from the order
-# to wake up; by rule 2 from when it is ready. By rule 3 counters of energy count, and readings have
-# the time at which they were made. By rule 4 a node has the measured curve of its cards, and the
-# units into which they are divided.
-RULE = 4
-COUNTLESS = 2  # the last rule without counters
-CURVES_SINCE = 4
+# Of the fold; a ledger and a report name the one by which they were counted.
+RULE = int(in_force("ledger"))
 ASLEEP, WAKING = 1, 2  # in the column `asleep`
 # Its place among readings, the node, and milliwatts and counters in the same order.
 CardReading = tuple[int, str, Mapping[str, int], Sequence[int]]
@@ -84,8 +80,7 @@ StoredFact = tuple[Fact, int]  # a fact, and when the broker stored it, in nanos
 class Ledger:
     """The state of the fold. `closed` collects the intervals that have ended."""
 
-    def __init__(self, rule: int = RULE) -> None:
-        self.rule = rule
+    def __init__(self) -> None:
         self.newest_ms = 0  # time of the newest reading: the energy is complete up to it
         self.meters = Meters()
         self.nodes: dict[str, NodeEntry] = {}
@@ -112,7 +107,7 @@ class Ledger:
                 readings.append((fact, at_ms))
                 nodes.add(fact.node)
                 newest_ms = max(newest_ms, at_ms)
-                if fact.pod_uj and self.rule > COUNTLESS:
+                if fact.pod_uj:
                     self._fold_readings(readings)
                     readings.clear()
                     nodes.clear()
@@ -209,7 +204,7 @@ class Ledger:
                 np.array([at for _, at in readings], np.int64),
                 np.array([fact.power_mw for fact, _ in readings], np.int64),
                 np.array([fact.source != MEASURED for fact, _ in readings], np.int64),
-                _counts_of([fact for fact, _ in readings]) if self.rule > COUNTLESS else None,
+                _counts_of([fact for fact, _ in readings]),
             ),
             [
                 (place, fact.node, fact.card_mw, counters_of_cards(fact))
@@ -224,7 +219,7 @@ class Ledger:
         times = np.maximum(np.maximum.accumulate(readings.at_ms), self.minutes_ms)
         starts = times - times % MINUTES_MS
         cuts = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(starts)]
-        readings = readings.without_counts() if self.rule <= COUNTLESS else readings.as_measured()
+        readings = readings.as_measured()
         self.newest_ms = max(self.newest_ms, int(readings.at_ms.max(initial=0)))
         for first, last in pairwise(cuts):
             self._open_minutes(int(starts[first]))
@@ -452,16 +447,16 @@ class Ledger:
         self.meters.columns["changed"][node.row] = 1
 
     def _described(self, fact: NodeSeen | HardwareDiscovered, at_ms: int) -> None:
-        node, curves = self._node(fact.node), self.rule >= CURVES_SINCE
+        node = self._node(fact.node)
         match fact:
             case NodeSeen():
-                capacity = seen_capacity(node.capacity, fact, curves=curves)
+                capacity = seen_capacity(node.capacity, fact)
                 node.present = True
                 self._seen_usable(node, fact.ready and fact.schedulable, at_ms)
                 if (zone := fact.labels.get(ZONE_LABEL, "")) != node.zone:
                     self.place(node, zone)
             case HardwareDiscovered():
-                capacity = discovered_capacity(node.capacity, fact, curves=curves)
+                capacity = discovered_capacity(node.capacity, fact)
             case _:
                 assert_never(fact)
         if capacity != node.capacity:
@@ -476,7 +471,7 @@ class Ledger:
         self._settle(node)
         self.meters.columns["last_ms"][node.row] = -1
         node.present = node.usable = False
-        if self.rule > 1 and self.meters.columns["asleep"][node.row]:
+        if self.meters.columns["asleep"][node.row]:
             self.meters.columns["asleep"][node.row] = WAKING  # its order to sleep ends with it
         self._drop_if_unused(node)
 
@@ -503,7 +498,7 @@ class Ledger:
         """A node that is still in use when it is woken has not fallen asleep."""
         node, state = self._node(fact.node), ASLEEP
         if isinstance(fact, WakeOrdered):
-            state = 0 if self.rule == 1 or node.usable else WAKING
+            state = 0 if node.usable else WAKING
         self._set_asleep(node, state, at_ms)
 
     def _seen_usable(self, node: NodeEntry, usable: bool, at_ms: int) -> None:
@@ -514,13 +509,13 @@ class Ledger:
     def _set_asleep(self, node: NodeEntry, state: int, at_ms: int) -> None:
         """Streams are read in turn, so a reading from before may be folded after this."""
         columns = self.meters.columns
-        if self.rule > 1 and columns["asleep"][node.row] and not state:
+        if columns["asleep"][node.row] and not state:
             columns["awake_from_ms"][node.row] = at_ms
         columns["asleep"][node.row] = state
 
     def _is_awake(self, name: str, at_ms: int) -> bool:
-        """Whether a reading at this time may be of idle power; by rule 1 every one of a card is."""
-        if self.rule == 1 or name not in self.nodes:
+        """Whether a reading at this time may be of idle power."""
+        if name not in self.nodes:
             return True
         columns, row = self.meters.columns, self.nodes[name].row
         return bool(columns["asleep"][row] == 0 and at_ms >= columns["awake_from_ms"][row])

@@ -75,9 +75,6 @@ class Readings(NamedTuple):
             self.counts and self.counts.part(places),
         )
 
-    def without_counts(self) -> "Readings":
-        return self._replace(counts=None)
-
     def as_measured(self) -> "Readings":
         """With the time at which each was made."""
         return self._replace(at_ms=self.at_ms - self.counts.late_ms) if self.counts else self

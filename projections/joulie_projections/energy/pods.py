@@ -71,7 +71,7 @@ class Capacity(msgspec.Struct, frozen=True, array_like=True):
     cpu_max_mw: int = 0  # of all sockets
     gpu_max_mw: int = 0  # of one card
     source: str = ""
-    # From rule 4 on, of the cards as a whole: how many there are, how many units pods may request
+    # Of the cards as a whole: how many there are, how many units pods may request
     # if these are less than a card, and the measured curve of one, as in `ModelFigures`.
     cards: int = 0
     units: int = 0
@@ -89,20 +89,22 @@ class Capacity(msgspec.Struct, frozen=True, array_like=True):
         return None if shared else CardPower.measured(self.gpu_curve_mw)
 
 
-def seen_capacity(known: Capacity, seen: NodeSeen, *, curves: bool) -> Capacity:
-    found = replace(known, cpu_milli=seen.cpu_milli, gpus=seen.gpus)
-    return replace(found, units=seen.gpu_units) if curves else found
+def seen_capacity(known: Capacity, seen: NodeSeen) -> Capacity:
+    return replace(known, cpu_milli=seen.cpu_milli, gpus=seen.gpus, units=seen.gpu_units)
 
 
-def discovered_capacity(known: Capacity, found: HardwareDiscovered, *, curves: bool) -> Capacity:
+def discovered_capacity(known: Capacity, found: HardwareDiscovered) -> Capacity:
     """Hardware from labels never replaces a discovery."""
     if found.source == "labels" and known.source not in ("", "labels"):
         return known
-    cpu_max_mw = found.cpu_sockets * found.cpu_max_mw_per_socket
-    rated = replace(known, cpu_max_mw=cpu_max_mw, gpu_max_mw=found.gpu_max_mw, source=found.source)
-    if not curves:
-        return rated
-    return replace(rated, cards=found.gpu_count, gpu_curve_mw=found.figures.gpu_curve_mw)
+    return replace(
+        known,
+        cpu_max_mw=found.cpu_sockets * found.cpu_max_mw_per_socket,
+        gpu_max_mw=found.gpu_max_mw,
+        source=found.source,
+        cards=found.gpu_count,
+        gpu_curve_mw=found.figures.gpu_curve_mw,
+    )
 
 
 class NodeEntry(msgspec.Struct, array_like=True):

@@ -9,13 +9,14 @@ from collections.abc import Collection, Container, Sequence
 
 import msgspec
 
-from joulie_bus.errors import StateDamaged
+from joulie_bus.core.inflating import inflated
+from joulie_bus.errors import CountedByAnotherRule, LedgerDamaged
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.accepted import accepted
 from joulie_projections.energy.cards import MeteredCards, NodeCards
 from joulie_projections.energy.columns import LogColumns, fold_columns
 from joulie_projections.energy.grid import Grid, Rate
-from joulie_projections.energy.intervals import LEVEL, Interval, NodeEnergy
+from joulie_projections.energy.intervals import LARGEST_BODY, LEVEL, Interval, NodeEnergy
 from joulie_projections.energy.ledger import RULE, Ledger
 from joulie_projections.energy.meters import COLUMNS
 from joulie_projections.energy.pods import Capacity, NodeEntry, PodEntry
@@ -33,8 +34,8 @@ class _Node(msgspec.Struct, array_like=True):
     capacity: Capacity
     numbers: list[int]  # one per column of the meters
     ended: list[str]  # uids
-    zone: str = ""
-    usable: bool = False
+    zone: str
+    usable: bool
 
 
 class _Saved(msgspec.Struct, array_like=True):
@@ -45,12 +46,12 @@ class _Saved(msgspec.Struct, array_like=True):
     nodes: list[_Node]
     pods: list[PodEntry]
     producers: list[tuple[str, str, bytes]]
-    currency: str = ""
-    grid: list[Rate] = []
-    rates: list[Rate] = []
-    cards: list[NodeCards] = []
-    rule: int = 1
-    newest_ms: int = 0
+    currency: str
+    grid: list[Rate]
+    rates: list[Rate]
+    cards: list[NodeCards]
+    rule: int
+    newest_ms: int
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -60,9 +61,9 @@ _decode = msgspec.msgpack.Decoder(_Saved).decode
 class LedgerState:
     """The ledger, the counters of its producers, and the position that it has reached."""
 
-    def __init__(self, position: int = 0, rule: int = RULE) -> None:
+    def __init__(self, position: int = 0) -> None:
         self.position = position
-        self.ledger = Ledger(rule)
+        self.ledger = Ledger()
         self.counters = ClusterState()
 
     def fold(self, records: Sequence[Record], set_aside: Container[int]) -> None:
@@ -104,7 +105,7 @@ class LedgerState:
             list(ledger.grid),
             sorted(ledger.rates),
             ledger.cards.packed(),
-            ledger.rule,
+            RULE,
             ledger.newest_ms,
         )
         return zlib.compress(_encode(saved), LEVEL)
@@ -115,11 +116,16 @@ def digest_of(body: bytes) -> bytes:
 
 
 def unpacked(body: bytes, digest: bytes) -> LedgerState:
-    """Raises StateDamaged if the bytes do not match the digest."""
+    """Raises LedgerDamaged if the bytes do not match the digest, and CountedByAnotherRule."""
     if digest_of(body) != digest:
-        raise StateDamaged("The state of the ledger", 0)
-    saved = _decode(zlib.decompress(body))
-    state = LedgerState(saved.position, saved.rule)
+        raise LedgerDamaged
+    try:
+        saved = _decode(inflated(body, LARGEST_BODY))
+    except zlib.error as error:
+        raise LedgerDamaged from error
+    if saved.rule != RULE:
+        raise CountedByAnotherRule(saved.rule, RULE)
+    state = LedgerState(saved.position)
     ledger = state.ledger
     ledger.minutes_ms = saved.minutes_ms
     ledger.minutes, ledger.hour = saved.minutes, saved.hour
@@ -134,8 +140,7 @@ def unpacked(body: bytes, digest: bytes) -> LedgerState:
             ledger.nodes[pod.node].pods[pod.uid] = pod
     ledger.rates = set(saved.rates)
     ledger.cards = MeteredCards(saved.cards)
-    # A state of an earlier version has no newest reading of its own.
-    ledger.newest_ms = saved.newest_ms or int(ledger.meters.columns["last_ms"].max(initial=0))
+    ledger.newest_ms = saved.newest_ms
     apply_rows(state.counters, [Row(*row) for row in saved.producers])
     return state
 
@@ -154,6 +159,5 @@ def _restore(ledger: Ledger, node: _Node) -> None:
     entry.usable = node.usable
     entry.ended = [ledger.pods[uid] for uid in node.ended]
     ledger.place(entry, node.zone)
-    # A state of an earlier version has fewer columns; the others are 0.
-    for name, number in zip(COLUMNS, node.numbers, strict=False):
+    for name, number in zip(COLUMNS, node.numbers, strict=True):
         ledger.meters.columns[name][row] = number

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from joulie_bus.errors import LedgerDamaged
 from joulie_projections.energy.intervals import DAY_MS
 
 NO_PLANS = "the log of this time has no plans, so nothing was saved; the report simulates some"
@@ -92,7 +93,11 @@ def packed(savings: Savings) -> bytes:
 
 
 def unpacked(body: bytes) -> Savings:
-    return _decode(body)
+    """Raises LedgerDamaged."""
+    try:
+        return _decode(body)
+    except msgspec.MsgspecError as error:
+        raise LedgerDamaged from error
 
 
 class Period(NamedTuple):

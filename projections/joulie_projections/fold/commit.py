@@ -74,9 +74,8 @@ class Cut(NamedTuple):
     log_seal: str  # of the archive's parts that contain them
     facts_seal: str
     inputs: Inputs  # how far each stream was read at `p_to`
-    signed_at: int  # position of the head that signs the entry
-    key_id: str
-    signature: bytes
+    note: bytes  # the head that signs the entry
+    edge: bytes  # of the Merkle tree there: entries before it are gone
     made_at: int
     made_by: str
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_bus.core.formats import in_force
 from joulie_bus.streams.subjects import Stream
 
-CODE_VERSION = "6"  # of the folds; snapshots and digests of other versions are not compared
+CODE_VERSION = in_force("fold")  # snapshots and digests of other versions are not compared
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):
@@ -31,11 +32,10 @@ class Manifest(NamedTuple):
     fold_version: str = CODE_VERSION
 
 
-def chained(
-    prev: bytes, span: tuple[int, int], ranges: Sequence[Range], root: bytes, digest: bytes
-) -> bytes:
-    body = msgspec.msgpack.encode((span[0], span[1], tuple(ranges), root, digest))
-    return hashlib.sha256(prev + body).digest()
+def rechained(manifest: Manifest) -> Manifest:
+    """The manifest with the head that follows from its other fields."""
+    body = msgspec.msgpack.encode(tuple(manifest._replace(prev=b"", head=b"")))
+    return manifest._replace(head=hashlib.sha256(manifest.prev + body).digest())
 
 
 def merkle_root(leaves: Sequence[bytes]) -> bytes:

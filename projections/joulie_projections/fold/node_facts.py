@@ -26,6 +26,8 @@ TREND_WINDOW_NS = 300_000_000_000
 SAMPLE_SPACING_NS = 10_000_000_000  # 30 samples in 5 minutes are enough for a trend
 NS_PER_MS = 1_000_000
 SETTLING_NS = 10_000_000_000  # from binding to steady power: image pull and start
+IDLE_NS = 60_000_000_000  # from the end of the last pod, or from a boot, to idle power
+IDLE_READINGS = 8  # so much of a new reading counts for the idle power: an eighth
 
 
 def evolve_node(draft: Draft, fact: NodeSeen | NodeGone | HardwareDiscovered, at: int) -> None:
@@ -107,6 +109,7 @@ def _node_seen(draft: Draft, seen: NodeSeen, at: int) -> None:
         power_state="" if is_awake else node.power_state,
         # Another machine of this name: what a writer reported was about the former one.
         settable=node.settable if node.uid == seen.uid else NOT_SETTABLE,
+        idle_mw=node.idle_mw if node.uid == seen.uid else 0,
     )
     draft.nodes.put(seen.node, after)
 
@@ -144,8 +147,19 @@ def sampled_power(draft: Draft, sampled: TelemetrySampled, at: int) -> None:
         source=sampled.source,
         provider=sampled.provider,
         arrivals=node.arrivals and unsettled(node.arrivals, made_at),
+        idle_mw=_idle_mw(node, sampled.power_mw, made_at),
     )
     draft.nodes.put(name, after)
+
+
+def _idle_mw(node: NodeState, power_mw: int, at: int) -> int:
+    """With a reading of a node that has been empty and awake for a while. Before its first plan
+    the pods of a node may not be known yet."""
+    since, is_usable = node.empty_since, node.ready and node.schedulable and not node.power_state
+    is_idle = is_usable and node.pods == node.daemon_pods
+    if not is_idle or not since or at < since + IDLE_NS:
+        return node.idle_mw
+    return node.idle_mw + (power_mw - node.idle_mw) // IDLE_READINGS if node.idle_mw else power_mw
 
 
 def settable_caps(draft: Draft, found: CapsSettable, at: int) -> None:

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from joulie_bus.events import PodAsk, PodBound, PodFact, PodFinished, PodGone, PodPending
 from joulie_projections.fold.node_facts import drop_node, node_of, unsettled
 from joulie_projections.pods.load import load_of
-from joulie_projections.state.arrivals import hour_of, window_of, with_arrival
 from joulie_projections.state.gpu_arrivals import (
     PRIOR,
     PRIOR_DEMAND,
@@ -23,7 +22,6 @@ from joulie_projections.state.state import (
     NodeState,
     PodState,
     gang_of,
-    hour_key,
 )
 from joulie_projections.state.state_changes import Draft
 
@@ -31,7 +29,7 @@ from joulie_projections.state.state_changes import Draft
 def evolve_pod(draft: Draft, fact: PodFact, at: int) -> None:
     match fact:
         case PodPending():
-            _pod_pending(draft, fact, at)
+            _pod_pending(draft, fact)
         case PodBound():
             _pod_bound(draft, fact, at)
         case PodFinished():
@@ -43,26 +41,14 @@ def evolve_pod(draft: Draft, fact: PodFact, at: int) -> None:
             assert_never(fact)
 
 
-def _pod_pending(draft: Draft, pending: PodPending, at: int) -> None:
+def _pod_pending(draft: Draft, pending: PodPending) -> None:
     known = draft.pods.get(pending.pod.uid)
     if known is not None:
         if not (known.node or known.finished) and _asks_anew(known.pod, pending.pod):
             draft.pods.put(pending.pod.uid, replace(known, pod=pending.pod))
     else:  # a bound pod does not become pending
         draft.pods.put(pending.pod.uid, PodState(pod=pending.pod))
-        if not _daemon(pending.pod):
-            _count_arrival(draft, pending.pod, at)
         _count_shape(draft, pending.pod)
-
-
-def _count_arrival(draft: Draft, pod: PodAsk, at: int) -> None:
-    """Pods that are seen bound first are not counted: a watch that starts sees all of them."""
-    window = window_of(at)
-    key = hour_key(hour_of(window))
-    row = draft.cluster.get(key) or ClusterRow()
-    cpu_milli = 0 if pod.gpu_milli else load_of(pod).cpu_milli
-    arrivals = with_arrival(row.arrivals, window, cpu_milli, pod.gpu_milli)
-    draft.cluster.put(key, replace(row, arrivals=arrivals))
 
 
 def _count_shape(draft: Draft, pod: PodAsk) -> None:

@@ -11,7 +11,7 @@ from joulie_bus.streams.authority import measured_on, require_authority
 from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.commit import Commit, FirstBinding, Input, Inputs, Poison
-from joulie_projections.fold.manifest import Manifest, Range, chained, merkle_root
+from joulie_projections.fold.manifest import Manifest, Range, merkle_root, rechained
 from joulie_projections.fold.node_facts import cluster_of
 from joulie_projections.fold.producers import (
     TelemetryCounter,
@@ -251,14 +251,14 @@ def sequence(
         merkle_root=root,
         state_digest=digest,
         prev=cursor.head,
-        head=chained(cursor.head, span, ranges, root, digest),
+        head=b"",
         committed_at=now,
     )
     newest = {record.stream: record for record in records}
     inputs = {**cursor.inputs, **{s: input_after(created[s], last) for s, last in newest.items()}}
     poison = within_quota(folded.poison)
     named = row_names_in(changes, span[1])
-    commit = Commit(manifest, rows, inputs, digests, poison, folded.bound, named)
+    commit = Commit(rechained(manifest), rows, inputs, digests, poison, folded.bound, named)
     return SequencedBatch(draft, changes, rows, commit, folded.duplicates)
 
 

@@ -7,17 +7,19 @@ parts.
 import contextlib
 import sqlite3
 from collections.abc import Generator, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, text
 
-from joulie_projections.decision_log.heads import Head
+from joulie_bus.core.formats import in_force
+from joulie_projections.chain.head import Head
 from joulie_projections.fold.commit import Cut, Poison
 from joulie_projections.fold.manifest import CODE_VERSION
-from joulie_projections.history.history import PAGE, History, StoredEntry
+from joulie_projections.history.history import NEWEST, PAGE, History, StoredEntry
 
-VERSION = 1
+VERSION = int(in_force("index"))
 FIELD_COLUMNS = ("pos", "event_id", "kind", "pod_uid", "pod", "view_position", "decided_at")
 _SCHEMA = (
     "CREATE TABLE part (seal TEXT PRIMARY KEY, kind TEXT, began_at BIGINT, versions TEXT)",
@@ -28,8 +30,7 @@ _SCHEMA = (
     "CREATE INDEX decision_by_pod ON decision (pod)",
     "CREATE INDEX decision_by_view ON decision (view_position)",
     "CREATE INDEX decision_by_time ON decision (decided_at, pos)",
-    "CREATE TABLE head (pos BIGINT PRIMARY KEY, hash BLOB, signed_at BIGINT, key_id TEXT, "
-    "signature BLOB)",
+    "CREATE TABLE head (pos BIGINT PRIMARY KEY, note BLOB)",
     f"CREATE TABLE quarantine ({', '.join(Poison._fields)}, PRIMARY KEY (position))",
     "CREATE TABLE snapshot (position BIGINT PRIMARY KEY, fold_version TEXT)",
     f"PRAGMA user_version = {VERSION}",
@@ -89,8 +90,8 @@ class ArchiveIndex:
         self._add(part)
         into = f"INSERT INTO decision ({', '.join(FIELD_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?)"
         self._db.executemany(into, rows)
-        signed = [tuple(head.as_row().values()) for head in heads]
-        self._db.executemany("INSERT INTO head VALUES (?, ?, ?, ?, ?)", signed)
+        signed = [(head.pos, head.note.encode()) for head in heads]
+        self._db.executemany("INSERT INTO head VALUES (?, ?)", signed)
 
     def _add(self, part: IndexedPart) -> None:
         self._db.execute("INSERT INTO part VALUES (?, ?, ?, ?)", part)
@@ -113,6 +114,11 @@ class IndexedHistory(History):
     def cut(self) -> None:
         """None: the archive lacks no entries."""
         return
+
+    @cached_property
+    def recorded_end(self) -> int:
+        """The views end at the cut."""
+        return NEWEST
 
     def entry_at(self, pos: int) -> StoredEntry:
         """Reads the entry from the part that contains it."""

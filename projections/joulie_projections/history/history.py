@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -29,10 +30,13 @@ from joulie_bus.events import (
     SettingsDeclared,
     StateSetBack,
 )
+from joulie_projections.chain.cut_edge import edge_of
 from joulie_projections.chain.entry import EntryFields, header_of, message_in
-from joulie_projections.chain.signed import Head
-from joulie_projections.decision_log.position import NAME as DECISIONS
-from joulie_projections.decision_log.position import decision_input
+from joulie_projections.chain.head import Head, head_in
+from joulie_projections.chain.merkle import Edge
+from joulie_projections.decision_log import foreign
+from joulie_projections.decision_log.foreign import ForeignRow
+from joulie_projections.decision_log.position import decision_input, recorded_end
 from joulie_projections.decision_log.refusals import (
     NewestAnswer,
     newest_answers_in,
@@ -47,19 +51,19 @@ from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.row_name_table import changes_after, names_between
-from joulie_projections.store.store import read_checkpoint, read_cut, read_rows
+from joulie_projections.store.store import read_checkpoint, read_cut, read_cuts, read_rows
 from joulie_projections.store.tables import (
     batch,
-    checkpoint,
     cosigned,
     decision,
     head,
+    outcome_due,
     quarantine,
+    rebuilt,
     snapshot,
-    tree_head,
     tree_tile,
 )
-from joulie_projections.twin.row_names import RowNames
+from joulie_projections.twin.row_names import RowName, RowNames
 
 PAGE = 1000  # rows in memory while a long table is read
 FEW = 64  # rows read at once where the caller decides how many it takes
@@ -92,6 +96,12 @@ class StoredEntry(NamedTuple):
         return message_in(self.body)
 
 
+class EntryId(NamedTuple):
+    pos: int
+    event_id: str
+    kind: str
+
+
 EntryCheck: TypeAlias = Callable[
     [int, bytes, bytes, bytes], bool
 ]  # position, body, previous hash, hash
@@ -109,15 +119,6 @@ class EntryQuery(NamedTuple):
     after: int = 0  # position of an entry
 
 
-class TreeRow(NamedTuple):
-    """A checkpoint of the Merkle tree at an entry."""
-
-    pos: int
-    base: int  # the last entry before the tree
-    edge: bytes  # the subtrees beside the last whole tile
-    note: bytes  # empty at the start of the tree
-
-
 class Counts(NamedTuple):
     entries: int
     answers: int
@@ -127,12 +128,19 @@ class Counts(NamedTuple):
 
 
 class History:
-    """One snapshot of the database: all queries see the same position."""
+    """One snapshot of the database: all queries see the same position.
+
+    Entries behind the end that the writer of the log announced are no part of it.
+    """
 
     def __init__(self, db: Connection, since: int = 0) -> None:
         """`since` is the first entry to return: a trim may have left older ones before its cut."""
         self._db = db
-        self._since = decision.c.pos >= since
+        self._first = since
+
+    @cached_property
+    def _shown(self) -> ColumnElement[bool]:
+        return decision.c.pos.between(self._first, self.recorded_end)
 
     @classmethod
     @contextlib.contextmanager
@@ -176,7 +184,7 @@ class History:
         """The entries of the chain. Settings before the cut are kept, but not part of the chain."""
         held = self.cut()
         begin = max(first, held.pos) if held else first
-        query = select(decision).where(decision.c.pos.between(begin, last))
+        query = select(decision).where(decision.c.pos.between(begin, last), self._shown)
         return self._logged(query.order_by(decision.c.pos))
 
     def check_entries(self, first: int, last: int, look: EntryCheck) -> None:
@@ -185,6 +193,7 @@ class History:
         SQLite calls `look` itself, which is faster than fetching millions of rows. In PostgreSQL
         a difference between columns and header ends the check, too.
         """
+        last = min(last, self.recorded_end)
         if self._has_generated_columns():
             self._check_in_sqlite(first, last, look)
             return
@@ -234,12 +243,13 @@ class History:
     def find(self, query: EntryQuery, limit: int | None = None) -> Iterator[StoredEntry]:
         """Newest first."""
         later = decision.c.pos > query.after
-        found = select(decision).where(later, self._since, *self._all_of(query))
+        found = select(decision).where(later, self._shown, *self._all_of(query))
         return self._logged(found.order_by(decision.c.pos.desc()).limit(limit))
 
     def pod_names(self, limit: int) -> list[str]:
         """Pods with decisions, newest first."""
-        newest = select(decision.c.pod).where(decision.c.pod != "").group_by(decision.c.pod)
+        named = select(decision.c.pod).where(decision.c.pod != "", self._shown)
+        newest = named.group_by(decision.c.pod)
         return list(self._db.scalars(newest.order_by(func.max(decision.c.pos).desc()).limit(limit)))
 
     def answers_by_view(self, first: int = 0, last: int = NEWEST) -> Iterator[StoredEntry]:
@@ -247,22 +257,22 @@ class History:
         answers = select(decision).where(
             decision.c.kind.in_(RECOMPUTED),
             decision.c.view_position.between(first, last),
-            self._since,
+            self._shown,
         )
         return self._logged(answers.order_by(decision.c.view_position, decision.c.pos))
 
     def count_answers(self, first: int = 0, last: int = NEWEST) -> int:
         views = decision.c.view_position.between(first, last)
-        counted = select(func.count()).where(decision.c.kind.in_(RECOMPUTED), views, self._since)
+        counted = select(func.count()).where(decision.c.kind.in_(RECOMPUTED), views, self._shown)
         return self._db.scalar(counted) or 0
 
     def filters(self) -> Iterator[StoredEntry]:
         of_filter = decision.c.kind == FilterDecided.TYPE
-        return self._logged(select(decision).where(of_filter, self._since))
+        return self._logged(select(decision).where(of_filter, self._shown))
 
     def asked_again(self, last: int) -> set[str]:
         """The uids of pods for which the filter was asked more than once up to this entry."""
-        of_filter = decision.c.kind == FilterDecided.TYPE, decision.c.pos <= last, self._since
+        of_filter = decision.c.kind == FilterDecided.TYPE, decision.c.pos <= last, self._shown
         uids = select(decision.c.pod_uid).where(*of_filter).group_by(decision.c.pod_uid)
         return set(self._db.scalars(uids.having(func.count() > 1)))
 
@@ -275,38 +285,81 @@ class History:
 
     def _about_no_pod(self, kind: str, after: int = 0) -> Iterator[StoredEntry]:
         about_no_pod = decision.c.pod_uid == "", decision.c.kind == kind
-        following = select(decision).where(*about_no_pod, decision.c.pos > after)
+        following = select(decision).where(*about_no_pod, decision.c.pos > after, self._shown)
         return self._logged(following.order_by(decision.c.pos))
 
     def tip(self) -> int:
         """The position of the newest entry; 0 if there is none."""
-        return self._number(func.max(decision.c.pos))
+        return self._db.scalar(select(func.max(decision.c.pos)).where(self._shown)) or 0
 
+    @cached_property
     def recorded_end(self) -> int:
         """The position of the newest entry according to the checkpoint of its writer."""
-        return self._number(func.max(checkpoint.c.position).filter(checkpoint.c.name == DECISIONS))
+        return recorded_end(self._db)
+
+    @cached_property
+    def _committed_to(self) -> int:
+        """The last position of the facts; manifests behind it are of other programs."""
+        found = read_checkpoint(self._db)
+        return found.position if found is not None else NEWEST
+
+    def manifests_behind(self) -> int:
+        """Manifests behind the last position: no projector wrote them."""
+        behind = select(func.count()).where(batch.c.p_to > self._committed_to)
+        return self._db.scalar(behind) or 0
+
+    def rows_behind(self) -> int:
+        """Rows behind the end of the log: its writer takes none of them over."""
+        behind = select(func.count()).where(decision.c.pos > self.recorded_end)
+        return self._db.scalar(behind) or 0
+
+    def last_row(self) -> int:
+        """The position of the last row, in the log or behind its end."""
+        return self._db.scalar(select(func.max(decision.c.pos))) or 0
+
+    def foreign_rows(self, limit: int) -> tuple[int, list[ForeignRow]]:
+        """Rows that the writer of the log did not write and moved away: their number, and the first
+        ones."""
+        return foreign.count(self._db), foreign.first_rows(self._db, limit)
 
     def entry(self, pos: int) -> StoredEntry | None:
-        return next(self._logged(select(decision).where(decision.c.pos == pos)), None)
+        here = select(decision).where(decision.c.pos == pos, self._shown)
+        return next(self._logged(here), None)
+
+    def entries_of(self, event_ids: Sequence[str], last: int) -> dict[str, StoredEntry]:
+        """The entries with these ids, up to an entry."""
+        found: dict[str, StoredEntry] = {}
+        for at in range(0, len(event_ids), PAGE):
+            ids = event_ids[at : at + PAGE]
+            mine = decision.c.event_id.in_(ids) & (decision.c.pos <= last)
+            query = select(decision).where(mine, self._shown)
+            found |= {entry.event_id: entry for entry in self._logged(query)}
+        return found
 
     def position_of(self, event_id: str) -> int | None:
         """The position of the entry with the event id."""
         found: int | None = self._db.scalar(
-            select(decision.c.pos).where(decision.c.event_id == event_id)
+            select(decision.c.pos).where(decision.c.event_id == event_id, self._shown)
         )
         return found
+
+    def entry_ids(self, first: int, last: int) -> list[EntryId]:
+        columns = decision.c.pos, decision.c.event_id, decision.c.kind
+        between = decision.c.pos.between(first, last)
+        found = select(*columns).where(between, self._shown).order_by(decision.c.pos)
+        return list(map(EntryId._make, self._db.execute(found)))
 
     def decisions_read(self) -> Input:
         """How far the stream of decisions was read."""
         return decision_input(self._db)
 
     def entries_after(self, pos: int, limit: int) -> list[StoredEntry]:
-        following = select(decision).where(decision.c.pos > pos)
+        following = select(decision).where(decision.c.pos > pos, self._shown)
         return list(self._logged(following.order_by(decision.c.pos).limit(limit)))
 
     def entries_before(self, pos: int, query: EntryQuery) -> Iterator[StoredEntry]:
         """Newest first, read lazily."""
-        earlier = select(decision).where(decision.c.pos < pos, self._since, *self._all_of(query))
+        earlier = select(decision).where(decision.c.pos < pos, self._shown, *self._all_of(query))
         # Callers take a few: what the database returns at once, it has read and copied.
         return self._logged(earlier.order_by(decision.c.pos.desc()), FEW)
 
@@ -327,20 +380,30 @@ class History:
             yield decision.c.pos.between(first or 0, last or 0)
 
     def newest_answers(self, count: int) -> Sequence[StoredEntry]:
-        answers = select(decision).where(decision.c.kind.in_(ANSWERS), self._since)
+        answers = select(decision).where(decision.c.kind.in_(ANSWERS), self._shown)
         return list(self._logged(answers.order_by(decision.c.pos.desc()).limit(count)))
 
+    # Any program with the right to insert can add a head: the ring tells which the log signed.
+
+    def count_heads(self) -> int:
+        """Rows, also those that hold no head."""
+        return self._db.scalar(select(func.count()).where(head.c.pos >= self._first)) or 0
+
     def heads(self) -> list[Head]:
-        return [Head(**row._mapping) for row in self._db.execute(select(head).order_by(head.c.pos))]
+        return list(self._heads(select(head.c.note).order_by(head.c.pos)))
 
     def heads_after(self, pos: int) -> list[Head]:
-        later = select(head).where(head.c.pos > pos).order_by(head.c.pos)
-        return [Head(**row._mapping) for row in self._db.execute(later)]
+        later = select(head.c.note).where(head.c.pos > pos)
+        return list(self._heads(later.order_by(head.c.pos)))
 
-    def heads_before(self, pos: int, limit: int) -> list[Head]:
-        """Newest first."""
-        earlier = select(head).where(head.c.pos < pos).order_by(head.c.pos.desc()).limit(limit)
-        return [Head(**row._mapping) for row in self._db.execute(earlier)]
+    def heads_before(self, pos: int) -> Iterator[Head]:
+        """Newest first, read lazily."""
+        earlier = select(head.c.note).where(head.c.pos < pos)
+        return self._heads(earlier.order_by(head.c.pos.desc()))
+
+    def _heads(self, notes: Select[Any]) -> Iterator[Head]:
+        made = (head_in(row.note) for row in self._paged(notes, FEW))
+        return (each for each in made if each is not None)
 
     # --- the Merkle tree --------------------------------------------------------------------------
 
@@ -354,17 +417,9 @@ class History:
     def tree_tiles(self) -> list[bytes]:
         return list(self._db.scalars(select(tree_tile.c.root).order_by(tree_tile.c.number)))
 
-    def newest_tree_row(self, pos: int) -> "TreeRow | None":
-        """The newest checkpoint up to an entry."""
-        until = select(tree_head).where(tree_head.c.pos <= pos)
-        found = self._db.execute(until.order_by(tree_head.c.pos.desc()).limit(1)).first()
-        return TreeRow._make(found) if found else None
-
-    def tree_rows(self, first: int, last: int) -> "list[TreeRow]":
-        """The signed checkpoints of a range of entries."""
-        between = tree_head.c.pos.between(first, last) & (tree_head.c.note != b"")
-        found = self._db.execute(select(tree_head).where(between).order_by(tree_head.c.pos))
-        return [TreeRow._make(row) for row in found]
+    def tree_edge(self, tiles: Sequence[bytes]) -> Edge:
+        """The tree at the newest cut: entries before it are gone."""
+        return edge_of(read_cuts(self._db), tiles)
 
     def cosigned(self) -> list[bytes]:
         """The newest checkpoint that each witness cosigned, as notes."""
@@ -374,19 +429,24 @@ class History:
 
     def manifests(self, first: int = 1, last: int = NEWEST) -> Iterator[Manifest]:
         """The manifests that contain a position of the range."""
-        touching = select(batch).where(batch.c.p_to >= first, batch.c.p_from <= last)
+        touching = select(batch).where(
+            batch.c.p_to.between(first, self._committed_to), batch.c.p_from <= last
+        )
         return map(_manifest, self._paged(touching.order_by(batch.c.p_to)))
 
     def manifests_back(self, last: int = NEWEST) -> Iterator[Manifest]:
         """Newest first; the first one may extend beyond `last`."""
         holding = select(func.min(batch.c.p_to)).where(batch.c.p_to >= last).scalar_subquery()
-        until = select(batch).where(batch.c.p_to <= func.coalesce(holding, last))
+        until = select(batch).where(
+            batch.c.p_to <= func.coalesce(holding, last), batch.c.p_to <= self._committed_to
+        )
         return map(_manifest, self._paged(until.order_by(batch.c.p_to.desc())))
 
     def manifest_by(self, time_ns: int) -> Manifest | None:
         """The last manifest that was committed at or before the time."""
         # In the order of the key: commit times are as monotonic as the clock of the writer.
-        known = select(batch).where(batch.c.committed_at <= time_ns)
+        is_ours = batch.c.p_to <= self._committed_to
+        known = select(batch).where(batch.c.committed_at <= time_ns, is_ours)
         row = self._db.execute(known.order_by(batch.c.p_to.desc()).limit(1)).first()
         return _manifest(row) if row else None
 
@@ -396,7 +456,8 @@ class History:
 
     def position_by(self, time: int) -> int:
         """The newest position that was committed at or before the time; 0 if there is none."""
-        committed = select(func.max(batch.c.p_to)).where(batch.c.committed_at <= time)
+        is_ours = batch.c.p_to <= self._committed_to
+        committed = select(func.max(batch.c.p_to)).where(batch.c.committed_at <= time, is_ours)
         return self._db.scalar(committed) or 0
 
     def commit_time_range(self) -> tuple[int, int] | None:
@@ -416,15 +477,26 @@ class History:
 
     def refusals(self, uids: Sequence[str]) -> list[Refusal]:
         """Those of these pods that the newest answer refused every node."""
-        return refusals_in(self._db, uids)
+        return refusals_in(self._db, uids, self.recorded_end)
+
+    def oldest_due(self) -> int | None:
+        """The entry of the oldest answer that a pending outcome will refer to."""
+        theirs = decision.c.pod_uid.in_(select(outcome_due.c.pod_uid))
+        scored = theirs & (decision.c.kind == PrioritizeDecided.TYPE)
+        found: int | None = self._db.scalar(select(func.min(decision.c.pos)).where(scored))
+        return found
 
     def newest_about(self, uids: Sequence[str]) -> list[NewestAnswer]:
         """The newest answers about these pods."""
-        return newest_answers_in(self._db, uids)
+        return newest_answers_in(self._db, uids, self.recorded_end)
 
     def row_names(self, first: int = 0) -> RowNames:
         """The names of nodes by row, from a position to the newest one."""
         return names_between(self._db, first, self._position())
+
+    def row_name_changes(self, first: int, last: int) -> list[RowName]:
+        """The rows that commits of the range gave to nodes, in order."""
+        return changes_after(self._db, first - 1, last)
 
     def row_names_after(self, known: RowNames) -> RowNames:
         """Known names, and those that were given since."""
@@ -480,6 +552,18 @@ class History:
         usable = select(snapshot.c.position).where(snapshot.c.fold_version == CODE_VERSION)
         return list(self._db.scalars(usable.order_by(snapshot.c.position)))
 
+    def pure_starts(self) -> list[int]:
+        """Of `starts`, those whose state the folds of this version alone made: no other version
+        folded facts before, or a rebuild folded these again.
+        """
+        other = select(func.min(batch.c.p_to), func.max(batch.c.p_to))
+        first, last = self._db.execute(other.where(batch.c.fold_version != CODE_VERSION)).one()
+        if first is None:
+            return self.starts()
+        again = select(func.max(rebuilt.c.position)).where(rebuilt.c.fold_version == CODE_VERSION)
+        pure_from = self._db.scalar(again.where(rebuilt.c.position >= last)) or NEWEST
+        return [at for at in self.starts() if at < first or at > pure_from]
+
     def snapshots(self) -> Iterator[Snapshot]:
         """All snapshots, also those of other fold versions, one in memory at a time."""
         for position in self.snapshot_positions():
@@ -487,19 +571,30 @@ class History:
             yield Snapshot._make(found)
 
     def counts(self) -> Counts:
-        is_answer = decision.c.kind.in_(ANSWERS)
+        is_answer = decision.c.kind.in_(ANSWERS) & self._shown
         return Counts(
             entries=self.tip(),
             answers=self._number(select(func.count()).where(is_answer).scalar_subquery()),
-            signed_to=self._number(func.max(head.c.pos)),
+            signed_to=self.signed_to(),
             quarantined=len(self.set_aside()),
             committed_at=self._db.scalar(select(func.max(batch.c.committed_at))),
         )
 
+    def signed_to(self) -> int:
+        """The entry of the newest head."""
+        signed = head.c.pos <= self.recorded_end
+        return self._number(select(func.max(head.c.pos)).where(signed).scalar_subquery())
+
+    def unsigned_since(self) -> int | None:
+        """The time of the first entry that no head signs; None if all are signed."""
+        first = self.entry(self.signed_to() + 1)
+        return first.decided_at if first is not None else None
+
     def count_pods(self) -> int:
         """The number of pods with answers."""
         pods = func.count(decision.c.pod_uid.distinct())
-        return self._number(select(pods).where(decision.c.kind.in_(ANSWERS)).scalar_subquery())
+        counted = select(pods).where(decision.c.kind.in_(ANSWERS), self._shown)
+        return self._number(counted.scalar_subquery())
 
     def _number(self, what: Any) -> int:
         return self._db.scalar(select(what)) or 0
@@ -508,8 +603,14 @@ class History:
         return (StoredEntry._make(row) for row in self._paged(query, page))
 
     def _paged(self, query: Select[Any], page: int = PAGE) -> Iterator[Row[Any]]:
-        with self._db.execute(query.execution_options(yield_per=page)) as found:
+        """Whatever reads may stop early, and forget the iterator after the history is closed: the
+        cursor is closed then."""
+        found = self._db.execute(query.execution_options(yield_per=page))
+        try:
             yield from found
+        finally:
+            if not self._db.closed:
+                found.close()
 
 
 _LINKS = (decision.c.pos, decision.c.body, decision.c.prev, decision.c.hash)

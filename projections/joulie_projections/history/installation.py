@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
+from joulie_projections.decision_log.position import recorded_end
 from joulie_projections.history.history import ANSWERS
 from joulie_projections.store.lease_owner import is_gone
 from joulie_projections.store.store import NAME, clock_of
@@ -45,9 +46,18 @@ def leader_in(db: Connection) -> Leader | None:
     return Leader(found.owner, found.epoch, (found.until - now) / NS, max(0.0, behind_s))
 
 
+def leaderless_s_in(db: Connection) -> float | None:
+    """Since when no projector holds a lease, if the last one did not release its own."""
+    found = db.scalar(select(checkpoint.c.until).where(checkpoint.c.name == NAME))
+    now = clock_of(db)
+    return (now - found) / NS if found and found <= now else None
+
+
 def replicas_in(db: Connection) -> list[Replica]:
     """By name. Their ages compare the clocks of the extenders with the one of this machine."""
-    newest = select(decision.c.event_id, decision.c.decided_at).where(decision.c.kind.in_(ANSWERS))
+    newest = select(decision.c.event_id, decision.c.decided_at).where(
+        decision.c.kind.in_(ANSWERS), decision.c.pos <= recorded_end(db)
+    )
     found = db.execute(newest.order_by(decision.c.pos.desc()).limit(NEWEST_ANSWERS))
     sent = sorted((event_id.split(":", 1)[0], at) for event_id, at in found)
     return list(_replicas(sent, time.time_ns()))

@@ -1,4 +1,4 @@
-"""Reads the Merkle tree of the log: its checkpoints, and the subtrees that proofs consist of.
+"""Reads the Merkle tree of the log: the subtrees that proofs consist of.
 
 Tiles are stored. Subtrees inside a tile are computed from the hashes of the entries.
 """
@@ -7,39 +7,26 @@ from functools import cached_property
 
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.chain import merkle
-from joulie_projections.chain.merkle import TILE, Frontier
-from joulie_projections.chain.note import LogCheckpoint, parse_checkpoint
-from joulie_projections.history.history import NEWEST, History, TreeRow
+from joulie_projections.chain.head import Head
+from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.merkle import TILE, Frontier, frontier_of
+from joulie_projections.history.history import NEWEST, History
 
-NO_TREE = (
-    "The log has no checkpoint yet: the projector of this version makes one within 10 s of its "
-    "start, and for a log that was written before, after 5,000 entries a second."
-)
+NO_HEAD = "The log has no head yet: the projector signs one within 10 s of its first entry."
+
+
+def newest_head(history: History, ring: Ring) -> Head:
+    """The newest one that a key of the log signed; raises NotInTheLog if there is none."""
+    found = (head for head in history.heads_before(NEWEST) if not ring.flaw_of(head))
+    if (newest := next(found, None)) is None:
+        raise NotInTheLog(NO_HEAD)
+    return newest
 
 
 class StoredTree:
-    def __init__(self, history: History, first: TreeRow) -> None:
+    def __init__(self, history: History) -> None:
         self._history = history
-        self.base = first.base
         self._subtrees = dict[tuple[int, int], bytes]()
-
-    @classmethod
-    def of(cls, history: History) -> "StoredTree | None":
-        """None before the first checkpoint."""
-        newest = history.newest_tree_row(NEWEST)
-        return cls(history, newest) if newest is not None and newest.note else None
-
-    @classmethod
-    def required(cls, history: History) -> "StoredTree":
-        if (found := cls.of(history)) is None:
-            raise NotInTheLog(NO_TREE)
-        return found
-
-    @property
-    def newest(self) -> LogCheckpoint:
-        row = self._history.newest_tree_row(NEWEST)
-        assert row is not None
-        return parse_checkpoint(row.note)
 
     @cached_property
     def tiles(self) -> list[bytes]:
@@ -47,16 +34,10 @@ class StoredTree:
 
     def frontier_at(self, pos: int) -> Frontier:
         """Of the entries up to `pos`, as stored; raises NotInTheLog if a part is missing."""
-        size = pos - self.base
-        start = self.base + size // TILE * TILE
-        made = Frontier()
-        made.extend_tiles(self.tiles[: size // TILE])
-        row = self._history.newest_tree_row(pos)
-        if row is not None and row.pos > start:
-            start = row.pos
-            made = Frontier.of_tiles(start - self.base, self.tiles[: size // TILE], row.edge)
-        made.extend(self._records(start + 1, pos))
-        return made
+        edge = self._history.tree_edge(self.tiles)
+        if len(self.tiles) < pos // TILE:
+            raise NotInTheLog(f"The tree lacks a tile before entry {pos}. Nothing was computed.")
+        return frontier_of(pos, self.tiles, self._records, edge)
 
     def know(self, pos: int) -> None:
         """Takes the subtrees of the tree up to an entry from its frontier: entries may be gone."""
@@ -66,22 +47,20 @@ class StoredTree:
         """The root of the leaves from `first` to `last` (exclusive)."""
         if (known := self._subtrees.get((first, last))) is not None:
             return known
-        if first % TILE or last - first < TILE:
-            made = Frontier()
-            made.extend(self._records(self.base + first + 1, self.base + last))
-            return made.root
         made = Frontier()
+        if first % TILE or last - first < TILE:
+            made.extend(self._records(first + 1, last))
+            return made.root
         made.extend_tiles(self.tiles[first // TILE : last // TILE])
-        rest = self.base + last // TILE * TILE
-        made.extend(self._records(rest + 1, self.base + last))
+        made.extend(self._records(last // TILE * TILE + 1, last))
         return made.root
 
-    def inclusion(self, pos: int, checkpoint: LogCheckpoint) -> list[bytes]:
-        return merkle.inclusion(self.subtree, pos - self.base - 1, checkpoint.size)
+    def inclusion(self, pos: int, size: int) -> list[bytes]:
+        return merkle.inclusion(self.subtree, pos - 1, size)
 
     def consistency(self, old: int, size: int) -> list[bytes]:
         if 0 < old < size:
-            self.know(self.base + old)
+            self.know(old)
         return merkle.consistency(self.subtree, old, size)
 
     def _records(self, first: int, last: int) -> list[bytes]:

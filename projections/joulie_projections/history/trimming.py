@@ -12,10 +12,11 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, i
 from sqlalchemy.exc import ProgrammingError
 
 from joulie_bus.errors import NotTrimmed
-from joulie_bus.events import PrioritizeDecided, SettingsDeclared, StateSetBack
+from joulie_bus.events import PromiseKey, SettingsDeclared, StateSetBack
 from joulie_migrations.cuts import TRIMMER
 from joulie_projections.fold.commit import Cut
 from joulie_projections.store.database import require_reachable
+from joulie_projections.store.postgres import standby_lag_s
 from joulie_projections.store.statements import run_in_sqlite
 from joulie_projections.store.store import read_cut
 from joulie_projections.store.tables import (
@@ -24,10 +25,8 @@ from joulie_projections.store.tables import (
     decision,
     gone,
     head,
-    outcome_due,
     quarantine,
     snapshot,
-    tree_head,
 )
 
 PORTION = 500  # rows per transaction, which bounds the wait of the projector's commits
@@ -45,19 +44,18 @@ class _TrimRule(NamedTuple):
 def _trim_rules(at: Cut) -> list[_TrimRule]:
     """Snapshots come first: a snapshot without its manifest counts as damaged.
 
-    Settings and set-backs stay, because entries after the cut refer to them; so does the last
-    removed node.
+    Settings, keys of promises and set-backs stay, because entries after the cut refer to them; so
+    does the last removed node.
     """
     node_went = (
         select(func.max(gone.c.position)).where(gone.c.table_name == "node").scalar_subquery()
     )
     is_last_node = (gone.c.table_name == "node") & (gone.c.position == node_went)
-    is_referred = decision.c.kind.in_((SettingsDeclared.TYPE, StateSetBack.TYPE))
+    is_referred = decision.c.kind.in_((SettingsDeclared.TYPE, PromiseKey.TYPE, StateSetBack.TYPE))
     return [
         _TrimRule(snapshot, snapshot.c.position, snapshot.c.position < at.p_to),
         _TrimRule(decision, decision.c.pos, (decision.c.pos < at.pos) & ~is_referred),
         _TrimRule(head, head.c.pos, head.c.pos < at.pos),
-        _TrimRule(tree_head, tree_head.c.pos, tree_head.c.pos < at.pos),
         _TrimRule(batch, batch.c.p_to, batch.c.p_to < at.p_to),
         _TrimRule(gone, gone.c.position, (gone.c.position <= at.p_to) & ~is_last_node),
     ]
@@ -81,22 +79,21 @@ class TrimStore:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+    def require_role(self) -> None:
+        require_trimmer(self._engine)
+
     def newest(self) -> Cut | None:
         with self._engine.connect() as db:
             return read_cut(db)
+
+    def standby_lag_s(self) -> float | None:
+        """`postgres.standby_lag_s` of this database."""
+        return standby_lag_s(self._engine)
 
     def record(self, made: Cut) -> None:
         with self._engine.begin() as db:
             inputs = msgspec.msgpack.encode(made.inputs)
             db.execute(insert(cut).values(**{**made._asdict(), "inputs": inputs}))
-
-    def oldest_due(self) -> int | None:
-        """The entry of the oldest answer that a pending outcome will refer to."""
-        theirs = decision.c.pod_uid.in_(select(outcome_due.c.pod_uid))
-        scored = theirs & (decision.c.kind == PrioritizeDecided.TYPE)
-        with self._engine.connect() as db:
-            found: int | None = db.scalar(select(func.min(decision.c.pos)).where(scored))
-            return found
 
     def drop(self, aside: Sequence[int] = ()) -> Iterator[int]:
         """Deletes the rows before the newest cut; yields the number of rows of each portion.

@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
 
 from joulie_bus.errors import DatabasePromoted, Fenced, StreamGap, Unwritable
 from joulie_bus.events import StateSetBack
@@ -27,7 +28,7 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream, Subjects
 from joulie_projections.decision_log.earlier_state import was_decided_on
 from joulie_projections.decision_log.heads import Signer
-from joulie_projections.decision_log.writer import DecisionWriter, Leadership
+from joulie_projections.decision_log.writer import DecisionWriter, Facts, Leadership
 from joulie_projections.fold import snapshots
 from joulie_projections.fold.commit import Checkpoint, Input
 from joulie_projections.fold.quarantine_quota import all_positions, positions_of
@@ -42,6 +43,7 @@ from joulie_projections.projector.copies import CopyWatch
 from joulie_projections.projector.lag import Lag, StreamEnds, newest_times
 from joulie_projections.projector.liveness import Liveness
 from joulie_projections.projector.pacing import CommitPace
+from joulie_projections.state.completeness import known_s
 from joulie_projections.state.deltas import (
     Heartbeat,
     Sent,
@@ -78,7 +80,6 @@ _FOLDED, _DUPLICATE, _QUARANTINED = (
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectorSettings:
-    REPLACED: ClassVar[Mapping[str, str]] = {"HEAD_SIGNATURE": "heads are signed with Ed25519"}
     batch: int = BATCH
     lease_s: float = LEASE_S
     stall_s: float = STALL_S
@@ -112,13 +113,17 @@ class Projector:
         settings: ProjectorSettings,
     ) -> None:
         self.liveness = Liveness(settings.stall_s)
+        for stream in (*MERGE_ORDER, Stream.DEC):  # counted from 0, for alerts on an increase
+            metrics.REFUSED.labels(stream=stream)
         self._bus = bus
         self._subjects = subjects
         self._settings = settings
         self._owner = new_owner()
         self._store = Store(engine)
         self._calls = DatabaseExecutor()
-        self._decision_writer = DecisionWriter(bus, subjects, engine, self._calls, signer)
+        self._decision_writer = DecisionWriter(
+            bus, subjects, engine, self._calls, signer, self._committed_facts
+        )
         self._leadership = Leadership(0, "")
         self._ends = StreamEnds(bus)
         self._lag = Lag(bus, self._ends)
@@ -141,19 +146,25 @@ class Projector:
         """The committed position."""
         return self._cursor.position
 
-    async def run(self) -> None:
-        """Runs until cancelled; raises if it is fenced or a stream was replaced or trimmed."""
+    def _committed_facts(self) -> Facts:
+        return Facts(self._cursor.position, self._cursor.head, self._cursor.inputs)
+
+    async def run(self, *beside: tuple[VitalTask, Work]) -> None:
+        """Runs until cancelled; raises if it is fenced or a stream was replaced or trimmed.
+
+        The tasks `beside` run while it leads.
+        """
         try:
             await self._decision_writer.require_key()
             held = await self._acquire()
             async with self._renewed(held):
                 await self._boot(held)
             with (
-                metrics.LAG_SECONDS.computed_by(lambda: self._lag.behind_ms / 1000),
-                metrics.BROKER_SILENT_SECONDS.computed_by(lambda: self._lag.broker_ms / 1000),
+                metrics.LAG_SECONDS.computed_by(lambda: known_s(self._lag.behind_ms)),
+                metrics.BROKER_SILENT_SECONDS.computed_by(lambda: known_s(self._lag.broker_ms)),
             ):
                 async with asyncio.TaskGroup() as tasks:
-                    for task, work in self._vital_tasks(tasks):
+                    for task, work in (*self._vital_tasks(tasks), *beside):
                         tasks.create_task(vital(task, work), name=str(task))
         except* Fenced:
             metrics.FENCED.inc()
@@ -258,26 +269,38 @@ class Projector:
         loaded, rows = await self._calls.until_done(self._store.load)
         if loaded != held:  # also if its epoch is the same: a standby may have lacked this lease
             raise Fenced(held.epoch, held.position)  # these rows are those of the next projector
-        self._cursor = FoldCursor(held.position, held.inputs, held.digests, held.head)
-        await self._calls.once(snapshots.require_intact, "The rows", rows, self._cursor)
-        self._folded = self._cursor
+        recorded = FoldCursor(held.position, held.inputs, held.digests, held.head)
+        await self._calls.once(snapshots.require_intact, "The rows", rows, recorded)
         self._cluster_state = await self._calls.once(cluster_state_of, rows)
         self._leadership = Leadership(held.epoch, held.incarnation)
-        self._lag.committed(held.inputs, {})
+        # Its key may have changed while this one stood by.
+        await self._decision_writer.require_key()
+        await self._begin_behind(held)
         self._snapshot_position = await self._calls.until_done(self._store.newest_snapshot)
         metrics.EPOCH.set(held.epoch)
-        metrics.POSITION.set(held.position)
+        metrics.POSITION.set(self.position)
         was_promoted = await self._calls.until_done(self._store.was_promoted, held.epoch)
-        await self._decision_writer.require_key()  # it may have changed while this one stood by
         is_older = not await self._decision_writer.open(held.epoch) or was_promoted
-        if await self._replaces_another(held):
+        await self._decision_writer.move_manifests(held.epoch, self.position)
+        if await self._replaces_another():
             await self._reset_incarnation("")
         elif is_older:
             await self._reset_incarnation(held.incarnation)
 
-    async def _replaces_another(self, held: Checkpoint) -> bool:
+    async def _begin_behind(self, held: Checkpoint) -> None:
+        """Reads on where the manifests end, whatever `checkpoint` records."""
+        found = await self._decision_writer.facts_end(held)
+        if found != held:
+            log.error("record_changed", position=found.position, recorded=held.position)
+            metrics.FOREIGN_ROWS.inc()
+            await self._calls.until_done(self._store.record_again, found)
+        self._cursor = FoldCursor(found.position, found.inputs, found.digests, found.head)
+        self._folded = self._cursor
+        self._lag.committed(found.inputs, {})
+
+    async def _replaces_another(self) -> bool:
         """Whether this database is empty and an earlier one, which it does not know, was not."""
-        is_empty = held.position == 0 and self._decision_writer.entries == 0
+        is_empty = self.position == 0 and self._decision_writer.is_empty
         return is_empty and await was_decided_on(self._bus)
 
     async def _reset_incarnation(self, before: str) -> None:
@@ -287,7 +310,9 @@ class Projector:
         await self._decision_writer.record_set_back(
             StateSetBack(incarnation=fresh, before=before, position=position)
         )
-        await self._calls.until_done(self._store.reset_incarnation, self._leadership.epoch, fresh)
+        await self._calls.until_done(
+            self._store.reset_incarnation, self._leadership.epoch, position, fresh
+        )
         self._leadership = Leadership(self._leadership.epoch, fresh)
 
     def _now(self) -> int:
@@ -434,6 +459,12 @@ class Projector:
             await write(self._store.commit, self._leadership.epoch, batch.commit)
         except DatabasePromoted:  # another projector may have led meanwhile, and left no trace
             await self._reset_incarnation(self._leadership.incarnation)
+            await write(self._store.commit, self._leadership.epoch, batch.commit)
+        except IntegrityError:  # a manifest of another program has the place of this one
+            if not await self._decision_writer.move_manifests(
+                self._leadership.epoch, self.position
+            ):
+                raise
             await write(self._store.commit, self._leadership.epoch, batch.commit)
         metrics.COMMIT_SECONDS.observe(time.perf_counter() - started)
         self._cursor = batch.cursor

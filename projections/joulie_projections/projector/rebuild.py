@@ -9,18 +9,20 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 from sqlalchemy import Engine
 
-from joulie_bus.errors import StateDamaged
+from joulie_bus.errors import PassedOver, StateDamaged
 from joulie_bus.log.protocol import Log, Reader
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold.commit import Checkpoint, Input, Inputs, Poison, Snapshot
+from joulie_projections.fold.comparison import DigestComparison
+from joulie_projections.fold.joins import Joins
 from joulie_projections.fold.manifest import CODE_VERSION, Manifest, merkle_root
 from joulie_projections.fold.quarantine_quota import all_positions, within_quota
 from joulie_projections.fold.sequence import FoldCursor, step
@@ -50,6 +52,8 @@ class RebuildResult(NamedTuple):
     seconds: float
     differs_at: int  # the first position where the same code committed another state; 0 for none
     set_aside: int = 0  # messages that were folded before and are in quarantine now
+    uncompared: Mapping[str, int] = {}  # positions whose state was not compared, by fold version
+    folded_from: int = 0  # the snapshot at which the fold began; 0: at the first fact
 
 
 class FactSource(Protocol):
@@ -113,8 +117,11 @@ class _Refold:
             unpack(start) if start else (FoldCursor(0, {}, empty_digests(), b""), [])
         )
         self.cluster_state: ClusterState = cluster_state_of(rows)
+        self.began = self.cursor.position
         self.events = 0
         self.differs_at = 0
+        self.comparison = DigestComparison()
+        self._joins = Joins(self.cursor.inputs)
         self.poison: list[Poison] = []  # messages that older code folded and this code refuses
         self._changed: dict[tuple[str, str], Row] = {}
 
@@ -126,6 +133,8 @@ class _Refold:
             if not manifests:
                 return
             for manifest in manifests:
+                if what := self._joins.flaw(manifest):
+                    raise PassedOver(what, "Nothing was rebuilt.")
                 self._advance(await past.of(manifest), manifest, aside)
 
     def _advance(
@@ -139,8 +148,8 @@ class _Refold:
         self._changed.update({(row.table, row.key): row for row in rows})
         self.cursor = FoldCursor(manifest.p_to, {}, digests, manifest.head)
         self.events += len(records)
-        is_ours = manifest.fold_version == CODE_VERSION
-        if is_ours and not self.differs_at and state_digest(digests) != manifest.state_digest:
+        is_right = self.comparison.accepts(manifest, state_digest(digests), len(records))
+        if not (is_right or self.differs_at):
             self.differs_at = manifest.p_to
 
     def every_row(self) -> list[Row]:
@@ -202,9 +211,8 @@ async def _rebuild(
     await call(store.drop_old_generations)
     seconds = time.perf_counter() - began
     aside = len(all_positions(refold.poison))
-    return RebuildResult(
-        generation, reached.position, refold.events, seconds, refold.differs_at, aside
-    )
+    compared = refold.differs_at, aside, refold.comparison.uncompared, refold.began
+    return RebuildResult(generation, reached.position, refold.events, seconds, *compared)
 
 
 def _manifests(reading: OpenHistory, after: int) -> tuple[list[Manifest], frozenset[int]]:
@@ -217,6 +225,6 @@ def _take_over(store: Store, owner: str) -> Checkpoint:
     """Takes the lease from the projector: its next commit is fenced, and it restarts on the new
     rows.
     """
-    held = store.acquire(owner, LEASE_S, "", lambda _: True)
-    assert held is not None
+    while (held := store.acquire(owner, LEASE_S, "", lambda _: True)) is None:
+        pass  # PostgreSQL: the projector renewed it between two statements
     return held

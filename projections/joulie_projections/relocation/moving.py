@@ -1,4 +1,4 @@
-"""`joulie migrate --from URL --to URL`: moves the log to another database, of either kind."""
+"""`joulie migrate --from-url`: moves the log to another database, of either kind."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from joulie_bus.errors import NotMoved
 from joulie_projections.fold.commit import Checkpoint
 from joulie_projections.relocation.new_broker import leased
 from joulie_projections.store import database
-from joulie_projections.store.copying import copy_database
+from joulie_projections.store.copying import copy_database, copy_ledger
 from joulie_projections.store.store import Store
 
 
@@ -20,8 +20,8 @@ class Moved(NamedTuple):
 async def move(source: str | None, target: str | None) -> Moved:
     """Copies the database while this command holds its lease; the old one stays as it is."""
     if not source or not target:
-        raise NotMoved("Moving the log takes both --from URL and --to URL.")
-    for option, url in (("--from", source), ("--to", target)):
+        raise NotMoved("Moving the log takes both --from-url URL and --to-url URL.")
+    for option, url in (("--from-url", source), ("--to-url", target)):
         _require_url(option, url)
     _require_file(source)
     writer = database.writer(source)
@@ -60,10 +60,20 @@ def _copied(source: str, target: str) -> dict[str, int]:
             where = database.without_password(target)
             raise NotMoved(f"{where} holds tables already; the log moves to an empty database.")
         joulie_migrations.upgrade(owner)
+        _copy_ledger(source, target)
         return copy_database(reader, owner)
     finally:
         reader.dispose()
         owner.dispose()
+
+
+def _copy_ledger(source: str, target: str) -> None:
+    old, own = database.ledger_reader(source), database.ledger_owner(target)
+    try:
+        copy_ledger(old, own)
+    finally:
+        old.dispose()
+        own.dispose()
 
 
 def as_text(moved: Moved) -> str:

@@ -4,7 +4,7 @@ Sightings and claims arrive in two streams, in any order: a card that is claimed
 or removed while it is claimed, is a row without a `node`.
 """
 
-from typing import assert_never
+from typing import Literal, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from joulie_bus.events import (
 
 _SECOND = 1_000_000_000
 DRA = "dra"  # the source of a card that only DRA shows
+AGENT: Literal["agent"] = "agent"
 UNKNOWN_HOLDER = "?"  # the card is in use, and its resource does not name the pod
 
 
@@ -37,7 +38,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 class CardState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     at: int  # when the broker stored the newest fact about it
-    node: str = ""  # empty until the card is seen
+    node: str = ""  # empty until the card is seen, and while it is contested
+    contested: tuple[str, ...] = ()  # the nodes whose agents list it, if they are several
     model: str = ""
     total_mb: int = 0
     allocated_mb: int = 0
@@ -75,11 +77,54 @@ def after_sighting(card: CardState | None, fact: CardFact, at: int) -> CardState
             )
         case GpuGone():
             device = card.device if card is not None else None
-            if device is not None:
-                return _from_device(device, claims, at)
-            return CardState(at=at, claims=claims) if claims else None
+            return _from_device(device, claims, at) if device is not None else _unseen(card, at)
         case _:
             assert_never(fact)
+
+
+def is_elsewhere(card: CardState | None, node: str) -> bool:
+    """Whether a `GPU` resource or a driver of DRA has the card on another node: what an agent says
+    of it does not count."""
+    if card is None:
+        return False
+    on = card.device.node if card.device is not None and card.device.node else ""
+    if card.source not in ("", AGENT):
+        on = on or card.node
+    return on not in ("", node)
+
+
+def after_listing(card: CardState | None, seen: GpuSeen, at: int) -> CardState | None:
+    """The card after the agent of a node lists it. While agents of several nodes list one card, it
+    is on none of them: no agent takes cards of others, whichever comes first and whether or not
+    the Node objects are there. A driver of DRA that publishes it settles where it is."""
+    if card is None:
+        return after_sighting(card, seen, at)
+    listed = {*card.contested, seen.node}
+    if card.source == AGENT and card.node:
+        listed.add(card.node)
+    if len(listed) == 1 or (card.device is not None and card.device.node):
+        return after_sighting(card, seen, at)
+    return CardState(at=at, claims=card.claims, device=card.device, contested=tuple(sorted(listed)))
+
+
+def after_unlisting(card: CardState | None, node: str, at: int) -> CardState | None:
+    """The card after the agent of a node lists it no more. If one agent is left that does, the
+    card is where it reports it next."""
+    if card is None:
+        return None
+    if card.contested:
+        left = tuple(each for each in card.contested if each != node)
+        return _unseen(replace(card, contested=left if len(left) > 1 else ()), at)
+    if card.source not in ("", AGENT) or card.node not in ("", node):
+        return card
+    return after_sighting(card, GpuGone(uuid=""), at)
+
+
+def _unseen(card: CardState | None, at: int) -> CardState | None:
+    """What is kept of a card that is on no node."""
+    if card is None or not (card.claims or card.contested):
+        return None
+    return CardState(at=at, claims=card.claims, contested=card.contested)
 
 
 def after_device(
@@ -98,7 +143,7 @@ def after_device(
         case DeviceGone():
             if card is not None and is_seen_by_others:
                 return replace(card, at=at, device=None)
-            return CardState(at=at, claims=claims) if claims else None
+            return _unseen(card, at)
         case _:
             assert_never(fact)
 
@@ -136,7 +181,7 @@ def after_claim(card: CardState | None, fact: ClaimEvent, at: int) -> CardState 
             claims = others
         case _:
             assert_never(fact)
-    is_known = card.node or claims or card.device
+    is_known = card.node or claims or card.device or card.contested
     return replace(card, at=at, claims=claims) if is_known else None
 
 

@@ -112,3 +112,13 @@ class TransitDelay:
 
 def milliseconds(seconds: float) -> int:
     return int(min(max(0.0, seconds) * 1000, NEVER_MS))
+
+
+def known_ms(age_ms: int) -> int | None:
+    """None for an age that is not known."""
+    return None if age_ms >= NEVER_MS else age_ms
+
+
+def known_s(age_ms: int) -> float | None:
+    """In seconds; None for an age that is not known."""
+    return None if age_ms >= NEVER_MS else age_ms / 1000

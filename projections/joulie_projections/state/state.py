@@ -6,7 +6,6 @@ import msgspec
 
 from joulie_bus.events import CapsMeasured, HardwareDiscovered, PlanMade, PodAsk, WorkloadClass
 from joulie_projections.pods.load import NO_LOAD, Load
-from joulie_projections.state.arrivals import ArrivalHistory
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.gpu_arrivals import PRIOR_DEMAND, GpuArrivals, GpuDemand
 
@@ -96,6 +95,13 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     standard_gpu_cap_pct: int | None = None  # of cards that pods of class standard alone hold
     applied_card_mw: dict[str, int] = {}  # by uuid, where not all cards have the same cap
     applied_clock_mhz: int | None = None  # the highest clock to which its cards are locked
+    idle_mw: int = 0  # what it draws while no pods run here, by its readings; 0: not read
+
+    @property
+    def empty_since(self) -> int:
+        """Of a node without pods; one that has never had any is empty since its first plan, and 0
+        before it."""
+        return max(self.emptied_at, self.power_at) or self.class_at
 
     @property
     def gpu_milli(self) -> int:
@@ -157,8 +163,8 @@ class CapEffect(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The row of the cluster; or the arrivals in one hour of the week, or what pods ask of GPUs, or
-    what a claim does: these have rows of their own, so that an arrival changes a small row."""
+    """The row of the cluster; or what pods ask of GPUs, or what a claim does: these have rows of
+    their own, so that an arrival changes a small row."""
 
     rows: int = 0  # rows of the twins' columns; a node takes the smallest free one
     free_rows: tuple[int, ...] = ()  # freed by deleted nodes, ascending
@@ -169,17 +175,11 @@ class ClusterRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     claims_digest: bytes = b""  # of the message at `claims_read`
     namespaces: dict[str, WorkloadClass] = {}  # namespaces that set a class for their pods
     targets: dict[str, Target] = {}  # by their names; those that have ended may still be here
-    arrivals: ArrivalHistory | None = None  # only in the row of an hour
     cap_effects: dict[str, CapEffect] = {}  # the newest measurement of each class
     gpu_arrivals: GpuArrivals | None = None  # only in its own row
     gpu_demand: GpuDemand | None = None  # only in its own row
     gpus_asked: int | None = None  # only in the row of a ResourceClaim or its template
     driver_asked: str = ""  # the same; as in `DevicesAsked`
-
-
-def hour_key(hour: int) -> str:
-    """The key of the row of an hour of the week; sorts behind `CLUSTER`."""
-    return f"hour-{hour:03d}"
 
 
 def asked_key(namespace: str, claim: str) -> str:
@@ -246,10 +246,6 @@ class ClusterState:
     @property
     def cap_effects(self) -> Mapping[str, CapEffect]:
         return self._row.cap_effects
-
-    def arrivals(self, hour: int) -> ArrivalHistory | None:
-        row = self.cluster.get(hour_key(hour))
-        return row.arrivals if row else None
 
     @property
     def gpu_demand(self) -> GpuDemand:

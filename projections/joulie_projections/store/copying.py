@@ -9,14 +9,14 @@ import contextlib
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, func, insert, select, text
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, text
 
 from joulie_bus.errors import CopyDiffers
 from joulie_projections.chain.entry import Entry, EntryFields, detached_header
 from joulie_projections.state.rows import STATES, digests_of
 from joulie_projections.store.statements import InsertRows, apply_change
 from joulie_projections.store.store import read_checkpoint, read_rows
-from joulie_projections.store.tables import checkpoint, decision, metadata
+from joulie_projections.store.tables import checkpoint, decision, ledger_metadata, metadata
 
 PORTION = 1000  # rows
 _OF_SCHEMA = frozenset({"schema_floor"})  # written by the migrations
@@ -36,6 +36,15 @@ def copy_database(source: Engine, target: Engine) -> dict[str, int]:
         new.execute(checkpoint.update().values(owner="", until=0, timeline=""))
         _require_equal(old, new, counts)
     return counts
+
+
+def copy_ledger(source: Engine, target: Engine) -> None:
+    """Replaces the rows of the target, in one transaction: beside an empty log they are of another
+    log, or of a copy that did not finish."""
+    with source.connect() as old, old.begin(), target.begin() as new:
+        for table in ledger_metadata.sorted_tables:
+            new.execute(delete(table))
+            _copy(old, new, table)
 
 
 def _copy(old: Connection, new: Connection, table: Table) -> int:

@@ -3,10 +3,25 @@
 import time
 
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import SQLAlchemyError
 
+from joulie_projections.store import database
+from joulie_projections.store.database import Place
 from joulie_projections.store.tables import batch, energy_state
 
 NAME = "energy"  # of the ledger's row
+
+
+def seconds_behind(place: Place) -> float | None:
+    """None if the ledger cannot be read."""
+    engine = database.ledger_reader(place)
+    try:
+        with engine.connect() as db, db.begin():
+            return behind_s(db)
+    except SQLAlchemyError:
+        return None
+    finally:
+        engine.dispose()
 
 
 def behind_s(db: Connection) -> float:

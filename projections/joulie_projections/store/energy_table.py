@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, create_engine, delete, func, select, 
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from joulie_bus.errors import Fenced, Unreadable
+from joulie_bus.errors import LedgerFenced, Unreadable
 from joulie_projections.energy import idle_holders, savings
 from joulie_projections.energy.grid import Rate
 from joulie_projections.energy.idle_holders import IdleHolder
@@ -36,7 +36,7 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.energy_lag import NAME, behind_s_of
 from joulie_projections.store.store import insert_new
-from joulie_projections.store.tables import batch, energy, energy_state, metadata
+from joulie_projections.store.tables import batch, energy, energy_state, ledger_metadata, metadata
 
 SAVINGS, HOLDERS = "savings", "idle-holders"
 EVERY_KIND = ("node", "group", "pod", "grid", "card")
@@ -47,6 +47,7 @@ class Period(NamedTuple):
     from_ms: int
     to_ms: int
     finest: Grain
+    splits: bool = False  # whole hours into their minutes, as far as these are kept
 
     def overlaps(self, grain: Grain, start_ms: int) -> bool:
         return start_ms < self.to_ms and start_ms + LENGTHS[grain] > self.from_ms
@@ -56,7 +57,7 @@ class Period(NamedTuple):
 
 
 class EnergyTable:
-    """Every method is one transaction."""
+    """Every method is one transaction, but those of `at_one_moment`."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -72,7 +73,8 @@ class EnergyTable:
     def in_memory(cls) -> Generator["EnergyTable", None, None]:
         engine = create_engine("sqlite://", poolclass=StaticPool)
         try:
-            metadata.create_all(engine, tables=[batch, energy, energy_state])
+            metadata.create_all(engine, tables=[batch])
+            ledger_metadata.create_all(engine)
             yield cls(engine)
         finally:
             engine.dispose()
@@ -80,8 +82,8 @@ class EnergyTable:
     @classmethod
     @contextlib.contextmanager
     def readable(cls, place: Place) -> Generator["EnergyTable", None, None]:
-        """For reports. Raises Unreadable if the database fails, for callers that continue."""
-        engine = database.reader(place)
+        """For reports. Raises Unreadable if a database fails, for callers that continue."""
+        engine = database.ledger_reader(place)
         try:
             yield cls(engine)
         except SQLAlchemyError as error:
@@ -90,13 +92,24 @@ class EnergyTable:
         finally:
             engine.dispose()
 
+    @contextlib.contextmanager
+    def at_one_moment(self) -> Generator["EnergyTable", None, None]:
+        """A table whose reads are one transaction: an answer of several reads is of one fold."""
+        with self._reading() as db:
+            yield _AtOneMoment(self._engine, db)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Generator[Connection, None, None]:
+        with self._snapshot.connect() as db, db.begin():
+            yield db
+
     def load(self) -> LedgerState | None:
         with self._engine.connect() as db:
             return _state_in(db)
 
     def save(self, before: int, state: LedgerState) -> None:
-        """Writes the closed intervals and the state; raises Fenced, without a change, if the table
-        is not at the position `before`, because another process has written it."""
+        """Writes the closed intervals and the state; raises LedgerFenced, without a change, if the
+        table is not at the position `before`, because another process has written it."""
         closed = list(state.ledger.closed)  # which the state keeps until they are committed
         body = state.packed()
         values = {"position": state.position, "digest": digest_of(body), "body": body}
@@ -104,7 +117,7 @@ class EnergyTable:
             insert_new(db, energy_state, {"name": NAME, "position": 0, "digest": b"", "body": b""})
             mine = (energy_state.c.name == NAME, energy_state.c.position == before)
             if db.execute(update(energy_state).where(*mine).values(**values)).rowcount != 1:
-                raise Fenced(0, before)
+                raise LedgerFenced(before)
             for interval in closed:
                 _write(db, interval)
             for hour in (interval for interval in closed if interval.grain == "hour"):
@@ -137,13 +150,13 @@ class EnergyTable:
 
     def holders(self) -> list[IdleHolder]:
         """Of cards that did no work at the newest commit of the ledger."""
-        with self._engine.connect() as db:
+        with self._reading() as db:
             body = db.scalar(select(energy_state.c.body).where(energy_state.c.name == HOLDERS))
         return idle_holders.unpacked(body) if body else []
 
     def savings(self) -> Savings | None:
         """What the newest report computed; None if none was written."""
-        with self._engine.connect() as db:
+        with self._reading() as db:
             body = db.scalar(select(energy_state.c.body).where(energy_state.c.name == SAVINGS))
         return savings.unpacked(body) if body else None
 
@@ -151,23 +164,28 @@ class EnergyTable:
         """Those of reports of one day each, by the start of the day."""
         names = {f"{SAVINGS}/{day}": day for day in range(from_ms, to_ms, DAY_MS)}
         mine = energy_state.c.name.in_(names)
-        with self._engine.connect() as db:
+        with self._reading() as db:
             found = db.execute(select(energy_state.c.name, energy_state.c.body).where(mine)).all()
         return {names[row.name]: savings.unpacked(row.body) for row in found}
 
     def days(self, from_ms: int, to_ms: int) -> set[int]:
         """The starts of the days of which intervals are kept."""
         inside = energy.c.start_ms.between(from_ms, to_ms - 1)
-        with self._engine.connect() as db:
+        with self._reading() as db:
             found = db.scalars(select(energy.c.start_ms).where(energy.c.kind == "node", inside))
             return {start_of("day", start) for start in found}
 
     def log_began_ms(self) -> int:
         """When the first fact was committed; 0 if that is trimmed."""
         first = select(batch.c.p_from, batch.c.committed_at).order_by(batch.c.p_to).limit(1)
-        with self._engine.connect() as db:
+        with self._reading() as db:
             row = db.execute(first).first()
         return row.committed_at // 1_000_000 if row and row.p_from == 1 else 0
+
+    def log_end(self) -> int:
+        """The last committed position."""
+        with self._engine.connect() as db:
+            return db.scalar(select(func.max(batch.c.p_to))) or 0
 
     def clear(self) -> None:
         """Deletes everything, so that the ledger is folded again from the first fact."""
@@ -182,7 +200,7 @@ class EnergyTable:
         these are kept; with them, to the hour. Running intervals are included as they are, and the
         rates of the grid always.
         """
-        with self._snapshot.connect() as db, db.begin():
+        with self._reading() as db:
             found = reading_in(db, from_ms, to_ms, kinds)
             behind_s = behind_s_of(db, found[1].position if found else 0)
         if found is None:
@@ -190,17 +208,38 @@ class EnergyTable:
         intervals, state = found
         return Reading(intervals, state.position, state.ledger.newest_ms, behind_s)
 
+    def by_minutes(self, from_ms: int, to_ms: int) -> list[Interval]:
+        """The energy of nodes over time, by minutes as far as they are kept."""
+        with self._reading() as db:
+            found = reading_in(db, from_ms, to_ms, ("node",), splits=True)
+        return found[0] if found else []
+
     def reading(
-        self, from_ms: int, to_ms: int, kinds: Sequence[str], *, late: bool = True
+        self, from_ms: int, to_ms: int, kinds: Sequence[str]
     ) -> tuple[list[Interval], LedgerState] | None:
-        """The intervals, and the state that they were read with; None before the first fold.
-        `late` prices what had no price when it was counted."""
-        with self._snapshot.connect() as db, db.begin():
-            return reading_in(db, from_ms, to_ms, kinds, late=late)
+        """The intervals, and the state that they were read with; None before the first fold. What
+        had no price when it was counted has the one that came later."""
+        with self._reading() as db:
+            return reading_in(db, from_ms, to_ms, kinds)
+
+
+class _AtOneMoment(EnergyTable):
+    def __init__(self, engine: Engine, db: Connection) -> None:
+        super().__init__(engine)
+        self._db = db
+
+    @contextlib.contextmanager
+    def _reading(self) -> Generator[Connection, None, None]:
+        yield self._db
 
 
 def reading_in(
-    db: Connection, from_ms: int, to_ms: int, kinds: Sequence[str], *, late: bool = True
+    db: Connection,
+    from_ms: int,
+    to_ms: int,
+    kinds: Sequence[str],
+    *,
+    splits: bool = False,
 ) -> tuple[list[Interval], LedgerState] | None:
     state = _state_in(db)
     if state is None:
@@ -210,8 +249,9 @@ def reading_in(
     finest: Grain = "minutes" if tuple(kinds) == ("node",) else "hour"
     running = [each for each in state.take_closed() if each.grain == finest]
     wanted = [each for each in running if each.end_ms > from_ms and each.start_ms < to_ms]
-    found = [*_read(db, Period(from_ms, to_ms, finest), (*kinds, "grid")), *wanted]
-    return [_rated(db, each, rates) for each in found] if late else found, state
+    period = Period(from_ms, to_ms, finest, splits)
+    found = [*_read(db, period, (*kinds, "grid")), *wanted]
+    return [_rated(db, each, rates) for each in found], state
 
 
 def _rated(db: Connection, interval: Interval, rates: LateRates) -> Interval:
@@ -286,7 +326,7 @@ def chosen(kept: Mapping[Grain, Sequence[int]], period: Period) -> list[tuple[Gr
             continue
         for hour in sorted({*hours.get(day, ()), *_hours_in(minutes, day)}):
             is_kept = hour in hours.get(day, ())
-            is_whole = period.holds("hour", hour) or hour not in minutes
+            is_whole = hour not in minutes or (period.holds("hour", hour) and not period.splits)
             if is_kept and (is_whole or period.finest == "hour"):
                 found.append(("hour", hour))
             elif period.finest == "minutes":

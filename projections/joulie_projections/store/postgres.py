@@ -11,6 +11,7 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import ArgumentError, OperationalError
 
 from joulie_bus.errors import DatabaseUrlRefused
+from joulie_migrations.cuts import TRIMMER
 from joulie_projections.store.standbys import Standbys
 
 BACKEND = "postgresql"
@@ -19,6 +20,9 @@ BUSY_MS = 5_000  # how long a statement waits for a lock of another connection
 # that a writer waits for, and computes for minutes between two rows.
 IDLE_TRANSACTION_MS, FOR_EVER = 10_000, 0
 CONNECT_S = 5
+# For one statement, or one portion of rows. Reports count all entries of a log within it. A trim
+# and a migration have no limit: they rewrite tables.
+ANSWER_S = 600.0
 CONNECT_SEVERAL_S = 2  # per server of several, so that one that is gone costs little
 _SCHEMES = (f"{BACKEND}://", "postgres://", f"{BACKEND}+psycopg://")
 _READS_ONLY = "default_transaction_read_only"
@@ -27,6 +31,7 @@ _READ_ONLY = "25006"  # SQLSTATE of a write to a standby
 _ATTRS = "target_session_attrs"
 # Both are the primary; `read-write` would refuse a reader, whose transactions are read-only.
 _PRIMARY = ("primary", "read-write", "any", None)
+_WITHOUT_LIMIT = ("", TRIMMER)
 _IN_URL = ("user", "password", "dbname")
 
 
@@ -98,10 +103,22 @@ def postgres_engine(url: URL, role: str, settings: dict[str, str]) -> Engine:
             "application_name": role or "joulie_migrate",
         },
     )
+    _bound_answers(engine, None if role in _WITHOUT_LIMIT else ANSWER_S)
     _prepare_sessions(engine, role, _of_all_sessions() | settings)
     if settings.get(_READS_ONLY) != "on":
         event.listen(engine, "handle_error", _refused_by_standby)
     return engine
+
+
+def _bound_answers(engine: Engine, answer_s: float | None) -> None:
+    @event.listens_for(engine, "do_connect")
+    def connect(_: object, __: object, args: Any, options: Any) -> Any:
+        # Imported here, as psycopg is.
+        from joulie_projections.store.bounded_connection import BoundedConnection
+
+        connection = BoundedConnection.connect(*args, **options)
+        connection.answer_s = answer_s
+        return connection
 
 
 def _of_all_sessions() -> dict[str, str]:
@@ -135,6 +152,36 @@ def standbys_of(engine: Engine) -> Standbys | None:
         connected = db.scalar(text("SELECT count(*) FROM pg_stat_replication"))
         synchronous = db.scalar(text("SELECT current_setting('synchronous_standby_names')"))
     return Standbys(int(connected or 0), str(synchronous or ""))
+
+
+_REPLAYED = text(
+    "SELECT replay_lsn IS NULL AS is_hidden, extract(epoch FROM replay_lag)::float AS lag_s, "
+    "pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn) > :most AS is_behind "
+    "FROM pg_stat_replication"
+)
+_AWAY = text(
+    "SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'physical' AND NOT active"
+)
+_NO_LAG_BYTES = 2**20  # a standby this near needs no time; the server shows none then
+
+
+def standby_lag_s(engine: Engine) -> float | None:
+    """How long the slowest standby has not replayed what was committed; 0 without standbys.
+
+    None if it is not known: a standby with a slot is away, or the user may not see how far one is,
+    for which it needs pg_read_all_stats.
+    """
+    if engine.dialect.name != BACKEND:
+        return 0.0
+    with engine.connect() as db:
+        if db.scalar(_AWAY):
+            return None
+        slowest = 0.0
+        for found in db.execute(_REPLAYED, {"most": _NO_LAG_BYTES}):
+            if found.is_hidden or (found.lag_s is None and found.is_behind):
+                return None
+            slowest = max(slowest, found.lag_s or 0.0)
+        return slowest
 
 
 def _refused_by_standby(context: ExceptionContext) -> None:

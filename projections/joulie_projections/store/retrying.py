@@ -22,7 +22,7 @@ from sqlalchemy.exc import (
 )
 
 import joulie_migrations
-from joulie_bus.errors import Unwritable
+from joulie_bus.errors import Unwritable, one_line
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_projections.store.database import require_reachable
@@ -73,9 +73,8 @@ class DatabaseExecutor:
             except TRANSIENT as error:
                 metrics.DATABASE_RETRIES.inc()
                 if not refusals % LOG_EVERY:
-                    log.error(
-                        "refused", what=call.__name__, why=str(error.orig), times=refusals + 1
-                    )
+                    why = one_line(str(error.orig))
+                    log.error("refused", what=call.__name__, why=why, times=refusals + 1)
                 refusals += 1
                 await asyncio.sleep(RETRY_S)
                 continue

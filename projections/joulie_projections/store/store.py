@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, selec
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
+from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import DatabasePromoted, DatabaseSetBack, Fenced, StateDamaged
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.commit import (
@@ -24,9 +25,10 @@ from joulie_projections.fold.commit import (
     Poison,
     Snapshot,
 )
-from joulie_projections.fold.manifest import Manifest
+from joulie_projections.fold.manifest import CODE_VERSION, Manifest
 from joulie_projections.state import rows as rowlib
 from joulie_projections.state.rows import Digests, Row
+from joulie_projections.store.database import read_committed
 from joulie_projections.store.row_name_table import (
     insert_names,
     name_rows_after_gap,
@@ -50,6 +52,7 @@ from joulie_projections.store.tables import (
     rebuilt,
     snapshot,
 )
+from joulie_projections.twin.row_names import RowName
 
 NAME = "projector"
 PORTION = 1000  # rows per read
@@ -101,6 +104,7 @@ class GenerationInfo(NamedTuple):
     poison: Sequence[Poison] = ()  # messages that were folded before and are now in quarantine
 
 
+_UNCHANGED = ("epoch", "owner", "until", "position", "inputs", "head")  # before the lease is taken
 _LEASE = select(checkpoint.c.until, checkpoint.c.owner)
 
 
@@ -109,6 +113,7 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._claiming = read_committed(engine)
         self._timeline = ""  # of the server, in this incarnation; empty if not known
         # In PostgreSQL a commit is a single statement, which needs no BEGIN and COMMIT.
         self._commit_engine = (
@@ -130,19 +135,20 @@ class Store:
             now = clock_of(db)
         if held is not None and held.until >= now and not is_gone(held.owner):
             return None
-        with self._engine.begin() as db:
+        with self._claiming.begin() as db:
             insert_new(db, checkpoint, _first_checkpoint(incarnation))
             mine = checkpoint.c.name == NAME
-            # Serializes concurrent attempts.
-            found = db.execute(select(checkpoint).where(mine).with_for_update()).one()
+            found = db.execute(select(checkpoint).where(mine)).one()
             if found.until >= clock_of(db) and not is_gone(found.owner):
+                return None
+            until, epoch = clock_of(db) + int(lease_s * 1e9), found.epoch + 1
+            taken = {"owner": owner, "until": until, "epoch": epoch, "named_epoch": epoch}
+            # Nothing was committed and no lease was renewed or taken since: one of two takes it.
+            same = [checkpoint.c[name] == getattr(found, name) for name in _UNCHANGED]
+            if db.execute(update(checkpoint).where(mine, *same).values(**taken)).rowcount != 1:
                 return None
             if found.named_epoch != found.epoch:
                 name_rows_after_gap(db, found.generation)
-            until = clock_of(db) + int(lease_s * 1e9)
-            epoch = found.epoch + 1
-            taken = {"owner": owner, "until": until, "epoch": epoch, "named_epoch": epoch}
-            db.execute(update(checkpoint).where(mine).values(**taken))
             return read_checkpoint(db)
 
     def renew(
@@ -194,12 +200,22 @@ class Store:
             self._change(epoch, timeline=current)
         return bool(known and current and known != current)
 
-    def reset_incarnation(self, epoch: int, incarnation: str) -> None:
-        """Sets a new incarnation, so that every reader reloads all rows."""
-        with self._engine.begin() as db:
+    def reset_incarnation(self, epoch: int, position: int, incarnation: str) -> None:
+        """Sets a new incarnation, so that every reader reloads all rows. `position` was read or
+        committed in this epoch; a database that lacks it was set back again."""
+        with self._claiming.begin() as db:
             current = _timeline(db)
-        self._change(epoch, incarnation=incarnation, timeline=current)
+            mine = (checkpoint.c.name == NAME, checkpoint.c.epoch == epoch)
+            reset = update(checkpoint).where(*mine, checkpoint.c.position >= position)
+            values = {"incarnation": incarnation, "timeline": current}
+            if db.execute(reset.values(**values)).rowcount != 1:
+                raise _fenced(db, epoch, position)
         self._timeline = current
+
+    def record_again(self, found: Checkpoint) -> None:
+        """Puts a changed record of the facts right."""
+        inputs = msgspec.msgpack.encode(found.inputs)
+        self._change(found.epoch, position=found.position, inputs=inputs, head=found.head)
 
     def continue_streams(self, epoch: int, created: Mapping[Stream, str]) -> None:
         """Records the identities of new streams, which continue at the same positions."""
@@ -232,6 +248,28 @@ class Store:
             )
             if apply is None and not _is_committed(read_checkpoint(db), epoch, work.manifest):
                 raise _fenced(db, epoch, before)
+
+    def append_manifests(
+        self,
+        epoch: int,
+        manifests: Sequence[Manifest],
+        poison: Sequence[Poison],
+        named: Sequence[RowName],
+    ) -> None:
+        """For a restore: the positions of facts that are not folded. The rows stay as they are."""
+        first, last = manifests[0], manifests[-1]
+        held = self.checkpoint()
+        assert held is not None, "a lease was taken"
+        before = Commit(last, (), held.inputs, held.digests)
+        values = _advance_values(epoch, first.p_from - 1, before)
+        changes: list[RowChange] = [_insert_manifests(manifests)]
+        if poison:
+            changes.append(InsertRows(quarantine.name, Poison._fields, poison))
+        if named:
+            changes.append(insert_names(named))
+        with self._commit_engine.begin() as db:
+            if _ADVANCE_CHECKPOINT.apply(db, values, changes) is None:
+                raise _fenced(db, epoch, first.p_from - 1)
 
     def _require_timeline(self, db: Connection, epoch: int, manifest: Manifest) -> None:
         """Asks each connection once: none outlives the promotion of a server."""
@@ -297,8 +335,13 @@ class Store:
             return found, changed
 
     def newest_snapshot(self) -> int:
+        """Its position; 0 if another fold version made it, so that the next one is due at once: a
+        replay by this version compares states from there on.
+        """
+        newest = select(snapshot.c.position, snapshot.c.fold_version)
         with self._engine.connect() as db:
-            return db.scalar(select(func.max(snapshot.c.position))) or 0
+            found = db.execute(newest.order_by(snapshot.c.position.desc()).limit(1)).first()
+        return found.position if found and found.fold_version == CODE_VERSION else 0
 
     def save_snapshot(self, epoch: int, made: Snapshot, at_most: int) -> None:
         """Inserts a snapshot, and deletes the oldest ones beyond `at_most`."""
@@ -465,12 +508,20 @@ def read_checkpoint(db: Connection) -> Checkpoint | None:
     return Checkpoint(
         found.position,
         found.epoch,
-        _INPUTS.decode(found.inputs),
+        _recorded(found.inputs),
         unpack_digests(found.digests),
         found.head,
         found.incarnation,
         found.generation,
     )
+
+
+def _recorded(inputs: bytes) -> Inputs:
+    """Nothing, if another process wrote what is no record: a projector begins at the manifests."""
+    try:
+        return _INPUTS.decode(inputs)
+    except UNDECODABLE:
+        return {}
 
 
 def require_epoch(db: Connection, epoch: int) -> None:
@@ -499,8 +550,14 @@ def read_portions(
 
 def read_cut(db: Connection) -> Cut | None:
     """The newest cut."""
-    found = db.execute(select(cut).order_by(cut.c.number.desc()).limit(1)).first()
-    return Cut._make(found)._replace(inputs=_INPUTS.decode(found.inputs)) if found else None
+    return next(read_cuts(db), None)
+
+
+def read_cuts(db: Connection) -> Iterator[Cut]:
+    """Newest first. One that cannot be decoded is left out: the role of the trimmer can add it."""
+    for found in db.execute(select(cut).order_by(cut.c.number.desc())):
+        with contextlib.suppress(msgspec.DecodeError):
+            yield Cut._make(found)._replace(inputs=_INPUTS.decode(found.inputs))
 
 
 def trimmed_to(db: Connection) -> int:
@@ -528,9 +585,8 @@ def changes_of_rows(rows: Sequence[Row], position: int) -> Iterator[RowChange]:
 
 
 def changes_of(work: Commit) -> list[RowChange]:
-    manifest = work.manifest._asdict() | {"ranges": msgspec.msgpack.encode(work.manifest.ranges)}
     changes = list(changes_of_rows(work.rows, work.manifest.p_to))
-    changes.append(InsertRows(batch.name, tuple(manifest), [tuple(manifest.values())]))
+    changes.append(_insert_manifests([work.manifest]))
     if work.poison:
         changes.append(InsertRows(quarantine.name, Poison._fields, work.poison))
     if work.named:
@@ -538,3 +594,9 @@ def changes_of(work: Commit) -> list[RowChange]:
     if work.bound:
         changes.append(InsertRows(outcome_due.name, FirstBinding._fields, work.bound))
     return changes
+
+
+def _insert_manifests(manifests: Sequence[Manifest]) -> InsertRows:
+    encode = msgspec.msgpack.encode
+    rows = [tuple(each._replace(ranges=encode(each.ranges))) for each in manifests]  # type: ignore[arg-type]
+    return InsertRows(batch.name, Manifest._fields, rows)

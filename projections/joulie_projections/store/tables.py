@@ -13,7 +13,10 @@ from sqlalchemy import (
     text,
 )
 
+from joulie_migrations.guards import CHAINED_HASH
+
 metadata = MetaData()
+ledger_metadata = MetaData()  # with SQLite in a file of its own
 
 
 def _state(name: str) -> Table:
@@ -172,34 +175,41 @@ decision = Table(
     Index("decision_by_view", "view_position"),
     Index("decision_by_time", "decided_at", "pos"),
     # SQLite has no sha256 function; `joulie verify` checks the hashes there.
-    CheckConstraint("hash = sha256(prev || body)", name="decision_hash").ddl_if("postgresql"),
+    CheckConstraint(CHAINED_HASH, name="decision_hash").ddl_if("postgresql"),
 )
 
+# Signed heads. A row that no key signed can be inserted beside them, and collides with none.
 head = Table(
     "head",
     metadata,
-    Column("pos", BigInteger, primary_key=True, autoincrement=False),
-    Column("hash", LargeBinary, nullable=False),
-    Column("signed_at", BigInteger, nullable=False),
-    Column("key_id", Text, nullable=False),
-    Column("signature", LargeBinary, nullable=False),
+    Column("id", LargeBinary, primary_key=True),  # sha256 of the note
+    Column("pos", BigInteger, nullable=False),
+    Column("p_to", BigInteger, nullable=False),  # the position of the facts
+    Column("hash", LargeBinary, nullable=False),  # of the entry
+    Column("note", LargeBinary, nullable=False),
+    # What unreadable messages had used of their quota: the head signs its digest.
+    Column("quota", LargeBinary, nullable=False),
+    Index("head_by_pos", "pos"),
 )
 
-# The Merkle tree over the entries: the roots of its whole tiles, and signed checkpoints with the
-# subtrees beside the last whole tile. `base` is the last entry before the tree.
+# The Merkle tree over the entries: the roots of its whole tiles.
 tree_tile = Table(
     "tree_tile",
     metadata,
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("root", LargeBinary, nullable=False),
 )
-tree_head = Table(
-    "tree_head",
+
+# Rows of the tables of the logs that their writer did not write. It moves them here.
+foreign_row = Table(
+    "foreign_row",
     metadata,
+    Column("table_name", Text, primary_key=True),
     Column("pos", BigInteger, primary_key=True, autoincrement=False),
-    Column("base", BigInteger, nullable=False),
-    Column("edge", LargeBinary, nullable=False),
-    Column("note", LargeBinary, nullable=False),
+    Column("found_at", BigInteger, primary_key=True, autoincrement=False),
+    Column("event_id", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("hash", LargeBinary, primary_key=True),  # several heads may have one position
 )
 
 # The newest checkpoint that each witness cosigned.
@@ -223,9 +233,8 @@ cut = Table(
     Column("log_seal", Text, nullable=False),
     Column("facts_seal", Text, nullable=False),
     Column("inputs", LargeBinary, nullable=False),
-    Column("signed_at", BigInteger, nullable=False),
-    Column("key_id", Text, nullable=False),
-    Column("signature", LargeBinary, nullable=False),
+    Column("note", LargeBinary, nullable=False),  # the head that signs the entry
+    Column("edge", LargeBinary, nullable=False),  # of the Merkle tree there: `merkle.Edge`
     Column("made_at", BigInteger, nullable=False),
     Column("made_by", Text, nullable=False),
 )
@@ -233,7 +242,7 @@ cut = Table(
 # The ledger: energy per interval, packed by kind of row; coarser with age.
 energy = Table(
     "energy",
-    metadata,
+    ledger_metadata,
     Column("grain", Text, primary_key=True),
     Column("start_ms", BigInteger, primary_key=True, autoincrement=False),
     Column("kind", Text, primary_key=True),
@@ -243,7 +252,7 @@ energy = Table(
 # The state of the ledger's fold, committed together with the intervals that it has closed.
 energy_state = Table(
     "energy_state",
-    metadata,
+    ledger_metadata,
     Column("name", Text, primary_key=True),
     Column("position", BigInteger, nullable=False),
     Column("digest", LargeBinary, nullable=False),

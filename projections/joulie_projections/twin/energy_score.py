@@ -17,11 +17,11 @@ what its free cards are worth.
 Best fit follows from `activation`: an empty node could sleep, and a nearly empty one could soon.
 """
 
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
+from joulie_bus.core.formats import in_force
 from joulie_projections.twin.arrays import Bools, Floats, Ints
 
 HALF_W = 250.0  # watts above the lowest cost at which the score is half
@@ -34,9 +34,7 @@ HOST_SHARE = 0.05  # for a pod without cards on a node whose cards are all in us
 RESERVE_W = 5_000.0  # more than any activation: a node with free cards, for a pod without cards
 ROUNDING = 1e-6  # cards: rounding errors of sums of shares
 SHARED_ACTIVATION = 0.1  # of it, for a pod with cards, where the loss of GPUs is known
-CARD_CURVES_SINCE = 4.0
-LOST_GPUS_SINCE = 5.0
-FORMULA = 5.0  # 1 is that of the first logs with energy scores; 3 has caps, in the extender
+FORMULA = float(in_force("formula"))  # entries name it
 Column = Floats | Ints
 
 
@@ -89,18 +87,17 @@ def energy_scores(
     cards: float,
     keeps_cards: bool = True,
     known: Bools | None = None,
-    formula: float = FORMULA,
 ) -> EnergyScores:
     """Scores nodes for a pod. With `known`, only its rows compete for the lowest cost."""
     asked = Ask(cores, cards, keeps_cards and not cards)
-    over = _overheads_of(nodes, asked, formula)
+    over = _overheads_of(nodes, asked)
     marginal = nodes.pue * (cores * nodes.w_per_core + cards * nodes.w_per_card)
     activation, fragmentation = nodes.pue * over.activation, nodes.pue * over.fragmentation
     cost = marginal + activation + fragmentation + over.reserve
     if nodes.lost_gpus_w is not None:
         cost += nodes.lost_gpus_w
     process = first_card = None
-    if formula >= CARD_CURVES_SINCE and cards and np.any(nodes.process_w):
+    if cards and np.any(nodes.process_w):
         process, first_card = _of_idle_cards(nodes, cards)
         cost += process + first_card
     lowest = np.min(cost, initial=np.inf, where=True if known is None else known)
@@ -118,11 +115,8 @@ def energy_scores(
     )
 
 
-def _overheads_of(nodes: EnergyNodes, asked: Ask, formula: float) -> Overheads:
-    if nodes.lost_gpus_w is not None:
-        return _beside_loss(nodes, asked)
-    # A formula of a newer program: a replay finds that its decisions differ.
-    return _OVERHEADS.get(formula, _overheads)(nodes, asked)
+def _overheads_of(nodes: EnergyNodes, asked: Ask) -> Overheads:
+    return _overheads(nodes, asked) if nodes.lost_gpus_w is None else _beside_loss(nodes, asked)
 
 
 def _beside_loss(nodes: EnergyNodes, asked: Ask) -> Overheads:
@@ -189,32 +183,3 @@ def _of_idle_cards(nodes: EnergyNodes, cards: float) -> tuple[Floats, Floats]:
     others = nodes.idle_card_w * np.maximum(whole - begun, 0.0)
     first: Floats = nodes.pue * np.where(has_none, FIRST_CARD_SHARE * others, 0.0)
     return process, first
-
-
-# --- the first formula, for logs that have it -----------------------------------------------------
-
-
-def _first_overheads(nodes: EnergyNodes, asked: Ask) -> Overheads:
-    """Activation by the free share before the placement, of cores or cards, whichever is less."""
-    has_cards = np.asarray(nodes.cards) > 0
-    cores_free: Floats = nodes.free_cores / np.maximum(nodes.cores, 1)
-    cards_free: Floats = nodes.free_cards / np.maximum(nodes.cards, 1)
-    begun = 0.5 * np.minimum(cores_free, np.where(has_cards, cards_free, 1.0))
-    cores_left = cores_free - asked.cores / np.maximum(nodes.cores, 1)
-    cards_left = cards_free - asked.cards / np.maximum(nodes.cards, 1)
-    wasted = nodes.idle_w * (0.5 * np.minimum(np.abs(cores_left - cards_left), 1.0))
-    nothing = np.zeros(len(nodes.idle_w))
-    return Overheads(
-        activation=_activation_w(nodes, begun),
-        fragmentation=np.where(has_cards, wasted, 0.0) if asked.cards else nothing,
-        reserve=_blocked_w(nodes) if asked.keeps_cards else nothing,
-    )
-
-
-_OVERHEADS: Mapping[float, Callable[[EnergyNodes, Ask], Overheads]] = {
-    1.0: _first_overheads,
-    2.0: _overheads,
-    3.0: _overheads,
-    4.0: _overheads,
-    FORMULA: _overheads,
-}

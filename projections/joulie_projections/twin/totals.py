@@ -18,7 +18,6 @@ from joulie_projections.twin.twin import (
 RACK_LABEL = "joulie.io/rack"
 RACK_CAPACITY_W = 50_000  # a typical feed of one rack
 _REFRESH_NS = 60_000_000_000
-PODS, IDLE_AND_PODS, CURVES_OF_CARDS = 1, 2, 3  # models of a node without readings
 
 
 class Measurement(NamedTuple):
@@ -51,7 +50,6 @@ def measurement_of(
     now: int,
     stale_s: float = 300.0,
     coefficients: Coefficients = Coefficients(),  # noqa: B008
-    model: int = CURVES_OF_CARDS,
 ) -> Measurement:
     """The last reading if it is fresh; else the modelled power of a node with pods: its idle power
     and theirs; else the caps."""
@@ -64,7 +62,7 @@ def measurement_of(
     if is_fresh:
         source, drawn_w = _read(node)
     elif node.pods:
-        modelled_w = _modelled_w(node, hardware, coefficients, model)
+        modelled_w = _modelled_w(node, hardware, coefficients)
         source, drawn_w = "utilization", min(capped_w, modelled_w)
     else:
         source, drawn_w = "static", capped_w
@@ -90,11 +88,11 @@ def _idle_w(of: Hardware) -> float:
     return IDLE_CPU_SHARE * of.cpu_max_w + IDLE_CARD_SHARE * (of.gpus * of.gpu_max_w)
 
 
-def _modelled_w(node: NodeState, found: Hardware, rates: Coefficients, model: int) -> float:
+def _modelled_w(node: NodeState, found: Hardware, rates: Coefficients) -> float:
     """Without a reading: what the node draws by its hardware and its pods."""
     watts = load_w(node.load, found.cores, found.cpu_max_w, found.gpus, found.gpu_max_w)
     cpu_w = rates.cpu * (watts.warm_cpu if rates.memory_factor else watts.cpu)
-    curve = curve_of(node, found) if model >= CURVES_OF_CARDS else None
+    curve = curve_of(node, found)
     if curve is not None and found.gpu_max_w:
         standard, performance = (
             each / found.gpu_max_w for each in (watts.gpu_standard, watts.gpu_performance)
@@ -103,8 +101,7 @@ def _modelled_w(node: NodeState, found: Hardware, rates: Coefficients, model: in
         added_w += performance * curve.added_w(rates.gpu_performance)
         return IDLE_CPU_SHARE * found.cpu_max_w + found.gpus * curve.idle_w + cpu_w + added_w
     gpu_w = rates.gpu_standard * watts.gpu_standard + rates.gpu_performance * watts.gpu_performance
-    idle_w = _idle_w(found) if model >= IDLE_AND_PODS else 0.0
-    return idle_w + (cpu_w + gpu_w)
+    return _idle_w(found) + (cpu_w + gpu_w)
 
 
 class Totals(NamedTuple):

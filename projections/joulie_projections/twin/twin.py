@@ -288,6 +288,7 @@ def differs_only_in_readings(before: NodeState, after: NodeState) -> bool:
         source=after.source,
         provider=after.provider,
         arrivals=after.arrivals,
+        idle_mw=after.idle_mw,
     )
     return with_readings == after and (before.at > 0) == (after.at > 0)
 
@@ -309,6 +310,11 @@ def load_on(load: Load, on: Hardware) -> NodeWatts:
 def _density(hardware: Hardware) -> float:
     cores, cards = min(1.0, hardware.cores / 192), min(1.0, hardware.cards / 8)
     return (cores + cards) / 2 * 100 if hardware.cards else cores * 100
+
+
+def has_trend(samples: tuple[Sample, ...]) -> bool:
+    """Whether the readings span enough time; else `trend_w_per_min` is 0."""
+    return len(samples) > 1 and samples[-1].at - samples[0].at >= MIN_TREND_SPAN_MS * 1_000_000
 
 
 def trend_w_per_min(samples: tuple[Sample, ...]) -> float:

@@ -37,6 +37,7 @@ from joulie_projections.state.completeness import (
     PositionCompleteness,
     TransitDelay,
     ViewAges,
+    known_s,
     milliseconds,
 )
 from joulie_projections.state.deltas import Delta, Heartbeat, Sent, decode_delta, decode_heartbeat
@@ -53,6 +54,7 @@ POLL_S = 0.25
 ROUNDED_S = 0.001  # ages are whole milliseconds, and not above the exact ones
 LOG_EVERY = 40  # reads that fail: about ten seconds
 WAITING_BYTES = 16 * 1024 * 1024  # of changes in memory while the database is read
+RELOADS = ("boot", "digest", "another database", "trimmed")  # the reasons
 BACKWARDS = 4  # consecutive heartbeats below the view's position that mean another database
 log = get_logger("view")
 _Read = TypeVar("_Read")
@@ -95,6 +97,7 @@ class View:
         self._last_contact = 0.0
         self._complete = PositionCompleteness()
         self._paused = False
+        self._is_dropping = False  # as the metrics have it
         self._unread_since = 0.0  # 0: the rows have not been paused since they were read
         self._needs_read = asyncio.Event()
         self._moved = asyncio.Event()  # replaced at each move
@@ -118,9 +121,12 @@ class View:
         try:
             # Subscribe before the first read, so that no commit is missed.
             with (
-                metrics.VIEW_AGE_SECONDS.computed_by(lambda: view.ages.heard_ms / 1000),
-                metrics.VIEW_BEHIND_SECONDS.computed_by(lambda: view.ages.behind_ms / 1000),
+                metrics.VIEW_AGE_SECONDS.computed_by(lambda: known_s(view.ages.heard_ms)),
+                metrics.VIEW_BEHIND_SECONDS.computed_by(view._shown_behind_s),
             ):
+                metrics.VIEW_PAUSED.set(0)
+                for reason in RELOADS:
+                    metrics.VIEW_RELOADS.labels(reason=reason)
                 async with (
                     bus.listening(subjects.delta, view._on_delta),
                     bus.listening(subjects.beat, view._on_beat),
@@ -156,6 +162,10 @@ class View:
     @property
     def ages(self) -> ViewAges:
         return ViewAges(milliseconds(self._silence_s), self._complete.age_ms(time.monotonic()))
+
+    def _shown_behind_s(self) -> float | None:
+        """Of a paused view nothing: it is behind because it is not needed."""
+        return None if self._is_dropping else known_s(self.ages.behind_ms)
 
     def ages_of(self, seen: ViewSnapshot) -> ViewAges:
         """The present ages of an earlier snapshot of this view."""
@@ -215,6 +225,7 @@ class View:
     def pause(self) -> None:
         """Drops changes until `resume`: the rows stay as they are, and grow old."""
         self._paused = True
+        self._show_dropping(True)
         self._unread_since = self._unread_since or time.monotonic()
 
     async def resume(self, timeout_s: float) -> None:
@@ -229,6 +240,8 @@ class View:
                 while self._unread_since:
                     await self._moved.wait()
         except TimeoutError as error:
+            if not self._paused:
+                self._show_dropping(False)  # it is needed, and behind
             newest = self.last_beat.position if self.last_beat else self.position
             raise ViewBehind(self.position, newest, timeout_s) from error
 
@@ -296,7 +309,6 @@ class View:
             self._broker_clock.note(beat.broker_ns, self._beat_at)
         self._last_contact = max(self._last_contact, self._beat_at)
         if self._paused:
-            metrics.POSITION.set(beat.position)  # a resumed view is at least there
             self._mark_complete()
             return
         if not self.is_ready:
@@ -392,6 +404,7 @@ class View:
             self._note_progress(*progress)
         if reads_all and not self._paused and not self._reload:
             self._unread_since = 0.0
+            self._show_dropping(False)
         waiting, self._waiting = self._waiting, []
         for delta in waiting:
             if self.is_ready:
@@ -460,8 +473,14 @@ class View:
         self._complete.leave(self._held.position)
         self._held.put(rows, found.position)
 
+    def _show_dropping(self, is_dropping: bool) -> None:
+        """Until the rows are read after a pause, or are needed and cannot be read."""
+        self._is_dropping = is_dropping
+        metrics.VIEW_PAUSED.set(is_dropping)
+
     def _notify(self) -> None:
-        metrics.POSITION.set(self.position)
+        if self.is_ready:
+            metrics.POSITION.set(self.position)
         if not self._reload:  # otherwise the rows may be wrong ones
             self._complete.advance(self._includes)
         self._moves += 1

@@ -21,6 +21,7 @@ from joulie_projections.chain.note import (
     VerifierKey,
     cosignature,
     cosigned_text,
+    require_name,
 )
 from joulie_projections.chain.signed import raw_of
 
@@ -33,9 +34,13 @@ class Witness(NamedTuple):
 
 
 def witness_of(directory: Path, name: str = "") -> Witness:
-    """The witness of a directory; creates its key if there is none. Its name stays the first."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """The witness of a directory; creates its key if there is none. Its name stays the first.
+
+    Raises NotANote for a name that no key can have."""
     file, named = directory / KEY, directory / NAME
+    if not named.exists():
+        require_name(name)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not file.exists():
         made = Ed25519PrivateKey.generate()
         pem = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -15,7 +15,7 @@ import msgspec
 from joulie_bus.errors import BucketFailed, HeadsNotKept
 from joulie_bus.runtime.own_files import open_regular, regular
 from joulie_bus.s3.bucket import Bucket
-from joulie_projections.chain.signed import Head, decode
+from joulie_projections.chain.head import Head, decode, encode
 
 _LAST_LINES = 4096
 _READERS = 16
@@ -61,7 +61,7 @@ class FileKeeper:
     def append(self, heads: Sequence[Head]) -> None:
         with open(self._file, "r+b", opener=_created) as opened:
             _remove_unfinished(opened)
-            opened.write(b"".join(msgspec.json.encode(head) + b"\n" for head in heads))
+            opened.write(b"".join(encode(head) + b"\n" for head in heads))
             opened.flush()
             os.fsync(opened.fileno())
 
@@ -100,7 +100,7 @@ class BucketKeeper:
 
     def append(self, heads: Sequence[Head]) -> None:
         for head in heads:
-            name, content = _name(head.pos), msgspec.json.encode(head)
+            name, content = _name(head.pos), encode(head)
             if not self._bucket.put_new(name, content):
                 self._require_same(name, content)
             elif not self._is_once and self._bucket.put_new(name, content):

@@ -1,15 +1,18 @@
 """Keeps each new signed head where the settings name a place outside of broker and database."""
 
 import asyncio
+from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_bus.errors import HeadsNotKept, JoulieError
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.metrics import HEADS_KEPT
+from joulie_projections.chain.keyring import Ring
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
 from joulie_projections.witness.head_keepers import HeadKeeper
+from joulie_projections.witness.restored_copy import WHY, is_copy
 
 POLL_S = 2.0
 AT_ONCE = 100  # heads, so that a long log is kept in steps
@@ -17,8 +20,12 @@ log = get_logger("heads")
 
 
 class HeadKeeping:
-    def __init__(self, place: Place, keeper: HeadKeeper | None, named: str) -> None:
+    def __init__(
+        self, place: Place, keeper: HeadKeeper | None, named: str, ring: Callable[[], Ring]
+    ) -> None:
+        """`ring` reads the keys of the log, which may change."""
         self._place = place
+        self._ring = ring
         self._keeper = keeper
         self._named = named  # the place, for log and metric
         self._failure: str | None = None  # what was logged last; None before the first success
@@ -36,7 +43,10 @@ class HeadKeeping:
         try:
             after = self._keeper.newest()
             with History.of(self._place) as history:
-                heads, last = history.heads_after(after)[:AT_ONCE], history.tip()
+                if is_copy(history.connection):
+                    raise HeadsNotKept(self._named, WHY)
+                heads, last = history.heads_after(after), history.tip()
+            heads = self._ring().valid(heads)[:AT_ONCE]
             if after > last:
                 why = (
                     f"it holds a head of entry {after}, and the log ends at entry {last}: was the "

@@ -55,6 +55,11 @@ class Seen:
             db.execute("COMMIT")
         return refused
 
+    def newest(self) -> list[tuple[str, bytes]]:
+        """The newest checkpoint of each log, with the signatures of the log."""
+        with closing(self._opened()) as db:
+            return db.execute("SELECT origin, note FROM seen").fetchall()
+
     def _opened(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._file, isolation_level=None)
         db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from joulie_bus.core.kube_names import is_label, is_subdomain
 from joulie_bus.runtime.settings import setting
 from joulie_bus.s3.bucket import BucketPlace, bucket_place
-from joulie_projections.witness.asking import WitnessPlace, witness_places
+from joulie_projections.witness.policy import Policy, at_least, parsed, witness_place
 
 
 class ConfigMapPlace(NamedTuple):
@@ -36,13 +36,29 @@ def heads_place(text: str) -> HeadsPlace | None:
     return Path(where)
 
 
+def witness_policy(text: str) -> Policy:
+    """witnesses as KEY@URL, separated by spaces; or policy:FILE, a policy of C2SP"""
+    kind, _, where = text.partition(":")
+    if kind == "policy":
+        return policy_in(Path(where))
+    return at_least(map(witness_place, text.split()))
+
+
+def policy_in(file: Path) -> Policy:
+    """Raises ValueError with the file, the line and the reason."""
+    try:
+        return parsed(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
 @dataclass(frozen=True, kw_only=True)
 class WitnessSettings:
-    witnesses: tuple[WitnessPlace, ...] = setting(
-        witness_places,
+    policy: Policy = setting(
+        witness_policy,
         "WITNESSES",
         "",
-        "Witnesses that cosign the checkpoints of the log (`joulie witness`), as KEY@URL",
+        "Witnesses that cosign the checkpoints of the log (`joulie witness`)",
     )
 
 

@@ -36,11 +36,11 @@ from joulie_projections.chain.entry import (
     chain_hash,
     detached_header,
     entry_of,
-    event_ids_in,
     fields_before_bounds,
     fields_of_message,
     has_header,
     header_of,
+    ids_and_kinds_in,
     message_in,
     parse_header,
 )
@@ -59,8 +59,11 @@ def test_a_body_is_its_header_and_the_message_as_received(
 
     assert has_header(body)
     assert (parse_header(body), message_in(body)) == (fields, message)
-    ids = [fields.event_id, "a:1:7", fields.event_id]
-    assert event_ids_in([body, header_of(PLAIN), body]) == [texts.encode() for texts in ids]
+    ids, kinds = (fields.event_id, "a:1:7"), (fields.kind, "k")
+    assert ids_and_kinds_in([body, header_of(PLAIN)]) == (
+        [text.encode() for text in ids],
+        [text.encode() for text in kinds],
+    )
     assert detached_header(Entry(fields, body)) is None
 
 
@@ -69,7 +72,7 @@ def test_a_message_without_a_header_has_a_detached_one(fields: EntryFields) -> N
     message = b"\x85message\n@"
 
     assert not has_header(message)
-    assert event_ids_in([header_of(fields), message]) is None
+    assert ids_and_kinds_in([header_of(fields), message]) is None
     assert message_in(message) == message
     assert detached_header(Entry(fields, message)) == header_of(fields)
 
@@ -78,13 +81,16 @@ def test_a_message_without_a_header_has_a_detached_one(fields: EntryFields) -> N
 def test_a_header_whose_offset_is_no_number_has_an_empty_id(end: bytes) -> None:
     header = header_of(PLAIN)
 
-    assert event_ids_in([header[:1] + end + header[5:], header]) == [b"", b"a:1:7"]
+    assert ids_and_kinds_in([header[:1] + end + header[5:], header]) == (
+        [b"", b"a:1:7"],
+        [b"", b"k"],
+    )
 
 
 def test_the_id_of_a_long_header_is_read_whole() -> None:
     long = PLAIN._replace(event_id="x" * 1500)
 
-    assert event_ids_in([header_of(long)]) == [b"x" * 1500]
+    assert ids_and_kinds_in([header_of(long)]) == ([b"x" * 1500], [b"k"])
 
 
 @settings(deadline=None)
@@ -121,7 +127,7 @@ MALFORMED = {
     b"@\n": b"",
     b"@0022": b"",
     b"@00220023002400250026": b"",
-    b"@9999" * 5: b"9999",
+    b"@9999" * 5: b"",
     b"@-001" * 5: b"",
     b"@ab\tc": b"",
 }
@@ -130,7 +136,9 @@ MALFORMED = {
 @pytest.mark.parametrize(("body", "event_id"), MALFORMED.items())
 def test_a_malformed_header_raises_no_error(body: bytes, event_id: bytes) -> None:
     assert len(found_by(body)) == len(EntryFields._fields)
-    assert event_ids_in([body]) == [event_id]
+    found = ids_and_kinds_in([body])
+    assert found is not None
+    assert found[0] == [event_id]
     with pytest.raises(ValueError, match=r"."):
         parse_header(body)
 
@@ -138,7 +146,10 @@ def test_a_malformed_header_raises_no_error(body: bytes, event_id: bytes) -> Non
 def test_an_id_of_any_length_is_read() -> None:
     long = PLAIN._replace(event_id="x" * 500 + ":b1:7")
 
-    assert event_ids_in([header_of(PLAIN), header_of(long)]) == [b"a:1:7", long.event_id.encode()]
+    assert ids_and_kinds_in([header_of(PLAIN), header_of(long)]) == (
+        [b"a:1:7", long.event_id.encode()],
+        [b"k", b"k"],
+    )
 
 
 # --- the entry of a message ---------------------------------------------------------------------

@@ -10,17 +10,11 @@ import pytest
 from joulie_bus.errors import KeyMismatch, KeyRingBroken
 from joulie_bus.testing import noon
 from joulie_projections.chain import keyring
+from joulie_projections.chain.head import Head, Signed, decode_any, encode
 from joulie_projections.chain.keyring import Ring, key_of
-from joulie_projections.chain.signed import (
-    Handover,
-    Head,
-    KeyStatement,
-    Retirement,
-    Signed,
-    decode_any,
-    encode,
-)
+from joulie_projections.chain.signed import Handover, KeyStatement, Retirement
 from joulie_projections.decision_log.heads import Signer, public_key
+from signed_heads import head_at
 
 
 def signed_hash(pos: int) -> bytes:
@@ -37,7 +31,7 @@ class Keys(NamedTuple):
 
     def head(self, name: str, pos: int) -> Head:
         signer: Signer = getattr(self, name)
-        return signer.sign(pos, signed_hash(pos), noon())
+        return head_at(signer, pos, signed_hash(pos), noon())
 
     @property
     def handovers(self) -> list[Handover]:
@@ -88,7 +82,8 @@ def test_a_head_outside_the_range_of_its_key_is_a_flaw(
 
 
 def test_a_head_with_the_id_of_another_key_is_not_valid(keys: Keys) -> None:
-    borrowed = msgspec.structs.replace(keys.head("one", 15), key_id=keys.two.key_id)
+    own = keys.head("one", 15)
+    borrowed = Head(note=own.note.replace(f"key {own.key_id}", f"key {keys.two.key_id}"))
 
     assert keys.ring.flaw_of(borrowed) == "the head at 15 is not signed by a key of this log"
     assert keys.ring.flaw_of(keys.head("stranger", 5)) != ""

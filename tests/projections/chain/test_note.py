@@ -43,11 +43,11 @@ def note(text: str) -> bytes:
 
 def test_a_checkpoint_has_an_extension_line_for_what_lies_before_its_tree() -> None:
     assert PLAIN.text == f"log\n7\n{LINE}\n".encode()
-    assert checkpoint_of("log", 7, ROOT, base=12).text == f"log\n7\n{LINE}\nbase 12\n".encode()
+    assert checkpoint_of("log", 7, ROOT, ["x 1"]).text == f"log\n7\n{LINE}\nx 1\n".encode()
 
 
 def test_a_checkpoint_is_read_as_it_is_written() -> None:
-    for made in (PLAIN, checkpoint_of("log", 7, ROOT, base=12)):
+    for made in (PLAIN, checkpoint_of("log", 7, ROOT, ["x 1", "y"])):
         signed = made.with_signatures([SIGNATURE, SIGNATURE])
 
         assert signed.signatures == (SIGNATURE,)

@@ -15,7 +15,7 @@ def ids(*numbers: int, life: str = LIFE) -> list[bytes]:
 
 def seen(event_ids: Sequence[bytes], *, from_one: bool = False) -> SequenceNumbers:
     numbers = SequenceNumbers(from_one=from_one)
-    numbers.add(event_ids)
+    numbers.add(event_ids, [b""] * len(event_ids))
     return numbers
 
 

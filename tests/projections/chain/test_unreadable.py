@@ -9,6 +9,7 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, decided, producer
 from joulie_projections.chain.entry import UNREADABLE, Entry, entry_of, message_in
+from joulie_projections.chain.log_end import take
 from joulie_projections.chain.unreadable import (
     PER_MINUTE,
     PER_SUBJECT,
@@ -36,15 +37,15 @@ def entries_of(*batches: Sequence[Record]) -> list[Entry]:
     """With a restart after each batch."""
     made, saved = list[Entry](), b""
     for records in batches:
-        taken, quota = UnreadableQuota(saved).take(records)
+        taken = UnreadableQuota(saved).take(take(records))
         made += taken.entries
-        saved = quota.saved
+        saved = taken.quota.saved
     return made
 
 
 def test_the_first_messages_of_a_minute_have_entries_and_the_others_are_counted() -> None:
     records = [*garbage(1, 100), decision(101, minute=2)]
-    taken, _ = UnreadableQuota().take(records)
+    taken = UnreadableQuota().take(take(records))
     own, counted, fine = taken.entries[:-2], taken.entries[-2], taken.entries[-1]
 
     assert taken.refused == 100
@@ -118,7 +119,7 @@ def test_a_long_subject_is_cut_in_the_entry_that_counts_its_messages() -> None:
 
 def test_decisions_alone_use_nothing_of_a_quota() -> None:
     quota, records = UnreadableQuota(), [decision(1, minute=1), decision(2, minute=2)]
-    taken, after = quota.take(records)
+    taken = quota.take(take(records))
 
     assert (taken.entries, taken.refused) == (list(map(entry_of, records)), 0)
-    assert after is quota
+    assert taken.quota is quota

@@ -1,7 +1,6 @@
 """Signed heads and the keys that verify them."""
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,14 +12,14 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from audit_kit import key_with_a_secret, signed_with_a_secret
-from joulie_bus.errors import KeyIsSecret, KeyMismatch
+from joulie_bus.errors import KeyMismatch
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.publisher import Publisher
 from joulie_bus.jetstream.streams import size_of
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, noon
+from joulie_projections.chain.head import CHECKPOINT, Commitment, Head, statement_in
 from joulie_projections.decision_log.heads import (
     Signer,
     decode,
@@ -28,13 +27,10 @@ from joulie_projections.decision_log.heads import (
     is_genuine,
     public_key,
 )
+from joulie_projections.fold.commit import Input
+from signed_heads import head_at, with_other_signature
 
-RELEASED_KEY = "joulie-hmac-sha256\nelWhMfMAQch9LPk6P1F7lPTpmNnNt7StqmDztrR28I0=\n"
-RELEASED_HEAD = (
-    b'{"pos":7,"hash":"aGhoaGhoaGhoaGhoaGhoaGhoaGhoaGhoaGhoaGhoaGg="'
-    b',"signed_at":1764072000000000000,"key_id":"hmac-68PVYqeuVtf7"'
-    b',"signature":"pl6JtbFQ2ODTFrvbz6EUGtVg6xjsEfJG65BVwOEdLeA="}'
-)
+FACTS = tuple(stream for stream in Stream if stream is not Stream.HEADS)
 
 
 @pytest.fixture
@@ -43,36 +39,79 @@ def signer(tmp_path: Path) -> Signer:
 
 
 def test_a_signed_head_is_genuine(signer: Signer) -> None:
-    assert is_genuine(signer.sign(7, b"h" * 32, noon()), signer.public)
+    assert is_genuine(head_at(signer, 7, b"h" * 32, noon()), signer.public)
 
 
 @pytest.mark.anyio
-async def test_a_head_takes_about_330_bytes_of_its_stream(
+async def test_a_head_takes_about_800_bytes_of_its_stream(
     signer: Signer, connection: Connection
 ) -> None:
-    head = encode(signer.sign(12_345_678, b"h" * 32, noon()))
+    read = {stream: Input("2026-11-26T14:03:22.123456789Z", 10**8, bytes(32)) for stream in FACTS}
+    texts = {"manifest": bytes(32), "messages": bytes(32), "incarnation": "0123456789abcdef"}
+    claims = {**texts, "position": 10**9, "read": read}
+    head = encode(head_at(signer, 12_345_678, bytes(32), noon(), **claims))
     message = Message(CLUSTER.heads, "head:0123456789abcdef:12345678", head)
     async with Publisher.on(connection) as publisher:
         await publisher.publish([message])
 
-    assert 300 < (await size_of(connection, Stream.HEADS)).bytes < 360
+    assert 780 < (await size_of(connection, Stream.HEADS)).bytes < 830
 
 
 def test_a_head_is_not_genuine_for_another_key(signer: Signer, tmp_path: Path) -> None:
     other = Signer.of(tmp_path / "other.key")
 
-    assert not is_genuine(signer.sign(7, b"h" * 32, noon()), other.public)
+    assert not is_genuine(head_at(signer, 7, b"h" * 32, noon()), other.public)
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"pos": 8}, {"hash": b"x" * 32}, {"signed_at": noon(1)}, {"signature": bytes(64)}],
-    ids=lambda change: next(iter(change)),
+    "line", ["joulie/", "7", "entry", "time", "key", "incarnation", "facts", "read", "messages"]
 )
-def test_a_head_that_was_changed_is_not_genuine(signer: Signer, change: dict[str, Any]) -> None:
-    changed = msgspec.structs.replace(signer.sign(7, b"h" * 32, noon()), **change)
+def test_a_head_with_another_value_in_any_line_is_not_genuine(signer: Signer, line: str) -> None:
+    read = {Stream.DEC: Input("then", 3, b"d")}
+    claims = {"position": 9, "manifest": b"m", "messages": b"x", "incarnation": "i"}
+    lines = head_at(signer, 7, b"h" * 32, noon(), read=read, **claims).note.split("\n")
+    [at] = [number for number, each in enumerate(lines[:-2]) if each.startswith(line)]
+    changed = {"7": "8", "joulie/": "joulie/other", "facts": "facts 8 bQ=="}
+    changed |= {"read": "read JOULIE_DEC 4 ZA== then"}
+    lines[at] = changed.get(line, lines[at].split(" ")[0] + " 8888")
 
-    assert not is_genuine(changed, signer.public)
+    assert not is_genuine(Head(note="\n".join(lines)), signer.public)
+
+
+def test_a_head_with_another_signature_is_not_genuine(signer: Signer) -> None:
+    assert not is_genuine(with_other_signature(head_at(signer, 7, b"h" * 32)), signer.public)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        pytest.param("nothing", id="nothing"),
+        pytest.param("joulie/x\n7\n{root}\n\n{signed}", id="no entry, time and key"),
+        pytest.param(
+            "joulie/x\n7\n{root}\nentry {root}\nentry {root}\ntime 1\nkey k\n\n{signed}",
+            id="two entries",
+        ),
+        pytest.param(
+            "joulie/x\n7\n{root}\nentry {root}\ntime -1\nkey k\n\n{signed}", id="a time before 0"
+        ),
+        pytest.param(
+            "joulie/x\n7\n{root}\nentry {root}\ntime 1\nkey k\nread OTHER 1\n\n{signed}",
+            id="another stream",
+        ),
+    ],
+)
+def test_what_is_no_head_is_not_decoded(note: str) -> None:
+    signed = "\u2014 joulie/x AAAAAAAA"
+    text = note.format(root="A" * 43 + "=", signed=signed) + "\n"
+
+    assert statement_in(msgspec.json.encode({"format": CHECKPOINT, "note": text})) is None
+
+
+def test_a_head_says_what_was_signed(signer: Signer) -> None:
+    read = {Stream.DEC: Input("life 1", 3, b"d" * 32), Stream.TEL: Input("", 9)}
+    said = Commitment(7, b"r" * 32, b"h" * 32, noon(), "inc", 12, b"m", read, b"x", b"q")
+
+    assert decode(encode(signer.sign(said))).commitment == said
 
 
 def test_the_private_key_is_readable_by_its_owner_alone(signer: Signer, tmp_path: Path) -> None:
@@ -83,13 +122,13 @@ def test_the_key_is_created_once(signer: Signer, tmp_path: Path) -> None:
     again = Signer.of(tmp_path / "signing.key")
 
     assert again.key_id == signer.key_id
-    assert is_genuine(again.sign(1, b"", noon()), signer.public)
+    assert is_genuine(head_at(again, 1, b"", noon()), signer.public)
 
 
 def test_the_public_half_is_enough_to_verify(signer: Signer, tmp_path: Path) -> None:
     signer.publish(tmp_path / "public.pem")
     public = public_key(tmp_path / "public.pem")
-    head = signer.sign(7, b"h" * 32, noon())
+    head = head_at(signer, 7, b"h" * 32, noon())
 
     assert is_genuine(head, public)
     assert head.key_id == public.newest.id
@@ -97,7 +136,7 @@ def test_the_public_half_is_enough_to_verify(signer: Signer, tmp_path: Path) -> 
 
 
 def test_a_head_is_encoded_and_decoded_unchanged(signer: Signer) -> None:
-    head = signer.sign(7, b"h" * 32, noon())
+    head = head_at(signer, 7, b"h" * 32, noon())
 
     assert decode(encode(head)) == head
 
@@ -113,36 +152,3 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
         Signer.of(tmp_path / "key")
     with pytest.raises(KeyMismatch, match="another kind of key"):
         public_key(tmp_path / "pub")
-
-
-# --- heads that versions up to 0.2.0 signed with a secret --------------------------------------
-
-
-def test_a_head_that_was_signed_with_a_secret_is_verified_with_its_file(tmp_path: Path) -> None:
-    key_with_a_secret(tmp_path / "head.key")
-    head = signed_with_a_secret(tmp_path / "head.key", 7, b"h" * 32, noon())
-    public = public_key(tmp_path / "head.pub")
-
-    assert is_genuine(head, public)
-    assert not is_genuine(msgspec.structs.replace(head, pos=8), public)
-
-
-def test_a_released_head_that_was_signed_with_a_secret_is_genuine(tmp_path: Path) -> None:
-    (tmp_path / "head.key").write_text(RELEASED_KEY)
-
-    assert is_genuine(decode(RELEASED_HEAD), public_key(tmp_path / "head.pub"))
-
-
-def test_a_head_is_not_genuine_for_another_secret(tmp_path: Path) -> None:
-    for name in ("head.key", "other.key"):
-        key_with_a_secret(tmp_path / name)
-    head = signed_with_a_secret(tmp_path / "head.key", 7, b"h" * 32, noon())
-
-    assert not is_genuine(head, public_key(tmp_path / "other.pub"))
-
-
-def test_no_head_is_signed_with_a_secret(tmp_path: Path) -> None:
-    key_with_a_secret(tmp_path / "head.key")
-
-    with pytest.raises(KeyIsSecret, match="Nothing was signed"):
-        Signer.of(tmp_path / "head.key")

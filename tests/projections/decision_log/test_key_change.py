@@ -5,15 +5,18 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import msgspec
 import pytest
 from sqlalchemy import Engine
+from structlog.testing import capture_logs
 
-from audit_kit import key_with_a_secret
-from joulie_bus.errors import Fenced, KeyChangeRefused, KeyIsSecret, KeyRingBroken
+from joulie_bus.errors import Fenced, KeyChangeRefused, KeyRingBroken
 from joulie_bus.jetstream.connection import Connection
+from joulie_bus.runtime import metrics
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, decided, noon, stored, until
-from joulie_projections.chain.signed import Handover, Head, Retirement, Signed, decode_any
+from joulie_bus.testing import CLUSTER, decided, noon, records, stored, until
+from joulie_projections.chain.head import Head, Signed, decode_any
+from joulie_projections.chain.signed import Handover, Retirement
 from joulie_projections.decision_log import key_change, writer
 from joulie_projections.decision_log.heads import (
     Signer,
@@ -24,7 +27,9 @@ from joulie_projections.decision_log.heads import (
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
+from joulie_projections.store.store import Store
 from joulie_projections.testing import tamper
+from signed_heads import BESIDE, begun
 
 pytestmark = pytest.mark.anyio
 Projecting = Callable[..., AbstractAsyncContextManager[asyncio.Task[None]]]
@@ -221,11 +226,14 @@ async def test_a_newest_message_that_is_not_a_statement_hides_no_head(
 
 
 async def test_a_fenced_writer_signs_nothing(writer: Engine, tmp_path: Path) -> None:
-    log = DecisionLog(writer)
-    log.open()
+    signer = Signer.of(tmp_path / "head.key")
+    Store(writer).acquire("me", 10, "i", lambda _: False)
+    log = begun(DecisionLog(writer), signer.public)
+    log.append(1, records(decided("a"), name="extender"), "then")
+    Store(writer).acquire("another", 10, "i", lambda _: True)
 
     with pytest.raises(Fenced):
-        log.sign_head(3, Signer.of(tmp_path / "head.key"), noon())
+        log.sign(1, signer, BESIDE)
 
 
 # --- requests -----------------------------------------------------------------------------------
@@ -236,13 +244,55 @@ def test_two_requests_create_one_key(key: Path) -> None:
     assert next_path(key).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_secret_is_not_rotated(tmp_path: Path) -> None:
-    key = tmp_path / "head.key"
-    key_with_a_secret(key)
+async def test_a_planted_key_gets_no_handover_and_the_key_in_force_signs_on(
+    projecting: Projecting,
+    publish: Publish,
+    connection: Connection,
+    place: Place,
+    key: Path,
+    signed: Signing,
+) -> None:
+    """A program that writes to the directory and cannot read the key."""
+    old = Signer.of(key).key_id
+    Signer.of(next_path(key))
+    key_change.announcement_path(key).write_bytes(bytes(64))
+    changes = metrics.KEY_CHANGES._value.get()
+    async with projecting():
+        with capture_logs() as logs:
+            await publish(decided("a"))
+            (head,) = await signed(1)
+            await until(lambda: bool(metrics.KEY_CHANGE_REFUSED._value.get()))
+        refused = [each for each in logs if each["event"] == "key_change_failed"]
+        next_path(key).unlink()
+        await publish(decided("b"))
+        await signed(2)
 
-    with pytest.raises(KeyIsSecret, match="Nothing was signed"):
-        key_change.request_rotation(key)
-    assert not next_path(key).exists()
+    assert [type(one) for one in await anchored(connection)] == [Head, Head]
+    assert (head.key_id, Signer.of(key).key_id) == (old, old)
+    assert "no request of `joulie keys rotate`" in refused[0]["why"]
+    assert metrics.KEY_CHANGES._value.get() == changes
+    assert metrics.KEY_CHANGE_REFUSED._value.get() == 0
+
+
+def test_a_planted_retirement_retires_no_key(key: Path) -> None:
+    old = rotated(key)
+    planted = key_change.RetirementRequest(key_id=old, since=0, signature=bytes(64))
+    key_change.retirement_path(key).write_bytes(msgspec.json.encode(planted))
+
+    with pytest.raises(KeyChangeRefused, match="no request of `joulie keys retire`"):
+        key_change.prepare(Signer.of(key), 9, bytes(32), noon())
+    assert Signer.of(key).public.retirements == ()
+
+
+def test_a_retirement_that_was_requested_before_a_rotation_is_made_before_it(key: Path) -> None:
+    old = rotated(key)
+    key_change.request_rotation(key)
+    key_change.request_retirement(key, old, 0)
+
+    first = key_change.prepare(Signer.of(key), 9, bytes(32), noon())
+    second = key_change.prepare(first.complete(), 9, bytes(32), noon())
+
+    assert (type(first.statement), type(second.statement)) == (Retirement, Handover)
 
 
 def test_without_a_key_nothing_is_handed_over(tmp_path: Path) -> None:

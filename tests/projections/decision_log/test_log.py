@@ -23,8 +23,8 @@ from joulie_bus.events import (
     PrioritizeDecided,
     SettingsDeclared,
 )
-from joulie_bus.events.codec import Envelope, seal
-from joulie_bus.streams.records import Record
+from joulie_bus.events.codec import Envelope, encode, seal
+from joulie_bus.streams.records import Record, digest_of
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import ask, node_seen, noon, one_of_each, records
 from joulie_projections.chain.entry import (
@@ -36,12 +36,15 @@ from joulie_projections.chain.entry import (
     entry_of,
     header_of,
 )
+from joulie_projections.chain.head import Head
 from joulie_projections.decision_log.heads import Signer, is_genuine
-from joulie_projections.decision_log.log import DecisionLog, Tip
+from joulie_projections.decision_log.log import DecisionLog, Signature
 from joulie_projections.fold.commit import Input
 from joulie_projections.history.history import EntryQuery, History, StoredEntry
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
+from joulie_projections.testing import tamper
+from signed_heads import BESIDE, begun
 
 ANSWERS = FilterDecided | PrioritizeDecided | PreemptDecided | FallbackAnswered | BindDecided
 
@@ -75,19 +78,23 @@ def unbounded(event: AnyEvent) -> bytes:
 
 
 @pytest.fixture
-def log(writer: Engine) -> DecisionLog:
+def signer(tmp_path: Path) -> Signer:
+    return Signer.of(tmp_path / "key")
+
+
+@pytest.fixture
+def log(writer: Engine, signer: Signer) -> DecisionLog:
     """The log of a projector in epoch 1."""
     Store(writer).acquire("me", 10, "i", lambda _: False)
-    made = DecisionLog(writer)
-    made.open()
-    return made
+    return begun(DecisionLog(writer), signer.public)
 
 
 def append(log: DecisionLog, messages: Sequence[Record], epoch: int = 1) -> int:
     """Appends the messages as those that follow in the stream; returns the end of the log."""
-    after = log.read_to()
-    entries_of = [entry_of(record) for record in messages]
-    return log.append(epoch, entries_of, after, Input("then", after + 1))
+    after = log.end.read.sequence
+    following = [each._replace(sequence=after + at) for at, each in enumerate(messages, 1)]
+    log.append(epoch, following, "then")
+    return log.end.pos
 
 
 def entries(place: Place) -> list[StoredEntry]:
@@ -99,7 +106,7 @@ def entries(place: Place) -> list[StoredEntry]:
 
 
 def test_an_empty_log_ends_at_position_zero(log: DecisionLog) -> None:
-    assert log.open() == (Tip(0, FIRST_PREV), Input("", 0))
+    assert (log.end.pos, log.end.hash, log.end.read) == (0, FIRST_PREV, Input("", 0))
 
 
 def test_the_columns_of_an_entry_repeat_fields_of_its_body(log: DecisionLog, place: Place) -> None:
@@ -156,7 +163,7 @@ def test_entries_are_chained_without_a_gap_across_appends(log: DecisionLog, plac
         assert (entry.pos, entry.prev, entry.message) == (pos, prev, record.data)
         prev = chain_hash(prev, entry.body)
         assert entry.hash == prev
-    assert log.open() == (Tip(7, prev), Input("then", 3))
+    assert (log.end.pos, log.end.hash, log.end.read.sequence) == (7, prev, 7)
 
 
 def test_a_repeated_event_is_stored_once(log: DecisionLog, place: Place) -> None:
@@ -169,10 +176,44 @@ def test_a_repeated_event_is_stored_once(log: DecisionLog, place: Place) -> None
 
 
 def test_the_position_in_the_stream_moves_with_the_entries(log: DecisionLog) -> None:
-    log.append(1, [entry_of(each) for each in decision_records(filtered())], 0, Input("then", 9))
-    log.append(1, [], 9, Input("then", 12))
+    [first] = decision_records(filtered())
+    log.append(1, [first._replace(sequence=9)], "then")
+    log.append(1, [first._replace(sequence=12)], "then")  # a repeat
 
-    assert (log.read_to(), log.open()[1]) == (12, Input("then", 12))
+    read = Input("then", 12, digest_of(first))
+    assert (log.end.pos, log.end.read, log.input()) == (1, read, read)
+
+
+def test_another_message_with_the_id_of_an_entry_becomes_unreadable(
+    log: DecisionLog, place: Place
+) -> None:
+    """Dropped as a repeat, one would take the place of the other without a trace."""
+    [first], [other] = decision_records(filtered("a")), decision_records(filtered("b"))
+
+    append(log, [first, other])
+    append(log, [other])
+
+    found = [(entry.event_id, entry.kind, entry.message) for entry in entries(place)]
+    assert found == [
+        ("extender:b1:1", "decision.filter", first.data),
+        ("unreadable:2", "unreadable", other.data),
+        ("unreadable:3", "unreadable", other.data),
+    ]
+
+
+def test_an_outcome_that_is_published_again_with_less_is_a_repeat(
+    log: DecisionLog, place: Place
+) -> None:
+    ranked = OutcomeSeen(pod_uid="u", namespace="t", name="p", node="n", rank=1)
+    append(log, [outcome(ranked), outcome(msgspec.structs.replace(ranked, rank=0))])
+
+    assert [entry.message for entry in entries(place)] == [outcome(ranked).data]
+
+
+def outcome(event: OutcomeSeen) -> Record:
+    data = msgspec.Raw(encode(event))
+    envelope = Envelope(id="outcome:u:1", type=event.TYPE, v=1, key="u", ts=noon(), data=data)
+    return Record(Stream.DEC, 1, noon(), seal(envelope))
 
 
 @pytest.mark.parametrize(
@@ -195,7 +236,8 @@ def test_the_position_in_the_stream_moves_with_the_entries(log: DecisionLog) -> 
 def test_an_unreadable_message_becomes_an_entry(
     log: DecisionLog, place: Place, data: bytes
 ) -> None:
-    append(log, [Record(Stream.DEC, 3, noon(), data), *decision_records(filtered())])
+    log.append(1, [Record(Stream.DEC, 3, noon(), data)], "then")
+    append(log, decision_records(filtered()))
 
     first, second = entries(place)
     assert (first.event_id, first.kind, first.message) == ("unreadable:3", "unreadable", data)
@@ -206,7 +248,7 @@ def test_an_unreadable_message_becomes_an_entry(
 def test_a_large_unreadable_message_is_its_length_and_digest(
     log: DecisionLog, place: Place, data: bytes
 ) -> None:
-    append(log, [Record(Stream.DEC, 3, noon(), data)])
+    log.append(1, [Record(Stream.DEC, 3, noon(), data)], "then")
 
     [entry] = entries(place)
     digest = hashlib.sha256(data).hexdigest()
@@ -224,54 +266,76 @@ def test_another_epoch_is_fenced_and_appends_nothing(
     assert (entries(place), log.read_to()) == ([], 0)
 
 
-def test_entries_that_follow_another_position_of_the_stream_are_refused(
+def test_entries_behind_one_that_the_database_lost_are_refused(
     log: DecisionLog, place: Place
 ) -> None:
     first, second = decision_records(filtered("a"), filtered("b"))
     append(log, [first])
+    tamper(place, "DELETE FROM decision")
+    tamper(place, "UPDATE checkpoint SET position = 0 WHERE name = 'decisions'")
 
-    with pytest.raises(DatabaseSetBack, match=r"is at message of decisions 1, .* committed 2"):
-        log.append(1, [entry_of(second)], 2, Input("then", 3))
+    with pytest.raises(DatabaseSetBack, match=r"is at entry of the decision log 0, .* committed 1"):
+        append(log, [second])
 
-    assert ([entry.pod_uid for entry in entries(place)], log.read_to()) == (["a"], 1)
+    assert entries(place) == []
 
 
 def test_an_append_whose_reply_was_lost_can_be_repeated(log: DecisionLog, place: Place) -> None:
-    written = [entry_of(record) for record in decision_records(filtered("a"))]
-    repeated = [log.append(1, written, 0, Input("then", 5)) for _ in range(2)]
+    end = log.end
+    append(log, decision_records(filtered("a")))
+    log.end = end
+    append(log, decision_records(filtered("a")))
 
-    assert repeated == [1, 1]
     assert [entry.pod_uid for entry in entries(place)] == ["a"]
+    assert (log.end.pos, log.foreign) == (1, 0)
 
 
 # --- heads ------------------------------------------------------------------------------------
 
 
 def test_the_end_of_a_database_that_lost_entries_is_not_signed(
-    log: DecisionLog, tmp_path: Path
+    log: DecisionLog, place: Place, signer: Signer
 ) -> None:
-    signer = Signer.of(tmp_path / "key")
-    append(log, decision_records(filtered("a")))
+    append(log, decision_records(filtered("a"), filtered("b")))
+    tamper(place, "DELETE FROM decision WHERE pos = 2")
 
     with pytest.raises(DatabaseSetBack, match=r"at entry of the decision log 1, .* committed 2"):
-        log.sign_head(1, signer, noon(), 2)
+        log.sign(1, signer, BESIDE)
 
-    assert log.newest_head() is None
+    assert heads(place) == []
 
 
 def test_a_head_names_the_end_of_the_log_and_is_signed_once(
-    log: DecisionLog, tmp_path: Path
+    log: DecisionLog, place: Place, signer: Signer
 ) -> None:
-    signer = Signer.of(tmp_path / "key")
-    before = log.sign_head(1, signer, noon())
+    before = log.sign(1, signer, BESIDE)
     append(log, decision_records(filtered("a"), filtered("b")))
 
-    head, again = log.sign_head(1, signer, noon(1)), log.sign_head(1, signer, noon(2))
+    head, again = log.sign(1, signer, BESIDE), log.sign(1, signer, BESIDE._replace(now=2))
 
     assert (before, again) == (None, None)
     assert head is not None
-    assert Tip(head.pos, head.hash) == log.open()[0]
+    assert (head.pos, head.hash) == (2, log.end.hash)
     assert is_genuine(head, signer.public)
+    assert heads(place) == [head]
+
+
+def test_a_head_signs_how_far_every_stream_was_read(log: DecisionLog, signer: Signer) -> None:
+    facts = {Stream.TEL: Input("", 7), Stream.OBS: Input("", 2)}
+    append(log, decision_records(filtered("a"), filtered("b")))
+
+    head = log.sign(1, signer, Signature("inc", 9, b"m" * 32, facts, noon()))
+
+    assert head is not None
+    said = head.commitment
+    assert (said.incarnation, said.position, said.manifest) == ("inc", 9, b"m" * 32)
+    assert said.read == {**facts, Stream.DEC: log.end.read}
+    assert said.messages == log.end.messages
+
+
+def heads(place: Place) -> list[Head]:
+    with History.of(place) as history:
+        return history.heads()
 
 
 # --- entries of a time range ------------------------------------------------------------------

@@ -12,10 +12,8 @@ from joulie_bus.events import (
     PreemptDecided,
 )
 from joulie_bus.testing import ask, noon, records
-from joulie_projections.chain.entry import entry_of
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.decision_log.refusals import read_refusals, refused_in
-from joulie_projections.fold.commit import Input
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.store.store import Store
 
@@ -45,8 +43,8 @@ def bound(uid: str) -> BindDecided:
 def logged(writer: Engine, *events: AnyEvent) -> None:
     Store(writer).acquire("me", 10, "i", lambda _: False)
     log = DecisionLog(writer)
-    log.open()
-    log.append(1, [entry_of(each) for each in records(*events, name="x")], 0, Input("then", 1))
+    log.begin_empty(1)
+    log.append(1, records(*events, name="x"), "then")
 
 
 def test_a_pod_that_is_refused_every_node_is_found_with_its_first_answer(writer: Engine) -> None:

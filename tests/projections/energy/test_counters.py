@@ -12,8 +12,8 @@ from joulie_bus.testing import bound, card, node_seen, power, records
 from joulie_projections.energy.report import EnergyReport, report_of
 
 
-def report(facts: Sequence[Timed], by: str = "pod", rule: int = 3) -> EnergyReport:
-    hours = [each for each in folded(*facts, rule=rule) if each.grain == "hour"]
+def report(facts: Sequence[Timed], by: str = "pod") -> EnergyReport:
+    hours = [each for each in folded(*facts) if each.grain == "hour"]
     return report_of(hours, by)  # type: ignore[arg-type]
 
 
@@ -81,11 +81,6 @@ def test_cards_are_counted_as_nodes_are() -> None:
     facts: list[Timed] = [(0, node_seen("n1", gpus=1)), (0, card("x", "n1"))]
     found = report([*facts, (0, cards(0)), (100, cards(300)), (110, cards(7, began=2))], "card")
     assert found.by["n1/x"].energy_uj == (300 + 50) * J
-
-
-def test_a_ledger_that_began_before_counters_does_not_use_them() -> None:
-    facts: list[Timed] = [(0, counted(0)), (10, counted(7, late_ms=5000, mean_mw=3))]
-    assert report(facts, rule=2).meter_uj == 1000 * J
 
 
 Counted = tuple[float, TelemetrySampled]

@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from joulie_bus.events import Fact, HardwareDiscovered, ModelFigures
 from joulie_bus.testing import ask, hardware, node_seen
 from joulie_bus.testing.clock import NOON
-from joulie_projections.energy.ledger import RULE
 from joulie_projections.energy.pods import Capacity, PodEntry, asked_power, occupied_by
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
 from joulie_projections.hardware.card_power import CardPower
@@ -27,8 +25,8 @@ def asking(cards: int) -> PodEntry:
     return PodEntry.of(ask(gpus=cards), "n1", NOON)
 
 
-def capacity(*facts: Fact, rule: int = RULE) -> Capacity:
-    state = LedgerState(rule=rule)
+def capacity(*facts: Fact) -> Capacity:
+    state = LedgerState()
     state.ledger.fold((fact, NOON) for fact in facts)
     again = unpacked(packed := state.packed(), digest_of(packed))
     assert again.ledger.nodes["n1"].capacity == state.ledger.nodes["n1"].capacity
@@ -60,16 +58,6 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_curve_is_of_whole_cards_of_a_measured_model(name: str) -> None:
     assert capacity(*CASES[name].facts).curve == CASES[name].curve
-
-
-def test_a_ledger_that_began_before_curves_has_none() -> None:
-    assert capacity(SEEN, measured("n1"), rule=3).curve is None
-
-
-def test_a_state_that_was_written_before_curves_has_none() -> None:
-    before = msgspec.msgpack.encode([96_000, 8, 720_000, 700_000, "resource"])
-
-    assert msgspec.msgpack.decode(before, type=Capacity).curve is None
 
 
 def test_a_unit_of_a_shared_card_is_its_part_of_the_power_and_of_the_node() -> None:

@@ -1,9 +1,7 @@
 """Energy from readings, pods and plans: the rule in examples, and its laws on random histories."""
 
-import zlib
 from collections.abc import Sequence
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +35,7 @@ from joulie_projections.energy.intervals import PodEnergy
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.meters import GAP_MS
 from joulie_projections.energy.report import EnergyReport, report_of
-from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
+from joulie_projections.energy.saved import LedgerState
 from joulie_projections.state.state import ClusterState
 from joulie_projections.state.state_changes import Draft
 
@@ -204,12 +202,6 @@ def test_the_power_of_a_waking_node_does_not_lower_its_idle_power(watts: int) ->
     assert pods["a"].pods_uj == (200 * 5 // 2 + 200 * 10) * J
 
 
-def test_a_ledger_of_the_first_rule_counts_a_node_as_awake_from_the_order_on() -> None:
-    (pod,) = [pod for each in folded(*woken(*IN_USE), rule=1) for pod in each.pods]
-
-    assert pod.pods_uj > (285 * 10) * J
-
-
 def test_a_reading_from_before_a_node_was_ready_that_is_folded_after_it_is_not_idle_power() -> None:
     late: Timed = (59, power("n1", 15))
 
@@ -347,39 +339,3 @@ def metered_uj(history: Sequence[Record]) -> float:
             total += (before[1] + fact.power_mw) / 2 * (at_ms - before[0])
         last[fact.node] = (max(at_ms, before[0] if before else at_ms), fact.power_mw)
     return total
-
-
-OLD_SUMS = ("own_uj", "idle_uj", "modelled_uj", "unknown_uj", "unknown_ms")
-OLD_COLUMNS = 17  # of the first version, which had no rates and no sums of hours
-
-
-@settings(deadline=None)  # a busy machine
-@given(histories())
-def test_a_state_of_the_first_version_is_continued(history: list[Record]) -> None:
-    half = len(history) // 2
-    state = LedgerState()
-    state.fold(history[:half], ())
-    first = state.take_closed()
-    old = msgspec.msgpack.decode(zlib.decompress(state.packed()))
-    old = old[:7]  # no currency, no rates and no cards
-    old[3] = [*old[3], *(as_old(state, node) for node in sorted(state.ledger.nodes))]
-    old[4] = [[*node[:4], node[4][:OLD_COLUMNS], node[5]] for node in old[4]]
-    body = zlib.compress(msgspec.msgpack.encode(old))
-    continued = unpacked(body, digest_of(body))
-    for each in (state, continued):
-        each.fold(history[half:], ())
-        each.ledger.end()
-
-    sums = [
-        report_of([i for i in [*first, *each.take_closed()] if i.grain == "hour"], "node").meter_uj
-        for each in (state, continued)
-    ]
-    assert sums[0] == sums[1]
-
-
-def as_old(state: LedgerState, name: str) -> list[object]:
-    """The row of the running hour that the first version kept for each node."""
-    entry = state.ledger.nodes[name]
-    columns = state.ledger.meters.columns
-    numbers = [int(columns[f"hour_{each}"][entry.row]) for each in OLD_SUMS]
-    return [name, entry.plan, *numbers]

@@ -26,7 +26,7 @@ from joulie_bus.testing import (
 )
 from joulie_projections.fold import sequence as sequence_module
 from joulie_projections.fold.commit import FirstBinding, Input, Inputs
-from joulie_projections.fold.manifest import Range, chained, merkle_root
+from joulie_projections.fold.manifest import Range, merkle_root, rechained
 from joulie_projections.fold.producers import MISSING_LIMIT, TelemetryCounter
 from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT, all_positions
 from joulie_projections.fold.registry import evolve
@@ -88,9 +88,16 @@ def test_a_manifest_has_positions_message_ranges_and_chain_heads() -> None:
     assert (manifest.p_from, manifest.p_to, manifest.ranges) == (42, 45, ranges)
     assert manifest.merkle_root == merkle_root([record.data for record in sent])
     assert manifest.prev == b"head"
-    assert manifest.head == chained(
-        b"head", (42, 45), ranges, manifest.merkle_root, manifest.state_digest
-    )
+    assert manifest == rechained(manifest)
+    others = [
+        manifest._replace(p_to=46),
+        manifest._replace(merkle_root=b"other"),
+        manifest._replace(state_digest=b"other"),
+        manifest._replace(prev=b"other"),
+        manifest._replace(committed_at=1),
+        manifest._replace(fold_version="another"),
+    ]
+    assert manifest.head not in {rechained(each).head for each in others}
 
 
 def test_a_batch_updates_the_inputs_of_the_streams_it_read() -> None:

@@ -1,7 +1,9 @@
 """Snapshots of the state: packing, storage, and validation when they are read."""
 
 import asyncio
+import hashlib
 import threading
+import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -75,6 +77,15 @@ def test_a_modified_snapshot_is_rejected(part: str) -> None:
         unpack(changed)
 
 
+def test_a_snapshot_that_inflates_without_end_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "LARGEST_BODY", 1 << 20)
+    body = zlib.compress(bytes(1 << 24))
+    bomb = Snapshot(1, CODE_VERSION, noon(), hashlib.sha256(body).digest(), body)
+
+    with pytest.raises(StateDamaged, match="The snapshot at position 1"):
+        unpack(bomb)
+
+
 def test_rows_that_do_not_match_the_digest_are_rejected() -> None:
     cluster_state = ClusterState()
     frozen = frozen_state_of(cluster_state, folded(cluster_state, *range(9)).cursor)
@@ -117,6 +128,7 @@ def test_a_snapshot_of_another_fold_version_is_not_used(store: Store, place: Pla
 
     with History.of(place) as history:
         assert history.snapshot_before(99) == snapshot(10)
+    assert store.newest_snapshot() == 0  # so the projector makes the next one at once
 
 
 def test_a_fenced_projector_stores_no_snapshot(store: Store) -> None:

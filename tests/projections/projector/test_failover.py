@@ -225,7 +225,7 @@ def test_a_failover_that_takes_the_lease_of_another_back_is_noticed(primary: Pos
         with pytest.raises(DatabasePromoted):
             commit(ours, epoch, power("a", 3))
         assert reached(of_standby) == (1, 0)
-        ours.reset_incarnation(epoch, "second")
+        ours.reset_incarnation(epoch, 1, "second")
         commit(ours, epoch, power("a", 3))
         assert reached(of_standby) == (2, 0)
     primary.start()

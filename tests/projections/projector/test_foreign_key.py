@@ -13,7 +13,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, one_of_each, producer
-from joulie_projections.chain.signed import decode
+from joulie_projections.chain.head import decode
 from joulie_projections.decision_log.heads import Signer, replaced_path
 from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.projector.projector import Projector, ProjectorSettings

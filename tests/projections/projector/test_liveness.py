@@ -1,7 +1,7 @@
 """A projector is alive while its position moves or it has no events to fold."""
 
 from joulie_bus.testing import VirtualClock
-from joulie_projections.projector.liveness import Liveness
+from joulie_projections.projector.liveness import START_S, Liveness
 
 
 class Watched:
@@ -48,6 +48,21 @@ def test_a_projector_stuck_with_pending_events_is_not_alive_until_it_moves() -> 
 
     assert stuck == "at position 7 for 62 s, with events waiting"
     assert watched.alive == ""
+
+
+def test_a_projector_that_reads_its_rows_is_alive_for_minutes() -> None:
+    watched = Watched()
+    watched.liveness.start_to_lead()
+    watched.is_silent_for(START_S - 1)
+    reads = watched.alive
+    watched.is_silent_for(2)
+
+    assert reads == ""
+    assert watched.alive == f"no beat for {START_S + 1:.0f} s"
+
+    watched.beats(1, position=7, lag=0)
+    watched.is_silent_for(61)
+    assert watched.alive == "no beat for 61 s"
 
 
 def test_a_projector_without_beats_is_not_alive() -> None:

@@ -15,7 +15,7 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, connected, one_of_each, producer
-from joulie_projections.chain.signed import decode
+from joulie_projections.chain.head import decode
 from joulie_projections.decision_log import writer as decision_writer
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog

@@ -18,7 +18,6 @@ from joulie_bus.events import (
     PodBound,
     PodFinished,
     PodGone,
-    PodPending,
     Profile,
 )
 from joulie_bus.events.codec import Origin, open_envelope, origin_of
@@ -55,7 +54,6 @@ from joulie_projections.fold.producers import (
     is_new,
 )
 from joulie_projections.fold.sequence import fold
-from joulie_projections.state.arrivals import hour_of, window_of
 from joulie_projections.state.rows import encode, tables_of
 from joulie_projections.state.state import (
     ClusterRow,
@@ -285,27 +283,6 @@ def test_only_pods_that_belong_to_a_node_leave_it_empty(exempt: str, counted: in
     assert (node.pods, node.daemon_pods) == (1, counted)
     assert node.emptied_at == (noon(3) if counted else 0)
     assert after(*facts, PodGone(uid="d")).nodes["n"].daemon_pods == 0
-
-
-def test_what_pending_pods_ask_for_is_counted_in_the_hour_of_their_arrival() -> None:
-    cpu, gpu = ask("a", cores=2), ask("b", cores=4, gpus=1)
-
-    made = after(PodPending(pod=cpu), PodPending(pod=gpu), PodPending(pod=cpu))
-
-    row = made.arrivals(hour_of(window_of(noon())))
-    assert row is not None
-    assert (row.cpu_milli, row.gpu_milli) == (2000, 1000)
-
-
-@pytest.mark.parametrize(
-    "fact",
-    [
-        pytest.param(bound("a", "n"), id="bound when it is first seen"),
-        pytest.param(PodPending(pod=replace(ask("d"), exempt="daemonset")), id="of a DaemonSet"),
-    ],
-)
-def test_pods_that_do_not_wait_for_a_free_node_are_no_arrivals(fact: Fact) -> None:
-    assert after(fact).arrivals(hour_of(window_of(noon()))) is None
 
 
 def test_a_plan_without_changes_updates_the_time_of_the_plan() -> None:

@@ -18,10 +18,9 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import noon, one_of_each, records
 from joulie_migrations.guards import GROWING
-from joulie_projections.chain.entry import EntryFields, entry_of, header_of
+from joulie_projections.chain.entry import EntryFields, header_of
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.decision_log.log import DecisionLog
-from joulie_projections.fold.commit import Input
 from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.state.rows import empty_digests
 from joulie_projections.state.state import ClusterState
@@ -29,6 +28,7 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 from joulie_projections.testing import Postgres
+from signed_heads import BESIDE, begun
 
 # The stored columns of an entry in each database: SQLite generates the others.
 SQLITE = "pos, body, prev, hash, beside"
@@ -48,13 +48,12 @@ def sql_for(place: Place, statement: str) -> str:
 
 def fill(writer: Engine, key: Path) -> None:
     """Writes two decisions, a head, a batch and a message in quarantine."""
-    store, log = Store(writer), DecisionLog(writer)
+    store, signer = Store(writer), Signer.of(key)
     store.acquire("me", 10, "i", lambda _: False)
-    log.open()
+    log = begun(DecisionLog(writer), signer.public)
     answers = [event for event in one_of_each() if isinstance(event, FilterDecided)]
-    entries = [entry_of(record) for record in records(*answers, *answers, name="extender")]
-    log.append(1, entries, 0, Input("then", 2))
-    log.sign_head(1, Signer.of(key), noon())
+    log.append(1, records(*answers, *answers, name="extender"), "then")
+    log.sign(1, signer, BESIDE)
     start = FoldCursor(0, {}, empty_digests(), b"")
     garbage = [Record(Stream.TEL, 1, noon(), b"garbage")]
     store.commit(1, sequence(ClusterState(), start, garbage, dict.fromkeys(Stream, ""), 1).commit)
@@ -75,7 +74,7 @@ CHANGES = [
     *(f"UPDATE {table} SET {key} = {key}" for table, key in GROWING.items()),
     "UPDATE decision SET body = prev WHERE pos = 1",
     "UPDATE batch SET merkle_root = prev",
-    "UPDATE head SET signature = hash",
+    "UPDATE head SET note = hash",
     *(f"DELETE FROM {table}" for table in GROWING),
     *(copy_row(table) for table in GROWING),
     *(

@@ -2,17 +2,18 @@
 
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.pool import StaticPool
 
-from joulie_bus.errors import Fenced, StateDamaged
+from joulie_bus.errors import CountedByAnotherRule, LedgerDamaged, LedgerFenced, StateDamaged
 from joulie_bus.testing import power, records
 from joulie_bus.testing.clock import NOON
-from joulie_projections.energy.intervals import DAY_MS, HOUR_MS, MINUTES_MS, Grain
+from joulie_projections.energy import idle_holders, intervals, savings
+from joulie_projections.energy.intervals import DAY_MS, HOUR_MS, MINUTES_MS, Grain, NodeEnergy
 from joulie_projections.energy.report import Reading, report_of
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
 from joulie_projections.store import database
@@ -26,6 +27,13 @@ J = 1_000_000
 
 @pytest.fixture
 def engine(place: Place) -> Iterator[Engine]:
+    made = database.ledger(place)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def log(place: Place) -> Iterator[Engine]:
     made = database.writer(place)
     yield made
     made.dispose()
@@ -71,10 +79,28 @@ def test_a_state_that_was_saved_is_loaded_again(table: EnergyTable) -> None:
     assert (loaded.position, loaded.packed()) == (61, state.packed())
 
 
+def test_the_reads_of_one_moment_are_of_one_fold_while_another_process_writes(
+    table: EnergyTable, place: Place
+) -> None:
+    table.save(0, steady(0.5))
+    whole = NOON_MS, NOON_MS + HOUR_MS
+    with EnergyTable.readable(place) as opened, opened.at_one_moment() as moment:
+        before = moment.between(*whole, ("node",))
+        table.save(before.position, steady(1.0))
+
+        after = moment.between(*whole, ("node",))
+        minutes = moment.by_minutes(*whole)
+
+    meter_uj = before.report("node").meter_uj
+    assert (after.position, after.report("node").meter_uj) == (before.position, meter_uj)
+    assert sum(row.pods_uj + row.idle_uj for each in minutes for row in each.nodes) == meter_uj
+    assert table.between(*whole, ("node",)).report("node").meter_uj > meter_uj
+
+
 def test_a_second_process_at_an_older_position_changes_nothing(table: EnergyTable) -> None:
     table.save(0, steady(0.5))
 
-    with pytest.raises(Fenced):
+    with pytest.raises(LedgerFenced):
         table.save(0, steady(0.1))
 
     loaded = table.load()
@@ -147,24 +173,23 @@ def test_a_report_of_an_ended_period_ends_with_it(table: EnergyTable) -> None:
     assert (report.to_ms, report.complete_to_ms) == (end_ms, NOON_MS + 3 * HOUR_MS)
 
 
-def test_a_state_of_an_earlier_version_is_complete_up_to_its_newest_reading() -> None:
+def test_a_state_that_was_counted_by_another_rule_is_refused() -> None:
     state = steady(0.5)
     state.take_closed()
-    old = msgspec.msgpack.decode(zlib.decompress(state.packed()))[:11]
-    body = zlib.compress(msgspec.msgpack.encode(old))
+    *fields, rule, newest_ms = msgspec.msgpack.decode(zlib.decompress(state.packed()))
+    body = zlib.compress(msgspec.msgpack.encode([*fields, rule + 1, newest_ms]))
 
-    continued = unpacked(body, digest_of(body)).ledger
-
-    assert (continued.newest_ms, continued.rule) == (NOON_MS + HOUR_MS // 2, 1)
+    with pytest.raises(CountedByAnotherRule, match=r"counted by rule 2, .* by rule 1"):
+        unpacked(body, digest_of(body))
 
 
 def test_a_ledger_is_behind_by_the_age_of_the_oldest_fact_that_it_lacks(
-    table: EnergyTable, engine: Engine
+    table: EnergyTable, log: Engine
 ) -> None:
     table.save(0, steady(0.5))
     hours_ago = time.time_ns() - 2 * HOUR_MS * 1_000_000
     rows = [(1, 61, hours_ago - 10**12), (62, 70, hours_ago), (71, 90, time.time_ns())]
-    with engine.begin() as db:
+    with log.begin() as db:
         for first, last, at in rows:
             db.execute(batch_table.insert().values(batch_row(first, last, at)))
 
@@ -191,3 +216,15 @@ def test_the_intervals_of_a_report_do_not_overlap() -> None:
         *(("hour", day + n * HOUR_MS) for n in range(25)),
         ("minutes", day + 25 * HOUR_MS),
     ]
+
+
+@pytest.mark.parametrize("body", [b"", b"x", zlib.compress(b"x"), zlib.compress(b"\x81\x01\x02")])
+def test_what_cannot_be_decoded_of_a_ledger_says_how_to_count_it_again(body: bytes) -> None:
+    readers: list[Callable[[], object]] = [
+        lambda: intervals.unpacked(body, NodeEnergy),
+        lambda: savings.unpacked(body),
+        lambda: idle_holders.unpacked(body),
+    ]
+    for read in readers:
+        with pytest.raises(LedgerDamaged, match="joulie ledger --rebuild"):
+            read()

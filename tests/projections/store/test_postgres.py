@@ -1,11 +1,20 @@
 """URLs of PostgreSQL, in the forms that libpq accepts."""
 
+from pathlib import Path
+
 import pytest
 from sqlalchemy import create_engine
 
 from joulie_bus.errors import DatabaseUrlRefused
+from joulie_bus.testing import until
+from joulie_migrations.cuts import TRIMMER
+from joulie_projections.history.trimming import TrimStore
 from joulie_projections.store import database
-from joulie_projections.store.postgres import parsed
+from joulie_projections.store.database import Place
+from joulie_projections.store.postgres import parsed, standbys_of
+from joulie_projections.testing import Postgres
+
+pytestmark = pytest.mark.anyio
 
 SEVERAL = [
     "postgresql://u:p%40w@one:5432,two:5433/db",
@@ -67,3 +76,42 @@ def test_a_url_that_may_choose_a_standby_is_refused_by_name(attrs: str) -> None:
 def test_a_url_that_libpq_refuses_is_refused_with_its_reason() -> None:
     with pytest.raises(ValueError, match="invalid URI query parameter"):
         database.checked_url("postgresql://u@one,two/db?nonsense=1")
+
+
+# --- standbys ---------------------------------------------------------------------------------
+
+
+def lag_of(place: Place) -> float | None:
+    engine = database.trimmer(place)
+    try:
+        return TrimStore(engine).standby_lag_s()
+    finally:
+        engine.dispose()
+
+
+def test_a_database_without_standbys_has_none_that_is_behind(
+    database_file: Path, postgres: Postgres
+) -> None:
+    assert lag_of(database_file) == 0.0
+    assert lag_of(postgres.migrated()) == 0.0
+
+
+async def test_how_far_a_standby_is_behind_is_known_while_it_is_there_and_may_be_seen() -> None:
+    with Postgres.running() as primary, primary.standby():
+        url = primary.migrated()
+        await until(lambda: standbys_in(url) == 1)
+        assert lag_of(url) is None  # the trimmer may not see it
+
+        primary.execute("postgres", f"GRANT pg_read_all_stats TO {TRIMMER}")
+        await until(lambda: (lag := lag_of(url)) is not None and lag < 60)
+
+        primary.execute("postgres", "SELECT pg_create_physical_replication_slot('away', true)")
+        assert lag_of(url) is None
+
+
+def standbys_in(url: str) -> int:
+    engine = database.reader(url)
+    found = standbys_of(engine)
+    engine.dispose()
+    assert found is not None
+    return found.connected

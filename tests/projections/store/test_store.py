@@ -19,6 +19,7 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import bound, node_seen, noon, pending, power, records
 from joulie_projections.fold.commit import Checkpoint, Commit, Poison, Snapshot
+from joulie_projections.fold.manifest import rechained
 from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import VIEWED, Row, cluster_state_of, digests_of, empty_digests
@@ -26,6 +27,7 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store, clock_of
 from joulie_projections.store.tables import checkpoint
+from joulie_projections.twin.row_names import RowName
 
 CREATED = dict.fromkeys(Stream, "then")
 
@@ -183,6 +185,28 @@ def test_a_commit_without_a_reply_can_be_retried_and_is_stored_once(
     assert leading.load() == before
     with History.of(place) as history:
         assert list(history.manifests()) == [done.manifest]
+
+
+def test_manifests_are_appended_without_rows_by_the_holder_of_the_lease(
+    leading: Store, place: Place
+) -> None:
+    done = next_commit(leading, records(node_seen("a"), power("a", 100)))
+    first, poison = done.manifest, Poison(2, "JOULIE_TEL", 1, "odd", b"x", "s")
+    second = rechained(first._replace(p_from=3, p_to=4, prev=first.head))
+    named = [RowName(2, 0, "a"), RowName(4, 0, "b")]
+
+    with pytest.raises(Fenced):
+        leading.append_manifests(2, [first, second], [poison], named)
+    leading.append_manifests(1, [first, second], [poison], named)
+
+    held, rows = leading.load()
+    assert held is not None
+    assert (held.position, held.head, held.digests, rows) == (4, second.head, empty_digests(), [])
+    with History.of(place) as history:
+        assert list(history.manifests()) == [first, second]
+        assert history.quarantined() == [poison]
+        assert history.row_name_changes(1, 4) == named
+        assert history.row_name_changes(3, 4) == named[1:]
 
 
 def test_poison_is_stored_in_quarantine_with_its_position(leading: Store, writer: Engine) -> None:

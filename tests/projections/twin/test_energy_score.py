@@ -14,23 +14,6 @@ from joulie_projections.twin.energy_score import (
     energy_scores,
 )
 
-FIRST = [
-    [
-        [89.13980092111129, 2.50501002004008, 3.2632016903384757, 100.0],
-        [20.0, 24.0, 20.0, 26.0],
-        [36.458333333333336, 1092.0, 142.1875, 0.0],
-        [0.0, 0.0, 0.0, 0.0],
-        [0.0, 8640.0, 7275.0, 0.0],
-    ],
-    [
-        [100.0, 15.75754392415369, 59.23000987166831, 24.308966970191136],
-        [950.0, 1140.0, 950.0, 1235.0],
-        [36.458333333333336, 1092.0, 142.1875, 0.0],
-        [0.0, 90.99999999999997, 66.35416666666666, 529.8854166666666],
-        [0.0, 0.0, 0.0, 0.0],
-    ],
-]
-
 
 def nodes(count: int = 1, **changes: Any) -> EnergyNodes:
     """Equal nodes with 96 cores, half of them free, and no cards."""
@@ -150,22 +133,6 @@ def test_cards_are_reserved_only_while_a_candidate_has_none() -> None:
     assert alike.reserve_w.tolist() == [0.0, 0.0]
 
 
-def test_the_first_formula_gives_the_scores_of_the_first_logs() -> None:
-    """Figures of the program that wrote them."""
-    each = nodes(
-        4,
-        cards=[0.0, 8.0, 8.0, 8.0],
-        free_cards=[0.0, 8.0, 5.0, 0.0],
-        free_cores=[20.0, 96.0, 30.0, 70.0],
-        idle_w=[350.0, 910.0, 910.0, 910.0],
-        is_empty=[False, True, False, False],
-        pue=[1.0, 1.2, 1.0, 1.3],
-    )
-    found = [energy_scores(each, cores, cards, formula=1.0) for cores, cards in ((4, 0), (8, 2))]
-
-    assert [[column.tolist() for column in scores[:5]] for scores in found] == FIRST
-
-
 def test_an_empty_node_without_cards_comes_before_free_cards() -> None:
     both = nodes(2, is_empty=[True, False], cards=[0.0, 8.0], free_cards=[0.0, 1.0])
 
@@ -259,13 +226,3 @@ def test_cards_that_nobody_measured_have_neither_term() -> None:
 
 def test_a_pod_without_cards_pays_for_no_card() -> None:
     assert energy_scores(nodes(1, free_cards=8.0, **MEASURED), 1, 0).process_w is None
-
-
-def test_the_formulas_before_the_curves_do_not_know_them() -> None:
-    measured = nodes(2, free_cards=[8.0, 7.0], **MEASURED)
-    line = measured._replace(process_w=0.0, idle_card_w=0.0)
-
-    old, new = (energy_scores(each, 1, 1, formula=3.0) for each in (measured, line))
-
-    assert old.score.tolist() == new.score.tolist()
-    assert energy_scores(measured, 1, 1).score.tolist() != old.score.tolist()

@@ -85,13 +85,6 @@ def test_without_a_reading_measured_cards_draw_by_their_curve() -> None:
     ]
 
     assert watts == [360 + 6 * 73 + 2 * 483, 360 + 0.1 * 8 * 700 + 0.5 * 2 * 700]
-    older = measurement_of(
-        node(measured, PodBound(pod=ask("p", gpus=2), node="n")),
-        noon(5),
-        coefficients=half,
-        model=2,
-    )
-    assert older.measured_w == watts[1]
 
 
 def test_a_reading_is_used_until_it_is_stale_and_its_age_is_still_reported() -> None:

@@ -183,11 +183,13 @@ async def test_repeated_and_late_deltas_change_nothing(
 
 
 async def test_a_view_without_a_checkpoint_is_not_ready(viewing: Viewing) -> None:
+    metrics.POSITION.forget()
     async with viewing() as view:
         with pytest.raises(ViewBehind, match="not loaded yet"):
             await view.wait_ready(0.05)
 
-        assert (view.is_ready, view.position, view.age_s) == (False, 0, metrics.VIEW_NEVER_S)
+        assert (view.is_ready, view.position, view.age_s) == (False, 0, NEVER_MS / 1000)
+        assert (shown("view_age_seconds"), shown("position")) == (None, None)
 
 
 async def test_a_view_becomes_ready_with_the_first_projector(
@@ -499,8 +501,8 @@ async def test_a_view_behind_a_trim_reloads_all_rows(
         before = reloads("trimmed")
         hand.commit(NodeGone(node="a"))
         hand.commit(power("c", 3))
-        row = "(1, 1, ?, 3, ?, '', '', ?, 0, '', ?, 0, '')"
-        tamper(place, f"INSERT INTO cut VALUES {row}", *[b"\x80"] * 4)
+        row = "(1, 1, ?, 3, ?, '', '', ?, ?, ?, 0, '')"
+        tamper(place, f"INSERT INTO cut VALUES {row}", *[b"\x80"] * 5)
         tamper(place, "DELETE FROM gone")
         await view.wait_for(4, 60)
         await until(lambda: reloads("trimmed") > before)
@@ -513,7 +515,8 @@ async def test_a_reader_behind_the_newest_cut_gets_no_changes(
 ) -> None:
     for number in range(1, 4):
         hand.commit(power("a", number))
-    tamper(place, "INSERT INTO cut VALUES (1, 1, ?, 2, ?, '', '', ?, 0, '', ?, 0, '')", *[b"x"] * 4)
+    row = "(1, 1, ?, 2, ?, '', '', ?, ?, ?, 0, '')"
+    tamper(place, f"INSERT INTO cut VALUES {row}", *[b"x"] * 5)
     store = Store(writer)
 
     assert [store.changes_since(at, ("node",))[1] is None for at in (0, 1, 2, 3)] == [
@@ -547,16 +550,22 @@ async def test_a_paused_view_drops_changes_and_reads_them_when_it_is_resumed(
         await hand.beat()
         await until(lambda: view.last_beat is not None and view.age_s > 3 * POLL_S)
         while_paused = (view.position, watts(view))
-        reported = metrics.shown_by("extender").get_sample_value("joulie_position")
+        reported = shown("position"), shown("view_behind_seconds"), shown("view_paused")
         await view.resume(5)
 
         assert while_paused == (1, {"a": 1})
-        assert reported == 2, "a query gets this position"
+        assert reported == (1, None, 1), "it is not behind while it is not read"
+        assert (shown("position"), shown("view_paused")) == (2, 0)
+        assert (shown("view_behind_seconds") or 99) < 3 * POLL_S
         assert (view.position, watts(view)) == (2, {"a": 2})
         assert view.age_s < 3 * POLL_S
 
         await hand.publish(hand.commit(power("a", 3)))
         await view.wait_for(3, 60)
+
+
+def shown(name: str) -> float | None:
+    return metrics.shown_by("extender").get_sample_value(f"joulie_{name}")
 
 
 async def test_a_view_that_missed_nothing_is_resumed_at_its_position(
@@ -598,6 +607,7 @@ async def test_a_view_that_cannot_read_what_it_missed_says_so_and_keeps_its_rows
         hand.commit(power("a", 2))
         with pytest.raises(ViewBehind):
             await view.resume(0.5)
+        assert shown("view_paused") == 0, "a client reads it"
 
         await hand.beat()  # a sign of the projector, and still no new rows
         assert (view.position, watts(view)) == (1, {"a": 1})

@@ -1,14 +1,22 @@
 """A witness answers as C2SP's tlog-witness describes it."""
 
+import asyncio
 import http.client
+import ssl
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
+from authority import Authority
+from http_server import Handler, endless
+from http_server import serving as serving_http
 from joulie_bus.runtime.settings import HostPort
+from joulie_cli.main import main
 from joulie_projections.chain.merkle import Frontier, consistency
 from joulie_projections.chain.note import (
     LOG_KEY,
@@ -22,10 +30,13 @@ from joulie_projections.chain.note import (
     parse_signatures,
 )
 from joulie_projections.decision_log.heads import Signer
-from joulie_projections.witness.asking import witness_place
-from joulie_projections.witness.cosigner import Witness, witness_of
+from joulie_projections.witness import asking
+from joulie_projections.witness.asking import SKEW_S, Finding, ask_all, seen_by
+from joulie_projections.witness.cosigner import Witness, cosigned_by, witness_of
+from joulie_projections.witness.policy import WitnessPlace, witness_place
 from joulie_projections.witness.seen import FILE, Seen
 from joulie_projections.witness.server import MAX_BODY, bound
+from joulie_projections.witness.settings import witness_policy
 
 RECORDS = [bytes([at]) * 32 for at in range(20)]
 ORIGIN = "example.com/log"
@@ -63,9 +74,11 @@ def extending(signer: Signer, old: int, size: int, records: list[bytes] = RECORD
 
 
 @contextmanager
-def serving(tmp_path: Path, witness: Witness, *logs: VerifierKey) -> Generator[int]:
+def serving(
+    tmp_path: Path, witness: Witness, *logs: VerifierKey, tls: ssl.SSLContext | None = None
+) -> Generator[int]:
     seen = Seen(tmp_path / "w" / FILE, logs)
-    with bound(HostPort("127.0.0.1", 0), witness, seen) as server:
+    with bound(HostPort("127.0.0.1", 0), witness, seen, tls) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_port
         server.shutdown()
@@ -187,6 +200,127 @@ def test_the_checkpoint_of_the_specification_is_read() -> None:
 
 @pytest.mark.parametrize("url", ["", "w1:9880", "ftp://w1", "http://"])
 def test_a_witness_without_a_url_is_refused(witness: Witness, url: str) -> None:
-    assert witness_place(f"{witness.key}@http://w1:9880").url == "http://w1:9880"
+    assert witness_place(f"{witness.key}@https://w1:9880").url == "https://w1:9880"
     with pytest.raises(ValueError, match="KEY@URL"):
         witness_place(f"{witness.key}@{url}")
+
+
+@pytest.mark.parametrize("host", ["w1", "10.0.0.7", "[2001:db8::1]", "127.0.0.1.example.com"])
+def test_a_witness_beyond_loopback_is_asked_by_tls_or_not_at_all(
+    witness: Witness, host: str
+) -> None:
+    with pytest.raises(ValueError, match="https:// only"):
+        witness_place(f"{witness.key}@http://{host}:9880")
+    for own in ("127.0.0.1", "[::1]", "localhost"):
+        assert witness_place(f"{witness.key}@http://{own}:9880").url
+
+
+def test_a_witness_that_is_named_twice_is_not_two(witness: Witness) -> None:
+    other = VerifierKey("other.example.com", witness.key.kind, witness.key.raw)
+    for second in (witness.key, other):
+        with pytest.raises(ValueError, match="named twice"):
+            witness_policy(f"{witness.key}@https://w1 {second}@https://w2")
+
+
+def test_a_witness_shows_the_newest_checkpoint_that_the_log_signed(
+    tmp_path: Path, witness: Witness, signer: Signer
+) -> None:
+    with serving(tmp_path, witness, log_key(signer)) as port:
+        place = WitnessPlace(witness.key, f"http://127.0.0.1:{port}")
+        assert seen_by(place, ORIGIN) is None
+        for old, size in ((0, 5), (5, 9)):
+            post(port, extending(signer, old, size).body)
+        found = seen_by(place, ORIGIN)
+
+        assert seen_by(place, "example.com/another") is None
+    assert found is not None
+    assert (found.size, found.is_signed_by(log_key(signer))) == (9, True)
+
+
+async def trickling(request: web.Request) -> web.StreamResponse:
+    """A byte now and then, for ever."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"x")
+        await asyncio.sleep(0.05)
+
+
+async def elsewhere(request: web.Request) -> web.StreamResponse:
+    raise web.HTTPTemporaryRedirect("https://127.0.0.1:1/add-checkpoint")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [(trickling, "did not cosign"), (endless, "no cosignature"), (elsewhere, "answered 307")],
+)
+async def test_a_hostile_witness_is_silent_and_keeps_nothing_waiting(
+    answer: Handler,
+    what: str,
+    witness: Witness,
+    signer: Signer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "WHOLE_S", 1.0)
+    async with serving_http(answer) as url:
+        place = WitnessPlace(witness.key, url)
+        [found] = await asyncio.to_thread(
+            ask_all, [place], signed(signer, 5), lambda old, size: consistency(subtree, old, size)
+        )
+
+    assert found.finding is Finding.SILENT
+    assert what in found.what
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "finding"),
+    [
+        (0, Finding.COSIGNED),
+        (SKEW_S - 60, Finding.COSIGNED),
+        (SKEW_S + 60, Finding.SEEN),
+        (86_400, Finding.SEEN),
+        (-SKEW_S - 60, Finding.SILENT),
+    ],
+)
+def test_only_a_cosignature_since_the_question_is_of_the_newest(
+    ago_s: int, finding: Finding, witness: Witness, signer: Signer
+) -> None:
+    """An older one may be repeated by a host between."""
+    checkpoint, now_s = signed(signer, 5), int(time.time())
+    line = f"{cosigned_by(witness, checkpoint, now_s - ago_s)}\n".encode()
+    found = asking._cosigned(WitnessPlace(witness.key, ""), checkpoint, line, now_s)
+
+    assert found.finding is finding
+
+
+def test_a_witness_cosigns_by_tls_for_clients_that_trust_its_authority(
+    tmp_path: Path, witness: Witness, signer: Signer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority.made(tmp_path, "authority")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(*authority.issue(tmp_path, "witness"))
+
+    def proof(old: int, size: int) -> list[bytes]:
+        return consistency(subtree, old, size)
+
+    with serving(tmp_path, witness, log_key(signer), tls=tls) as port:
+        place = WitnessPlace(witness.key, f"https://127.0.0.1:{port}")
+        [stranger] = ask_all([place], signed(signer, 5), proof)
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        [trusted] = ask_all([place], signed(signer, 5), proof)
+
+    assert (stranger.finding, trusted.finding) == (Finding.SILENT, Finding.COSIGNED)
+    assert "certificate" in stranger.what.lower()
+
+
+@pytest.mark.parametrize("options", [[], ["--cert", "CERT"], ["--cert", "CERT", "--key", "/none"]])
+def test_a_witness_serves_tls_beyond_loopback_or_does_not_start(
+    options: list[str], tmp_path: Path, signer: Signer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cert, _ = Authority.made(tmp_path, "authority").issue(tmp_path, "witness")
+    named = [str(cert) if each == "CERT" else each for each in options]
+    words = ["witness", "--state", str(tmp_path / "w"), "--log", str(log_key(signer))]
+
+    assert main([*words, "--listen", "0.0.0.0:0", *named]) == 2
+    assert "--cert" in capsys.readouterr().err
