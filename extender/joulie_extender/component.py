@@ -1,4 +1,7 @@
-"""answer kube-scheduler's filter, prioritize and bind calls."""
+"""answer kube-scheduler's filter, prioritize and bind calls.
+
+joulie extender --data /srv/joulie
+"""
 
 import argparse
 import asyncio
@@ -13,6 +16,7 @@ from joulie_extender.binding.simulated_binder import SimulatedBinder
 from joulie_extender.service import serving
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
+from joulie_projections.component.opening import await_migration
 from joulie_projections.component.process import serve_part
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.view.view import View
@@ -25,6 +29,7 @@ log = get_logger("extender")
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
+    await_migration(wires)
     return serve_part(wires, "extender", _answer(wires), fast=True)
 
 
@@ -35,7 +40,8 @@ async def _answer(wires: Wiring) -> None:
     weights = scoring.weights(wires.source.load(CatalogSettings).catalog, resources)
     wires.data.require()
     spool = server.spool_in(wires.data.spool)
-    async with serving(wires.subjects, spool, server, weights) as service:
+    place = wires.data.database
+    async with serving(wires.subjects, spool, server, weights, place) as service:
         while True:
             try:
                 async with (

@@ -10,8 +10,8 @@ import gc
 import time
 from typing import Protocol
 
+from joulie_bus.core.pacing import rest_s
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.pacing import rest_s
 from joulie_extender.answering.in_flight import PodsInFlight
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.node_terms import node_terms_of

@@ -26,14 +26,15 @@ from joulie_extender.binding.claim_reconciler import ClaimReconciler
 from joulie_extender.catalogue.declaration import declaration
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.current_snapshot import CurrentSnapshot
-from joulie_extender.decision_log.shipping import Shipper
-from joulie_extender.decision_log.spool import Spool
+from joulie_extender.decision_log.shipping import Shipper, shipping
+from joulie_extender.decision_log.spool_reports import SpoolReports
 from joulie_extender.gpu.unusable import free_gpus
 from joulie_extender.http.routes import PROBES, routed
 from joulie_extender.settings import ServerSettings
+from joulie_projections.store.database import Place
 from joulie_projections.view.view import View
 
-FLUSH_S = 3.0
+FLUSH_S = 8.0  # with the drained server less than a supervisor waits
 MOST_MODELS = 50  # of cards, in metrics
 log = get_logger("extender")
 
@@ -84,8 +85,10 @@ class Service:
         }
 
     async def _work(self, bus: Log, view: View, binder: Binder | None) -> None:
+        reports = SpoolReports(bus, self._subjects, self._server.replica, self._shipper)
         async with (
-            living(VitalTask.SHIP, lambda: self._shipper.ship(bus)),
+            self._shipper.working(bus),
+            living(VitalTask.SPOOL, reports.run),
             living(VitalTask.SNAPSHOT, lambda: self._current_snapshot.follow(view)),
             self._binding(bus, view, binder),
         ):
@@ -95,6 +98,7 @@ class Service:
                 if self.http_server is not None:
                     await self.http_server.drain()
                 await self._shipper.drained(FLUSH_S)
+                await reports.send(ends=True)
                 raise
 
     @contextlib.asynccontextmanager
@@ -122,12 +126,21 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def serving(
-    subjects: Subjects, spool_directory: Path, server: ServerSettings, weights: Weights
+    subjects: Subjects,
+    spool_directory: Path,
+    server: ServerSettings,
+    weights: Weights,
+    place: Place | None = None,
 ) -> AsyncGenerator[Service, None]:
-    """Serves HTTP while the block runs; `Service.work` connects it to a view."""
-    with contextlib.closing(Spool(spool_directory / server.replica)) as spool:
-        producer = Producer(server.replica, subjects, time.time_ns)
-        service = Service(Shipper(producer, spool, server.durability()), weights, server, subjects)
+    """Serves HTTP while the block runs; `Service.work` connects it to a view.
+
+    `place` is the database of the log, where it looks for its own answers.
+    """
+    producer = Producer(server.replica, subjects, time.time_ns)
+    directory = spool_directory / server.replica
+    log_of = (place, subjects) if place is not None else None
+    with shipping(producer, directory, server.durability(), log_of) as shipper:
+        service = Service(shipper, weights, server, subjects)
         handler = routed(service.extender, service.is_draining)
         names = server.own_names()
         rule = HeadRule(names, PROBES)

@@ -25,7 +25,7 @@ from joulie_extender.answering.fallback_policy import FallbackPolicy
 from joulie_extender.binding.bind import BindTimeouts
 from joulie_extender.catalogue.weights import ScoreSettings, Weights
 from joulie_extender.decision_log.shipping import Durability
-from joulie_extender.gpu.fit import BY_MEAN, BY_SCARCITY, FRAGMENTATION, GpuWeights
+from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.gpu.models import aliases_of
 from joulie_extender.terms.packing import PackingSettings
 from joulie_extender.terms.power import CoefficientSettings
@@ -207,24 +207,6 @@ class ServerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringSettings(ScoreSettings, CoefficientSettings, PackingSettings):
-    REPLACED: ClassVar[Mapping[str, str]] = {
-        "COOLING_POWER": "the cooling stress follows from caps; remove the setting",
-        "DRAINING_PENALTY": "a draining node costs a standard pod 20 points; remove the setting",
-        "GPU_BINPACK_WEIGHT": "it follows from GPU_PACKING: 1 with fragmentation, else 0.3; "
-        "remove the setting",
-        "MARGINAL_MEMORY_FACTOR": "memory always raises the estimate, as published; remove the "
-        "setting",
-        "SCORE_BURST_THRESHOLD": "it follows from SCORE_TREND_SCALE; remove the setting",
-        "SCORE_COOLING_WEIGHT": "the weight is 0.15, as published; remove the setting",
-        "SCORE_ECO_BONUS": "the bonus is 10 points, as published; remove the setting",
-        "SCORE_GANG": "40 points of 100 depend on the distance; remove the setting, or set "
-        "SCORE_GANG_LEVELS=none for 0",
-        "SCORE_HEADROOM_WEIGHT": "the weight is 0.7, as published; remove the setting",
-        "SCORE_NEUTRAL": "the score without fresh data is 50; remove the setting",
-        "SCORE_PRESSURE_WEIGHT": "the weight is 0.3, as published; remove the setting",
-        "SCORE_TREND_BURST_SCALE": "it follows from SCORE_TREND_SCALE; remove the setting",
-        "SCORE_TREND_LIMIT": "the limit is 25 points, as published; remove the setting",
-    }
     label_scores: tuple[Preference, ...] = setting(
         label_scores,
         "NODE_LABEL_SCORES",
@@ -249,7 +231,5 @@ class ScoringSettings(ScoreSettings, CoefficientSettings, PackingSettings):
                 aliases=aliases_of(catalog),
                 packing=self.gpu_packing,
                 resources=",".join(resources),
-                need_rule=BY_SCARCITY if self.gpu_packing == FRAGMENTATION else BY_MEAN,
-                in_units=self.gpu_packing == FRAGMENTATION,
             ),
         )

@@ -8,10 +8,10 @@ affinity, taints and memory are not in the log.
 import asyncio
 from collections.abc import Iterable, Iterator
 
+from joulie_bus.core.pacing import rest_s
 from joulie_bus.events import Duty, FilterDecided, PodAsk
 from joulie_bus.log.producer import Clock
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.pacing import rest_s
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import (

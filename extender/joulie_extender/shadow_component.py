@@ -1,8 +1,10 @@
-"""answer for pods that another scheduler places; changes nothing in the cluster."""
+"""answer for pods that another scheduler places; changes nothing in the cluster.
+
+joulie shadow --data /srv/joulie
+"""
 
 import argparse
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,11 +13,10 @@ from joulie_bus.errors import BusError
 from joulie_bus.events import FilterDecided
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
+from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.roles import Role
 from joulie_extender.catalogue.declaration import declaration
-from joulie_extender.decision_log.shipping import Shipper
-from joulie_extender.decision_log.spool import Spool
+from joulie_extender.decision_log.shipping import Shipper, shipping
 from joulie_extender.service import FLUSH_S
 from joulie_extender.settings import ScoringSettings, ServerSettings
 from joulie_extender.shadow import REPLICA, Shadow
@@ -42,14 +43,15 @@ async def _answer(wires: Wiring) -> None:
     weights = load(ScoringSettings).weights(load(CatalogSettings).catalog, resources)
     wires.data.require()
     directory = load(ServerSettings).spool_in(wires.data.spool) / REPLICA
-    with contextlib.closing(Spool(directory)) as spool:
-        shipper = Shipper(Producer(REPLICA, wires.subjects, time.time_ns), spool)
+    producer = Producer(REPLICA, wires.subjects, time.time_ns)
+    log_of = wires.data.database, wires.subjects
+    with shipping(producer, directory, log_of=log_of) as shipper:
         shipper.record(declaration(weights))
         while True:
             try:
                 async with (
                     viewing(wires, Role.EXTENDER) as (bus, view),
-                    living(VitalTask.SHIP, lambda: shipper.ship(bus)),
+                    shipper.working(bus),
                 ):
                     shadow = partial(Shadow, view, shipper, weights, view.now_ns)
                     follow = partial(_follow, shadow, shipper, wires)

@@ -21,6 +21,8 @@ from joulie_bus.events import (
     AnyEvent,
     FallbackAnswered,
     PrioritizeDecided,
+    Promise,
+    PromiseKey,
     SettingsDeclared,
     codec,
 )
@@ -162,14 +164,14 @@ async def looked_at(port: int, position: int) -> None:
 
 
 async def entries(bus: JetStreamLog) -> list[AnyEvent]:
-    """The stream of decisions, as far as it goes now."""
+    """The stream of decisions, as far as it goes now, without what signs them."""
     last, wakeup, found = (await bus.state(Stream.DEC)).last, asyncio.Event(), list[AnyEvent]()
     async with asyncio.timeout(PATIENCE_S), bus.reading(Stream.DEC, 0, wakeup=wakeup) as reader:
         while len(found) < last:
             await wait_and_clear(wakeup, 0.5)
             envelopes = [codec.open_envelope(each.data, "here") for each in reader.take(1000)]
             found += [codec.read(each, "here") for each in envelopes]
-    return found
+    return [each for each in found if not isinstance(each, Promise | PromiseKey)]
 
 
 # --- a cold start -----------------------------------------------------------------------------

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from joulie_bus.core.formats import in_force
 from joulie_bus.events import SettingsDeclared
-from joulie_bus.runtime.presets import HEADROOM
 from joulie_extender.catalogue.rules import RULES
 from joulie_extender.catalogue.terms import TERMS
 from joulie_extender.catalogue.weights import Weights
@@ -15,27 +15,17 @@ from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.gpu.models import read, written
 from joulie_extender.terms import preferences
 from joulie_projections.twin import capacity_reserve
+from joulie_projections.twin.energy_score import FORMULA
 from joulie_projections.twin.power import Coefficients
 
-CODE_VERSION = "joulie/5"  # of filter and scoring; replay reports a different version first
+CODE_VERSION = f"joulie/{in_force('answers')}"  # replay reports a different version first
 Value = float | str | bool
 
-# Settings that were added later, with their earlier fixed values: omitted while they have these
-# values, so that the ids of settings in older entries stay the same.
+# Settings that were added later: omitted while they have the values that older entries imply, so
+# that the ids of their settings stay the same.
 _BEFORE: dict[str, Value] = {
-    "scoring": "headroom",
-    "preset": HEADROOM,
     **dict(pair for rule in RULES for pair in rule.before),
     **dict(pair for term in TERMS for pair in term.before),
-}
-# Of these, the ones that version 0.2.0 has, too.
-_IN_0_2_0 = {
-    "scoring",
-    "energy_formula",
-    "gpu_packing",
-    "gpu_balance",
-    "gpu_resources",
-    "cpu_pods_on_gpu_nodes",
 }
 
 
@@ -65,12 +55,14 @@ def values_of(weights: Weights) -> dict[str, Value]:
 
 def weights_of(declared: SettingsDeclared) -> Weights | None:
     """The inverse of `values_of`: the weights that a replica declared in the log. None if newer
-    code declared values that this code does not know, as after a rollback.
+    code declared values or a formula that this code does not know, as after a rollback.
     """
-    values: dict[str, Any] = {**_BEFORE, **declared.all_values}
+    values: dict[str, Any] = {**_BEFORE, **declared.values}
     aliases = read(str(values.pop("gpu_aliases", "")))
     preferred = preferences.read(str(values.pop("preferences", "")))
-    kept = str(values.pop("capacity_reserve"))
+    kept = str(values.pop("capacity_reserve", ""))
+    if values.get("energy_formula") != FORMULA:
+        return None
     try:
         nested: dict[str, Any] = {
             "coefficients": Coefficients(**_taken(values, "coefficient_")),
@@ -90,10 +82,6 @@ def _taken(values: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def declaration(weights: Weights) -> SettingsDeclared:
-    values = values_of(weights)
-    added = {
-        name: values.pop(name) for name in sorted((_BEFORE.keys() - _IN_0_2_0) & values.keys())
-    }
     return SettingsDeclared(
-        settings=settings_id(weights), code=CODE_VERSION, values=values, added=added
+        settings=settings_id(weights), code=CODE_VERSION, values=values_of(weights)
     )

@@ -19,7 +19,7 @@ from joulie_extender.terms.energy import (
     LostGpusWatts,
     score_by_watts,
 )
-from joulie_extender.terms.freshness import SOURCES, ScoreBasis
+from joulie_extender.terms.freshness import SOURCES, WITHOUT_DATA, ScoreBasis
 from joulie_extender.terms.gang import Gang, GangOfTen
 from joulie_extender.terms.headroom import Headroom
 from joulie_extender.terms.over_cap import OverCap
@@ -115,19 +115,40 @@ FIRST = (
     "assumed_w",
 )
 NODE_COLUMNS: Mapping[str, NodeColumn] = dict(column for term in TERMS for column in term.columns)
-_NEUTRAL = [SOURCES[ScoreBasis.NEUTRAL], SOURCES[ScoreBasis.UNDISCOVERED]]
+NEUTRAL = "neutral"  # the points of a node without data, which are no term of an entry
+_FORMULA_OF: Mapping[str, Formula] = {
+    SOURCES[ScoreBasis.PREDICTED]: HEADROOM,
+    SOURCES[ScoreBasis.MEASURED]: HEADROOM,
+    SOURCES[ScoreBasis.CARDS]: CARDS,
+    SOURCES[ScoreBasis.ENERGY]: ENERGY,
+}
+_HEADS = {term.name: term.head.strip() for term in TERMS if term.head}
 
 
-def formula_of(source: str) -> Formula:
-    """By the source of an entry's terms."""
-    return FORMULAS.get(source, HEADROOM)
+def formula_of(source: str) -> Formula | None:
+    """By the source of an entry's terms. None for a node without data, which no formula scored, and
+    for a source that this code does not know."""
+    return _FORMULA_OF.get(source)
+
+
+def is_without_data(source: str) -> bool:
+    """Whether the node got the neutral score."""
+    return source in WITHOUT_DATA
+
+
+def is_known(source: str) -> bool:
+    """False for a source that only newer code knows: what its terms add to a score is unknown."""
+    return is_without_data(source) or formula_of(source) is not None
 
 
 def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
-    """What each term adds to the score; the sum is the score before it is clamped."""
-    if terms.source in _NEUTRAL:
-        return {"neutral": terms.score}
+    """What each term adds to the score; the sum is the score before it is clamped. Empty for a
+    source that this code does not know."""
     formula, values = formula_of(terms.source), named_values(terms)
+    if is_without_data(terms.source):
+        return _neutral_points(terms, values, weights)
+    if formula is None:
+        return {}
     points = {
         term.name: term.points(values.get(term.name, 0.0), weights)
         for term in formula.added
@@ -138,14 +159,44 @@ def points_of(terms: Terms, weights: Weights) -> dict[str, float]:
     return {formula.start_name: terms.score - sum(points.values()), **points}
 
 
+def _neutral_points(
+    terms: Terms, values: Mapping[str, float], weights: Weights
+) -> dict[str, float]:
+    """Only the terms that change a finished score apply to a node without data."""
+    last = {
+        term.name: term.points(values[term.name], weights)
+        for term in HEADROOM.last
+        if values.get(term.name)
+    }
+    return {NEUTRAL: terms.score - sum(last.values()), **last}
+
+
+def applying_values(terms: Terms) -> dict[str, float]:
+    """The recorded terms that the score rests on: entries have 0 for all others. Terms and sources
+    that this code does not know are as recorded."""
+    values, formula = named_values(terms), formula_of(terms.source)
+    del values["score"]
+    if formula is None and not is_without_data(terms.source):
+        return values
+    applying = {term.name for term in (formula.terms if formula else HEADROOM.last)}
+    known = {term.name for term in TERMS}
+    return {name: value for name, value in values.items() if name in applying or name not in known}
+
+
 def watts_of(terms: Terms) -> dict[str, float]:
-    """The watts that the score follows from, by the name of their term without its unit."""
-    values = named_values(terms)
-    names = (term.name for term in formula_of(terms.source).inputs)
+    """The watts that the score follows from, by the name of their term without its unit. Empty
+    where no watts are known: for a node without data."""
+    values, formula = named_values(terms), formula_of(terms.source)
+    names = (term.name for term in formula.inputs) if formula else ()
     return {name.removesuffix("_w"): values.get(name, 0.0) for name in names}
 
 
 def point_names() -> list[str]:
     """Every name that points have, in the order of the sums."""
     named = [name for formula in (HEADROOM, ENERGY) for name in formula.point_names()]
-    return [*dict.fromkeys(named), "neutral"]
+    return [*dict.fromkeys(named), NEUTRAL]
+
+
+def head_of(name: str) -> str:
+    """The words for a term, or for watts by their name without a unit."""
+    return _HEADS.get(name) or _HEADS.get(f"{name}_w") or name.replace("_", " ")

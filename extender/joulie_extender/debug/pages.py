@@ -21,6 +21,7 @@ from joulie_extender.decide.scoring import score_with
 from joulie_extender.protocol.candidates import rows_by_name
 from joulie_extender.terms.marginal_power import MarginalPower
 from joulie_extender.terms.term import NodeTerms
+from joulie_projections.state.completeness import known_ms
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.power import Coefficients
@@ -72,8 +73,8 @@ def scoring_page(context: DecisionContext, weights: Weights) -> dict[str, Any]:
     ordered = (columns[field] for field in ScoredNode.__struct_fields__)
     return {
         "position": context.position,
-        "viewAgeMs": context.view_age_ms,
-        "viewBehindMs": context.behind_ms,
+        "viewAgeMs": known_ms(context.view_age_ms),
+        "viewBehindMs": None if context.behind_ms is None else known_ms(context.behind_ms),
         "settings": settings_id(weights),
         "coefficients": _coefficients(weights),
         "weights": values_of(weights),
@@ -99,7 +100,8 @@ class ScoringPages:
             page = scoring_page(context(), self._weights)
             self._page = page | {"nodes": msgspec.Raw(msgspec.json.encode(page["nodes"]))}
             self._made_at, elapsed_s = self._monotonic(), 0.0
-        age_ms = self._page["viewAgeMs"] + int(elapsed_s * 1000)
+        made_ms: int | None = self._page["viewAgeMs"]
+        age_ms = None if made_ms is None else made_ms + int(elapsed_s * 1000)
         return msgspec.json.encode(self._page | {"viewAgeMs": age_ms})
 
 

@@ -10,13 +10,15 @@ from joulie_bus.events import (
     OutcomeSeen,
     PreemptDecided,
     PrioritizeDecided,
+    Promise,
+    PromiseKey,
     SettingsDeclared,
     StateSetBack,
 )
 
 EntryVerb = Literal[
     "filter", "prioritize", "preempt", "bind", "outcome", "fallback", "dropped", "settings",
-    "set-back", "unreadable",
+    "promise-key", "promise", "set-back", "unreadable",
 ]  # fmt: skip
 VERBS: dict[str, EntryVerb] = {
     FilterDecided.TYPE: "filter",
@@ -27,5 +29,7 @@ VERBS: dict[str, EntryVerb] = {
     FallbackAnswered.TYPE: "fallback",
     DecisionsDropped.TYPE: "dropped",
     SettingsDeclared.TYPE: "settings",
+    PromiseKey.TYPE: "promise-key",
+    Promise.TYPE: "promise",
     StateSetBack.TYPE: "set-back",
 }

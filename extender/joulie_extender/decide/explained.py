@@ -17,6 +17,8 @@ from joulie_bus.events import (
     PodAsk,
     PreemptDecided,
     PrioritizeDecided,
+    Promise,
+    PromiseKey,
     SettingsDeclared,
     StateSetBack,
     Terms,
@@ -27,7 +29,7 @@ from joulie_extender.decide.decide import all_passed, candidate_names
 from joulie_extender.decide.entry_verbs import EntryVerb
 from joulie_extender.gpu.expected_loss import UNUSABLE
 from joulie_extender.terms.packing import LostGpus
-from joulie_projections.state.completeness import NEVER_MS
+from joulie_projections.state.completeness import NEVER_MS, known_ms
 from joulie_projections.twin.row_names import RowNames
 
 PASSED = "passed"
@@ -90,6 +92,8 @@ def view_text(basis: Basis) -> str:
 def ages_text(basis: Basis) -> str:
     """Both ages of the view; entries of older versions have only one."""
     heard = f"projector seen {duration(basis.view_age_ms)} before"
+    if basis.view_age_ms >= NEVER_MS:
+        heard = "projector not seen yet"
     if basis.behind_ms is None:
         return heard
     if basis.behind_ms >= NEVER_MS:
@@ -104,13 +108,15 @@ def duration(ms: int) -> str:
 
 
 def behind_ms(basis: Basis | None) -> int | None:
-    """None without a view, and in entries of older versions."""
-    return basis.behind_ms if basis is not None and has_view(basis) else None
+    """None without a view, in entries of older versions, and if it was not known."""
+    if basis is None or not has_view(basis) or basis.behind_ms is None:
+        return None
+    return known_ms(basis.behind_ms)
 
 
 def view_age_ms(basis: Basis | None) -> int | None:
-    """None without a view: nothing is then old."""
-    return basis.view_age_ms if basis is not None and has_view(basis) else None
+    """None without a view, as nothing is then old, and before a message of the projector."""
+    return known_ms(basis.view_age_ms) if basis is not None and has_view(basis) else None
 
 
 def explained(event: AnyEvent | None) -> Explained:
@@ -209,16 +215,28 @@ def _seen(event: OutcomeSeen) -> Explained:
     )
 
 
+def _of_replica(
+    event: DecisionsDropped | SettingsDeclared | PromiseKey | Promise,
+) -> Explained:
+    match event:
+        case DecisionsDropped():
+            return Explained("dropped", f"{event.count} decisions dropped: {event.why}")
+        case SettingsDeclared():
+            return Explained("settings", f"settings {event.settings} of {event.code}")
+        case PromiseKey():
+            return Explained("promise-key", "a replica started: the key of its promises")
+        case Promise():
+            return Explained("promise", f"signed up to {event.last} by its replica")
+
+
 def _without_nodes(event: AnyEvent | None) -> Explained:
     match event:
         case FallbackAnswered():
             answer = "all" if event.answer == "open" else "none"
             text = f"fallback ({event.why}): {answer} of {event.candidates} nodes pass"
             return Explained("fallback", text, basis=event.basis, asked=event.candidates)
-        case DecisionsDropped():
-            return Explained("dropped", f"{event.count} decisions dropped: {event.why}")
-        case SettingsDeclared():
-            return Explained("settings", f"settings {event.settings} of {event.code}")
+        case DecisionsDropped() | SettingsDeclared() | PromiseKey() | Promise():
+            return _of_replica(event)
         case StateSetBack(before=""):
             return Explained("set-back", "an empty database replaced one: facts are folded again")
         case StateSetBack():

@@ -2,24 +2,36 @@
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+import time
+from collections.abc import AsyncGenerator, Generator, Sequence
 from enum import StrEnum
+from pathlib import Path
 
-from joulie_bus.errors import BusError
-from joulie_bus.events import DecisionEntry, DecisionsDropped
+from msgspec.structs import replace
+
+from joulie_bus.errors import BusError, Undecodable
+from joulie_bus.events import DecisionEntry, DecisionsDropped, codec
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.tasks import wait_and_clear
+from joulie_bus.runtime.vital_tasks import VitalTask, living
 from joulie_bus.streams.records import Message
+from joulie_bus.streams.subjects import Subjects
+from joulie_extender.decision_log.kept_hashes import Kept, KeptHashes
+from joulie_extender.decision_log.log_check import LogCheck
+from joulie_extender.decision_log.promised_spool import PromisedSpool
 from joulie_extender.decision_log.repeats import Repeats
-from joulie_extender.decision_log.spool import Loss, Spool
+from joulie_extender.decision_log.spool import Loss, Spool, Unshipped
+from joulie_projections.store.database import Place
 
 SHIP_AT_ONCE = 500
 RETRY_S = 1.0
+SIGN_S = 1.0  # after the first message without a promise
 GATHER_S = 0.1  # entries are published in batches while no reply waits for the broker
+NS = 10**9
 HEADROOM = 1024  # bytes that the broker adds to a message
 log = get_logger("extender")
 
@@ -36,15 +48,27 @@ class Shipper:
     """Spools decisions and publishes them in order."""
 
     def __init__(
-        self, producer: Producer, spool: Spool, durability: Durability = Durability.ASYNC
+        self,
+        producer: Producer,
+        spool: Spool,
+        durability: Durability = Durability.ASYNC,
+        kept: KeptHashes | None = None,
+        check: LogCheck | None = None,
     ) -> None:
-        self._producer = producer
+        """Without `kept` and `check` it is not found out whether the log has what was shipped."""
         self._spool = spool
+        self._kept, self._check = kept, check
+        self._promised = PromisedSpool(
+            producer, spool, kept.unsigned(spool.left_over()) if kept else ()
+        )
         self._durability = durability
         self._waiting: dict[str, asyncio.Future[bool]] = {}
-        self._dropped = 0
+        self._dropped = self._dropped_promised = 0
         self._refused = Refusals("decisions", "kept in the spool, and published later")
         self._repeats = Repeats()
+        self._oldest_at: int | None = None  # of the messages that wait, at the last look
+        with contextlib.suppress(OSError):
+            self._look_at(spool.unshipped(1))
         self._has_work = asyncio.Event()
         self._has_work.set()  # ships what the last run left behind
 
@@ -88,9 +112,10 @@ class Shipper:
         return len(self._waiting)
 
     def _spooled(self, entry: DecisionEntry) -> Message | None:
-        message = self._producer.stamp(entry, corr=entry.key)
+        if not self._spool.waiting:
+            self._oldest_at = time.time_ns()
         try:
-            self._spool.append(message)
+            message = self._promised.append(entry)
         except OSError as error:
             self._drop(error.strerror or str(error), entry.key)
             return None
@@ -99,31 +124,44 @@ class Shipper:
             self._record_dropped()
         return message
 
-    def _drop(self, why: str, about: str, records: int = 1) -> None:
+    def _drop(self, why: str, about: str, records: int = 1, promised: int = 0) -> None:
+        """`promised` of the records were on the disk before."""
         self._dropped += records
+        self._dropped_promised += promised
         self._why = why
         metrics.DECISIONS_DROPPED.inc(records)
         log.error("decision_dropped", error=why, about=about, records=records)
 
     def _record_dropped(self) -> None:
         """Records the number of dropped decisions; if that fails on a full disk, it is one more."""
-        count, self._dropped = self._dropped, 0
-        if self._spooled(DecisionsDropped(count=count, why=self._why)) is None:
+        count, promised = self._dropped, self._dropped_promised
+        self._dropped = self._dropped_promised = 0
+        entry = DecisionsDropped(count=count, why=self._why, promised=promised)
+        if self._spooled(entry) is None:
             self._dropped += count
+            self._dropped_promised += promised
 
     async def ship(self, bus: Log) -> None:
         """Runs until cancelled. What the broker refuses stays in the spool and is tried again."""
         gather_s = GATHER_S if self._durability is Durability.ASYNC else 0.0
         while True:
-            await wait_and_clear(self._has_work, gather_s=gather_s)
+            timeout_s = SIGN_S if self._promised.is_unsigned else None
+            await wait_and_clear(self._has_work, timeout_s, gather_s=gather_s)
+            self._sign()
             while await self._ship_some(bus):
                 pass
+
+    def _sign(self, *, at_once: bool = False) -> None:
+        """On a full disk the next attempt signs."""
+        with contextlib.suppress(OSError):
+            self._promised.sign(at_once=at_once)
 
     async def _ship_some(self, bus: Log) -> bool:
         """Publishes a batch; returns whether more may be waiting."""
         try:
-            messages, place, losses = self._spool.unshipped(SHIP_AT_ONCE)
-            metrics.SPOOLED.set(len(messages))
+            found = self._spool.unshipped(SHIP_AT_ONCE)
+            messages = found.messages
+            self._look_at(found)
             fitting = [each for each in messages if len(each.data) + HEADROOM <= bus.max_payload]
             await bus.publish(fitting)
         except (BusError, OSError) as error:
@@ -131,18 +169,38 @@ class Shipper:
             await asyncio.sleep(RETRY_S)
             return True
         self._refused.ended()
-        self._spool.shipped(place)
+        hashes = self._promised.kept(messages)
+        self._keep(hashes, messages, bus.max_payload)
+        self._spool.shipped(found)
         self._shipped(fitting)
+        promises = sum(bool(kept.signing) for kept in hashes)
+        metrics.DECISIONS_SHIPPED.inc(len(fitting) - promises)
         if len(fitting) < len(messages):
             self._refuse(messages, bus.max_payload)
-        self._lost(losses)
-        metrics.SPOOLED.set(0)
+        self._lost(found.losses)
         return len(messages) == SHIP_AT_ONCE
+
+    def _keep(self, hashes: Sequence[Kept], messages: Sequence[Message], most: int) -> None:
+        """The hashes stay on the disk when the messages leave it."""
+        if self._kept is None or not hashes:
+            return
+        marked = [
+            replace(kept, lost=len(message.data) + HEADROOM > most)
+            for kept, message in zip(hashes, messages, strict=True)
+        ]
+        try:
+            self._kept.add(time.time_ns(), marked)
+        except OSError as error:
+            metrics.HASHES_LOST.inc(len(hashes))
+            log.error("hashes_lost", messages=len(hashes), why=error.strerror or str(error))
+
+    def _look_at(self, found: Unshipped) -> None:
+        self._oldest_at = _made_at(found.messages[0]) if found.messages else None
 
     def _lost(self, losses: Sequence[Loss]) -> None:
         """Records at once how many decisions are missing, and not with the next decision."""
         for loss in losses:
-            self._drop(loss.why, "", loss.records)
+            self._drop(loss.why, "", loss.records, promised=loss.records)
         if self._dropped:
             self._record_dropped()
             if not self._dropped:
@@ -152,11 +210,11 @@ class Shipper:
         """Messages beyond the broker's limit are dropped, so that they do not block all others."""
         for message in messages:
             if len(message.data) + HEADROOM > most:
-                self._drop(f"larger than the broker takes ({most} bytes)", message.id)
+                why = f"larger than the broker takes ({most} bytes)"
+                self._drop(why, message.id, promised=1)
                 self._end_wait(message, is_stored=False)
 
     def _shipped(self, messages: Sequence[Message]) -> None:
-        metrics.DECISIONS_SHIPPED.inc(len(messages))
         for message in messages:
             self._end_wait(message, is_stored=True)
 
@@ -165,9 +223,74 @@ class Shipper:
         if stored is not None and not stored.done():
             stored.set_result(is_stored)
 
+    @contextlib.asynccontextmanager
+    async def working(self, bus: Log) -> AsyncGenerator[None, None]:
+        """Ships what is spooled within the block, and looks whether the log has it."""
+        async with contextlib.AsyncExitStack() as tasks:
+            await tasks.enter_async_context(living(VitalTask.SHIP, lambda: self.ship(bus)))
+            if (check := self._check) is not None:
+                tasks.enter_context(metrics.ANSWERS_MISSING.computed_by(check.count))
+                await tasks.enter_async_context(living(VitalTask.PROMISES, lambda: check.run(bus)))
+            yield
+
     async def drained(self, patience_s: float) -> None:
-        """On shutdown: waits a limited time for the spool to empty; the rest stays on disk."""
+        """On shutdown: signs the end, and waits a limited time for the spool to empty; the rest
+        stays on disk."""
+        self._sign(at_once=True)
+        self._has_work.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 while not self._spool.is_empty:
                     await asyncio.sleep(0.02)
+        if waiting := self._spool.waiting:
+            what = "they wait in the spool, and are published after the next start"
+            log.warning("spool_not_empty", entries=waiting, what=what)
+
+    @property
+    def spooled(self) -> int:
+        """The number of entries on the disk that the broker does not have."""
+        return self._spool.waiting
+
+    @property
+    def oldest_s(self) -> float | None:
+        """The age of the oldest decision that waits in the spool; 0 without one."""
+        if not self._spool.waiting:
+            return 0.0
+        at = self._oldest_at
+        return None if at is None else max(0.0, (time.time_ns() - at) / NS)
+
+
+@contextlib.contextmanager
+def shipping(
+    producer: Producer,
+    directory: Path,
+    durability: Durability = Durability.ASYNC,
+    log_of: tuple[Place, Subjects] | None = None,
+) -> Generator[Shipper, None, None]:
+    """Within the block metrics have what waits in the spool, also while nothing is shipped.
+
+    `log_of` is the database of the log and its cluster: where to look for what was shipped.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (
+        contextlib.closing(Spool(directory)) as spool,
+        contextlib.closing(KeptHashes(directory)) as kept,
+    ):
+        check = LogCheck(kept, directory, *log_of) if log_of is not None else None
+        shipper = Shipper(producer, spool, durability, kept, check)
+        with (
+            metrics.SPOOLED.computed_by(lambda: shipper.spooled),
+            metrics.SPOOL_AGE_SECONDS.computed_by(lambda: shipper.oldest_s),
+            metrics.HASHES_WAITING.computed_by(lambda: kept.waiting),
+        ):
+            try:
+                yield shipper
+            finally:
+                spool.delete_shipped()
+
+
+def _made_at(message: Message) -> int | None:
+    try:
+        return codec.open_envelope(message.data, "the spool").ts
+    except Undecodable:
+        return None

@@ -10,6 +10,7 @@ import fcntl
 import os
 import stat
 from collections import deque
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +24,7 @@ from joulie_extender.decision_log.frames import framed, parts, records_between
 SEGMENT_BYTES = 4 * 1024 * 1024  # then a new file, so that what is shipped can be deleted
 RECENT_BYTES = 4 * 1024 * 1024  # kept in memory, too, until they are shipped
 SUFFIX = ".spool"
+REST = ".rest"
 SET_ASIDE = ".unreadable"  # appended to the name of a segment that cannot be opened
 # Errors of this process or machine that may end; all others are about the segment.
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.EAGAIN, errno.ESTALE)
@@ -64,6 +66,12 @@ class Spool:
         self._grows = False  # whether the last attempt to begin a new segment failed
         self._front = Place((self._left_over or [self._path])[0], 0)
         self._recent = _Recent(self._end())
+        self._waiting = sum(1 for _ in self.left_over())
+
+    def left_over(self) -> Iterator[Message]:
+        """What earlier lives left, as of the start."""
+        for segment in self._left_over:
+            yield from _messages_in(segment)
 
     def append(self, message: Message) -> None:
         """Hands the record to the kernel before it returns, so that a kill of this process cannot
@@ -80,6 +88,7 @@ class Spool:
                 os.truncate(self._file, self._offset)
             raise
         self._offset += len(record)
+        self._waiting += 1
         if self._offset > SEGMENT_BYTES:
             self._begin_segment()
         self._recent.append(message, self._end())
@@ -136,13 +145,7 @@ class Spool:
         return Unshipped(messages, Place(segment, end), losses)
 
     def _content(self, segment: Path) -> bytes:
-        """Follows no link and waits for no pipe: only the extender writes here."""
-        file = os.open(segment, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(file, "rb") as opened:
-            found = os.fstat(file)
-            if not stat.S_ISREG(found.st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file")
-            return opened.read(self._offset if segment == self._path else found.st_size)
+        return _content(segment, self._offset if segment == self._path else None)
 
     def _set_aside(self, segment: Path, error: OSError) -> Loss:
         """Leaves the segment for a person, under a name that is not read again."""
@@ -152,8 +155,10 @@ class Spool:
             segment.rename(segment.with_name(segment.name + SET_ASIDE))
         return Loss(1, f"{segment} cannot be read: {error.strerror or error}")
 
-    def shipped(self, place: Place) -> None:
-        """Deletes everything before `place`: it is stored at the broker."""
+    def shipped(self, found: Unshipped) -> None:
+        """Deletes the messages, and everything before them: they are stored at the broker."""
+        place = found.place
+        self._waiting = max(0, self._waiting - len(found.messages))
         if place.segment != self._front.segment:
             for segment in self._segments():
                 if segment < place.segment:
@@ -161,12 +166,37 @@ class Spool:
                         segment.unlink()
         self._front = place
         self._recent.forget(place)
+        if self.is_empty:
+            self._waiting = 0  # a record that was counted at the start may have rotted since
         if place == self._end() and self._offset:
             with contextlib.suppress(OSError):
                 os.truncate(self._file, 0)
                 self._offset = 0
                 self._front = self._end()
                 self._recent = _Recent(self._front)
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that the broker does not have."""
+        return self._waiting
+
+    def delete_shipped(self) -> None:
+        """Before a clean end: deletes what was shipped of the first segment, too, so that the next
+        life does not ship it again, and `waiting_in` counts what waits.
+        """
+        segment, offset = self._front
+        if not offset:
+            return
+        with contextlib.suppress(OSError):  # the next life ships it again
+            if segment == self._path:
+                self._begin_segment()
+            if segment != self._path:
+                rest = segment.with_suffix(REST)
+                rest.write_bytes(_content(segment)[offset:])
+                rest.chmod(0o600)
+                rest.replace(segment)
+                self._front = Place(segment, 0)
+                self._recent = _Recent(self._end())
 
     @property
     def is_empty(self) -> bool:
@@ -198,6 +228,32 @@ class Spool:
 
     def _after(self, segment: Path) -> Path | None:
         return next((other for other in self._segments() if other > segment), None)
+
+
+def waiting_in(directory: Path) -> int:
+    """The number of messages in the spool of a replica that does not run: those that wait, and
+    after an end that was no clean one some that the broker has already."""
+    return sum(1 for segment in directory.glob(f"*{SUFFIX}") for _ in _messages_in(segment))
+
+
+def _messages_in(segment: Path) -> Iterator[Message]:
+    try:
+        content = _content(segment)
+    except OSError:
+        return  # the reason is reported when it is shipped
+    for message, _ in parts(content):
+        if message is not None:
+            yield message
+
+
+def _content(segment: Path, size: int | None = None) -> bytes:
+    """Follows no link and waits for no pipe: only the extender writes here."""
+    file = os.open(segment, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(file, "rb") as opened:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return opened.read(found.st_size if size is None else size)
 
 
 def _loss(segment: Path, size: int, records: int) -> Loss:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from joulie_extender.gpu.card_worth import prices_of
-from joulie_extender.gpu.fit import BY_MEAN, BY_SCARCITY
 from joulie_extender.gpu.fragmentation import MOST_CORES, TENTH, Terms, TermWeights, usable_by
 from joulie_extender.gpu.models import Aliases, is_model
 from joulie_extender.gpu.shapes import CARD, Shape, hundredths
@@ -38,8 +37,8 @@ class PoolKinds(NamedTuple):
     nodes: tuple[NodeKind, ...]  # sorted, each once
     aliases: Aliases = ()
     cards: tuple[int, ...] = ()  # on all nodes of each kind
-    common_need: float = 0.0  # cores for each card of the kind of node with the most cards
-    usual_need: float = 0.0  # the same, where kinds that hardly differ are one
+    # Cores for each card of the kind of node with the most cards; kinds that hardly differ are one.
+    usual_need: float = 0.0
 
     @property
     def most_cards(self) -> int:
@@ -55,17 +54,14 @@ class PoolKinds(NamedTuple):
         return np.array([not asked or is_model(asked, name, self.aliases) for name in self.models])
 
 
-def terms_of(demand: GpuDemand, kinds: PoolKinds, worth: Floats, need_rule: str = BY_MEAN) -> Terms:
-    """As long as cores do not run out."""
+def terms_of(demand: GpuDemand, kinds: PoolKinds, worth: Floats) -> Terms:
+    """As long as cores do not run out. Rare nodes are kept for pods that fit on no other."""
     arrivals = demand.arrivals
     wanted = list(_wanted(arrivals, kinds))
-    nodes: Iterable[NodeKind] = kinds.nodes
-    if need_rule == BY_SCARCITY:
-        wanted += _awaited(tuple(wanted), arrivals, kinds)
-        nodes = _in_whole_cores(nodes)
-    wanted += _whole_nodes(nodes, kinds.models)
+    wanted += _awaited(tuple(wanted), arrivals, kinds)
+    wanted += _whole_nodes(_in_whole_cores(kinds.nodes), kinds.models)
     one, many = usable_by(wanted, len(kinds.models), kinds.most_cards)
-    need = wanted_cores(need_of(arrivals, kinds), kinds, need_rule)
+    need = wanted_cores(need_of(arrivals, kinds), kinds)
     return Terms(one, many, worth, _prices(arrivals, kinds), need)
 
 
@@ -121,9 +117,7 @@ def cores_run_out(used: InUse, mean: float) -> bool:
     return own + mean * used.all_gpu + times * beside > NEARLY * used.all_milli
 
 
-def wanted_cores(
-    mean: float, kinds: PoolKinds, rule: str, *, is_short_of_cores: bool = False
-) -> float:
+def wanted_cores(mean: float, kinds: PoolKinds, *, is_short_of_cores: bool = False) -> float:
     """What free cards are taken to need, by the mean that pods ask for and what most cards have.
 
     Just above what most cards have, even nodes that are empty would count as without cores, and
@@ -132,9 +126,8 @@ def wanted_cores(
     before cards, and pods with few cores belong beside pods with many. The same holds where cores
     run out because of pods that ask for no GPU.
     """
-    common = kinds.usual_need if rule == BY_SCARCITY else kinds.common_need
-    is_scarce = mean > NEARLY * common or is_short_of_cores
-    if rule != BY_MEAN and common and is_scarce:
+    common = kinds.usual_need
+    if common and (mean > NEARLY * common or is_short_of_cores):
         return max(SCARCE * mean, FAR_ABOVE * common)
     return USUAL * mean
 

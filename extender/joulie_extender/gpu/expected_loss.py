@@ -21,7 +21,7 @@ from joulie_extender.gpu.demand import (
     wanted_cores,
     worth_of,
 )
-from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights, asks
+from joulie_extender.gpu.fit import GpuWeights, asks
 from joulie_extender.gpu.fragmentation import NEVER, CostCache, Costs, Measure
 from joulie_extender.gpu.free_cards import (
     NO_PLACE,
@@ -60,7 +60,7 @@ def expected_loss(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWe
 def losses_of(pod: PodAsk, twin_columns: TwinColumns, rows: Ints, gpu: GpuWeights) -> Losses:
     place, asked, kept = (
         _places(twin_columns, rows),
-        _asked_of(pod, gpu),
+        _asked_of(pod),
         _tables_of(twin_columns, gpu),
     )
     expected = _loss_at(place, pod, twin_columns, rows, gpu)
@@ -90,7 +90,7 @@ def card_losses(
     pod: PodAsk, twin_columns: TwinColumns, row: int, gpu: GpuWeights
 ) -> Mapping[str, float]:
     """In milli of a card, by the uuid of each card of a node that its loss is known of."""
-    asked, kept = _asked_of(pod, gpu), _tables_of(twin_columns, gpu)
+    asked, kept = _asked_of(pod), _tables_of(twin_columns, gpu)
     cards, layout = twin_columns.cards, layout_of(twin_columns.cards)
     at = int(layout.row_of(np.array([row]))[0])
     if at == NO_PLACE:
@@ -118,9 +118,9 @@ class _Asked(NamedTuple):
         return Shape(self.shape.milli, 0, self.shape.cards, unit)
 
 
-def _asked_of(pod: PodAsk, gpu: GpuWeights) -> _Asked:
+def _asked_of(pod: PodAsk) -> _Asked:
     shape = shape_of(pod) or _NO_GPU._replace(milli=pod.cpu_milli)
-    in_units = gpu.in_units and pod.gpu_cards > 0 and not asks(pod) and not is_by_dra(pod)
+    in_units = pod.gpu_cards > 0 and not asks(pod) and not is_by_dra(pod)
     return _Asked(shape, (pod.gpu.model,) if pod.gpu.model else (), in_units)
 
 
@@ -156,7 +156,7 @@ def _loss_at(
 
 def _costs_of(pod: PodAsk, twin_columns: TwinColumns, gpu: GpuWeights) -> Floats:
     """In milli of a card, by the rows of the layout. What the pod has claimed itself is free."""
-    asked, kept = _asked_of(pod, gpu), _tables_of(twin_columns, gpu)
+    asked, kept = _asked_of(pod), _tables_of(twin_columns, gpu)
     side = kept.side
     costs = side.cache.of(asked).cost  # later calls write to it
     own = twin_columns.cards.nodes_of([pod.uid])
@@ -211,9 +211,9 @@ class _Tables:
     not change since another position have the costs that would be computed again.
     """
 
-    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds, rule: str) -> None:
-        self.demand, self.kinds, self.rule = twin_columns.gpu_demand, kinds, rule
-        self._terms = terms_of(self.demand, kinds, worth_of(self.demand.priced, kinds), rule)
+    def __init__(self, twin_columns: TwinColumns, kinds: PoolKinds) -> None:
+        self.demand, self.kinds = twin_columns.gpu_demand, kinds
+        self._terms = terms_of(self.demand, kinds, worth_of(self.demand.priced, kinds))
         self._mean = need_of(self.demand.arrivals, kinds)
         free = free_of(twin_columns, kinds)
         self._free = free._replace(rest=free.rest.copy(), free_milli=free.free_milli.copy())
@@ -225,9 +225,9 @@ class _Tables:
         # Of the model of each row, per GPU; the last is that of NO_PLACE.
         self.prices = np.append(self._terms.price[free.model], 0.0)
 
-    def is_of(self, twin_columns: TwinColumns, kinds: PoolKinds, rule: str) -> bool:
+    def is_of(self, twin_columns: TwinColumns, kinds: PoolKinds) -> bool:
         is_same = self.kinds is kinds and self.demand is twin_columns.gpu_demand
-        return is_same and self.rule == rule and self.units is units_of(twin_columns)
+        return is_same and self.units is units_of(twin_columns)
 
     @property
     def units(self) -> Ints | None:
@@ -238,7 +238,7 @@ class _Tables:
         """Both sides are kept: where cores just suffice, each pod may change it."""
         is_short = self._is_short_of_cores
         if is_short not in self._sides:
-            need = wanted_cores(self._mean, self.kinds, self.rule, is_short_of_cores=is_short)
+            need = wanted_cores(self._mean, self.kinds, is_short_of_cores=is_short)
             measure = Measure(self._terms._replace(need=need))
             evaluate = partial(_evaluated, measure, self._free)
             self._sides[is_short] = _Side(measure, CostCache(evaluate, len(self._free.model)))
@@ -262,8 +262,6 @@ class _Tables:
 
     def _cores_run_out(self) -> bool:
         """Integers: the same in any order of nodes and cards."""
-        if self.rule != BY_SCARCITY:
-            return False
         return cores_run_out(self._in_use, self._mean)
 
     def _rests(self, rests: Ints) -> set[int]:
@@ -331,8 +329,8 @@ class _Seen(NamedTuple):
 def _tables_of(twin_columns: TwinColumns, gpu: GpuWeights) -> _Tables:
     kinds, memo = kinds_of(twin_columns, gpu.aliases), twin_columns.cards.fixed_memo
     kept = memo.get(_Tables)
-    if isinstance(kept, _Tables) and kept.is_of(twin_columns, kinds, gpu.need_rule):
+    if isinstance(kept, _Tables) and kept.is_of(twin_columns, kinds):
         kept.follow(twin_columns)
         return kept
-    found = memo[_Tables] = _Tables(twin_columns, kinds, gpu.need_rule)
+    found = memo[_Tables] = _Tables(twin_columns, kinds)
     return found

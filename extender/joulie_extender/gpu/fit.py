@@ -29,10 +29,6 @@ DRIVER_MB = 1024  # memory that a driver may occupy on an unused card
 CACHED_REQUESTS = 64  # cached until the cards change
 HIGHEST = 10.0  # highest score of an extender
 FRAGMENTATION = "fragmentation"  # a packing, see `expected_loss`
-# How costs of "fragmentation" follow from pods and nodes, see `demand`. By the mean, the need of
-# cores is that of the pods; by nodes, that of the nodes where pods ask for more. By scarcity, also
-# where cores run out, and rare kinds of nodes are kept for pods that fit on no other.
-BY_MEAN, BY_NODES, BY_SCARCITY = "mean", "nodes", "scarce"
 
 
 class GpuVerdict(IntEnum):
@@ -60,8 +56,6 @@ class GpuWeights(NamedTuple):
     packing: str = "share"  # as the article counts, or "fit", or "fragmentation"
     balance: float = 0.4  # of what "fit" says, the part that cores beside the cards have
     resources: str = ",".join(GPU_RESOURCES)  # resource names of GPUs, applied when pods are parsed
-    need_rule: str = BY_MEAN  # of "fragmentation"
-    in_units: bool = False  # likewise: of a node whose cards pods share by time, a pod takes units
 
 
 @dataclass(frozen=True, kw_only=True)

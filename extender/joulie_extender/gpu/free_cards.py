@@ -221,22 +221,13 @@ def _kinds(cards: Cards, cores: Floats, aliases: Aliases) -> PoolKinds:
         kinds,
         aliases,
         tuple(nodes[kind] for kind in kinds),
-        _common_need(milli, count),
         _usual_need(milli, count),
     )
 
 
-def _common_need(milli: Ints, cards: Ints) -> float:
-    """Cores for each card of the kind of node with the most cards; of equal ones, the most."""
-    ratio, kind = np.unique(milli / CARD / np.maximum(cards, 1), return_inverse=True)
-    if not len(ratio):
-        return 0.0
-    with_cards = np.bincount(kind, cards * (milli > 0), minlength=len(ratio))
-    return float(ratio[with_cards == with_cards.max()][-1])
-
-
 def _usual_need(milli: Ints, cards: Ints) -> float:
-    """The same, for nodes that reserve a little more or less for themselves, too."""
+    """Cores for each card of the kind of node with the most cards; of equal ones, the most. Nodes
+    that reserve a little more or less for themselves are of one kind."""
     known = np.flatnonzero(milli > 0)
     if not len(known):
         return 0.0

@@ -1,6 +1,7 @@
 """Free GPUs that no pod like those that were seen could use, by model."""
 
 from collections.abc import Mapping
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,8 @@ class FreeGpus(NamedTuple):
 def free_gpus(twin_columns: TwinColumns, aliases: Aliases) -> Mapping[str, FreeGpus]:
     """Parts of cards are added up. A part is unusable if no pod asks for so little of a card with
     so few cores, a whole card if no pod of one card or of several fits on the node. Cards of
-    which pods request units do not count: which part of them is free is not known.
+    which pods request units do not count: which part of them is free is not known. A model without
+    another card is left out: what is free of it is not 0.
     """
     kinds = kinds_of(twin_columns, aliases)
     free, nodes = free_of(twin_columns, kinds), layout_of(twin_columns.cards).nodes
@@ -40,8 +42,11 @@ def free_gpus(twin_columns: TwinColumns, aliases: Aliases) -> Mapping[str, FreeG
         (np.bincount(free.model, found.sum(1), len(kinds.models)) / CARD).tolist()
         for found in (rest, rest * ~has_use)
     )
+    counted = np.bincount(free.model, counts, len(kinds.models)) > 0
     found = dict[str, FreeGpus]()
-    for model, is_free, is_unusable in zip(kinds.models, all_of, none_of, strict=True):
+    for model, is_free, is_unusable in compress(
+        zip(kinds.models, all_of, none_of, strict=True), counted
+    ):
         before = found.get(model, FreeGpus(0.0, 0.0))  # one name may have several sizes
         found[model] = FreeGpus(before.free + is_free, before.unusable + is_unusable)
     return found

@@ -83,7 +83,6 @@ class Reserve(Rule[ReserveSettings]):
     name = "reserve"
     summary = "A pod gets no node where it would take capacity that is kept free"
     settings = ReserveSettings
-    before = (("capacity_reserve", ""),)
     advice = (
         (
             RESERVED,

@@ -26,7 +26,6 @@ class CardsKept(Term[CardsKeptSettings]):
     head = "cards kept"
     meaning = "Points against a pod without cards on a node with free cards"
     settings = CardsKeptSettings
-    before = (("cpu_pods_on_gpu_nodes", "allow"),)
     is_after_clamp = True
 
     def value(self, asked: TermInput, settings: CardsKeptSettings) -> Floats | None:

@@ -16,9 +16,7 @@ from joulie_projections.hardware.card_power import CURVES
 from joulie_projections.hardware.guesses import IDLE_CARD_SHARE, IDLE_CPU_SHARE
 from joulie_projections.twin.arrays import Floats
 from joulie_projections.twin.energy_score import (
-    CARD_CURVES_SINCE,
     FORMULA,
-    LOST_GPUS_SINCE,
     EnergyNodes,
     EnergyScores,
     energy_scores,
@@ -36,9 +34,8 @@ class EnergyWeights(CardsKeptSettings, PowerWeights, PackingWeights):
 def energy_of(asked: TermInput, settings: EnergyWeights) -> EnergyScores:
     pod = asked.pod
     keeps_cards = settings.cpu_pods_on_gpu_nodes == "avoid" and asks_no_card(pod)
-    cards, formula = pod.gpu_milli / 1000, settings.energy_formula
-    known = asked.basis > NEUTRAL
-    return energy_scores(_nodes(asked, settings), cores_of(pod), cards, keeps_cards, known, formula)
+    nodes, cards, known = _nodes(asked, settings), pod.gpu_milli / 1000, asked.basis > NEUTRAL
+    return energy_scores(nodes, cores_of(pod), cards, keeps_cards, known)
 
 
 def score_by_watts(asked: TermInput, settings: EnergyWeights) -> Floats:
@@ -59,9 +56,8 @@ class _Watts(Term[EnergyWeights]):
 
 class EnergyAdded(_Watts):
     name = "marginal_w"
-    head = "adds watts"
+    head = "added watts"
     meaning = "The power that the pod itself adds"
-    before = (("energy_formula", 1.0),)
 
 
 class FirstProcess(_Watts):
@@ -132,9 +128,7 @@ def _lost_gpus_w(asked: TermInput, cards: Floats, settings: EnergyWeights) -> Fl
     power it would be taken first. The price of an unknown loss does not fall either.
     """
     gpu, pod, columns = settings.gpu, asked.pod, asked.twin_columns
-    if settings.energy_formula < LOST_GPUS_SINCE or gpu.packing != FRAGMENTATION:
-        return None
-    if not cards.any():
+    if gpu.packing != FRAGMENTATION or not cards.any():
         return None
     losses = losses_of(pod, columns, asked.rows, gpu)
     loss = losses.expected
@@ -164,7 +158,7 @@ def _cards(asked: TermInput, cards: Floats, settings: EnergyWeights) -> _CardPow
     rate = rates.gpu_performance if is_performance else rates.gpu_standard
     idle_w = IDLE_CARD_SHARE * (cards * card_w)
     w_per_card = np.where(cards > 0, card_w, 0.0) * rate
-    if settings.energy_formula < CARD_CURVES_SINCE or not curves.any():
+    if not curves.any():
         return _CardPower(idle_w, w_per_card)
     curve = CURVES.watts(curves, rate)
     return _CardPower(

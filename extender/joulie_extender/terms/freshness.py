@@ -27,6 +27,10 @@ NEUTRAL, MEASURED = int(ScoreBasis.NEUTRAL), int(ScoreBasis.MEASURED)
 
 
 SOURCES = {int(basis): basis.name.lower() for basis in ScoreBasis}  # as entries name them
+WITHOUT_DATA = {  # why a node gets the neutral score
+    SOURCES[ScoreBasis.NEUTRAL]: "no twin, or a stale one",
+    SOURCES[ScoreBasis.UNDISCOVERED]: "no hardware facts, so no cap",
+}
 # What a score rests on, for all sources other than a fresh reading.
 _NEUTRAL_SCORE = "the neutral score, never above the best known candidate"
 SOURCE_SENTENCES = {
@@ -34,8 +38,7 @@ SOURCE_SENTENCES = {
         "no fresh power reading: headroom from caps and cooling, minus the model's estimate for "
         "all pods there"
     ),
-    SOURCES[ScoreBasis.NEUTRAL]: f"no twin, or a stale one: {_NEUTRAL_SCORE}",
-    SOURCES[ScoreBasis.UNDISCOVERED]: f"no hardware facts, so no cap: {_NEUTRAL_SCORE}",
+    **{source: f"{why}: {_NEUTRAL_SCORE}" for source, why in WITHOUT_DATA.items()},
     SOURCES[ScoreBasis.ENERGY]: (
         "the score falls with the watts that the pod adds, beyond those of the cheapest candidate"
     ),

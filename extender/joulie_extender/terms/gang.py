@@ -23,7 +23,6 @@ from joulie_projections.twin.labels import NO_LABELS
 
 LEVELS = "nvidia.com/gpu.clique,joulie.io/rack,topology.kubernetes.io/zone"
 OFF = "none"  # of the levels
-BEFORE = (("gang_points", 0.0), ("gang_levels", ""))
 MOST = 100.0  # points
 _NONE = -1
 _ROOMY = 2  # a domain with at least the largest number of candidates, divided by this, has room
@@ -46,8 +45,9 @@ class GangSettings:
     )
 
     def of_gangs(self) -> dict[str, float | str]:
-        """The values that a declaration has; those without the term are the ones of older logs."""
-        return dict(BEFORE) if self.gang_levels == OFF else {"gang_levels": self.gang_levels}
+        if self.gang_levels == OFF:
+            return {"gang_points": 0.0, "gang_levels": ""}
+        return {"gang_levels": self.gang_levels}
 
 
 class Level(NamedTuple):
@@ -62,7 +62,6 @@ class Gang(Term[GangSettings]):
     head = "gang"
     meaning = "Change by the nearness of the node to the pod's group, against the nearest candidate"
     settings = GangSettings
-    before = BEFORE
     is_last = True
     highest = 100.0
 

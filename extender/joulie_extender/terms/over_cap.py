@@ -9,7 +9,6 @@ from joulie_extender.terms.term import Amount, Term, TermInput
 from joulie_projections.twin.arrays import Bools, Floats
 
 FULL_PCT = 100
-SINCE = 3.0  # the formula of energy scores that has this term
 
 
 class OverCap(Term[EnergyWeights]):
@@ -23,9 +22,7 @@ class OverCap(Term[EnergyWeights]):
     settings = EnergyWeights
     is_after_clamp = True
 
-    def value(self, asked: TermInput, settings: EnergyWeights) -> Floats | None:
-        if settings.energy_formula < SINCE:
-            return None
+    def value(self, asked: TermInput, _: EnergyWeights) -> Floats | None:
         return points_behind(asked, _is_over(asked))
 
     def points(self, value: Amount, _: EnergyWeights) -> Amount:

@@ -11,7 +11,6 @@ import numpy as np
 from joulie_bus.core.setting_fields import choice, setting
 from joulie_extender.gpu.expected_loss import expected_loss, points_of
 from joulie_extender.gpu.fit import (
-    BY_MEAN,
     FRAGMENTATION,
     HIGHEST,
     GpuWeights,
@@ -23,7 +22,6 @@ from joulie_extender.gpu.fit import (
 from joulie_extender.gpu.free import asks_no_card, free_cards
 from joulie_extender.gpu.shapes import CARD
 from joulie_extender.terms.term import Term, TermInput
-from joulie_projections.hardware.gpu_resources import GPU_RESOURCES
 from joulie_projections.twin.arrays import Floats
 
 
@@ -52,7 +50,7 @@ class DevicesSettings:
 
 class LostGpus(Term[PackingWeights]):
     name = "lost_gpus"
-    head = "loses GPUs"
+    head = "lost GPUs"
     unit = "GPUs"
     meaning = "Loss of GPUs for later pods beyond that on the best candidate"
     settings = PackingWeights
@@ -79,13 +77,6 @@ class Packing(Term[PackingWeights]):
     head = "packing"
     meaning = "Points for a node whose cards the pod fills up"
     settings = PackingWeights
-    before = (
-        ("gpu_packing", "share"),
-        ("gpu_balance", 0.4),
-        ("gpu_resources", ",".join(GPU_RESOURCES)),
-        ("gpu_need_rule", BY_MEAN),
-        ("gpu_in_units", False),
-    )
 
     def value(self, asked: TermInput, settings: PackingWeights) -> Floats | None:
         gpu = settings.gpu
@@ -104,7 +95,6 @@ class Devices(Term[DevicesSettings]):
         "Change by the devices that the pod leaves free, against the candidate with the fewest"
     )
     settings = DevicesSettings
-    before = (("devices_points", 0.0),)
     is_last = True
 
     def value(self, asked: TermInput, settings: DevicesSettings) -> Floats | None:

@@ -64,7 +64,7 @@ def _cost_factor(nodes: Nodes, _: FacilitySettings) -> Floats:
 
 class AddedPower(Term[FacilitySettings]):
     name = "marginal_w"
-    head = "adds watts"
+    head = "added watts"
     unit = "watts"
     meaning = "The power that the pod would add to the node; the headroom counts it"
     settings = FacilitySettings

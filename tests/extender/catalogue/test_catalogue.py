@@ -114,7 +114,6 @@ NAMES = frozenset(term.name for term in TERMS)
 MANY = 4  # a list of as many terms is a list of terms
 MAY_LIST = {
     "joulie_bus/events/decisions.py",  # the form of an entry
-    "joulie_answers/schema/responses.py",  # the first version of the console's API
     "joulie_extender/catalogue/terms.py",
     "joulie_projections/twin/energy_score.py",  # its own result; the simulator has it, too
 }

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk, Terms, named_terms
 from joulie_bus.testing import ask
-from joulie_extender.catalogue.declaration import settings_id, values_of
+from joulie_extender.catalogue.declaration import settings_id
 from joulie_extender.catalogue.rules import advice_of
 from joulie_extender.catalogue.terms import (
     CARDS,
@@ -15,6 +15,7 @@ from joulie_extender.catalogue.terms import (
     FIRST,
     HEADROOM,
     formula_of,
+    head_of,
     point_names,
     points_of,
     watts_of,
@@ -80,9 +81,30 @@ def test_the_watts_behind_a_score_are_named_without_their_unit() -> None:
 
 
 def test_an_entry_names_its_formula_by_its_source() -> None:
-    assert [formula_of(source) for source in ("energy", "cards", "measured", "predicted", "")] == [
-        ENERGY, CARDS, HEADROOM, HEADROOM, HEADROOM,
+    assert [formula_of(source) for source in ("energy", "cards", "measured", "predicted")] == [
+        ENERGY, CARDS, HEADROOM, HEADROOM,
     ]  # fmt: skip
+
+
+def test_no_formula_gave_the_score_of_a_node_without_data_or_of_an_unknown_source() -> None:
+    assert [formula_of(source) for source in ("neutral", "undiscovered", "tide", "")] == [None] * 4
+    assert points_of(terms("tide", score=50.0), Weights()) == {}
+    assert watts_of(terms("undiscovered", marginal_w=3.0)) == {}
+
+
+def test_a_node_without_data_has_the_terms_that_change_a_finished_score() -> None:
+    found = points_of(terms("neutral", score=50.0, bonus=3.0, gang=-4.0), Weights())
+
+    assert found == {"neutral": 54.0, "gang": -4.0}
+
+
+def test_terms_have_words_of_their_own() -> None:
+    assert [head_of(name) for name in ("headroom", "lost_gpus", "lost_gpus_w", "activation")] == [
+        "headroom", "lost GPUs", "lost GPUs", "activation",
+    ]  # fmt: skip
+    assert head_of("reserve") == head_of("cards_kept") == "cards kept"
+    assert head_of("of_a_new_version") == "of a new version"
+    assert not any("_" in head_of(name) for name in point_names())
 
 
 def test_every_name_of_points_comes_once_in_the_order_of_the_sums() -> None:
@@ -132,14 +154,6 @@ def test_an_id_of_settings_is_sixteen_characters_and_computed_once() -> None:
     assert len(settings_id(weights)) == 16
     weights.memo["id"] = "kept"
     assert settings_id(weights) == "kept"
-
-
-def test_a_declaration_leaves_out_what_has_the_value_that_was_fixed_before() -> None:
-    former = values_of(Weights(cpu_pods_on_gpu_nodes="allow", scoring="headroom"))
-
-    assert not {"cpu_pods_on_gpu_nodes", "scoring", "preset", "capacity_reserve"} & set(former)
-    assert values_of(Weights(cpu_pods_on_gpu_nodes="avoid"))["cpu_pods_on_gpu_nodes"] == "avoid"
-    assert values_of(Weights(scoring="energy"))["scoring"] == "energy"
 
 
 def test_weights_are_the_same_in_another_process_but_for_their_hash() -> None:

@@ -151,23 +151,14 @@ def test_the_terms_of_a_node_name_their_source() -> None:
     assert [terms_of(found, ["a", "b"], at).source for at in (0, 1)] == ["energy", "undiscovered"]
 
 
-def test_a_declaration_without_the_new_settings_has_the_former_rules() -> None:
-    former = Weights(cpu_pods_on_gpu_nodes="allow", scoring="headroom", energy_formula=1.0)
-    declared = declaration(former)
-
-    assert not {"cpu_pods_on_gpu_nodes", "scoring"} & set(declared.values)
-    assert weights_of(declared) == former
-    assert weights_of(declaration(ENERGY)) == ENERGY
-
-
-def test_a_declaration_of_the_first_logs_with_energy_scores_has_the_first_formula() -> None:
+def test_entries_of_another_energy_formula_have_no_weights_here() -> None:
     declared = declaration(ENERGY)
-    values = {name: each for name, each in declared.values.items() if name != "energy_formula"}
-    first = dataclasses.replace(ENERGY, energy_formula=1.0)
 
     assert declared.values["energy_formula"] == FORMULA
-    assert weights_of(replace(declared, values=values)) == first
-    assert declaration(first).values == values
+    assert weights_of(declared) == ENERGY
+    for formula in ({"energy_formula": FORMULA + 1}, {}):
+        values = {name: each for name, each in declared.values.items() if name != "energy_formula"}
+        assert weights_of(replace(declared, values=values | formula)) is None
 
 
 questions = st.builds(
@@ -303,15 +294,6 @@ def test_a_node_past_its_cap_stays_behind_the_most_that_a_score_can_be() -> None
     assert found.score == pytest.approx([80.0, 100.0])
 
 
-def test_decisions_under_the_second_energy_formula_know_no_caps() -> None:
-    nodes = [node(cores=60, **AT_ITS_CAP), node()]
-    second, third = (dataclasses.replace(ENERGY, energy_formula=each) for each in (2.0, 3.0))
-
-    assert "over_cap" in scored(POD, third, *nodes).more
-    assert "over_cap" not in scored(POD, second, *nodes).more
-    assert best(scored(POD, second, *nodes)) == 0
-
-
 def test_a_decision_with_caps_is_recorded_with_them_and_made_again() -> None:
     twin_columns, names = columns_of(node(cores=60, **AT_ITS_CAP), node())
     context = DecisionContext(twin_columns, 1, 0, NOON)
@@ -368,18 +350,3 @@ def test_no_process_is_counted_where_no_card_was_measured() -> None:
     found = scored(CARDS, ENERGY, node(gpus=8, cores=8), node(gpus=8, cards=1))
 
     assert not {"process_w", "first_card_w"} & found.more.keys()
-
-
-def test_decisions_of_the_formula_without_curves_are_computed_as_they_were() -> None:
-    twin_columns, names = columns_of(with_curve(cores=8), with_curve(cores=8, cards=1))
-    context = DecisionContext(twin_columns, 1, 0, NOON)
-    before = Weights(scoring="energy", energy_formula=3.0)
-    decided = decide_prioritize(CARDS, names, context, before)
-
-    declared = weights_of(declaration(before))
-    assert declared is not None
-    assert again(decided, twin_columns, declared) == decided
-    by_a_line, by_the_curve = (scored(CARDS, before, each) for each in (node(gpus=8), with_curve()))
-    assert by_the_curve["marginal_w"] == by_a_line["marginal_w"]
-    assert not {"process_w", "first_card_w"} & decided.top[0].later.more.keys()
-    assert decide_prioritize(CARDS, names, context, ENERGY).top != decided.top

@@ -40,6 +40,8 @@ LINES = {
     "decision.preempt": "1 of 2 nodes are worth clearing",
     "decision.fallback": "fallback (overdue): all of 2 nodes pass",
     "decision.dropped": "3 decisions dropped: No space left on device",
+    "decision.promise-key": "a replica started: the key of its promises",
+    "decision.promise": "signed up to extender-0:b1:7 by its replica",
     "decision.bind": "not bound to n1, lost-race: another replica was first",
     "decision.outcome": "runs on n1, ranked 2, 9 points behind the best",
     "decision.set-back": "a failover, or an older copy: nothing is lost up to position 4711",
@@ -137,9 +139,16 @@ def test_both_ages_of_a_view_are_named_where_both_are_known(behind: int | None, 
     basis = replace(BASIS, behind_ms=behind)
 
     assert ages_text(basis) == text
-    assert behind_ms(basis) == behind
+    assert behind_ms(basis) == (None if behind == NEVER_MS else behind)
     assert behind_ms(replace(basis, view=0)) is None
     assert behind_ms(None) is None
+
+
+def test_a_projector_that_was_not_seen_has_no_age() -> None:
+    unseen = replace(BASIS, view_age_ms=NEVER_MS, behind_ms=NEVER_MS)
+
+    assert ages_text(unseen) == "behind the log by an unknown time, projector not seen yet"
+    assert (view_age_ms(unseen), behind_ms(unseen)) == (None, None)
 
 
 def test_the_older_age_decides_what_is_stale() -> None:

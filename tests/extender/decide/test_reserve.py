@@ -130,10 +130,10 @@ def test_the_setting_becomes_a_weight() -> None:
 
 def test_the_rules_of_a_newer_version_are_no_weights_here() -> None:
     declared = declaration(KEEPS)
-    added = {**declared.added, "capacity_reserve": "cards=0.25,memory=0.1"}
+    newer = {**declared.values, "capacity_reserve": "cards=0.25,memory=0.1"}
 
     assert weights_of(declared) == KEEPS
-    assert weights_of(replace(declared, added=added)) is None
+    assert weights_of(replace(declared, values=newer)) is None
 
 
 def test_a_pod_that_asks_for_memory_of_a_card_alone_asks_for_one_card() -> None:

@@ -1,6 +1,7 @@
 import asyncio
 import contextlib
 import resource
+import time
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, NOON, ask, full, refusals, until
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter
+from joulie_extender.decision_log.kept_hashes import KeptHashes
 from joulie_extender.decision_log.shipping import Durability, Shipper
+from joulie_extender.decision_log.shipping import shipping as shipping_to
 from joulie_extender.decision_log.spool import RECENT_BYTES, Spool
 from joulie_projections.twin.columns import TwinColumns
 
@@ -62,12 +65,16 @@ async def shipped_pods(bus: JetStreamLog, count: int) -> list[str]:
     ):
         while len(pods) < count:
             await wait_and_clear(wakeup, 0.5)
-            pods += [codec.open_envelope(r.data, "here").key for r in reader.take(1000)]
+            keys = [codec.open_envelope(r.data, "here").key for r in reader.take(1000)]
+            pods += [key for key in keys if not key.startswith("_promise")]
     return pods
 
 
 async def stored(bus: JetStreamLog) -> int:
-    return (await bus.state(Stream.DEC)).last
+    """Decisions; promises are not counted."""
+    if not (last := (await bus.state(Stream.DEC)).last):
+        return 0
+    return sum(not each.key.startswith("_promise") for each in await all_shipped(bus, last))
 
 
 async def test_what_is_recorded_arrives_in_order(bus: JetStreamLog, tmp_path: Path) -> None:
@@ -89,6 +96,23 @@ async def test_nothing_is_left_on_disk_once_all_is_shipped(
             await shipper.drained(PATIENCE_S)
 
     assert [path.stat().st_size for path in (tmp_path / "spool").iterdir()] == [0]
+
+
+async def test_a_disk_that_is_full_for_hashes_stops_no_message_and_is_counted(
+    bus: JetStreamLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(KeptHashes, "add", no_room)
+    lost = metrics.HASHES_LOST._value.get()
+    with shipping_to(Producer("r", CLUSTER, lambda: NOON), tmp_path / "spool") as shipper:
+        async with shipping(bus, shipper):
+            shipper.record(decided(1))
+            await shipper.drained(PATIENCE_S)
+
+    assert await shipped_pods(bus, 1) == ["pod-1"]
+    assert metrics.HASHES_LOST._value.get() - lost == 3  # the key, the decision, the promise
 
 
 async def test_the_next_life_ships_what_the_last_one_left(
@@ -152,7 +176,7 @@ def small_disk() -> Generator[None, None, None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def shipped_envelopes(bus: JetStreamLog, count: int) -> list[codec.Envelope]:
+async def all_shipped(bus: JetStreamLog, count: int) -> list[codec.Envelope]:
     wakeup, found = asyncio.Event(), list[codec.Envelope]()
     async with (
         asyncio.timeout(PATIENCE_S),
@@ -161,6 +185,16 @@ async def shipped_envelopes(bus: JetStreamLog, count: int) -> list[codec.Envelop
         while len(found) < count:
             await wait_and_clear(wakeup, 0.5)
             found += [codec.open_envelope(r.data, "here") for r in reader.take(1000)]
+    return found
+
+
+async def shipped_envelopes(bus: JetStreamLog, count: int) -> list[codec.Envelope]:
+    """Those of decisions."""
+    found = list[codec.Envelope]()
+    while len(found) < count:
+        last = (await bus.state(Stream.DEC)).last
+        every = await all_shipped(bus, last)
+        found = [each for each in every if not each.key.startswith("_promise")]
     return found
 
 
@@ -176,7 +210,7 @@ async def test_a_full_disk_costs_the_entry_and_not_the_answer_and_the_log_says_s
         async with shipping(bus, shipper):
             kept, told = await shipped_envelopes(bus, 2)
 
-    assert (kept.key, codec.origin_of(kept.id, "here").seq) == ("pod-3", 3)
+    assert (kept.key, codec.origin_of(kept.id, "here").seq) == ("pod-3", 4)
     assert isinstance(dropped := codec.read(told, "here"), DecisionsDropped)
     assert (dropped.count, "full" in dropped.why) == (2, True)
     assert metrics.DECISIONS_DROPPED._value.get() == before + 2
@@ -286,6 +320,41 @@ async def test_an_entry_for_which_no_reply_waits_is_not_kept_in_an_outage(tmp_pa
 
 def counted() -> tuple[float, float]:
     return (metrics.DECISIONS_SPOOLED._value.get(), metrics.DECISIONS_SHIPPED._value.get())
+
+
+def shown(name: str) -> float | None:
+    return metrics.SPOOL.get_sample_value(name)
+
+
+async def test_metrics_have_all_that_waits_and_the_age_of_the_oldest_from_the_start_on(
+    bus: JetStreamLog, tmp_path: Path
+) -> None:
+    hour_ago = time.time_ns() - 3600 * 10**9
+    with shipping_to(Producer("r", CLUSTER, lambda: hour_ago), tmp_path / "spool") as earlier:
+        for number in range(600):  # more than are shipped at once
+            earlier.record(decided(number))
+    with shipping_to(Producer("r", CLUSTER, time.time_ns), tmp_path / "spool") as shipper:
+        shipper.record(decided(600))
+        waited, age_s = shown("joulie_decision_spool_events"), shipper.oldest_s
+        async with shipping(bus, shipper):
+            await shipper.drained(PATIENCE_S)
+
+        assert waited is not None
+        assert waited >= 603  # with the key of each life, and promises
+        assert age_s == pytest.approx(3600, abs=60)
+        assert shown("joulie_decision_spool_events") == 0
+        assert shown("joulie_decision_spool_seconds") == 0
+
+
+async def test_an_end_with_decisions_in_the_spool_is_logged_with_their_number(
+    tmp_path: Path,
+) -> None:
+    with shipper_on(tmp_path / "spool") as shipper, capture_logs() as lines:
+        shipper.record(decided(1))
+        await shipper.drained(0.01)
+
+    # The key of this life, the decision, and the promise at the end.
+    assert [(line["event"], line["entries"]) for line in lines] == [("spool_not_empty", 3)]
 
 
 async def test_what_is_spooled_and_what_is_shipped_is_counted(

@@ -1,5 +1,4 @@
 import contextlib
-import itertools
 import os
 import resource
 import subprocess
@@ -15,7 +14,12 @@ from hypothesis import strategies as st
 from joulie_bus.runtime.settings import Source
 from joulie_bus.streams.records import Message
 from joulie_extender.decision_log.frames import framed
-from joulie_extender.decision_log.spool import RECENT_BYTES, SEGMENT_BYTES, Spool
+from joulie_extender.decision_log.spool import (
+    RECENT_BYTES,
+    SEGMENT_BYTES,
+    Spool,
+    waiting_in,
+)
 from joulie_extender.settings import ServerSettings
 
 
@@ -54,10 +58,10 @@ def files(directory: Path) -> list[str]:
 
 def test_what_is_appended_waits_until_it_is_shipped(life: Life) -> None:
     spool = life(1, 2, 3)
-    messages, place, _ = spool.unshipped(100)
+    found = spool.unshipped(100)
 
-    assert messages == [message(1), message(2), message(3)] == waiting(spool)
-    spool.shipped(place)
+    assert found.messages == [message(1), message(2), message(3)] == waiting(spool)
+    spool.shipped(found)
     assert (waiting(spool), spool.is_empty) == ([], True)
 
 
@@ -69,34 +73,61 @@ def test_messages_are_taken_in_portions_and_in_order(life: Life) -> None:
     spool = life(1, 2, 3, 4, 5)
     seen: list[Message] = []
     while not spool.is_empty:
-        messages, place, _ = spool.unshipped(2)
-        seen += messages
-        spool.shipped(place)
+        found = spool.unshipped(2)
+        seen += found.messages
+        spool.shipped(found)
 
     assert seen == [message(number) for number in (1, 2, 3, 4, 5)]
 
 
 def test_what_comes_while_others_are_shipped_is_kept(life: Life) -> None:
     spool = life(1)
-    place = spool.unshipped(100).place
+    found = spool.unshipped(100)
     spool.append(message(2))
-    spool.shipped(place)
+    spool.shipped(found)
 
     assert waiting(spool) == [message(2)]
 
 
 def test_the_next_life_finds_what_the_last_one_left(life: Life) -> None:
     first = life(1, 2)
-    first.shipped(first.unshipped(1)[1])
+    first.shipped(first.unshipped(1))
     life(3)  # killed, too
 
     assert waiting(life(4)) == [message(1), message(2), message(3), message(4)]
 
 
+def test_what_waits_is_counted_from_the_last_life_on(life: Life, tmp_path: Path) -> None:
+    life(1, 2)
+    spool = life(3, 4, 5)
+
+    assert spool.waiting == 5
+    spool.shipped(spool.unshipped(3))
+    assert spool.waiting == 2
+    spool.shipped(spool.unshipped(100))
+    assert spool.waiting == 0
+
+
+@pytest.mark.parametrize("shipped", range(6))
+def test_a_clean_end_leaves_only_what_the_broker_does_not_have(
+    life: Life, tmp_path: Path, shipped: int
+) -> None:
+    life(1, 2)
+    spool = life(3, 4, 5)
+    spool.shipped(spool.unshipped(shipped))
+    spool.delete_shipped()
+    spool.close()
+
+    assert waiting_in(tmp_path) == 5 - shipped
+    following = life(6)
+    assert waiting(following) == [message(number) for number in range(1 + shipped, 7)]
+    assert following.waiting == 6 - shipped
+
+
 def test_what_the_last_life_left_is_deleted_once_it_is_shipped(life: Life, tmp_path: Path) -> None:
     life(1)
     spool = life(2)
-    spool.shipped(spool.unshipped(100)[1])
+    spool.shipped(spool.unshipped(100))
 
     assert files(tmp_path) == ["000000000002.spool"]
     assert spool.is_empty
@@ -108,9 +139,9 @@ def test_lives_and_portions_may_end_together(life: Life, portion: int) -> None:
     spool = life(3, 4)
     seen: list[Message] = []
     while not spool.is_empty:
-        messages, place, _ = spool.unshipped(portion)
-        seen += messages
-        spool.shipped(place)
+        found = spool.unshipped(portion)
+        seen += found.messages
+        spool.shipped(found)
 
     assert seen == [message(number) for number in (1, 2, 3, 4)]
 
@@ -220,7 +251,7 @@ def test_a_segment_that_cannot_be_read_is_set_aside_and_counted(
     change(tmp_path / "000000000001.spool")
 
     found = spool.unshipped(100)
-    spool.shipped(found.place)
+    spool.shipped(found)
 
     assert found.messages == [message(2)]
     assert [loss.records for loss in found.losses] == [1]
@@ -261,10 +292,10 @@ def test_segments_roll_and_are_deleted_behind_the_front(life: Life, tmp_path: Pa
         spool.append(each)
     assert len(files(tmp_path)) == 3
 
-    messages, place, _ = spool.unshipped(100)
-    spool.shipped(place)
+    found = spool.unshipped(100)
+    spool.shipped(found)
 
-    assert messages == large
+    assert found.messages == large
     assert (len(files(tmp_path)), spool.is_empty) == (1, True)
 
 
@@ -272,7 +303,7 @@ def test_a_long_life_without_backlog_stays_in_one_small_file(life: Life, tmp_pat
     spool = life()
     for number in range(50):
         spool.append(message(number, 1000))
-        spool.shipped(spool.unshipped(10)[1])
+        spool.shipped(spool.unshipped(10))
 
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [0]
 
@@ -302,7 +333,7 @@ SMALL = 64 * 1024  # of memory and of a segment, where a test writes hundreds of
 def test_what_memory_does_not_hold_is_read_again_in_order(
     steps: list[tuple[int, int]], size: int
 ) -> None:
-    written, seen = itertools.count(), list[Message]()
+    written, seen = 0, list[Message]()
     with (
         pytest.MonkeyPatch.context() as smaller,
         tempfile.TemporaryDirectory() as directory,
@@ -312,15 +343,17 @@ def test_what_memory_does_not_hold_is_read_again_in_order(
             smaller.setattr(f"joulie_extender.decision_log.spool.{name}", SMALL)
         for comes, goes in [*steps, (0, 1000)]:
             for _ in range(comes):
-                spool.append(message(next(written), size))
-            found, place, _ = spool.unshipped(goes)
-            spool.shipped(place)
-            seen += found
+                spool.append(message(written, size))
+                written += 1
+            found = spool.unshipped(goes)
+            spool.shipped(found)
+            seen += found.messages
+            assert spool.waiting == written - len(seen)
         left = spool.is_empty
 
     assert left
     assert seen == [message(number, size) for number in range(len(seen))]
-    assert len(seen) == next(written)
+    assert len(seen) == written
 
 
 def test_only_its_owner_may_read_it(life: Life, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpu_kit import CARDS, MB, PODS, a_card, a_claim, wanting
-from joulie_bus.events import Duty, PodAsk, PrioritizeDecided, SettingsDeclared, named_values
+from joulie_bus.events import Duty, PodAsk, PrioritizeDecided, named_values
 from joulie_bus.testing import NOON, ask, hardware
-from joulie_extender.catalogue.declaration import declaration, settings_id, weights_of
+from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import (
@@ -31,13 +31,12 @@ from joulie_extender.gpu.expected_loss import (
     points_of,
     prepare,
 )
-from joulie_extender.gpu.fit import BY_MEAN, BY_NODES, BY_SCARCITY, DRIVER_MB, GpuWeights
+from joulie_extender.gpu.fit import DRIVER_MB, GpuWeights
 from joulie_extender.gpu.fragmentation import MOST_CORES
 from joulie_extender.gpu.free_cards import kinds_of, rests_of
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.unusable import free_gpus
 from joulie_extender.protocol.candidates import candidates_of
-from joulie_extender.settings import ScoringSettings
 from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.gpu_arrivals import PRIOR, GpuArrivals, GpuDemand, GpuShape, with_pod
@@ -45,7 +44,7 @@ from joulie_projections.state.state import NodeState
 from joulie_projections.twin.card_columns import Cards
 from joulie_projections.twin.columns import TwinColumns
 
-LEARNED = Weights(gpu=GpuWeights(packing="fragmentation", need_rule=BY_SCARCITY, in_units=True))
+LEARNED = Weights(gpu=GpuWeights(packing="fragmentation"))
 NAMES = ["n0", "n1", "n2"]
 
 
@@ -252,11 +251,9 @@ def test_scores_follow_cores_that_pods_without_cards_take() -> None:
 HEAVY = GpuShape(14_000, 1, 1000)  # of 12 cores for each card
 
 
-def places_of(rule: str, columns: TwinColumns, pod: PodAsk) -> list[float]:
+def places_of(columns: TwinColumns, pod: PodAsk) -> list[float]:
     rows = np.array([columns.rows[name] for name in NAMES])
-    found: list[float] = expected_loss(
-        pod, columns, rows, LEARNED.gpu._replace(need_rule=rule)
-    ).tolist()
+    found: list[float] = expected_loss(pod, columns, rows, LEARNED.gpu).tolist()
     return found
 
 
@@ -270,30 +267,10 @@ def test_where_cores_run_out_first_a_pod_with_few_goes_beside_pods_with_many() -
     columns = columns_of(cards, asked_before(HEAVY), nodes)
     small = replace(wanting(vram_mb=1), cpu_milli=1000)
 
-    by_nodes, by_mean = (places_of(rule, columns, small) for rule in (BY_NODES, BY_MEAN))
+    losses = places_of(columns, small)
 
-    assert by_nodes != by_mean
-    assert places_of(BY_NODES, columns, small) == by_nodes  # each rule has its own tables
-    assert by_nodes[0] == 0.0
-    assert by_nodes[1] > by_mean[1]
-
-
-def test_entries_from_before_the_rule_are_computed_with_the_mean() -> None:
-    before = declaration(LEARNED).all_values
-    assert before.pop("gpu_need_rule") == BY_SCARCITY
-    declared = SettingsDeclared(settings="s", code="c", values=before)
-
-    found = weights_of(declared)
-
-    assert found is not None
-    assert found.gpu.need_rule == BY_MEAN
-
-
-@pytest.mark.parametrize(("packing", "rule"), [("fragmentation", "scarce"), ("fit", "mean")])
-def test_the_need_follows_from_the_nodes_with_the_packing_that_uses_it(
-    packing: str, rule: str
-) -> None:
-    assert ScoringSettings(gpu_packing=packing).weights().gpu.need_rule == rule
+    assert losses[0] == 0.0
+    assert losses[1] > 0.0
 
 
 @pytest.mark.parametrize(
@@ -310,7 +287,7 @@ def test_the_usual_cores_of_a_card_are_those_of_most_cards(
 ) -> None:
     there = {f"{name}/{at}": a_card(name) for name, count in cards.items() for at in range(count)}
 
-    assert kinds_of(columns_of(there), ()).common_need == need
+    assert kinds_of(columns_of(there), ()).usual_need == need
 
 
 @pytest.mark.parametrize(
@@ -341,8 +318,7 @@ def test_nodes_with_unknown_cores_tell_nothing_of_the_usual_ones() -> None:
     nodes = {"n0": NodeState(ordinal=0, at=NOON, present=True), "n1": a_node(1), "n2": a_node(2)}
     cards = {f"n0/{at}": a_card("n0") for at in range(8)} | {"b": a_card("n1")}
 
-    assert kinds_of(columns_of(cards, nodes=nodes), ()).common_need == 96.0
-    assert kinds_of(columns_of({}), ()).common_need == 0.0
+    assert kinds_of(columns_of(cards, nodes=nodes), ()).usual_need == 96.0
     assert kinds_of(columns_of({}), ()).usual_need == 0.0
 
 
@@ -361,12 +337,9 @@ def columns_with(beside: float) -> TwinColumns:
 
 
 def test_a_pod_with_few_cores_goes_where_few_are_left_if_pods_without_gpus_take_them() -> None:
-    few, many = (places_of(BY_SCARCITY, columns_with(each), SMALL) for each in (80, 96))
+    few, many = (places_of(columns_with(each), SMALL) for each in (80, 96))
 
     assert many[1] - many[0] > few[1] - few[0] + 0.5
-    assert places_of(BY_NODES, columns_with(96), SMALL) == places_of(
-        BY_NODES, columns_with(80), SMALL
-    )
 
 
 def test_scores_follow_whether_cores_run_out() -> None:
@@ -396,12 +369,6 @@ def test_what_a_pod_has_claimed_itself_counts_as_free() -> None:
     pod = wanting("p", vram_mb=1)
 
     assert scores(pod, columns_of(own)) == scores(pod, columns_of(free))
-
-
-def test_the_settings_of_other_packings_keep_their_ids() -> None:
-    later = {"gpu_packing", "gpu_balance", "gpu_resources", "gpu_need_rule", "gpu_in_units"}
-    assert not later & declaration(Weights()).values.keys()
-    assert settings_id(LEARNED) != settings_id(Weights())
 
 
 # --- explained ----------------------------------------------------------------------------------

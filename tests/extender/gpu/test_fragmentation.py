@@ -20,7 +20,6 @@ from joulie_extender.gpu.demand import (
     wanted_cores,
     worth_of,
 )
-from joulie_extender.gpu.fit import BY_MEAN
 from joulie_extender.gpu.fragmentation import (
     MOST_KEPT,
     NEVER,
@@ -72,9 +71,9 @@ def kinds_of(pool: Pool, *total_mb: int) -> PoolKinds:
     )
 
 
-def measure_of(demand: GpuDemand, pool: Pool, rule: str = BY_MEAN) -> Measure:
+def measure_of(demand: GpuDemand, pool: Pool) -> Measure:
     kinds = kinds_of(pool)
-    return Measure(terms_of(demand, kinds, worth_of(demand.priced, kinds), rule))
+    return Measure(terms_of(demand, kinds, worth_of(demand.priced, kinds)))
 
 
 def cards_at(pool: Pool, shape: Shape, row: int, card: Ints) -> list[int]:
@@ -443,19 +442,16 @@ def test_the_need_is_below_the_mean_or_far_above_what_most_cards_have(
     mean: float, need: float
 ) -> None:
     """Most cards have 12 cores. In between, empty nodes would count as without cores."""
-    kinds = NOTHING._replace(common_need=12.0, usual_need=12.0)
-    assert wanted_cores(mean, kinds, "nodes") == pytest.approx(need)
-    assert wanted_cores(mean, kinds, "scarce") == pytest.approx(need)
-    assert wanted_cores(mean, kinds, "mean") == 0.92 * mean
-    for rule in ("nodes", "scarce"):
-        assert wanted_cores(mean, NOTHING, rule, is_short_of_cores=True) == 0.92 * mean
+    kinds = NOTHING._replace(usual_need=12.0)
+    assert wanted_cores(mean, kinds) == pytest.approx(need)
+    assert wanted_cores(mean, NOTHING, is_short_of_cores=True) == 0.92 * mean
 
 
 def test_the_need_is_far_above_what_most_cards_have_where_cores_run_out() -> None:
-    kinds = NOTHING._replace(common_need=12.0, usual_need=12.0)
+    kinds = NOTHING._replace(usual_need=12.0)
 
-    assert wanted_cores(10.0, kinds, "scarce", is_short_of_cores=True) == pytest.approx(19.2)
-    assert wanted_cores(20.0, kinds, "scarce", is_short_of_cores=True) == pytest.approx(24.0)
+    assert wanted_cores(10.0, kinds, is_short_of_cores=True) == pytest.approx(19.2)
+    assert wanted_cores(20.0, kinds, is_short_of_cores=True) == pytest.approx(24.0)
 
 
 ALL = {"all_milli": 1_600_000, "all_gpu": 100_000}  # 16 cores for each card
@@ -497,31 +493,17 @@ FLEET = Pool([*[EIGHT] * 9, EIGHT._replace(milli=128_000)])
     "other", [Shape(40_000, 1024, 1, 1000), Shape(20_000, 1024, 0, 0)], ids=str
 )
 def test_a_rare_kind_of_node_is_kept_for_pods_that_fit_on_no_other(other: Shape) -> None:
-    """Nine empty nodes of 96 cores count as short of cores with that pod, the tenth does not."""
+    """Nine empty nodes of 96 cores count as short of cores with that pod, the tenth does not:
+    without the rare pod it would be the best node."""
     usual = Shape(88_000, 1024, 8, 1000)
     wanted = arrived(*[usual] * 9, RARE, times=20)
-    costs = {
-        rule: measure_of(wanted, FLEET, rule).costs(FLEET, other, np.arange(10)).cost
-        for rule in ("nodes", "scarce")
-    }
 
-    assert costs["nodes"].argmin() == 9
-    assert costs["scarce"].argmin() < 9
-
-
-def test_a_kind_of_node_that_is_not_rare_is_kept_for_nobody() -> None:
-    wanted, kinds = arrived(Shape(88_000, 1024, 8, 1000)), kinds_of(FLEET)
-    by_nodes, by_scarcity = (
-        terms_of(wanted, kinds, worth_of(wanted.priced, kinds), rule)
-        for rule in ("nodes", "scarce")
-    )
-
-    assert np.array_equal(by_nodes.many, by_scarcity.many)
+    assert measure_of(wanted, FLEET).costs(FLEET, other, np.arange(10)).cost.argmin() < 9
 
 
 def test_a_rare_kind_of_node_is_never_worth_more_than_its_cards() -> None:
     wanted, kinds = arrived(RARE), kinds_of(FLEET)
-    terms = terms_of(wanted, kinds, worth_of(wanted.priced, kinds), "scarce")
+    terms = terms_of(wanted, kinds, worth_of(wanted.priced, kinds))
 
     most = TermWeights().fragmentation * float(terms.many.max()) / 8000
     assert 1.0 < most < 1.3, "the worth of all its cards, and how popular the pod is"
@@ -533,7 +515,7 @@ def test_nodes_that_differ_by_parts_of_a_core_are_one_kind() -> None:
     wanted = arrived(WHOLE)
 
     tables = [
-        terms_of(wanted, kinds_of(pool), worth_of(wanted.priced, kinds_of(pool)), "scarce")
+        terms_of(wanted, kinds_of(pool), worth_of(wanted.priced, kinds_of(pool)))
         for pool in (several, one)
     ]
 

@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from gpu_kit import MB, a_card, a_claim, wanting
-from joulie_bus.events import PodAsk, SettingsDeclared, named_values
+from joulie_bus.events import PodAsk, named_values
 from joulie_bus.testing import NOON, ask, hardware
 from joulie_extender.catalogue.declaration import declaration, weights_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.decide import again, decide_prioritize
 from joulie_extender.decide.scoring import Scores, score
-from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
+from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.terms.energy import LOST_GPU_W
 from joulie_projections.pods.load import Load
 from joulie_projections.state.cards import CardState
@@ -26,7 +26,7 @@ from joulie_projections.twin.columns import TwinColumns
 
 SAVINGS = Weights(
     scoring="energy",
-    gpu=GpuWeights(packing="fragmentation", need_rule=BY_SCARCITY, in_units=True),
+    gpu=GpuWeights(packing="fragmentation"),
 )
 POD = wanting(vram_mb=1)
 
@@ -126,10 +126,10 @@ def test_a_pod_without_cards_goes_last_to_a_node_whose_cards_are_unknown() -> No
 @pytest.mark.parametrize("pod", [POD, ask("p", cores=4)])
 def test_where_no_card_is_known_scores_are_those_without_the_term(pod: PodAsk) -> None:
     columns = columns_of({})
-    before = dataclasses.replace(SAVINGS, energy_formula=4.0)
+    without = dataclasses.replace(SAVINGS, gpu=GpuWeights())
 
     assert "lost_gpus_w" not in scored(pod, columns).more
-    assert scored(pod, columns).answer.tolist() == scored(pod, columns, before).answer.tolist()
+    assert scored(pod, columns).answer.tolist() == scored(pod, columns, without).answer.tolist()
 
 
 def test_without_cards_among_the_candidates_there_is_no_loss() -> None:
@@ -138,10 +138,9 @@ def test_without_cards_among_the_candidates_there_is_no_loss() -> None:
     assert "lost_gpus_w" not in scored(ask("p", cores=4), columns).more
 
 
-@pytest.mark.parametrize("changed", [{"energy_formula": 4.0}, {"gpu": GpuWeights()}])
-def test_decisions_without_the_term_are_computed_as_they_were(changed: dict[str, object]) -> None:
+def test_decisions_with_another_packing_are_without_the_term() -> None:
     columns = columns_of({**free("n0", 4), **free("n1", 1), **taken("n1", 3)})
-    before = dataclasses.replace(SAVINGS, **changed)  # type: ignore[arg-type]
+    before = dataclasses.replace(SAVINGS, gpu=GpuWeights())
     context = DecisionContext(columns, 1, 0, NOON)
 
     decision = decide_prioritize(POD, ["n0", "n1"], context, before)
@@ -211,19 +210,6 @@ def test_units_that_are_reported_as_cards_of_their_own_are_cards() -> None:
     columns = columns_of(slices | free("n1", 4), in_units(0), a_node(1))
 
     assert lost_w(PLAIN, columns) == lost_w(POD, columns)
-
-
-def test_entries_from_before_units_are_computed_with_whole_cards() -> None:
-    before = declaration(SAVINGS).all_values
-    assert before.pop("gpu_in_units") is True
-    declared = SettingsDeclared(settings="s", code="c", values=before)
-    columns = columns_of(shared("n0", 1) | free("n1", 4), in_units(0, 4), a_node(1))
-
-    found = weights_of(declared)
-
-    assert found is not None
-    assert not found.gpu.in_units
-    assert int(scored(PLAIN, columns, found).answer.argmax()) == 1
 
 
 def test_tables_follow_the_units_of_a_node() -> None:

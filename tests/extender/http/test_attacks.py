@@ -36,6 +36,7 @@ from joulie_extender.debug.pages import ScoringPages
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.http.routes import PROBES
 from joulie_extender.settings import ServerSettings
+from joulie_projections.state.completeness import NEVER_MS
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
@@ -129,6 +130,20 @@ async def test_a_page_that_is_asked_for_again_and_again_is_made_once_a_second() 
     assert first == again
     assert older == first | {"viewAgeMs": 503}
     assert (fresh["position"], fresh["viewAgeMs"], len(made)) == (2, 3, 2)
+
+
+async def test_the_page_of_a_replica_without_a_view_has_no_age() -> None:
+    now = [0.0]
+    pages = ScoringPages(Weights(), lambda: now[0])
+
+    def context() -> DecisionContext:
+        return DecisionContext(SNAPSHOT.twin_columns, 0, NEVER_MS, NOON)
+
+    first = json.loads(pages.encoded(context))
+    now[0] = 0.5
+
+    assert first["viewAgeMs"] is None
+    assert json.loads(pages.encoded(context))["viewAgeMs"] is None
 
 
 # --- from a page in a browser -----------------------------------------------------------------
