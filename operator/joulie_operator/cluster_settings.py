@@ -218,8 +218,7 @@ class PowerSettings:
         "",
         "Source of measured power: a Prometheus server that scrapes Kepler and DCGM; or a URL with "
         "{node} that returns JSON for each node (nodePowerWatts, or packagePowerWatts at the top "
-        "or under cpu); or a TOML file of BMCs; or such a URL and the file, separated by a space; "
-        "empty for none (agents may measure)",
+        "or under cpu); empty for none (agents may measure)",
     )
     interval_s: float = setting(
         some_time, "NODE_POWER_INTERVAL", "15s", "How often the power of the nodes is read"
@@ -231,17 +230,10 @@ class PowerSettings:
         "Power of whole nodes in watts: with {node}, one query per node; else one series per node; "
         "empty reads the metrics of Kepler and DCGM",
     )
-
-    @property
-    def bmc_file(self) -> str:
-        """The file of BMCs, if the address names one."""
-        return " ".join(filter(_is_bmc_file, self.address.split()))
-
-    @property
-    def exporter(self) -> str:
-        """The URL, if the address names one."""
-        return " ".join(word for word in self.address.split() if not _is_bmc_file(word))
-
-
-def _is_bmc_file(word: str) -> bool:
-    return word.endswith(".toml") and "://" not in word
+    controllers: str = setting(
+        text,
+        "POWER_CONTROLLERS",
+        "",
+        "TOML file of power controllers (BMCs, commands, autoscalers), by which the power of nodes "
+        "is read and nodes are switched; empty for none",
+    )

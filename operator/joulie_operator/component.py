@@ -32,6 +32,7 @@ from joulie_operator.planning.sleep import evictions_allowed
 from joulie_operator.service import Operator
 from joulie_operator.settings import OperatorSettings
 from joulie_projections.catalog_file import CatalogSettings, GpuResourceSettings
+from joulie_projections.component.opening import await_migration
 from joulie_projections.component.process import serve_part
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.history.history import History
@@ -39,10 +40,9 @@ from joulie_projections.view.view import View
 from joulie_projections.view.viewing import viewing
 
 if TYPE_CHECKING:
+    from joulie_operator.controllers.controller_file import Entry
     from joulie_operator.facts.hardware_inventory import Inventory
     from joulie_operator.kube.api_client import ApiServer
-    from joulie_operator.power.executor_file import ExecutorEntry
-    from joulie_operator.telemetry.bmc import Bmcs
 
 SETTINGS = (
     OperatorSettings,
@@ -60,46 +60,37 @@ SETTINGS = (
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
-    entries = _executors(args.executors) if args.executors else ()
-    _bmcs(wires.source.load(PowerSettings))  # a mistake ends the command before anything starts
+    # A mistake in the file ends the command before anything starts.
+    entries = _controllers(wires.source.load(PowerSettings))
+    await_migration(wires)
     return serve_part(wires, "operator", _operate(wires, cluster, entries, shadow=args.shadow))
 
 
-def _bmcs(power: PowerSettings) -> "Bmcs | None":
-    if not power.bmc_file:
-        return None
-    from joulie_operator.telemetry.bmc import Bmcs
-    from joulie_operator.telemetry.bmc_file import read_bmcs
+def _controllers(power: PowerSettings) -> "Sequence[Entry]":
+    if not power.controllers:
+        return ()
+    from joulie_operator.controllers.controller_file import read_controllers
 
     try:
-        return Bmcs(read_bmcs(Path(power.bmc_file)))
+        return read_controllers(Path(power.controllers))
     except ValueError as error:
-        raise SettingsError([f"NODE_POWER_ADDRESS {error}"]) from error
-
-
-def _executors(file: Path) -> "Sequence[ExecutorEntry]":
-    from joulie_operator.power.executor_file import read_executors
-
-    try:
-        return read_executors(file)
-    except ValueError as error:
-        raise SettingsError([f"--executors {error}"]) from error
+        raise SettingsError([f"POWER_CONTROLLERS {error}"]) from error
 
 
 async def _operate(
-    wires: Wiring, cluster: str, entries: "Sequence[ExecutorEntry]", *, shadow: bool
+    wires: Wiring, cluster: str, entries: "Sequence[Entry]", *, shadow: bool
 ) -> None:
     async with viewing(wires, Role.OPERATOR) as (bus, view):
         if shadow:
-            await _observe(wires, bus, view, cluster)
+            await _observe(wires, bus, view, cluster, entries)
         elif cluster:
             await _take_turns(wires, bus, view, cluster, entries)
         else:  # a simulated cluster has no API server
-            await _plan(wires, bus, view)
+            await _plan(wires, bus, view, entries)
 
 
 async def _take_turns(
-    wires: Wiring, bus: Log, view: View, cluster: str, entries: "Sequence[ExecutorEntry]"
+    wires: Wiring, bus: Log, view: View, cluster: str, entries: "Sequence[Entry]"
 ) -> None:
     """Leader election: one operator works; the others stand by with a warm view."""
     from joulie_operator.kube.api_client import ApiServer
@@ -111,13 +102,15 @@ async def _take_turns(
         await lease.lead(lambda: _lead(wires, bus, view, api, entries))
 
 
-async def _observe(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
+async def _observe(
+    wires: Wiring, bus: Log, view: View, cluster: str, entries: "Sequence[Entry]"
+) -> None:
     """Reads the cluster and the meters; plans nothing and writes nothing to the API server."""
     async with asyncio.TaskGroup() as tasks:
         if cluster:
             watching = vital(VitalTask.WATCH, lambda: _watch(wires, bus, view, cluster))
             tasks.create_task(watching)
-        _start(tasks, _polling(wires, bus, view))
+        _start(tasks, _polling(wires, bus, view, entries))
         await asyncio.Event().wait()  # until cancelled
 
 
@@ -139,7 +132,7 @@ async def _watch(wires: Wiring, bus: Log, view: View, cluster: str) -> None:
 
 
 async def _lead(
-    wires: Wiring, bus: Log, view: View, api: "ApiServer", entries: "Sequence[ExecutorEntry]"
+    wires: Wiring, bus: Log, view: View, api: "ApiServer", entries: "Sequence[Entry]"
 ) -> None:
     """The work of the leader; all of it is cancelled when the lease is lost."""
     from joulie_operator.apply.agent_objects import AgentObjectWriter
@@ -171,6 +164,7 @@ async def _lead(
         _start(tasks, writing)
         _start(tasks, _optional(wires, view, api, entries))
         _start(tasks, _planning(wires, bus, view, cluster.watches))
+        _start(tasks, _polling(wires, bus, view, entries))
 
 
 def _start(tasks: asyncio.TaskGroup, named: Iterable[tuple[VitalTask, Work]]) -> None:
@@ -179,7 +173,7 @@ def _start(tasks: asyncio.TaskGroup, named: Iterable[tuple[VitalTask, Work]]) ->
 
 
 def _optional(
-    wires: Wiring, view: View, api: "ApiServer", entries: "Sequence[ExecutorEntry]"
+    wires: Wiring, view: View, api: "ApiServer", entries: "Sequence[Entry]"
 ) -> Iterator[tuple[VitalTask, Work]]:
     """The work of the leader that settings and options ask for."""
     settings = wires.source.load(ApplierSettings)
@@ -193,21 +187,21 @@ def _optional(
         from joulie_operator.power.evictions import Evictor
 
         yield VitalTask.EVICT, Evictor(api, view).run
-    if entries:
+    if any(entry.switches for entry in entries):
         from joulie_operator.power.switching import PowerSwitch
 
         yield VitalTask.SWITCH, PowerSwitch(api, view, entries).run
 
 
-async def _plan(wires: Wiring, bus: Log, view: View) -> None:
+async def _plan(wires: Wiring, bus: Log, view: View, entries: "Sequence[Entry]") -> None:
     async with asyncio.TaskGroup() as tasks:
         _start(tasks, _planning(wires, bus, view, None))
+        _start(tasks, _polling(wires, bus, view, entries))
 
 
 def _planning(
     wires: Wiring, bus: Log, view: View, watches: WatchStatuses | None
 ) -> Iterator[tuple[VitalTask, Work]]:
-    """Making plans, and what reads meters, the building and the grid for them."""
     load = wires.source.load
     settings = load(OperatorSettings).naming_models_as(load(CatalogSettings).catalog)
 
@@ -222,10 +216,12 @@ def _planning(
 
     yield VitalTask.CAP_ORDERS, CapOrders(bus, wires.subjects, view).run
     yield VitalTask.PLAN, Operator(bus, wires.subjects, view, settings, visibility).run
-    yield from _polling(wires, bus, view)
 
 
-def _polling(wires: Wiring, bus: Log, view: View) -> Iterator[tuple[VitalTask, Work]]:
+def _polling(
+    wires: Wiring, bus: Log, view: View, entries: "Sequence[Entry]"
+) -> Iterator[tuple[VitalTask, Work]]:
+    """What reads meters, the building and the grid."""
     load = wires.source.load
     if (facility := load(FacilitySettings)).enabled:
         from joulie_operator.telemetry.facility import poll_facility
@@ -235,8 +231,10 @@ def _polling(wires: Wiring, bus: Log, view: View) -> Iterator[tuple[VitalTask, W
         from joulie_operator.telemetry.grid import poll_grid
 
         yield VitalTask.GRID, lambda: poll_grid(bus, wires.subjects, grid)
-    if (power := load(PowerSettings)).address:
+    power, are_read = load(PowerSettings), any(entry.reads for entry in entries)
+    if power.address or are_read:
+        from joulie_operator.telemetry.bmc import Bmcs
         from joulie_operator.telemetry.scrape import scrape_power
 
-        bmcs = _bmcs(power)
+        bmcs = Bmcs(entries) if are_read else None
         yield VitalTask.POWER, lambda: scrape_power(bus, wires.subjects, view, power, bmcs)

@@ -22,7 +22,8 @@ def show(made: Plan, cluster_state: ClusterState) -> None:
 
 def clear() -> None:
     """Another operator may plan from now on."""
-    metrics.NODES_HELD.set(0)
-    metrics.NODES_REFUSING_CAPS.set(0)
-    metrics.POWER_TARGET.clear()
-    metrics.POWER_DRAWN.clear()
+    for gauge in (
+        *(metrics.NODES_HELD, metrics.NODES_REFUSING_CAPS),
+        *(metrics.POWER_TARGET, metrics.POWER_DRAWN),
+    ):
+        gauge.forget()

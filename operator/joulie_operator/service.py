@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from joulie_bus.core.pacing import rest_s
 from joulie_bus.errors import BusError, ExpectationFailed, PolicyFailed, Undecodable
 from joulie_bus.events import AnyEvent, NodePlan, PlanEvent, PlanMade, codec
 from joulie_bus.log.producer import Clock, Producer
@@ -18,7 +19,6 @@ from joulie_bus.log.protocol import Log
 from joulie_bus.log.refusals import Refusals
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.pacing import rest_s
 from joulie_bus.streams.batch_limits import MAX_BATCH
 from joulie_bus.streams.records import Stored
 from joulie_bus.streams.subjects import Stream, Subjects

@@ -23,8 +23,8 @@ from joulie_operator.planning import eligible, rules
 from joulie_operator.planning.caps import model_caps as parsed_models
 from joulie_operator.planning.caps import under_catalog_names
 from joulie_operator.planning.policies import BUILT_IN
+from joulie_operator.planning.policy_numbers import wrong_numbers
 from joulie_operator.planning.rules import Rules
-from joulie_operator.policy_numbers import wrong_numbers
 from joulie_projections.hardware.catalog import Catalog
 
 CAPS_SETTLE_S = 5.0  # between a node's eco class and its eco caps, for pods that are on their way

@@ -17,6 +17,7 @@ from joulie_bus.http.tally import ADMISSION
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.settings import HostPort
+from joulie_bus.runtime.system_errors import reason_of
 from joulie_bus.runtime.vital_tasks import VitalTask, living, why_not_ready
 from joulie_operator.desired.pod_patch import Patch, pod_patch
 from joulie_operator.facts.facts_from_objects import Namespace, class_of
@@ -131,5 +132,5 @@ def _certificates(serving: Serving) -> Certificates:
     except OSError as error:
         authority = f" --client-ca={serving.client_ca}" if serving.client_ca else ""
         files = f"--cert={serving.cert} --key={serving.key}{authority}"
-        raise SettingsError([f"{files}: {error}"]) from error
+        raise SettingsError([f"{files}: {reason_of(error)}"]) from error
     return found

@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 
 from joulie_bus.core.backoff import Backoff
+from joulie_bus.core.pacing import rest_s
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.pacing import rest_s
 from joulie_operator.apply.writer import FIRST_PAUSE_S, LONGEST_PAUSE_S, RateLimiter
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.desired.write_pace import WritePace
@@ -61,7 +61,7 @@ class NominationWriter:
                 else:
                     await asyncio.sleep(self._backoff.failed())
         finally:
-            metrics.PODS_REFUSED_ON_SAMPLE.set(0)  # another operator may lead from now on
+            metrics.PODS_REFUSED_ON_SAMPLE.forget()  # another operator may lead from now on
 
     async def _pass(self) -> bool:
         """Whether all went well."""

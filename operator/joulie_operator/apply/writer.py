@@ -15,11 +15,11 @@ from typing import NamedTuple, Protocol, assert_never
 import msgspec
 
 from joulie_bus.core.backoff import Backoff
+from joulie_bus.core.pacing import rest_s
 from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, KubernetesRefused
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
-from joulie_bus.runtime.pacing import rest_s
 from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.desired.kubernetes_events import EVENTS, event_of

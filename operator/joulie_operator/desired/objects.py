@@ -279,7 +279,7 @@ def _power(node: NodeState, measured: Measurement) -> PowerMeasurement:
     )
 
 
-OUR_CONDITIONS = ("Planned", "Draining", "HardwareKnown", "PowerMeasured", "Awake")
+OUR_CONDITIONS = ("Planned", "Draining", "HardwareKnown", "PowerMeasured", "Awake", "Schedulable")
 _NOT_AWAKE = {"asleep": "Asleep", "waking": "WakingUp"}  # reasons by power state
 
 
@@ -329,7 +329,16 @@ def _condition_states(node: NodeState, *, is_fresh: bool) -> list[_ConditionStat
     # Only while a plan keeps the node asleep or wakes it; its transition time says since when.
     asleep = _NOT_AWAKE.get(node.power_state)
     awake = [_ConditionState("Awake", False, asleep)] if asleep else []
-    return [planned, draining, known, measured, *awake]
+    return [planned, draining, known, measured, *awake, *_not_schedulable(node)]
+
+
+def _not_schedulable(node: NodeState) -> list[_ConditionState]:
+    """Only while no pod can be placed on the node, whatever its class."""
+    if not node.ready:
+        return [_ConditionState("Schedulable", False, "NotReady")]
+    if not node.schedulable:
+        return [_ConditionState("Schedulable", False, "Cordoned")]
+    return []
 
 
 def _hardware(node: NodeState) -> _ConditionState:

@@ -8,31 +8,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from joulie_operator.facts.redfish_paths import own_path
+
 REDFISH, IPMI = "redfish chassis", "ipmi dcmi chassis"  # the providers of readings
 PROVIDERS = frozenset({REDFISH, IPMI})
-ROOT = "/redfish/v1/"
 _DCMI = re.compile(r"Instantaneous power reading:\s+(\d{1,6}) Watts")
 _STATE = re.compile(r"Power reading state is:\s+(\w+)")
-
-
-def linked(document: dict[str, Any], *names: str) -> str:
-    """The path that a document links to by this name; empty if there is none below the root."""
-    found: Any = document
-    for name in (*names, "@odata.id"):
-        found = found.get(name) if isinstance(found, dict) else None
-    return _path(found)
-
-
-def members(document: dict[str, Any]) -> list[str]:
-    found = document.get("Members")
-    listed = found if isinstance(found, list) else []
-    paths = [_path(each.get("@odata.id")) for each in listed if isinstance(each, dict)]
-    return [path for path in paths if path]
-
-
-def _path(found: Any) -> str:
-    is_ours = isinstance(found, str) and found.startswith(ROOT) and ".." not in found
-    return found if is_ours else ""
 
 
 def of_environment(document: dict[str, Any]) -> float | None:
@@ -44,7 +25,7 @@ def of_environment(document: dict[str, Any]) -> float | None:
 def sensor_of(document: dict[str, Any]) -> str:
     """Where the reading of EnvironmentMetrics comes from, if it has none itself."""
     found = document.get("PowerWatts")
-    return _path(found.get("DataSourceUri")) if isinstance(found, dict) else ""
+    return own_path(found.get("DataSourceUri")) if isinstance(found, dict) else ""
 
 
 def of_sensor(document: dict[str, Any]) -> float | None:

@@ -21,7 +21,7 @@ from joulie_operator.resources.device_objects import (
     DeviceRequest,
     ResourceClaim,
 )
-from joulie_projections.quantities import parse
+from joulie_projections.quantities import Quantity, parse
 
 MIB = 2**20
 _ONE_DRIVER = re.compile(r"device\.driver\s*==\s*([\"'])(?P<driver>[a-z0-9.-]+)\1")
@@ -121,6 +121,13 @@ def share_of(uid: str, pods: tuple[str, ...], milli: int) -> int:
     return share + (pods.index(uid) < rest)
 
 
+def require_readable(claim: ResourceClaim) -> None:
+    """Raises BadQuantity, whether or not the devices of the claim are known."""
+    for result in _results(claim):
+        for _, amount in _memories(result):
+            parse(amount, "consumed memory")
+
+
 def _results(claim: ResourceClaim) -> Iterator[AllocatedDevice]:
     allocation = claim.status.allocation if claim.status else None
     for result in (allocation.devices.results if allocation else None) or ():
@@ -131,8 +138,14 @@ def _results(claim: ResourceClaim) -> Iterator[AllocatedDevice]:
 def _milli(result: AllocatedDevice, device: Device | None) -> int:
     """Of a device that several claims share: the part of its memory."""
     whole = device.milli if device else CARD_MILLI
-    for name, amount in sorted((result.consumed_capacity or {}).items()):
-        if name.rpartition("/")[2].lower() == "memory" and device and device.card_mb:
-            milli = parse(amount, "consumed memory") / MIB * CARD_MILLI / device.card_mb
-            return max(1, min(whole, -(-milli.numerator // milli.denominator)))
+    card_mb = device.card_mb if device else 0
+    for _, amount in _memories(result) if card_mb else ():
+        milli = parse(amount, "consumed memory") / MIB * CARD_MILLI / card_mb
+        return max(1, min(whole, -(-milli.numerator // milli.denominator)))
     return whole
+
+
+def _memories(result: AllocatedDevice) -> Iterator[tuple[str, Quantity]]:
+    for name, amount in sorted((result.consumed_capacity or {}).items()):
+        if name.rpartition("/")[2].lower() == "memory":
+            yield name, amount

@@ -64,9 +64,13 @@ class DevicePools:
         self._in_order = is_kept
 
     def put(self, seen: ResourceSlice) -> PoolKey | None:
-        """The pool that may have changed; None for one of other devices than GPUs."""
+        """The pool that may have changed; None for one of other devices than GPUs. Raises
+        BadQuantity, and keeps nothing of such a slice: each later change of its pool would raise,
+        too."""
         if not is_gpu_driver(seen.spec.driver):
             return None
+        for each in seen.spec.devices or ():
+            _megabytes(seen.spec, each)
         key = _pool_of(seen.spec)
         self._slices[seen.metadata.name] = seen
         self._members[key].add(seen.metadata.name)

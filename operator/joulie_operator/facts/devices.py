@@ -6,7 +6,7 @@ were published.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from joulie_bus.events import (
     Fact,
     PodAsk,
 )
-from joulie_bus.events.bounds import MOST_CARDS
+from joulie_bus.events.bounds import MOST_CARDS, WORD
 from joulie_operator.facts.device_claims import (
     Held,
     driver_asked,
@@ -31,6 +31,7 @@ from joulie_operator.facts.device_claims import (
     is_named_by_pods,
     pods_of,
     pools_of,
+    require_readable,
     share_of,
 )
 from joulie_operator.facts.device_pools import (
@@ -111,6 +112,8 @@ class DeviceObjects:
         self._pool_changed(self.pools.drop(name))
 
     def put_claim(self, seen: ResourceClaim) -> None:
+        """Raises BadQuantity, and keeps nothing of such a claim."""
+        require_readable(seen)
         meta = seen.metadata
         named = _named("claim", meta)
         former = self._by_name.get(named)
@@ -181,7 +184,7 @@ class DeviceObjects:
         claims = tuple(holders[uid].claim for uid in sorted(holders))
         if by_pool := self._cards.get(name):
             pool, device = min(by_pool.items())
-            return _seen(name, pool, device, claims)
+            return _seen(name, pool, _on_one_node(device, by_pool.values()), claims)
         if not claims:
             return None
         pool = next(iter(holders.values())).pool
@@ -315,6 +318,16 @@ class DeviceObjects:
     def _classes_changed(self) -> None:
         for named in self._specs:
             self._spec_changed(named)
+
+
+def _on_one_node(device: Device, published: Iterable[Device]) -> Device:
+    """A card that drivers publish for several nodes is on none of them: a node may publish slices
+    of its own pools only, and with the UUID of any card."""
+    nodes = sorted({each.node for each in published if each.node})
+    if len(nodes) < 2:
+        return device
+    taint = f"published for several nodes: {', '.join(nodes)}"[:WORD]
+    return device._replace(node="", taint=taint, slice_name="", place=0)
 
 
 def _keeping_taint(known: Device | None, device: Device) -> Device:

@@ -1,4 +1,4 @@
-"""Tokens that were refused, so that nobody makes the service ask the API server again and again.
+"""Tokens that were refused, so that no client makes the service ask the API server repeatedly.
 
 No I/O, no clock. A token is remembered by its hash. A client can invent any number of tokens, so
 that each address may also have only so many refused reviews.

@@ -90,6 +90,7 @@ class ApiStatus(msgspec.Struct):
     code: int = 0
     reason: str = ""
     message: str = ""
+    detail: str = ""  # of a Service behind the server, which refused instead (RFC 9457)
 
 
 class BookmarkAnnotations(msgspec.Struct, rename={"end": "k8s.io/initial-events-end"}):
@@ -344,4 +345,5 @@ def _refused(
         problem = ApiStatus(message=bytes(body)[:200].decode(errors="replace").strip())
     code = problem.code or status
     retry_after_s = float(retry_after) if retry_after.isdecimal() else 0.0
-    return KubernetesRefused(path, code, problem.message or problem.reason, retry_after_s)
+    why = problem.message or problem.reason or problem.detail
+    return KubernetesRefused(path, code, why, retry_after_s, by_service=bool(problem.detail))

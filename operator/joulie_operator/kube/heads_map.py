@@ -15,7 +15,7 @@ import msgspec
 from joulie_bus.errors import HeadsNotKept
 from joulie_operator.cluster_settings import IN_CLUSTER
 from joulie_operator.kube.api_client import ApiServer, object_path
-from joulie_projections.chain.signed import Head, decode
+from joulie_projections.chain.head import Head, decode, encode
 from joulie_projections.witness.settings import ConfigMapPlace
 
 KEPT = 50
@@ -60,7 +60,7 @@ class ConfigMapKeeper:
             found = await self._found(api)
             kept = _lines(found)
             after = self._head(kept[-1]).pos if kept else 0
-            fresh = [msgspec.json.encode(head) for head in heads if head.pos > after]
+            fresh = [encode(head) for head in heads if head.pos > after]
             text = b"".join(line + b"\n" for line in [*kept, *fresh][-KEPT:]).decode()
             found["data"] = {**(found.get("data") or {}), KEY: text}
             await api.replace(self._path, found)  # with the version that was read

@@ -20,11 +20,12 @@ from joulie_bus.runtime.logging import get_logger
 from joulie_operator.cluster_settings import LeaseSettings
 from joulie_operator.kube.api_client import CONFLICT, ApiServer, ApiUnreachable
 from joulie_operator.resources.custom_resources import ObjectMeta
+from joulie_operator.resources.rights import LEASE
 from joulie_operator.resources.timestamps import rfc3339_micro
 
-NAME = "joulie-operator"
 log = get_logger("lease")
 Work = Callable[[], Coroutine[Any, Any, None]]
+RELEASE_S = 4.0  # well within the time that a stop gives to a process
 _stopped = metrics.PLANS_STOPPED.labels(reason="lease")
 
 
@@ -70,6 +71,7 @@ class Lease:
 
         Releases the Lease and returns, or raises, when `work` does.
         """
+        metrics.LEADING.set(0)
         while True:
             renewed_at = await self._acquire()
             _stopped.set(0)
@@ -138,14 +140,14 @@ class Lease:
         return False
 
     async def _try(self) -> bool:
-        found = await self._api.get(f"{self._leases}/{NAME}")
+        found = await self._api.get(f"{self._leases}/{LEASE}")
         if found is None:
             self._observe(_read(await self._api.create(self._leases, self._claim(None))))
             return True
         self._observe(_read(found))
         if not self._is_free():
             return False
-        answer = await self._api.replace(f"{self._leases}/{NAME}", self._claim(self._seen))
+        answer = await self._api.replace(f"{self._leases}/{LEASE}", self._claim(self._seen))
         self._observe(_read(answer))
         return True
 
@@ -179,7 +181,7 @@ class Lease:
             renew_time=now,
             lease_transitions=(spec.lease_transitions or 0) + (0 if is_ours or not before else 1),
         )
-        meta = {"name": NAME, "namespace": self._namespace}
+        meta = {"name": LEASE, "namespace": self._namespace}
         if before is not None:
             meta["resourceVersion"] = before.metadata.resource_version
         return {
@@ -190,16 +192,26 @@ class Lease:
         }
 
     async def _release(self) -> None:
-        """Best effort, so that the next operator need not wait for the Lease to expire."""
+        """Best effort, so that the next operator need not wait for the Lease to expire.
+
+        Reads it first: the answer to a renewal that was cut off by the stop was not seen.
+        """
         if self._seen is None or self._is_held_by_another():
             return
-        body = self._claim(self._seen, release=True)
         try:
-            async with asyncio.timeout(1):
-                await self._api.replace(f"{self._leases}/{NAME}", body)
-        except (KubernetesRefused, *ApiUnreachable) as error:
+            async with asyncio.timeout(RELEASE_S):
+                found = await self._api.get(f"{self._leases}/{LEASE}")
+                if found is None:
+                    return
+                self._observe(_read(found))
+                if self._is_held_by_another():
+                    return
+                body = self._claim(self._seen, release=True)
+                await self._api.replace(f"{self._leases}/{LEASE}", body)
+        except (KubernetesRefused, *ApiUnreachable, *UNDECODABLE) as error:
             log.info("lease_not_released", error=str(error) or type(error).__name__)
-        self._seen = None
+        finally:
+            self._seen = None
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

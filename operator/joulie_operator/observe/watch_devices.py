@@ -5,7 +5,8 @@ and everything else is as before.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+import contextlib
+from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from joulie_bus.errors import KubernetesRefused
@@ -174,26 +175,33 @@ class DeviceSink(Generic[K]):
 
     async def end_list(self) -> None:
         for key in sorted(self._kind.known() - self._listed):
-            self._kind.drop(key)
+            self._drop(key)
         self._publisher.unlisted.discard(self._name)
         await self._publisher.publish()
 
     async def apply_events(self, events: Sequence[tuple[str, K]]) -> None:
         for what, each in events:
             if what == "DELETED":
-                self._kind.drop(self._kind.key(each))
+                self._drop(self._kind.key(each))
             else:
                 self._listed.add(self._kind.key(each))
                 self._put(each)
         await self._publisher.publish()
 
     def _put(self, each: K) -> None:
-        try:
+        with self._reported(self._kind.key(each)):
             self._kind.put(each)
+
+    def _drop(self, key: Hashable) -> None:
+        with self._reported(key):
+            self._kind.drop(key)
+
+    @contextlib.contextmanager
+    def _reported(self, key: Hashable) -> Generator[None]:
+        try:
+            yield
         except Exception as error:  # any: one object must not block the others
-            report_left_out(
-                self._name, str(self._kind.key(each)), f"{type(error).__name__}: {error}"
-            )
+            report_left_out(self._name, str(key), f"{type(error).__name__}: {error}")
 
 
 class DeviceWatch:

@@ -77,7 +77,6 @@ class _SingleCards(NamedTuple):
             for name, percent in found.items()
             if percent is not None and CARDS in kinds_set(nodes[name], now)
         }
-        levels = levels if rules.target_rules > 3 else {}
         mixed = {name for name, node in nodes.items() if _is_mixed(node)}
         uses = card_uses(state, mixed | levels.keys())
         return cls(state, uses, levels, rules, safe.in_force)
@@ -129,7 +128,7 @@ def _have_stopped(state: ClusterState, now: int) -> bool:
 
 
 class _SafeCaps(NamedTuple):
-    """The caps with which the power targets in force hold although nobody watches."""
+    """The caps with which the power targets in force hold although no writer watches."""
 
     levels: Mapping[str, tuple[int, int]]  # by feed: the level, and the seconds until it ends
     in_force: bool = False  # plans have stopped, while orders go on

@@ -65,16 +65,16 @@ def _cpu(profile: Profile, node: NodeState, rules: Rules) -> tuple[int | None, i
     watts = rules.cpu_performance_w if performs else rules.cpu_eco_w
     found = node.hardware
     if found is None or not found.cpu_max_mw_per_socket:
-        return _of_guess(watts, node, rules), _milliwatts(watts)  # the agent fits them in
+        return _of_guess(watts, node), _milliwatts(watts)  # the agent fits them in
     clamped = cpu_range(found).clamped(watts)
     # Percent of the socket's own maximum; some models accept caps above it.
     return min(100, _percent(clamped, found.cpu_max_mw_per_socket / 1000)), _milliwatts(clamped)
 
 
-def _of_guess(watts: float, node: NodeState, rules: Rules) -> int | None:
+def _of_guess(watts: float, node: NodeState) -> int | None:
     """Percent of the maximum that twins assume, so that budgets follow the watts."""
     assumed_w, found = hardware_of(node).cpu_max_w, node.hardware
-    if rules.cap_rules == 1 or not assumed_w:
+    if not assumed_w:
         return None
     sockets = found.cpu_sockets if found is not None else 1
     return max(1, min(100, _percent(watts * max(1, sockets), assumed_w)))

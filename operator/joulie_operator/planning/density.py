@@ -26,19 +26,16 @@ UNKNOWN_TFLOPS = 181  # for cards outside the catalog: the middle of the catalog
 _remembered = lru_cache(maxsize=4096)
 
 
-def density(node: NodeState, density_rules: int) -> float:
+def density(node: NodeState) -> float:
     """From 0 to 1."""
     tflops = node.hardware.figures.gpu_tflops if node.hardware else 0
     cores = _cores(node.hardware, node_cores(node))
-    return _density(cores, float(node_cards(node)), tflops or UNKNOWN_TFLOPS, density_rules)
+    return _density(cores, float(node_cards(node)), tflops or UNKNOWN_TFLOPS)
 
 
 @_remembered
-def _density(cores: float, cards: float, tflops: float, density_rules: int) -> float:
+def _density(cores: float, cards: float, tflops: float) -> float:
     cores = min(1.0, cores / MOST_CORES)
-    if density_rules == 1:
-        share = cards * tflops / (MOST_CARDS * MOST_TFLOPS)
-        return (cores + math.sqrt(min(1.0, share))) / 2
     model = (1 + math.sqrt(min(1.0, tflops / MOST_TFLOPS))) / 2
     return (cores + 2 * min(1.0, cards / MOST_CARDS) * model) / 3
 

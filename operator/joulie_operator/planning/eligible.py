@@ -29,7 +29,7 @@ def candidates(nodes: Mapping[str, NodeState], rules: Rules) -> list[Candidate]:
         Candidate(
             name,
             family[name],
-            density(node, rules.density_rules),
+            density(node),
             crc32(name.encode()) if spread else 0,
         )
         for name, node in ours.items()

@@ -14,7 +14,6 @@ from joulie_operator.planning.caps import Caps, current_caps
 from joulie_operator.planning.eligible import is_covered, selector
 from joulie_operator.planning.power.budget import (
     FULL,
-    LOWEST_PERMILLE,
     SAFE_INPUT,
     Feed,
     Kept,
@@ -27,7 +26,6 @@ from joulie_operator.planning.power.budget import (
 from joulie_operator.planning.power.cards import Uses, card_uses
 from joulie_operator.planning.power.consent import CARDS, kinds_expected, kinds_set
 from joulie_operator.planning.power.limitable import (
-    NO_CAPS,
     Limitable,
     Reach,
     has_settled,
@@ -35,6 +33,7 @@ from joulie_operator.planning.power.limitable import (
     limitable,
     limitable_cards,
     pct,
+    rise_mw,
     silent_mw,
 )
 from joulie_operator.planning.rules import Rules, numbers
@@ -135,9 +134,9 @@ def power_limits(
         closed = (name for name, node in cluster_state.nodes.items() if node.closed_at)
         opens = dict.fromkeys(closed, NO_TARGET)
         return NO_LIMITS._replace(opens=opens) if opens else NO_LIMITS
-    nodes, drawn = cluster_state.nodes, _drawn(cluster_state.nodes, rules, now)
+    nodes, drawn = cluster_state.nodes, _drawn(cluster_state.nodes, now)
     capped = class_caps()
-    uses = _single_cards(cluster_state, [n for n in planned if n not in capped], rules, now)
+    uses = _single_cards(cluster_state, [n for n in planned if n not in capped], now)
     present = _Present(nodes, drawn, capped, rising(), rules, now, uses)
     division = _Division(present)
     for target in targets:
@@ -163,24 +162,16 @@ class _Present(NamedTuple):
 
     def limitable(self, name: str) -> Limitable:
         node, caps, drawn_mw = self.nodes[name], self.capped[name], self.drawn[name]
-        if self.rules.target_rules < 3:
-            return limitable(name, node, caps, drawn_mw)
         kinds = kinds_expected(node, self.now, assumed=self.rules.eco_without_caps)
         reach = Reach(kinds, is_silent(node, self.now))
         return limitable(name, node, caps, drawn_mw, reach)
 
     def floor(self) -> int:
-        if self.rules.target_rules < 3:
-            return LOWEST_PERMILLE
         return floor_permille(numbers(self.rules.policy_numbers))
 
 
-def _single_cards(
-    state: ClusterState, names: Collection[str], rules: Rules, now: int
-) -> Mapping[str, Uses]:
+def _single_cards(state: ClusterState, names: Collection[str], now: int) -> Mapping[str, Uses]:
     """The cards of these nodes, where the writer can set each of them by itself."""
-    if rules.target_rules < 4:
-        return {}
     nodes = state.nodes
     return card_uses(state, {name for name in names if CARDS in kinds_set(nodes[name], now)})
 
@@ -198,11 +189,10 @@ class _Division:
     def add(self, target: TargetInForce, feed: Feed) -> None:
         watts = {"target_w": target.power_mw / 1000, "drawn_w": feed.total_mw / 1000}
         self._inputs |= feed.named(watts)
-        is_closed = self._rules.target_rules > 1 and _is_closed(feed, self._nodes, target)
+        is_closed = _is_closed(feed, self._nodes, target)
         self._closed.update(feed.members if is_closed else ())
-        if self._rules.target_rules > 2:
-            safe = safe_level(feed, self._nodes, target.power_mw)
-            self._inputs |= feed.named({SAFE_INPUT: safe})
+        safe = safe_level(feed, self._nodes, target.power_mw)
+        self._inputs |= feed.named({SAFE_INPUT: safe})
         if feed.stays:
             self._kept.update(each.name for each in feed.eco)
             for each in feed.cards:
@@ -220,8 +210,7 @@ class _Division:
         for each in feed.cards:
             self._cap_cards(each.name, each.percent(level))
         self._because.append(_sentence(target, feed.total_mw, level, is_closed=is_closed))
-        if self._rules.target_rules > 2:
-            self._explain(target, feed, level, expected)
+        self._explain(target, feed, level, expected)
 
     def _cap_cards(self, name: str, percent: int) -> None:
         self._cards[name] = min(self._cards.get(name, 100), percent)
@@ -241,12 +230,10 @@ class _Division:
             self._because.append(_shortfall(target, feed, kept, expected_mw))
 
     def limits(self) -> PowerLimits:
-        lowered = self._percent.keys()
         closes, opens = _placement(self._nodes, self._closed, selector(self._rules.selector))
         return PowerLimits(
             self._percent,
-            # Older rules raised the caps that one target keeps to those that another one needs.
-            frozenset(self._kept if self._rules.target_rules > 3 else self._kept - lowered),
+            frozenset(self._kept),
             self._headroom,
             self._drawn,
             self._inputs,
@@ -292,7 +279,7 @@ def _feed_of(target: TargetInForce, present: _Present) -> Feed:
     eco = [present.limitable(name) for name in members if name in present.capped]
     cards = [present.limitable_cards(name) for name in members if name in present.uses]
     lifted = (name for name in members if name in present.lifted)
-    rises = {n: limitable(n, nodes[n], NO_CAPS, drawn[n]).rise_mw() for n in lifted}
+    rises = {name: rise_mw(nodes[name], drawn[name]) for name in lifted}
     more = sum(rises.values())
     is_settling = not more and _is_settling(nodes, members, present.now)
     stays = is_settling or _is_within(total + more, target.power_mw)
@@ -347,16 +334,16 @@ def is_fed(node: NodeState, feed: str) -> bool:
     return node.present and feed in (CLUSTER_FEED, node.labels.get(FEED_LABEL))
 
 
-def _drawn(nodes: Mapping[str, NodeState], rules: Rules, now: int) -> dict[str, int]:
-    drawn = {name: _drawn_mw(node, now, rules.power_model) for name, node in nodes.items()}
-    if rules.target_rules > 2:
-        drawn |= {name: silent_mw(node) for name, node in nodes.items() if is_silent(node, now)}
-    return drawn
+def _drawn(nodes: Mapping[str, NodeState], now: int) -> dict[str, int]:
+    return {
+        name: silent_mw(node) if is_silent(node, now) else _drawn_mw(node, now)
+        for name, node in nodes.items()
+    }
 
 
-def _drawn_mw(node: NodeState, now: int, model: int) -> int:
+def _drawn_mw(node: NodeState, now: int) -> int:
     """A node that falls asleep draws nothing, and no program may measure it while it sleeps."""
-    measured = measurement_of(node, now, _FRESH_S, model=model)
+    measured = measurement_of(node, now, _FRESH_S)
     if node.power_state == "asleep" and node.pods == node.daemon_pods:
         is_fresh = measured.age_s is not None and measured.age_s <= _FRESH_S
         if not is_fresh or now < node.power_at + _FALLING_NS:

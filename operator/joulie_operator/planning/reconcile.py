@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from joulie_bus.core.formats import in_force
 from joulie_bus.errors import PolicyFailed
 from joulie_bus.events import (
     CapsSet,
@@ -53,10 +54,10 @@ from joulie_operator.planning.policies import (
 from joulie_operator.planning.power_target import NO_LIMITS, power_limits
 from joulie_operator.planning.rules import Rules, rules_of, values_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, PowerChanges, power_changes
-from joulie_operator.planning.supply import counted_by, needed_nodes, serving_pods
+from joulie_operator.planning.supply import needed_nodes, serving_pods
 from joulie_projections.state.state import ClusterState, NodeState
 
-CODE_VERSION = "joulie-plan/2"  # of policies, guard and intent
+CODE_VERSION = f"joulie-plan/{in_force('plans')}"  # of policies, guard and intent
 _SECOND = 1_000_000_000
 
 
@@ -92,10 +93,9 @@ def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis:
     demand = demand_of(cluster_state)
     situation = Situation(nodes, demand, basis.now / _SECOND, rules.numbers())
     share = _run_policy(policy, situation, rules.policy)
-    counted_state = counted_by(rules, cluster_state)
-    needs = needed_nodes(counted_state, rules) if rules.policy == SLEEPING_POLICY else None
-    if needs is not None and rules.sleep_rules > 2:
-        share = serving_pods(share, counted_state.nodes, nodes, rules, needs)
+    needs = needed_nodes(cluster_state) if rules.policy == SLEEPING_POLICY else None
+    if needs is not None:
+        share = serving_pods(share, cluster_state.nodes, nodes, rules, needs)
     capped: set[str] | None = None  # any node may be eco
     if not rules.eco_without_caps:
         capped = capped_nodes(cluster_state, nodes, rules, basis.now)
@@ -112,7 +112,7 @@ def plan(cluster_state: ClusterState, policy: LoadedPolicy, rules: Rules, basis:
     steps.add(desired.assignments)
     steps.add_placement()
     if needs is not None:
-        power = power_changes(counted_state, nodes, rules, basis.now, steps.limits, needs)
+        power = power_changes(cluster_state, rules, basis.now, steps.limits, needs)
         steps.add_power(power, pods_known=basis.pods_known)
     return Plan(_plan_made(desired, steps, policy, rules, basis), steps.changes, steps.held)
 

@@ -17,7 +17,7 @@ class Rules(NamedTuple):
     policy_numbers: str = ""  # name=number pairs of the policy
     selector: str = "joulie.io/managed=true"
     family_floor: str = "within"
-    equal_nodes: str = "spread"  # "by-name" in older plans
+    equal_nodes: str = "spread"  # or "by-name"
     interval_s: float = 60.0
     static_hp_frac: float = 0.5
     queue_hp_base_frac: float = 0.6
@@ -38,16 +38,6 @@ class Rules(NamedTuple):
     gpu_eco_pct: int | None = 60
     gpu_absolute: bool = False
     gpu_models: str = "{}"  # JSON: model to minCapWatts and maxCapWatts
-    # Of consolidate_and_sleep; in older plans 1 to 4, for which a card that pods share is one
-    # unit.
-    sleep_rules: int = 5
-    density_rules: int = 2  # 1 in older plans, in which cores could outweigh eight cards
-    cap_rules: int = 2  # 1 in older plans: watts without percent where the maximum is unknown
-    # Of power targets; in older plans 3, which cap no card by itself, 2, which count on each eco
-    # node, or 1, which close no node.
-    target_rules: int = 4
-    # Of nodes without readings; in older plans 2, without curves, or 1, without idle power.
-    power_model: int = 3
     eco_without_caps: bool = True  # whether nodes become eco where no writer can set caps
     gpu_eco_clock_pct: int | None = None  # to which the cards of eco nodes are locked
     preset: str = HEADROOM  # where the defaults came from; plans do not depend on it
@@ -67,37 +57,19 @@ class Rules(NamedTuple):
 
 _TYPES = get_type_hints(Rules)
 _WHOLE = frozenset(name for name, kind in _TYPES.items() if kind in (int, int | None))
-# Settings that were added later, with the former behaviour as default, are left out of plans:
-# recomputed plans of older logs stay equal.
-_LATER: Mapping[str, Any] = {
-    "equal_nodes": "by-name",
-    "sleep_rules": 1,
-    "density_rules": 1,
-    "cap_rules": 1,
-    "target_rules": 1,
-    "power_model": 1,
-    "eco_without_caps": True,
-    "preset": HEADROOM,
-}
 
 
 def values_of(rules: Rules) -> dict[str, float | str | bool]:
     """None is left out: no number stands for "none"."""
-    return {
-        name: value
-        for name, value in rules._asdict().items()
-        if value is not None and value != _LATER.get(name)
-    }
+    return {name: value for name, value in rules._asdict().items() if value is not None}
 
 
 def rules_of(values: Mapping[str, float | str | bool]) -> Rules:
-    """Decodes `values_of`: whole numbers may arrive as floats, and missing values are defaults of
-    `_LATER` or None.
-    """
+    """Decodes `values_of`: whole numbers may arrive as floats, and a missing cap is None."""
     absent = {name: None for name, kind in _TYPES.items() if kind == int | None}
     known = {name: value for name, value in values.items() if name in _TYPES}
     whole = {name: int(value) for name, value in known.items() if name in _WHOLE}
-    fields: dict[str, Any] = {**absent, **_LATER, **known, **whole}
+    fields: dict[str, Any] = {**absent, **known, **whole}
     return Rules(**fields)
 
 

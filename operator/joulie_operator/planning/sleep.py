@@ -1,18 +1,20 @@
 """Which nodes sleep and which wake up: the policy `consolidate_and_sleep`.
 
-Empty nodes beyond a reserve sleep; pods that fit on no node wake nodes. The nodes with cards and
-those without are two pools with a reserve each, which follows the forecast of arrivals.
+Empty nodes beyond a reserve sleep, those with the most idle power first; pods that fit on no node
+wake nodes, those with the least idle power first. The nodes with cards and those without are two
+pools with a reserve each.
 """
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from joulie_operator.planning.density import families
 from joulie_operator.planning.eligible import is_covered, selector
-from joulie_operator.planning.forecast import Forecast, forecast
-from joulie_operator.planning.policies import Candidate
+from joulie_operator.planning.policy_numbers import PolicyNumbers
 from joulie_operator.planning.power.limitable import idle_mw_of
 from joulie_operator.planning.power_target import (
     PowerLimits,
@@ -26,6 +28,9 @@ from joulie_projections.state.state import ClusterState, NodeState, PodState
 SLEEPING_POLICY = "consolidate_and_sleep"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 _SECOND = 1_000_000_000
+_SIGNIFICANT_BITS = 4
+_LONGEST_SLEEP_S = 30 * 86_400.0
+_EMPTY_TIMEOUT_S = 3600.0  # after which a node that was to become empty is given back
 
 IDLE = "it is empty and beyond the reserve"
 IN_USE = "pods run here"
@@ -35,46 +40,14 @@ TARGET = "the power target is not met by caps"
 EMPTIES = "it is nearly empty and sleeps once its pods have ended"
 OVERDUE = "its pods have not ended in time"
 UNENDED = "its pods have not ended by themselves and fit on other nodes"
+CHECKED = "it has slept for 30 days, and is checked"
 COVERS = "no other node of its hardware family or zone is awake"
 LOST = "it has not woken up in time"
 
 
-class SleepNumbers(NamedTuple):
-    """The numbers of the policy, from POLICY_NUMBERS."""
-
-    sleep_after_s: float = 600.0  # without pods, before a node may sleep
-    reserve: float = 0.02  # share of a pool that stays empty and awake, without a forecast
-    max_share: float = 0.8  # share of a pool that may sleep
-    wake_timeout_s: float = 900.0  # after which another node is woken instead
-    # Share of the past windows that the reserve suffices for; 0: no forecast.
-    forecast_quantile: float = 0.0
-    forecast_s: float = 600.0  # of arrivals that the reserve suffices for
-    hysteresis: float = 0.0  # share of the reserve that may stay awake beyond it
-    max_step: float = 0.2  # share of a pool that falls asleep within one RECONCILE_INTERVAL
-    min_awake_s: float = 600.0  # from the order to wake up to the next sleep; as sleep_after_s
-    min_asleep_s: float = 600.0  # before the reserve wakes a node; as sleep_after_s
-    empty_below: float = 0.0  # used share of a node that gets no more pods, to sleep later; 0: off
-    empty_timeout_s: float = 3600.0  # after which such a node is given back
-    evict_per_min: float = 0.0  # pods of such nodes that are evicted in a minute; 0: none
-    evict_after_s: float = 300.0  # that these pods have to end by themselves
-
-
-# The numbers of plans before those of today, which were measured with these plans themselves.
-_FORMER = SleepNumbers(reserve=0.03, forecast_quantile=0.9, forecast_s=600.0, hysteresis=0.25)
-# The rules of plans before the forecast, zones and steps.
-_FIRST_RULES = _FORMER._replace(
-    forecast_quantile=0.0, hysteresis=0.0, max_step=1.0, min_awake_s=0.0, min_asleep_s=0.0
-)
-
-
-def sleep_numbers(rules: Rules) -> SleepNumbers:
-    given = numbers(rules.policy_numbers)
-    named = {name: given[name] for name in SleepNumbers._fields if name in given}
-    if rules.sleep_rules == 1:
-        return _FIRST_RULES._replace(**named)
-    after_s = named.get("sleep_after_s", SleepNumbers().sleep_after_s)
-    usual = SleepNumbers() if rules.sleep_rules > 3 else _FORMER
-    return usual._replace(**{"min_awake_s": after_s, "min_asleep_s": after_s, **named})
+def sleep_numbers(rules: Rules) -> PolicyNumbers:
+    """The numbers of the policy; those that are not given have their defaults."""
+    return msgspec.convert(numbers(rules.policy_numbers), PolicyNumbers, strict=False)
 
 
 def evictions_allowed(rules: Rules) -> bool:
@@ -88,7 +61,7 @@ class PowerChanges(NamedTuple):
     sleep: dict[str, str]
     wake: dict[str, str]
     held: dict[str, str]
-    inputs: dict[str, float]  # what the reserve follows from
+    inputs: dict[str, float]  # what the changes follow from
     evict: dict[str, str]
 
 
@@ -97,9 +70,10 @@ class Pool(NamedTuple):
 
     size: int
     in_use: Sequence[str]
-    empty: Sequence[str]  # the longest empty first
+    empty: Sequence[str]  # those with the most idle power first, then the longest empty
+    settled: frozenset[str]  # of those empty: for the shortest time at least
     waking: Sequence[str]
-    asleep: Sequence[str]  # the one that fell asleep last first
+    asleep: Sequence[str]  # those with the least idle power first, then the last to fall asleep
     rested: Sequence[str]  # of those asleep: for the shortest time of sleep at least
     fallen: int  # how many fell asleep within the last interval
     has_cards: bool
@@ -115,11 +89,10 @@ class Spare(NamedTuple):
 class Limits(NamedTuple):
     """What holds for all pools of a plan."""
 
-    numbers: SleepNumbers
+    numbers: PolicyNumbers
     now: int
     interval_s: float
     groups: Mapping[str, Sequence[str]]  # of each node: its hardware family and its zone
-    sleep_rules: int
 
     def before(self, seconds: float) -> int:
         return self.now - int(seconds * _SECOND)
@@ -127,35 +100,25 @@ class Limits(NamedTuple):
 
 def power_changes(
     cluster_state: ClusterState,
-    candidates: Sequence[Candidate],
     rules: Rules,
     now: int,
     power: PowerLimits,
     needs: Needs,
 ) -> PowerChanges:
-    """`candidates` are the nodes that are awake and that plans cover."""
     changes, given = PowerChanges({}, {}, {}, {}, {}), sleep_numbers(rules)
     labels = selector(rules.selector)
     nodes = {name: node for name, node in cluster_state.nodes.items() if is_covered(node, labels)}
-    limits = Limits(
-        given, now, rules.interval_s, _groups(nodes, candidates, rules), rules.sleep_rules
-    )
-    expected = None
-    if given.forecast_quantile:
-        expected = forecast(cluster_state, now, given.forecast_s, given.forecast_quantile)
+    limits = Limits(given, now, rules.interval_s, _groups(nodes))
     missing, starting = 0, list[str]()
     for has_cards, need in needs.pools.items():
         pool = _pool(nodes, has_cards, limits, changes)
-        reserve = _reserve(nodes, pool, has_cards, expected, limits)
+        reserve = math.ceil(given.reserve * pool.size)
         wanted = need._replace(standard=need.standard + missing)
         starting += pool.waking
-        spare = Spare(reserve, _rivals(nodes, starting, needs, limits) if has_cards else 0)
+        spare = Spare(reserve, _rivals(nodes, starting, needs) if has_cards else 0)
         missing = _change(nodes, pool, wanted, spare, limits, changes)
         if given.empty_below and not changes.wake:
             _empty_out(nodes, pool, limits, changes)
-    if expected is not None:
-        changes.inputs["forecast_cores"] = expected.cpu_milli / 1000
-        changes.inputs["forecast_cards"] = expected.gpu_milli / 1000
     _keep_unsettled(nodes, limits, changes)
     _wake_those_in_use(nodes, cluster_state.pods, limits, changes)
     _evict(nodes, cluster_state, limits, changes)
@@ -180,7 +143,7 @@ def _meet_target(
     left = Counter(group for name in awake for group in limits.groups.get(name, ()))
     left.subtract(group for name in changes.sleep for group in limits.groups.get(name, ()))
     headroom_mw += sum(drawn_mw[name] for name in changes.sleep if is_fed(nodes[name], feed))
-    for name in sorted(awake, key=lambda name: (idle_since(nodes[name]), name)):
+    for name in in_order_of_sleep(nodes, awake):
         node, groups = nodes[name], limits.groups.get(name, ())
         if headroom_mw >= 0:
             return
@@ -208,12 +171,8 @@ def _wake_within(
     return headroom_mw
 
 
-def _groups(
-    nodes: Mapping[str, NodeState], candidates: Sequence[Candidate], rules: Rules
-) -> dict[str, list[str]]:
+def _groups(nodes: Mapping[str, NodeState]) -> dict[str, list[str]]:
     """The groups of which a node stays awake."""
-    if rules.sleep_rules == 1:
-        return {candidate.name: [candidate.family] for candidate in candidates}
     found = {name: [family] for name, family in families(nodes).items()}
     for name, groups in found.items():
         if zone := nodes[name].labels.get(ZONE_LABEL):
@@ -221,41 +180,31 @@ def _groups(
     return found
 
 
-def _reserve(
-    nodes: Mapping[str, NodeState],
-    pool: Pool,
-    has_cards: bool,
-    expected: Forecast | None,
-    limits: Limits,
-) -> int:
-    """How many empty nodes of the pool stay awake: for the forecast, else the fixed share."""
-    if expected is None:
-        return math.ceil(limits.numbers.reserve * pool.size)
-    members = [nodes[name] for name in (*pool.in_use, *pool.empty, *pool.waking, *pool.asleep)]
-    milli = sum(node.gpu_milli if has_cards else node.cpu_milli for node in members)
-    asked = expected.gpu_milli if has_cards else expected.cpu_milli
-    return min(pool.size, -(-asked * pool.size // milli)) if milli else 0
-
-
-def _rivals(
-    nodes: Mapping[str, NodeState], starting: Sequence[str], needs: Needs, limits: Limits
-) -> int:
+def _rivals(nodes: Mapping[str, NodeState], starting: Sequence[str], needs: Needs) -> int:
     """How many of the starting nodes with cards are filled by pods without cards, which take the
     nodes that start first."""
-    if limits.sleep_rules <= 4:
-        return 0
     ordered = sorted(starting, key=lambda name: (nodes[name].power_at, nodes[name].gpus > 0))
     return sum(nodes[name].gpus > 0 for name in ordered[: needs.pools[False].nodes])
 
 
-def surplus_of(empty: int, waking: int, needed: int, reserve: int) -> int:
-    """Empty nodes that may sleep; if negative, the number of nodes to wake."""
-    return empty + waking - needed - reserve
+def idle_mw_per_unit(node: NodeState) -> int:
+    """What the empty node draws for each card, or for each core if it has no cards."""
+    units = node.gpus * 1000 or node.cpu_milli
+    return idle_mw_of(node) * 1000 // units if units else 0
 
 
-def idle_since(node: NodeState) -> int:
-    """A node that has never had pods is idle since its first plan."""
-    return max(node.emptied_at, node.power_at) or node.class_at
+def rounded_idle_mw(node: NodeState) -> int:
+    """The same to four significant bits: equal nodes differ by less, and time orders them."""
+    milliwatts = idle_mw_per_unit(node)
+    beyond = max(0, milliwatts.bit_length() - _SIGNIFICANT_BITS)
+    return milliwatts >> beyond << beyond
+
+
+def in_order_of_sleep(nodes: Mapping[str, NodeState], names: Iterable[str]) -> list[str]:
+    """Those with the most idle power first, then the longest empty."""
+    return sorted(
+        names, key=lambda name: (-rounded_idle_mw(nodes[name]), nodes[name].empty_since, name)
+    )
 
 
 # --- pools ------------------------------------------------------------------------------------
@@ -279,14 +228,16 @@ def _pool(
                 waking.append(name)
         elif node.ready and node.schedulable:
             (empty if is_empty(node) and node.profile else in_use).append(name)
-    empty.sort(key=lambda name: (idle_since(nodes[name]), name))
-    asleep.sort(key=lambda name: (-nodes[name].power_at, name))
+    empty = in_order_of_sleep(nodes, empty)
+    idle = {name: rounded_idle_mw(nodes[name]) for name in asleep}
+    asleep.sort(key=lambda name: (idle[name], -nodes[name].power_at, name))
     size = len(in_use) + len(empty) + len(waking) + len(asleep)
-    rested_since = limits.before(limits.numbers.min_asleep_s)
-    rested = [name for name in asleep if nodes[name].power_at <= rested_since]
+    since = limits.before(limits.numbers.sleep_after_s)
+    settled = frozenset(name for name in empty if nodes[name].empty_since <= since)
+    rested = [name for name in asleep if nodes[name].power_at <= since]
     recent = limits.before(limits.interval_s)
     fallen = sum(nodes[name].power_at > recent for name in asleep)
-    return Pool(size, in_use, empty, waking, asleep, rested, fallen, has_cards)
+    return Pool(size, in_use, empty, settled, waking, asleep, rested, fallen, has_cards)
 
 
 def _change(
@@ -299,34 +250,12 @@ def _change(
 ) -> int:
     """The changes of one pool, by the rules of the plan. Returns how many nodes are missing."""
     kind = "with_cards" if pool.has_cards else "without_cards"
-    if limits.sleep_rules > 1:
-        changes.inputs[f"reserve_{kind}"] = spare.reserve
-    if limits.sleep_rules > 2:
-        changes.inputs[f"nodes_for_pods_{kind}"] = need.nodes
-        missing = _serve(nodes, pool, need, spare, limits, changes)
-    else:
-        missing = _balance(pool, need.nodes, spare.reserve, limits, changes)
-    if limits.sleep_rules > 1:
-        _cover(pool, limits, changes)
+    changes.inputs[f"reserve_{kind}"] = spare.reserve
+    changes.inputs[f"nodes_for_pods_{kind}"] = need.nodes
+    missing = _serve(nodes, pool, need, spare, limits, changes)
+    _cover(pool, limits, changes)
+    _check(nodes, pool, limits, changes)
     return missing
-
-
-def _balance(pool: Pool, needed: int, reserve: int, limits: Limits, changes: PowerChanges) -> int:
-    """Returns how many nodes are missing because none of the pool is asleep."""
-    surplus = surplus_of(len(pool.empty), len(pool.waking), needed, reserve)
-    if surplus >= 0:
-        beyond = surplus - math.ceil(limits.numbers.hysteresis * reserve)
-        _put_to_sleep(pool, min(beyond, _most_to_sleep(pool, limits.numbers)), limits, changes)
-        return 0
-    for_pods = needed - len(pool.empty) - len(pool.waking)
-    rested = set(pool.rested)
-    ordered = [*pool.rested, *(name for name in pool.asleep if name not in rested)]
-    for i, name in enumerate(ordered[:-surplus]):
-        if i < for_pods:
-            changes.wake[name] = DEMAND
-        elif name in rested:
-            changes.wake[name] = RESERVE
-    return max(0, for_pods - len(ordered))
 
 
 def _serve(
@@ -344,8 +273,8 @@ def _serve(
     for_pods = max(0, need.nodes - changed - max(0, len(pool.waking) - spare.rivals))
     surplus = len(pool.empty) - changed - spare.reserve
     if not for_pods and surplus >= 0:
-        beyond = surplus - math.ceil(limits.numbers.hysteresis * spare.reserve)
-        _put_to_sleep(pool, min(beyond, _most_to_sleep(pool, limits.numbers)), limits, changes)
+        most = min(surplus, _most_to_sleep(pool, limits.numbers))
+        _put_to_sleep(nodes, pool, most, limits, changes)
         return 0
     rested = set(pool.rested)
     ordered = [*pool.rested, *(name for name in pool.asleep if name not in rested)]
@@ -358,24 +287,44 @@ def _serve(
     return max(0, for_pods - len(ordered))
 
 
-def _most_to_sleep(pool: Pool, given: SleepNumbers) -> int:
+def _most_to_sleep(pool: Pool, given: PolicyNumbers) -> int:
     """At most a share of the pool sleeps, and at most a share falls asleep within an interval."""
     in_all = math.floor(given.max_share * pool.size) - len(pool.asleep)
     at_once = max(1, math.floor(given.max_step * pool.size)) - pool.fallen
     return max(0, min(in_all, at_once))
 
 
-def _put_to_sleep(pool: Pool, most: int, limits: Limits, changes: PowerChanges) -> None:
+def _put_to_sleep(
+    nodes: Mapping[str, NodeState], pool: Pool, most: int, limits: Limits, changes: PowerChanges
+) -> None:
     """One node of each hardware family and of each zone stays awake."""
     awake = Counter(
         group for name in (*pool.in_use, *pool.empty) for group in limits.groups.get(name, ())
     )
     for name in pool.empty:
         groups = limits.groups.get(name, ())
-        if most > 0 and groups and all(awake[group] > 1 for group in groups):
+        is_covered_without = bool(groups) and all(awake[group] > 1 for group in groups)
+        if most > 0 and name in pool.settled and is_covered_without:
             changes.sleep[name] = IDLE
             awake.subtract(groups)
             most -= 1
+    _compare(nodes, pool, changes)
+
+
+def _compare(nodes: Mapping[str, NodeState], pool: Pool, changes: PowerChanges) -> None:
+    """Says of a node that falls asleep what it draws, where others of its pool draw less."""
+    asleep = [name for name in pool.empty if name in changes.sleep]
+    others = [name for name in (*pool.in_use, *pool.empty) if name not in changes.sleep]
+    if not asleep or not others:
+        return
+    least = min(others, key=lambda name: rounded_idle_mw(nodes[name]))
+    unit = "card" if pool.has_cards else "core"
+    for name in asleep:
+        if rounded_idle_mw(nodes[name]) > rounded_idle_mw(nodes[least]):
+            changes.sleep[name] = (
+                f"{IDLE}: it {_idle_power(nodes[name])} per {unit} when idle, and {least} "
+                f"{_idle_power(nodes[least])}"
+            )
 
 
 def _cover(pool: Pool, limits: Limits, changes: PowerChanges) -> None:
@@ -392,13 +341,28 @@ def _cover(pool: Pool, limits: Limits, changes: PowerChanges) -> None:
             covered.update(groups)
 
 
+def _idle_power(node: NodeState) -> str:
+    source = "draws" if node.idle_mw else "is rated at"
+    return f"{source} {idle_mw_per_unit(node) / 1000:.1f} W"
+
+
+def _check(
+    nodes: Mapping[str, NodeState], pool: Pool, limits: Limits, changes: PowerChanges
+) -> None:
+    """Wakes a node that has slept for long, one after the other: to see that it still wakes up."""
+    if pool.waking or changes.wake or not pool.asleep:
+        return
+    longest = min(pool.asleep, key=lambda name: (nodes[name].power_at, name))
+    if nodes[longest].power_at < limits.before(_LONGEST_SLEEP_S):
+        changes.wake[longest] = CHECKED
+
+
 def _keep_unsettled(nodes: Mapping[str, NodeState], limits: Limits, changes: PowerChanges) -> None:
     """Nodes that became empty or woke up a short while ago stay awake."""
-    idle = limits.before(limits.numbers.sleep_after_s)
-    woken = limits.before(limits.numbers.min_awake_s)
+    since = limits.before(limits.numbers.sleep_after_s)
     for name in list(changes.sleep):
         has_pods = changes.sleep[name] == EMPTIES
-        if (idle_since(nodes[name]) > idle and not has_pods) or nodes[name].power_at > woken:
+        if (nodes[name].empty_since > since and not has_pods) or nodes[name].power_at > since:
             del changes.sleep[name]
 
 
@@ -450,7 +414,7 @@ def _wake_those_in_use(
         for each in pods.values()
         if each.node in in_use and not each.finished and each.bound_at > in_use[each.node].power_at
     }
-    since = limits.before(limits.numbers.empty_timeout_s)
+    since = limits.before(_EMPTY_TIMEOUT_S)
     for name in [name for name in in_use if name not in arrived]:
         if in_use[name].power_at < since:
             changes.wake[name] = OVERDUE

@@ -2,11 +2,8 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
 from itertools import islice
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from joulie_bus.events import PodAsk, Profile
 from joulie_operator.planning.policies import Candidate, Share, one_per_family
@@ -51,20 +48,7 @@ def is_empty(node: NodeState) -> bool:
     return node.pods == node.daemon_pods and not node.draining
 
 
-def counted_by(rules: Rules, cluster_state: ClusterState) -> ClusterState:
-    """As the rules of the plan count the cards of a node: older ones by the cards themselves, also
-    where pods request units of them."""
-    if rules.sleep_rules > 4:
-        return cluster_state
-    counted = copy(cluster_state)
-    counted.nodes = {
-        name: replace(node, gpu_units=0) if node.gpu_units else node
-        for name, node in counted.nodes.items()
-    }
-    return counted
-
-
-def needed_nodes(cluster_state: ClusterState, rules: Rules) -> Needs:
+def needed_nodes(cluster_state: ClusterState) -> Needs:
     """Whole nodes for the pods that fit on no node, without and with cards; the largest node of
     each pool is the measure.
 
@@ -82,15 +66,12 @@ def needed_nodes(cluster_state: ClusterState, rules: Rules) -> Needs:
         largest = _largest(nodes, has_cards=has_cards)
         ours = [pod for pod in left if bool(pod.gpu_milli) == has_cards]
         performance = [pod for pod in ours if pod.workload == "performance"]
-        if rules.sleep_rules > 2:
-            standard = [pod for pod in ours if pod.workload != "performance"]
-            found[has_cards] = Need(
-                _filled(performance, largest),
-                _filled(standard, largest),
-                _most_asked(performance, largest),
-            )
-        else:
-            found[has_cards] = Need(0, _filled(ours, largest))
+        standard = [pod for pod in ours if pod.workload != "performance"]
+        found[has_cards] = Need(
+            _filled(performance, largest),
+            _filled(standard, largest),
+            _most_asked(performance, largest),
+        )
     return Needs(found, frozenset(taken))
 
 

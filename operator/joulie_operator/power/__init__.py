@@ -1,4 +1,4 @@
-"""Switches nodes off and on as plans order: the executors, their file, and the loop. Evicts pods
+"""Switches nodes off and on as plans order: the executors and the loop. Evicts pods
 of nodes that a plan empties.
 
 Not here: which nodes sleep (`planning`), and the cordon and label of a node (`apply`).

@@ -1,17 +1,21 @@
-"""How a node is switched: by Redfish, a command, or an autoscaler."""
+"""How a node is switched by its power controller: Redfish, a command, or an autoscaler."""
 
 import asyncio
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
-from urllib.parse import urljoin
+from typing import Protocol
 
-import aiohttp
-import msgspec
-
-from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import SwitchFailed
+from joulie_operator.controllers.controller_file import (
+    AutoscalerEntry,
+    CommandEntry,
+    Entry,
+    IpmiEntry,
+    RedfishEntry,
+)
+from joulie_operator.controllers.failure import ControllerFailed
+from joulie_operator.controllers.redfish_service import RedfishService, own_session
+from joulie_operator.facts.redfish_paths import ROOT, members
 from joulie_operator.kube.api_client import ApiServer, object_path
 from joulie_operator.observe.watch import NODES
 from joulie_operator.programs import running
@@ -39,22 +43,28 @@ class Executor(Protocol):
         ...
 
 
+def executor_of(entry: Entry, api: ApiServer) -> Executor | None:
+    """None for a controller that is read only."""
+    match entry:
+        case RedfishEntry():
+            return Redfish(entry)
+        case CommandEntry():
+            return Command(entry.on, entry.off, entry.state, entry.timeout_s)
+        case AutoscalerEntry():
+            return Autoscaler(api)
+        case IpmiEntry():
+            return None
+
+
 class Redfish:
     """A BMC with Redfish (DSP0266): the first system of the service, or the one that is named."""
 
-    def __init__(
-        self, address: str, credentials: tuple[str, str], system: str, timeout_s: float, ssl: Any
-    ) -> None:
-        self._address = address
-        login = b64encode(":".join(credentials).encode()).decode()
-        self._headers = {"Authorization": f"Basic {login}"}
-        self._system = system
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-        self._ssl = ssl
+    def __init__(self, entry: RedfishEntry) -> None:
+        self._entry = entry
 
     async def is_on(self, node: str) -> bool | None:
-        async with self._session() as session:
-            found = await self._read(session, await self._path(session))
+        async with self._service() as service:
+            found = await service.read(await self._system(service))
         state = found.get("PowerState")
         return {"On": True, "PoweringOn": True, "Off": False, "PoweringOff": True}.get(str(state))
 
@@ -65,47 +75,29 @@ class Redfish:
         await self._reset("GracefulShutdown")
 
     async def _reset(self, kind: str) -> None:
-        async with self._session() as session:
-            path = f"{(await self._path(session)).rstrip('/')}/Actions/ComputerSystem.Reset"
-            await self._call(session, "POST", path, {"ResetType": kind})
+        async with self._service() as service:
+            system = (await self._system(service)).rstrip("/")
+            await service.post(f"{system}/Actions/ComputerSystem.Reset", {"ResetType": kind})
 
-    async def _path(self, session: aiohttp.ClientSession) -> str:
-        if self._system:
-            return f"/redfish/v1/Systems/{self._system}"
-        found = await self._read(session, "/redfish/v1/Systems")
-        members = found.get("Members")
-        if not isinstance(members, list) or not members:
-            raise SwitchFailed(f"{self._address} names no system")
-        if not isinstance(members[0], dict):
-            raise SwitchFailed(f"{self._address} lists a system that is no object")
-        return str(members[0].get("@odata.id"))
-
-    async def _read(self, session: aiohttp.ClientSession, path: str) -> dict[str, Any]:
-        try:
-            return msgspec.json.decode(await self._call(session, "GET", path), type=dict[str, Any])
-        except UNDECODABLE as error:
-            raise SwitchFailed(f"{self._address}{path} returned no JSON object") from error
-
-    async def _call(
-        self, session: aiohttp.ClientSession, method: str, path: str, body: object = None
-    ) -> bytes:
-        url = urljoin(self._address, path)
-        try:
-            # Redirects could send the credentials to another host.
-            async with session.request(
-                method, url, json=body, ssl=self._ssl, allow_redirects=False
-            ) as response:
-                answer: bytes = await response.read()
-                if response.status >= 300:
-                    raise SwitchFailed(f"{method} {url} returned {response.status}")
-                return answer
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise SwitchFailed(f"{method} {url}: {error or type(error).__name__}") from error
+    async def _system(self, service: RedfishService) -> str:
+        if self._entry.system:
+            return f"{ROOT}Systems/{self._entry.system}"
+        listed = await service.read(f"{ROOT}Systems")
+        if systems := members(listed):
+            return systems[0]
+        raise SwitchFailed(f"{self._entry.address} lists no system of its own")
 
     @asynccontextmanager
-    async def _session(self) -> AsyncGenerator[aiohttp.ClientSession, None]:
-        async with aiohttp.ClientSession(headers=self._headers, timeout=self._timeout) as session:
-            yield session
+    async def _service(self) -> AsyncGenerator[RedfishService, None]:
+        timeout_s = self._entry.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s), own_session() as session:
+                yield RedfishService(session, self._entry)
+        except TimeoutError as error:
+            why = f"{self._entry.address}: no answer in {timeout_s:g} s"
+            raise SwitchFailed(why) from error
+        except ControllerFailed as error:
+            raise SwitchFailed(str(error)) from error
 
 
 class Command:

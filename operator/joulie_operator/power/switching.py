@@ -15,13 +15,13 @@ from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_bus.errors import BadName, KubernetesRefused, SwitchFailed
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
+from joulie_operator.controllers.controller_file import Controllers, Entry, controllers_of
 from joulie_operator.desired.kubernetes_events import EVENTS, node_event
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
 from joulie_operator.observe.watch import PODS
 from joulie_operator.planning.rules import rules_of
 from joulie_operator.planning.sleep import sleep_numbers
-from joulie_operator.power.executor_file import ExecutorEntry, executor_of
-from joulie_operator.power.executors import Executor
+from joulie_operator.power.executors import Executor, executor_of
 from joulie_projections.pods.classify import exemption
 from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_projections.state.state import NodeState
@@ -50,13 +50,13 @@ class _Attempts(NamedTuple):
 
 
 class PowerSwitch:
-    """Switches the nodes of a view by the executors of the file."""
+    """Switches the nodes of a view by the power controllers of the file."""
 
     def __init__(
         self,
         api: ApiServer,
         view: View,
-        entries: Sequence[ExecutorEntry],
+        entries: Sequence[Entry],
         clock: Callable[[], int] | None = None,
         settle_s: float = SETTLE_S,
     ) -> None:
@@ -74,7 +74,7 @@ class PowerSwitch:
                     await self.switch_once()
                 await asyncio.sleep(CHECK_INTERVAL_S)
         finally:
-            metrics.NODES_LOST.set(0)  # another operator may lead from now on
+            metrics.NODES_LOST.forget()  # another operator may lead from now on
 
     async def switch_once(self) -> None:
         nodes = self._view.cluster_state.nodes
@@ -83,12 +83,14 @@ class PowerSwitch:
         metrics.NODES_LOST.set(len(lost))
         self._attempts = {n: each for n, each in self._attempts.items() if n in ordered}
         self._reported = {n: at for n, at in self._reported.items() if n in lost}
+        due = {n: each for n, each in ordered.items() if n not in lost and self._is_due(n, each)}
+        present = {name: node for name, node in nodes.items() if node.present} if due else {}
+        controllers = controllers_of(self._entries, "switches", present)
         async with asyncio.TaskGroup() as tasks:
-            for name, node in ordered.items():
-                if name in lost:
-                    tasks.create_task(self._report(name, node))
-                elif self._is_due(name, node):
-                    tasks.create_task(self._follow(name, node))
+            for name in lost:
+                tasks.create_task(self._report(name, ordered[name]))
+            for name, node in due.items():
+                tasks.create_task(self._follow(name, node, controllers))
 
     def _is_lost(self, node: NodeState) -> bool:
         """Such a node is left alone: another one is woken instead."""
@@ -104,17 +106,24 @@ class PowerSwitch:
             self._attempts[name] = known = _Attempts(node.power_at)
         return time.monotonic() >= known.not_before
 
-    async def _follow(self, name: str, node: NodeState) -> None:
+    async def _follow(self, name: str, node: NodeState, controllers: Controllers) -> None:
         wanted = "off" if node.power_state == "asleep" else "on"
         async with self._slots:
             try:
-                executor = executor_of(self._entries, name, node, self._api)
+                executor = self._executor(name, controllers)
                 if executor is not None:
                     await self._switch(executor, name, node)
             except _FAILED as error:
                 self._failed(name, wanted, error)
             else:
                 self._pause(name, REPEAT_S if executor is not None else LONGEST_PAUSE_S, 0)
+
+    def _executor(self, name: str, controllers: Controllers) -> Executor | None:
+        """None if no entry covers the node. Raises SwitchFailed for one that cannot be used."""
+        if problem := controllers.problems.get(name):
+            raise SwitchFailed(problem)
+        entry = controllers.entries.get(name)
+        return None if entry is None else executor_of(entry, self._api)
 
     async def _switch(self, executor: Executor, name: str, node: NodeState) -> None:
         is_on, known = await executor.is_on(name), self._attempts[name]

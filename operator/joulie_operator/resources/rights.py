@@ -14,6 +14,7 @@ from joulie_operator.resources.device_objects import (
 from joulie_operator.resources.device_objects import GROUP as DEVICES
 
 OWN_NAMESPACE = "."  # that of the installation
+LEASE = "joulie-operator"  # which the leading operator holds
 
 
 class Right(NamedTuple):
@@ -22,18 +23,28 @@ class Right(NamedTuple):
     resource: str
     part: str = ""  # a subresource, such as status
     namespace: str = ""  # empty for all
+    name: str = ""  # of the only object; empty for all
 
     def __str__(self) -> str:
         what = "/".join(filter(None, (self.resource, self.part)))
         named = f"{what}.{self.group}" if self.group else what
+        only = f" {self.name}" if self.name else ""
         where = f" in {self.namespace}" if self.namespace else ""
-        return f"{self.verb} {named}{where}"
+        return f"{self.verb} {named}{only}{where}"
 
 
-def _rights(verbs: str, group: str, what: str, namespace: str = "") -> Iterator[Right]:
+def _rights(verbs: str, group: str, what: str) -> Iterator[Right]:
     resource, _, part = what.partition("/")
     for verb in verbs.split():
-        yield Right(verb, group, resource, part, namespace)
+        yield Right(verb, group, resource, part)
+
+
+def _lease_rights() -> Iterator[Right]:
+    """`create` names no object; a policy of deploy/rbac.yaml does."""
+    kind = ("coordination.k8s.io", "leases", "", OWN_NAMESPACE)
+    yield Right("create", *kind)
+    for verb in ("get", "update"):
+        yield Right(verb, *kind, LEASE)
 
 
 # For pods that an extender refused.
@@ -55,7 +66,7 @@ OPERATOR = (
         for right in _rights("list watch", DEVICES, kind)
     ),
     *_rights("create", "events.k8s.io", "events"),
-    *_rights("get create update", "coordination.k8s.io", "leases", OWN_NAMESPACE),
+    *_lease_rights(),
 )
 BINDING_EXTENDER = (
     *_rights("create", "", "pods/binding"),

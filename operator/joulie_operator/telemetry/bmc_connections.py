@@ -6,6 +6,7 @@ and it, or a firewall before it, may end an idle one without a word.
 
 import contextlib
 from collections.abc import AsyncGenerator, Collection
+from typing import Any
 
 import aiohttp
 
@@ -54,4 +55,6 @@ class Connections:
 
 def _session() -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(limit=AT_ONCE, limit_per_host=1, keepalive_timeout=KEPT_S)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    jar = aiohttp.DummyCookieJar()
+    plain: dict[str, Any] = {"auto_decompress": False, "headers": {"Accept-Encoding": "identity"}}
+    return aiohttp.ClientSession(connector=connector, cookie_jar=jar, **plain)

@@ -18,6 +18,7 @@ from joulie_bus.streams.records import Message
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.cluster_settings import FacilitySettings
 from joulie_operator.observe.fact_messages import report_left_out, to_messages
+from joulie_operator.telemetry import prometheus
 from joulie_operator.telemetry.prometheus import NoReading, fetch, numbers, query
 from joulie_projections.twin.facility import HIGHEST_PUE, is_plausible, pue_of
 
@@ -30,7 +31,7 @@ async def poll_facility(bus: Log, subjects: Subjects, settings: FacilitySettings
     """Runs until cancelled. A value that cannot be read is left out: the last one stays valid."""
     producer = Producer("operator-facility", subjects, time.time_ns)
     refused = Refusals("facility", "this reading is lost; the next one is published on schedule")
-    async with aiohttp.ClientSession() as session:
+    async with prometheus.session() as session:
         while True:
             polled = await read_facility(session, settings)
             if polled is not None:

@@ -29,6 +29,7 @@ from joulie_operator.facts.grid_documents import (
     read_document,
 )
 from joulie_operator.observe.fact_messages import to_messages
+from joulie_operator.telemetry import prometheus
 
 PATIENCE = aiohttp.ClientTimeout(total=20)
 Place = tuple[str, str, int]  # type, zone and start of a rate
@@ -40,7 +41,7 @@ async def poll_grid(bus: Log, subjects: Subjects, settings: GridSettings) -> Non
     poller = GridPoller(settings)
     producer = Producer("operator-grid", subjects, time.time_ns)
     refused = Refusals("grid", "they are published with the next poll")
-    async with aiohttp.ClientSession() as session:
+    async with prometheus.session() as session:
         while True:
             fresh = await poller.fresh(session, time.time_ns())
             try:

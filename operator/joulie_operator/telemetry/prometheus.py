@@ -12,6 +12,7 @@ from joulie_bus.core.undecodable import UNDECODABLE
 from joulie_operator.facts.readings import Series
 
 PATIENCE = aiohttp.ClientTimeout(total=10)
+LARGEST = 64 << 20  # an answer about 100,000 cards has 40 MB
 
 
 class NoReading(Exception):
@@ -43,6 +44,12 @@ _read_vector = msgspec.json.Decoder(list[Result]).decode
 _read_scalar = msgspec.json.Decoder(tuple[float, str]).decode
 
 
+def session() -> aiohttp.ClientSession:
+    """What is compressed may inflate without end: it is not asked for, and not read."""
+    headers = {"Accept-Encoding": "identity"}
+    return aiohttp.ClientSession(auto_decompress=False, headers=headers)
+
+
 async def query(session: aiohttp.ClientSession, address: str, promql: str) -> list[Series]:
     """Runs an instant query. A scalar becomes one series without labels."""
     body = await fetch(session, f"{address.rstrip('/')}/api/v1/query", {"query": promql})
@@ -62,8 +69,9 @@ async def fetch(
     session: aiohttp.ClientSession, url: str, asked: Mapping[str, str] | None = None
 ) -> bytes:
     try:
-        async with session.get(url, params=asked, timeout=PATIENCE) as response:
-            body: bytes = await response.read()
+        options = {"timeout": PATIENCE, "allow_redirects": False}
+        async with session.get(url, params=asked, **options) as response:  # type: ignore[arg-type]
+            body = await bounded(response, url)
             if response.status != 200:
                 raise NoReading(f"{url} answered {response.status}: {body[:200]!r}")
             return body
@@ -71,14 +79,22 @@ async def fetch(
         raise NoReading(f"{url}: {error or type(error).__name__}") from error
 
 
+async def bounded(response: aiohttp.ClientResponse, url: str) -> bytes:
+    body = bytearray()
+    async for part in response.content.iter_chunked(1 << 16):
+        body += part
+        if len(body) > LARGEST:
+            raise NoReading(f"{url} answered more than {LARGEST >> 20} MiB")
+    return bytes(body)
+
+
 def numbers(body: bytes) -> dict[str, float]:
     """The finite numbers of a JSON object, by dotted path."""
+    found: dict[str, float] = {}
     try:
-        tree = msgspec.json.decode(body)
+        _gather(msgspec.json.decode(body), "", found)
     except UNDECODABLE as error:
         raise NoReading(f"not JSON: {error}") from error
-    found: dict[str, float] = {}
-    _gather(tree, "", found)
     return found
 
 

@@ -20,6 +20,7 @@ from joulie_operator.cluster_settings import PowerSettings
 from joulie_operator.facts.metered_nodes import MOST_W, MeteredNodes
 from joulie_operator.facts.readings import QUERIES, Reading, Series, node_of, whole_nodes
 from joulie_operator.observe.fact_messages import report_left_out, to_messages
+from joulie_operator.telemetry import prometheus
 from joulie_operator.telemetry.bmc import Bmcs
 from joulie_operator.telemetry.prometheus import NoReading, fetch, numbers, query
 from joulie_projections.state.state import NodeState
@@ -40,14 +41,14 @@ async def scrape_power(
     producer = Producer("operator-power", subjects, time.time_ns)
     refused = Refusals("power", "their counters go on; the newest ones are published with the next")
     nodes, is_lost = MeteredNodes(), False
-    async with aiohttp.ClientSession() as session, _closing(bmcs):
+    async with prometheus.session() as session, _closing(bmcs):
         while True:
             present = {
                 name: node for name, node in view.cluster_state.nodes.items() if node.present
             }
             nodes.keep(present.keys())
             found = await bmcs.read(present, view.now_ns()) if bmcs is not None else {}
-            if settings.exporter:  # it counts energy and cards, and replaces what a BMC shows
+            if settings.address:  # it counts energy and cards, and replaces what a BMC shows
                 found |= await read_power(session, present, settings)
             readings = dict(_within_bounds(found))
             at = Moment(time.monotonic(), time.time_ns())
@@ -76,7 +77,7 @@ async def read_power(
     session: aiohttp.ClientSession, nodes: Mapping[str, NodeState], settings: PowerSettings
 ) -> Readings:
     cards = {name: _cards(node) for name, node in nodes.items()}
-    address, promql = settings.exporter, settings.promql
+    address, promql = settings.address, settings.promql
     if "{node}" in address:
         return await _each(nodes, lambda name: _from_http(session, address, name, cards[name]))
     if "{node}" in promql:

@@ -11,9 +11,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from joulie_bus import testing
+from joulie_bus.core.pacing import SHARE
 from joulie_bus.events import AnyEvent
 from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.runtime.pacing import SHARE
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import (

@@ -517,6 +517,22 @@ def test_a_condition_says_that_a_node_sleeps_or_wakes_up() -> None:
     assert (awake.status, awake.reason) == ("False", "Asleep")
 
 
+@pytest.mark.parametrize(
+    ("ready", "schedulable", "reasons"),
+    [(True, True, []), (False, True, ["NotReady"]), (True, False, ["Cordoned"])],
+)
+def test_a_condition_says_that_a_node_is_lost_or_drained(
+    ready: bool, schedulable: bool, reasons: list[str]
+) -> None:
+    seen = replace(node_seen("n1"), labels=MANAGED, ready=ready, schedulable=schedulable)
+    place = Place(seen, eco("n1"))
+    place.settle()
+    found = [it for it in place.status("n1").conditions or [] if it.type == "Schedulable"]
+
+    assert [it.reason for it in found] == reasons
+    assert {it.status for it in found} <= {"False"}
+
+
 def test_a_node_of_which_only_numbers_changed_is_checked_when_they_may_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

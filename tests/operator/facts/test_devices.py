@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from joulie_bus.errors import BadQuantity
 from joulie_bus.events import (
     DeviceClaim,
     DeviceSeen,
@@ -17,6 +18,7 @@ from joulie_bus.events import (
     PodAsk,
     PodBound,
 )
+from joulie_bus.events.bounds import MOST_CARD_MB, MOST_CARDS, MOST_GPU_MILLI
 from joulie_operator.facts.device_claims import share_of
 from joulie_operator.facts.devices import CardKind, CardsOnNode, DeviceObjects, logged_devices
 from joulie_operator.facts.facts_from_objects import (
@@ -566,3 +568,71 @@ def test_devices_that_must_match_each_other_name_no_driver() -> None:
     objects = objects_of(put_claim(tree), put_class(device_class()))
 
     assert objects.driver_asked(("default", "claim/c")) == ""
+
+
+# --- objects as no driver and no scheduler write them ------------------------------------------
+
+
+def with_memory(name: str, amount: object) -> Tree:
+    return device(name, uuid=f"GPU-{name}") | {"capacity": {"memory": {"value": amount}}}
+
+
+@pytest.mark.parametrize("amount", ["-5Gi", "NaN", "", -5, "0x10"])
+def test_nothing_is_kept_of_a_slice_with_a_wrong_quantity(amount: object) -> None:
+    """Otherwise each later change of its pool would fail, also that another slice is gone."""
+    objects = objects_of(put_slice(resource_slice("a", eight("a"))))
+    bad = resource_slice("a", [with_memory("bad", amount)])
+    bad["metadata"]["name"] = "bad"
+    with pytest.raises(BadQuantity):
+        put_slice(bad)(objects)
+
+    objects.drop_slice(resource_slice("a", [])["metadata"]["name"])
+
+    assert objects.cards() == set()
+
+
+def test_nothing_is_kept_of_a_claim_that_consumes_a_wrong_quantity() -> None:
+    """Before the devices of its pool are known, too: the others of the pool are held then."""
+    bad, good = allocated(claim("x", 1), "gpu-0"), allocated(claim("y", 1), "gpu-1")
+    [result] = bad["status"]["allocation"]["devices"]["results"]
+    result["consumedCapacity"] = {"memory": "-1Gi"}
+    objects = objects_of(put_claim(good))
+    with pytest.raises(BadQuantity):
+        put_claim(bad)(objects)
+
+    put_slice(resource_slice("a", eight("a")))(objects)
+
+    held = {name for name in objects.cards() if (seen := objects.card(name)) and seen.claims}
+    assert held == {"GPU-a-1"}
+
+
+@pytest.mark.parametrize("amount", ["9" * 5000, "1e999", "1" * 30 + "Ei"])
+def test_a_memory_beyond_the_bound_is_the_bound(amount: str) -> None:
+    objects = objects_of(put_slice(resource_slice("a", [with_memory("gpu-0", amount)])))
+    seen = objects.card("GPU-gpu-0")
+    assert seen is not None
+    assert seen.total_mb == MOST_CARD_MB
+
+
+def test_no_driver_of_another_node_takes_a_card() -> None:
+    """By a slice of its own pool with the UUID of that card. It is on neither node, and the cards
+    beside it are as before."""
+    both = [resource_slice("b", eight("b")), resource_slice("a", [device("gpu-0", uuid="GPU-b-3")])]
+    for slices in (both, both[::-1]):
+        objects = objects_of(*map(put_slice, slices))
+        seen, beside = objects.card("GPU-b-3"), objects.card("GPU-b-4")
+        assert seen is not None
+        assert (seen.node, seen.taint) == ("", "published for several nodes: a, b")
+        assert beside is not None
+        assert (beside.node, beside.taint) == ("b", "")
+
+
+def test_ten_thousand_claims_for_all_cards_count_with_the_bound() -> None:
+    trees = [claim(f"c{n}", 2**63 - 1) for n in range(10_000)]
+    for tree in trees:
+        tree["metadata"]["uid"] = f"uid-{tree['metadata']['name']}"
+    objects = objects_of(*map(put_claim, trees))
+    assert {objects.asked(named) for named in objects.all_asked()} == {MOST_CARDS}
+    assert len(objects.all_asked()) == 10_000
+    seen = ask(objects, pod("p", "claim/c1", node="a"))
+    assert seen.gpu_milli == MOST_GPU_MILLI

@@ -10,15 +10,21 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from msgspec.structs import replace
+from nats.aio.msg import Msg
+from structlog.testing import capture_logs
 
 from agent_pods import ACCOUNT, AUDIENCE, USERNAME, account, agent_token, token
-from joulie_bus.broker.callout import Issuer
+from joulie_bus.broker import signer
+from joulie_bus.broker.answering import answering as replying
+from joulie_bus.broker.callout import ASKS, REVIEW, REVIEWER, SIGNER, Issuer
 from joulie_bus.broker.embedded import Embedded
+from joulie_bus.broker.signer import Reviewed, Signer
 from joulie_bus.errors import BrokerRefused, Unreachable
 from joulie_bus.jetstream.connection import Address, Connection
 from joulie_bus.jetstream.log import JetStreamLog
@@ -29,7 +35,6 @@ from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role, inbox
 from joulie_bus.streams.subjects import Stream, agent_name
 from joulie_bus.testing import CLUSTER, power, producer, until
-from joulie_operator.identity import service
 from joulie_operator.identity.accepted import KEPT_S
 from joulie_operator.identity.refused import AT_FIRST
 from joulie_operator.identity.service import Callout
@@ -64,11 +69,30 @@ async def asking_broker(folder: Path) -> AsyncGenerator[Embedded, None]:
 
 @contextlib.asynccontextmanager
 async def answering(broker: Embedded, reviews: TokenReviews) -> AsyncGenerator[None, None]:
-    connection = await Connection.open(broker.address_of_callout(), "callout")
+    async with (
+        signing(broker),
+        connected_as(broker, REVIEWER) as connection,
+        background(Callout(connection, reviews).run(), "callout"),
+    ):
+        await asyncio.sleep(0.2)  # it listens
+        yield
+
+
+@contextlib.asynccontextmanager
+async def signing(broker: Embedded) -> AsyncGenerator[None, None]:
+    async with (
+        connected_as(broker, SIGNER) as connection,
+        background(Signer(connection, broker.issuer).run(), "signer"),
+    ):
+        await asyncio.sleep(0.2)
+        yield
+
+
+@contextlib.asynccontextmanager
+async def connected_as(broker: Embedded, user: str) -> AsyncGenerator[Connection, None]:
+    connection = await Connection.open(broker.address_of_callout(user), user)
     try:
-        async with background(Callout(connection, broker.issuer, reviews).run(), "callout"):
-            await asyncio.sleep(0.2)  # it listens
-            yield
+        yield connection
     finally:
         await connection.close()
 
@@ -162,7 +186,7 @@ async def test_a_connection_whose_time_is_over_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also after a time in which the service did not answer."""
-    monkeypatch.setattr(service, "CONNECTED_S", 2)
+    monkeypatch.setattr(signer, "CONNECTED_S", 2)
     async with api_server(tmp_path) as server, asking_broker(tmp_path) as broker:
         reviews = TokenReviews(server.api, EXPECTED, time.monotonic)
         agent = shown(tmp_path, broker, await agent_token(server, "n1"), "n1")
@@ -300,3 +324,71 @@ async def test_a_hostile_client_cannot_make_the_service_ask_the_api_server_at_it
     assert of_new_ones <= AT_FIRST + 5
     assert admitted
     assert forged[:40] not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("said", ["admin", "n1.", "*", ">", "N1", "", "n1 n2"])
+async def test_a_reviewer_that_lies_lets_clients_in_as_agents_and_as_nothing_else(
+    said: str, tmp_path: Path
+) -> None:
+    """A holder of the credential of `joulie callout` names any node; the signer signs no more."""
+
+    async def lying(_: bytes) -> bytes:
+        return msgspec.json.encode(Reviewed(node=said))
+
+    async with (
+        asking_broker(tmp_path) as broker,
+        signing(broker),
+        connected_as(broker, REVIEWER) as connection,
+        replying(connection, REVIEW, lying),
+    ):
+        address = shown(tmp_path, broker, "a.b.c", said if said == "admin" else "n1")
+        if said != "admin":
+            with pytest.raises(Unreachable):
+                await Connection.open(address, "thief", 3)
+            return
+        thief = await Connection.open(address, "thief", 5)
+        refused = [
+            await is_denied(thief, subject)
+            for subject in ("$JS.API.STREAM.LIST", "joulie.heads.c", "$SYS.REQ.SERVER.PING")
+        ]
+        await thief.close()
+
+    assert refused == [True, True, True]
+
+
+async def is_denied(connection: Connection, subject: str) -> bool:
+    try:
+        await connection.request(subject, b"", None, 2)
+    except BrokerRefused as error:
+        return error.code == 403
+    return False
+
+
+async def test_the_reviewer_neither_hears_the_broker_nor_answers_it(tmp_path: Path) -> None:
+    heard = list[bytes]()
+
+    async def listen(message: Msg) -> None:
+        heard.append(message.data)
+
+    async with asking_broker(tmp_path) as broker, connected_as(broker, REVIEWER) as connection:
+        for subject in ("$SYS._INBOX.x", REVIEW, "joulie.heads.c"):
+            with pytest.raises(BrokerRefused):
+                await connection.request(subject, b"", None, 2)
+        with contextlib.suppress(BrokerRefused):  # the denial, which comes later
+            async with connection.subscribed(ASKS, listen):
+                client = shown(tmp_path, broker, "a.b.c", "n1")
+                with pytest.raises(Unreachable):
+                    await Connection.open(client, "agent", 3)
+
+    assert heard == []
+
+
+async def test_without_a_reviewer_no_agent_connects_and_the_signer_says_why(
+    tmp_path: Path,
+) -> None:
+    async with asking_broker(tmp_path) as broker, signing(broker):
+        with capture_logs() as logs, pytest.raises(Unreachable):
+            await Connection.open(shown(tmp_path, broker, "a.b.c", "n1"), "agent", 3)
+
+    refused = {each["why"] for each in logs if each["event"] == "client_refused"}
+    assert refused == {"its token was not reviewed: no `joulie callout` is connected"}

@@ -99,6 +99,19 @@ async def test_a_released_lease_is_acquired_at_once(server: ApiServer, api: Api)
     assert holder(server)[0] == ""
 
 
+async def test_a_leader_whose_last_renewal_was_cut_off_by_its_stop_releases_the_lease(
+    server: ApiServer, api: Api
+) -> None:
+    patient = LeaseSettings(duration_s=60)  # no renewal comes between
+    candidate = Candidate(api, "a", patient)
+    async with background(candidate.lease.lead(candidate.work), "a"):
+        await until(lambda: candidate.leads)
+        renewed = {"spec": {"renewTime": "2030-01-01T00:00:00.000000Z"}}
+        server.put("leases", {"metadata": {"name": "joulie-operator"}, **renewed}, "default")
+
+    assert holder(server)[0] == ""
+
+
 async def test_a_lease_that_is_not_renewed_is_acquired_after_its_duration(
     server: ApiServer, api: Api
 ) -> None:

@@ -220,13 +220,12 @@ def mixed(
     *,
     pods: Mapping[str, WorkloadClass] | None = None,
     plan_pct: int | None = 60,
-    rules: int = 4,
     **fields: object,
 ) -> ClusterState:
     """A node of class performance under a target, and a card for each of these pods."""
     state = under_target(profile="performance")
     assert state.plan is not None
-    made = replace(state.plan, settings=values_of(Rules(target_rules=rules)))
+    made = replace(state.plan, settings=values_of(Rules()))
     state.cluster[CLUSTER] = replace(state.cluster[CLUSTER], plan=made)
     usual: dict[str, WorkloadClass] = {"s": "standard", "p": "performance"}
     classes = usual if pods is None else pods
@@ -324,8 +323,7 @@ def test_a_card_in_parts_is_not_named_as_a_device() -> None:
 
 
 def test_no_single_card_has_a_safe_cap_where_a_plan_caps_none() -> None:
-    """By older rules, without a report that single cards can be set, or a target, or consent."""
-    assert not order_of(mixed(rules=3)).safe_cards
+    """Without a report that single cards can be set, or a target, or consent."""
     assert not order_of(mixed(settable=SettableCaps(NOON, ("cpu", "gpu")))).safe_cards
     assert not order_of(mixed(labels={"joulie.io/caps": "enforce"})).safe_cards
     assert not list(cap_orders(mixed(labels={"joulie.io/feed": "a"}), 7, NOON))

@@ -17,7 +17,7 @@ from joulie_operator.planning.caps import (
     model_caps,
     under_catalog_names,
 )
-from joulie_operator.planning.rules import Rules, rules_of
+from joulie_operator.planning.rules import Rules
 from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.hardware.catalog import EMPTY, with_catalog_figures
 from joulie_projections.state.state import NodeState
@@ -105,12 +105,6 @@ def test_the_budget_follows_watts_where_the_maximum_is_a_guess() -> None:
 
     assert caps == Caps(35, None, 120_000)
     assert 110 < twin_of(capped, NO_HALLS).capped_w <= 120 < twin_of(bare, NO_HALLS).capped_w
-
-
-def test_plans_of_the_first_rules_keep_watts_without_percent() -> None:
-    rules = rules_of({"selector": "", "cpu_absolute": True, "cpu_eco_w": 120.0})
-
-    assert caps_for("eco", node(SILENT_CPUS), rules) == Caps(None, None, 120_000)
 
 
 @pytest.mark.parametrize(

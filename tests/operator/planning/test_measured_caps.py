@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from joulie_bus.events import CapsMeasured, CapsSet, WorkloadClass
 from joulie_bus.testing import NOON, SECOND
+from joulie_operator.planning.policy_numbers import wrong_numbers
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
-from joulie_operator.policy_numbers import wrong_numbers
 from joulie_projections.state.state import CLUSTER, CapEffect, ClusterRow, ClusterState, NodeState
 
 RULES = Rules(static_hp_frac=0.0, policy_numbers="caps_where_measured=1")

@@ -40,7 +40,7 @@ def test_the_setting_lets_nodes_become_eco_without_caps() -> None:
     made = plan(cluster(), POLICY, NEVER._replace(eco_without_caps=True), PlanBasis(1, NOW))
 
     assert profiles(made) == ["eco", "eco", "performance", "performance"]
-    assert "eco_without_caps" not in made.made.settings
+    assert made.made.settings["eco_without_caps"] is True
 
 
 def test_a_pod_that_runs_on_eco_nodes_only_gets_one() -> None:

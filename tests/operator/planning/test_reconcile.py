@@ -374,7 +374,7 @@ def test_an_eligible_node_has_a_family_and_a_density() -> None:
     }
 
     assert candidates(nodes, USUAL) == [
-        Candidate("gpu", "NVIDIA H100 SXM5", density(nodes["gpu"], USUAL.density_rules)),
+        Candidate("gpu", "NVIDIA H100 SXM5", density(nodes["gpu"])),
         Candidate("cpu", "AMD EPYC 9654", 1 / 3),
         Candidate("guessed", "cpu", 1 / 6),
     ]

@@ -1,6 +1,5 @@
 """The policy `consolidate_and_sleep`: empty nodes fall asleep, pods that wait wake nodes."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -18,24 +17,15 @@ from joulie_bus.events import (
 )
 from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning import sleep
+from joulie_operator.planning.policy_numbers import wrong_numbers
 from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
-from joulie_operator.policy_numbers import wrong_numbers
 from joulie_projections.pods.load import Load
-from joulie_projections.state.arrivals import (
-    HOURS,
-    ArrivalHistory,
-    hour_of,
-    window_of,
-    with_arrival,
-)
 from joulie_projections.state.state import (
-    ClusterRow,
     ClusterState,
     NodeState,
     PodState,
-    hour_key,
 )
 
 # All nodes are eco, so that no plan of a test changes a class.
@@ -45,7 +35,7 @@ RULES = Rules(
     queue_hp_min=0,
     policy_numbers="reserve=0,max_share=1,max_step=1",
 )
-NO_HISTORY: Mapping[str, ClusterRow] = {}
+
 LONG_AGO = NOON - 3600 * SECOND
 
 
@@ -81,10 +71,8 @@ def planned(
     *waiting: PodState,
     rules: Rules = RULES,
     pods_known: bool = True,
-    history: Mapping[str, ClusterRow] = NO_HISTORY,
 ) -> Plan:
     state = ClusterState()
-    state.cluster.update(history)
     state.nodes.update(nodes)
     state.pods.update({pod.pod.uid: pod for pod in waiting})
     made = plan(state, load_policy(rules.policy), rules, PlanBasis(7, NOON, pods_known))
@@ -138,6 +126,88 @@ def test_pods_of_daemon_sets_keep_no_node_awake() -> None:
     assert sleepers(planned(nodes)) == ["z"]
 
 
+IDLE_W = 96_000  # a watt for each core
+
+
+def test_the_node_that_draws_most_for_each_core_when_idle_falls_asleep_first() -> None:
+    nodes = {
+        "a": node(idle_mw=2 * IDLE_W),
+        "b": node(idle_mw=4 * IDLE_W),
+        "c": node(idle_mw=3 * IDLE_W),
+    }
+    made = planned(nodes, rules=numbered("reserve=0.5,max_share=1,max_step=1"))
+
+    assert sleepers(made) == ["b"]
+    [because] = [event.because for event in made.events if isinstance(event, SleepOrdered)]
+    assert because == (f"{sleep.IDLE}: it draws 4.0 W per core when idle, and a draws 2.0 W")
+
+
+def test_of_nodes_with_cards_the_power_of_each_card_decides() -> None:
+    nodes = {
+        name: replace(with_cards(node(idle_mw=watts * 1000, gpu_cap_pct=60)), gpus=gpus)
+        for name, watts, gpus in (("a", 800, 8), ("b", 1600, 8), ("c", 900, 4))
+    }
+
+    made = planned(nodes, rules=numbered("reserve=0,max_share=1,max_step=0.4"))
+
+    assert sleepers(made) == ["c"]  # 225 W for each card, b 200, a 100
+
+
+def test_readings_count_more_than_rated_power() -> None:
+    """c is rated at less than its readings say, and d at more."""
+    nodes = {name: node() for name in "ab"}
+    nodes |= {"c": node(idle_mw=4 * IDLE_W), "d": node(idle_mw=IDLE_W // 2)}
+
+    made = planned(nodes, rules=numbered("reserve=0.25,max_share=1,max_step=1"))
+
+    assert set(sleepers(made)) == {"c", "a", "b"}
+    assert "it is rated at 3.8 W per core when idle, and d draws 0.5 W" in "".join(
+        event.because for event in made.events if isinstance(event, SleepOrdered)
+    )
+
+
+def test_of_nodes_that_draw_the_same_the_longest_empty_falls_asleep_first() -> None:
+    nodes = {
+        "a": node(idle_mw=round(2.20 * IDLE_W), emptied_at=LONG_AGO + 2 * SECOND),
+        "b": node(idle_mw=round(2.18 * IDLE_W), emptied_at=LONG_AGO + SECOND),
+        "c": node(idle_mw=round(2.21 * IDLE_W), emptied_at=LONG_AGO + 3 * SECOND),
+    }
+    made = planned(nodes, rules=numbered("reserve=0.5,max_share=1,max_step=1"))
+
+    assert sleepers(made) == ["b"]
+    assert made.made.because
+    assert {event.because for event in made.events if isinstance(event, SleepOrdered)} == {
+        sleep.IDLE
+    }
+
+
+def test_a_node_that_was_in_use_a_moment_ago_keeps_no_other_one_awake() -> None:
+    nodes = {
+        "a": node(idle_mw=4 * IDLE_W, emptied_at=NOON - 60 * SECOND),
+        "b": node(idle_mw=3 * IDLE_W),
+        "c": node(idle_mw=2 * IDLE_W, pods=1),
+    }
+    made = planned(nodes, rules=numbered("reserve=0.3,max_share=1,max_step=1"))
+
+    assert sleepers(made) == ["b"]
+
+
+def test_the_node_that_draws_least_when_idle_wakes_up_first() -> None:
+    nodes = {"a": FULL, "x": asleep(idle_mw=3 * IDLE_W), "y": asleep(idle_mw=2 * IDLE_W)}
+
+    assert woken(planned(nodes, pod(cores=48))) == {"y": sleep.DEMAND}
+
+
+def test_a_node_that_has_slept_for_a_month_is_woken_alone_and_checked() -> None:
+    month = 30 * 86_400 * SECOND
+    nodes = {"a": node(pods=1), "b": node(), "x": asleep(power_at=NOON - month - 2 * SECOND)}
+    nodes["y"] = asleep(power_at=NOON - month - SECOND)
+
+    assert woken(planned(nodes)) == {"x": sleep.CHECKED}
+    nodes["x"] = node(power_state="waking", ready=False, power_at=NOON - SECOND)
+    assert woken(planned(nodes)) == {}
+
+
 def test_a_node_that_changes_its_class_does_not_fall_asleep_in_the_same_plan() -> None:
     nodes = {name: node(profile="performance") for name in "abc"}
 
@@ -153,9 +223,7 @@ def test_no_node_falls_asleep_while_its_pods_are_unknown() -> None:
 def test_the_reserve_stays_awake() -> None:
     nodes = {f"n{i}": node(pods=int(i < 2)) for i in range(10)}
 
-    made = planned(
-        nodes, rules=RULES._replace(policy_numbers="reserve=0.25,hysteresis=0,max_step=1")
-    )
+    made = planned(nodes, rules=RULES._replace(policy_numbers="reserve=0.25,max_step=1"))
 
     assert len(sleepers(made)) == 10 - 2 - 3
 
@@ -285,10 +353,6 @@ def test_the_time_before_sleep_is_a_number_of_the_policy() -> None:
             "caps_trial, sleep_after_s, reserve, max_share, wake_timeout_s, max_step, empty_below, "
             "evict_per_min, evict_after_s",
         ),
-        (
-            {"min_awake_s": 60.0},
-            "min_awake_s cannot be set any more: it is sleep_after_s; remove it",
-        ),
         ({"reserve": 3.0}, "reserve=3 is not a share from 0 to 1"),
         ({"max_share": -0.1}, "max_share=-0.1 is not a share from 0 to 1"),
         ({"sleep_after_s": -1.0}, "sleep_after_s=-1 is not a time in seconds, at least 0"),
@@ -321,14 +385,6 @@ def test_a_zone_without_an_awake_node_gets_one() -> None:
     assert woken(made) == {"y": sleep.COVERS}
 
 
-def test_the_reserve_may_exceed_its_size_by_the_hysteresis_before_nodes_fall_asleep() -> None:
-    nodes = {f"n{i}": node() for i in range(10)}
-    numbers = "reserve=0.4,max_share=1,max_step=1,hysteresis="
-
-    assert len(sleepers(planned(nodes, rules=numbered(numbers + "0")))) == 6
-    assert len(sleepers(planned(nodes, rules=numbered(numbers + "0.5")))) == 4
-
-
 def test_only_a_share_of_the_nodes_falls_asleep_within_an_interval() -> None:
     nodes = {f"n{i}": node() for i in range(19)} | {"z": asleep(power_at=NOON - 10 * SECOND)}
     numbers = numbered("reserve=0,max_share=1,max_step=0.2")
@@ -339,7 +395,7 @@ def test_only_a_share_of_the_nodes_falls_asleep_within_an_interval() -> None:
 
 def test_a_node_stays_awake_for_the_minimum_time() -> None:
     nodes = {"a": node(pods=1), "z": node(power_at=NOON - 60 * SECOND)}
-    numbers = "reserve=0,max_share=1,sleep_after_s=30,min_awake_s="
+    numbers = "reserve=0,max_share=1,sleep_after_s="
 
     assert sleepers(planned(nodes, rules=numbered(numbers + "100"))) == []
     assert sleepers(planned(nodes, rules=numbered(numbers + "30"))) == ["z"]
@@ -349,61 +405,8 @@ def test_the_reserve_wakes_no_node_that_fell_asleep_a_moment_ago_and_pods_do() -
     nodes = {"a": node(pods=1), "b": node(pods=1), "z": asleep(power_at=NOON - 10 * SECOND)}
     full = {name: replace(node(pods=1), cpu_milli=1000) for name in "ab"}
 
-    assert woken(planned(nodes, rules=numbered("reserve=0.1,min_asleep_s=60"))) == {}
+    assert woken(planned(nodes, rules=numbered("reserve=0.1,sleep_after_s=60"))) == {}
     assert woken(planned({**nodes, **full}, pod(cores=48))) == {"z": sleep.DEMAND}
-
-
-def history(weeks: int, milli: int, *, cards: bool = False) -> dict[str, ClusterRow]:
-    """The same arrivals in every window of these weeks, up to noon."""
-    last = window_of(NOON)
-    rows: dict[int, ArrivalHistory | None] = {}
-    for window in range(last - weeks * HOURS * 12, last):
-        hour = hour_of(window)
-        asked = (0, milli) if cards else (milli, 0)
-        rows[hour] = with_arrival(rows.get(hour), window, *asked)
-    return {hour_key(hour): ClusterRow(arrivals=row) for hour, row in rows.items()}
-
-
-def foreseen(arrivals: dict[str, ClusterRow], numbers: str = "") -> Plan:
-    """Ten empty nodes of 96 cores each, of which none sleeps yet."""
-    given = f"reserve=0.5,max_share=1,max_step=1,forecast_quantile=0.9,{numbers}"
-    return planned({f"n{i}": node() for i in range(10)}, rules=numbered(given), history=arrivals)
-
-
-def test_the_reserve_follows_the_arrivals_of_earlier_weeks() -> None:
-    made = foreseen(history(2, 100_000))
-
-    assert 200 <= made.made.inputs["forecast_cores"] <= 250
-    assert made.made.inputs["reserve_without_cards"] == 3
-    assert len(sleepers(made)) == 7
-
-
-def test_the_reserve_is_the_fixed_share_while_the_history_is_short() -> None:
-    made = foreseen(history(0, 0))
-
-    assert "forecast_cores" not in made.made.inputs
-    assert len(sleepers(made)) == 5
-
-
-def test_a_quantile_of_zero_turns_the_forecast_off() -> None:
-    assert len(sleepers(foreseen(history(2, 100_000), "forecast_quantile=0"))) == 5
-
-
-def test_pods_with_cards_count_for_nodes_with_cards() -> None:
-    made = foreseen(history(2, 8000, cards=True))
-
-    assert 16 <= made.made.inputs["forecast_cards"] <= 20
-    assert made.made.inputs["reserve_without_cards"] == 0
-
-
-def test_a_plan_of_the_first_rules_is_recomputed_with_them() -> None:
-    """Plans name the version of their rules; without it, they are of the first version."""
-    nodes = {f"n{i}": in_zone("east") for i in range(9)} | {"z": in_zone("west")}
-    made = planned(nodes, rules=RULES._replace(policy_numbers="reserve=0.2", sleep_rules=1))
-
-    assert "sleep_rules" not in made.made.settings
-    assert len(sleepers(made)) == 8
-    assert not [name for name in made.made.inputs if name.startswith("reserve")]
 
 
 STATES = st.builds(
@@ -687,15 +690,6 @@ def test_a_node_of_each_family_stays_a_performance_node_if_it_always_has_to() ->
     assert made.made.performance == 2
 
 
-def test_plans_of_the_second_rules_count_empty_eco_nodes_as_supply() -> None:
-    nodes = {"a": FULL, "e0": node(), "e1": node(), "z": asleep()}
-
-    made = planned(nodes, *performance_pods(3), rules=RULES._replace(sleep_rules=2))
-
-    assert (became_performance(made), woken(made)) == (["e1"], {})  # one for three pods
-    assert "nodes_for_performance_pods" not in made.made.inputs
-
-
 def test_pods_are_evicted_only_by_this_policy_with_a_rate() -> None:
     rate = Rules(policy="consolidate_and_sleep", policy_numbers="empty_below=0.1,evict_per_min=0.5")
 
@@ -710,33 +704,21 @@ FULL_OF_CARDS = replace(
 BOOTING = node(power_state="waking", ready=False, power_at=NOON - 60 * SECOND)
 
 
-@pytest.mark.parametrize(("rules", "wakes"), [(4, set()), (5, {"h1"})])
-def test_a_starting_node_with_cards_is_no_supply_if_pods_without_cards_fill_it_before(
-    rules: int, wakes: set[str]
-) -> None:
+def test_a_starting_node_with_cards_is_no_supply_if_pods_without_cards_fill_it_before() -> None:
     later = replace(BOOTING, power_at=NOON - SECOND)
     nodes = {"a": FULL, "g": FULL_OF_CARDS, "h0": with_cards(BOOTING), "b": later}
     nodes["h1"] = with_cards(asleep())
 
-    made = planned(
-        nodes, pod("c", cores=90), pod("g", gpus=8), rules=RULES._replace(sleep_rules=rules)
-    )
-
-    assert set(woken(made)) == wakes
+    assert set(woken(planned(nodes, pod("c", cores=90), pod("g", gpus=8)))) == {"h1"}
 
 
-@pytest.mark.parametrize(("rules", "wakes"), [(4, {"h0", "h1"}), (5, {"h0"})])
-def test_a_node_in_whose_cards_pods_share_is_woken_for_as_many_pods_as_it_has_units(
-    rules: int, wakes: set[str]
-) -> None:
+def test_a_node_whose_cards_pods_share_is_woken_for_as_many_pods_as_it_has_units() -> None:
     shared = replace(with_cards(asleep()), gpus=1, gpu_units=4)
     nodes = {"a": FULL, "g": FULL_OF_CARDS, "h0": shared, "h1": shared}
     waiting = [pod(f"g{number}", gpus=1) for number in range(2)]
     nodes["g"] = replace(FULL_OF_CARDS, gpus=1, load=replace(FULL.load, gpu_standard_milli=1000))
 
-    made = planned(nodes, *waiting, rules=RULES._replace(sleep_rules=rules))
-
-    assert set(woken(made)) == wakes
+    assert set(woken(planned(nodes, *waiting))) == {"h0"}
 
 
 def test_a_starting_node_with_cards_is_enough_for_its_pod_if_no_other_pod_waits() -> None:

@@ -1,43 +1,60 @@
 """Executors against real sockets and programs: a small Redfish service, scripts."""
 
+import asyncio
 import json
+import ssl
 import stat
 from base64 import b64encode
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
+from authority import Authority
+from http_server import endless, serving
 from joulie_bus.errors import SwitchFailed
+from joulie_operator.controllers.controller_file import controllers_of, read_controllers
 from joulie_operator.kube.api_client import ApiServer as Api
-from joulie_operator.power.executor_file import executor_of, read_executors
-from joulie_operator.power.executors import Executor
+from joulie_operator.power.executors import Executor, executor_of
 from joulie_projections.state.state import NodeState
 
 pytestmark = pytest.mark.anyio
 NO_API = cast(Api, None)
 ROOT = Path(__file__).parents[3]
+SYSTEMS = "/redfish/v1/Systems"
+RACK, HOST, MAC = (
+    f"{group}.node-restriction.kubernetes.io/{name}"
+    for group, name in (("rack", "name"), ("bmc", "host"), ("nic", "mac"))
+)
 
 
 class Bmc:
-    """A Redfish service with one system, as DSP0266 describes it."""
+    """A Redfish service with TLS and one system, as DSP0266 describes it."""
 
     def __init__(self) -> None:
-        self.power, self.resets, self.port = "On", list[str](), 0
-        self.members: object = [{"@odata.id": "/redfish/v1/Systems/437XR"}]
+        self.power, self.resets, self.url = "On", list[str](), ""
+        self.asked = list[str]()
+        self.documents: dict[str, Any] = {
+            SYSTEMS: {"Members": [{"@odata.id": f"{SYSTEMS}/437XR"}]},
+        }
         self.allows = f"Basic {b64encode(b'joulie:secret').decode()}"
 
-    async def respond(self, request: web.Request) -> web.Response:
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(f"{request.method} {request.path}")
         if request.headers.get("Authorization") != self.allows:
             return web.Response(status=401)
         match request.method, request.path:
-            case "GET", "/redfish/v1/Systems":
-                return self._object({"Members": self.members})
-            case "GET", "/redfish/v1/Systems/437XR":
-                return self._object({"Id": "437XR", "PowerState": self.power})
-            case "POST", "/redfish/v1/Systems/437XR/Actions/ComputerSystem.Reset":
+            case "GET", path if path in self.documents:
+                found = self.documents[path]
+                if callable(found):
+                    return await found(request)  # type: ignore[no-any-return]
+                return web.json_response(found)
+            case "GET", path if path == f"{SYSTEMS}/437XR":
+                return web.json_response({"Id": "437XR", "PowerState": self.power})
+            case "POST", path if path == f"{SYSTEMS}/437XR/Actions/ComputerSystem.Reset":
                 kind = (await request.json())["ResetType"]
                 self.resets.append(kind)
                 self.power = {"On": "On", "GracefulShutdown": "Off"}[kind]
@@ -45,35 +62,49 @@ class Bmc:
             case _:
                 return web.Response(status=404)
 
-    def _object(self, body: dict[str, Any]) -> web.Response:
-        return web.json_response(body)
-
 
 @pytest.fixture
-async def bmc() -> AsyncGenerator[Bmc, None]:
+async def bmc(tmp_path: Path) -> AsyncGenerator[Bmc, None]:
+    async with running_bmc(tmp_path) as made:
+        yield made
+
+
+@asynccontextmanager
+async def running_bmc(folder: Path) -> AsyncGenerator[Bmc, None]:
+    """Its authority is ca.pem of the folder."""
     made = Bmc()
-    runner = web.ServerRunner(web.Server(made.respond))  # type: ignore[arg-type]
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    made.port = runner.addresses[0][1]
-    yield made
-    await runner.cleanup()
+    cert, key = Authority.made(folder, "ca").issue(folder, "bmc")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(cert, key)
+    async with serving(made.respond, tls=tls) as url:
+        made.url = url
+        yield made
 
 
 def executor(tmp_path: Path, toml: str, **labels: str) -> Executor:
-    """The executor of node n1; the file may name `user` and `password`."""
+    """The executor of node n1; SECRETS stands for the files of user, password and authority."""
     (tmp_path / "user").write_text("joulie\n")
     (tmp_path / "password").write_text("secret\n")
-    file = tmp_path / "executors.toml"
-    secrets = f'user_file = "{tmp_path}/user"\npassword_file = "{tmp_path}/password"\n'
-    file.write_text("[[executor]]\n" + toml.replace("SECRETS", secrets))
-    named = {f"joulie.io/{key}": value for key, value in labels.items()}
-    found = executor_of(
-        read_executors(file), "n1", NodeState(ordinal=0, at=0, labels=named), NO_API
+    secrets = "".join(
+        f'{key}_file = "{tmp_path}/{name}"\n'
+        for key, name in (("user", "user"), ("password", "password"), ("ca", "ca.pem"))
     )
-    assert found is not None
-    return found
+    file = tmp_path / "controllers.toml"
+    file.write_text("[[controller]]\n" + toml.replace("SECRETS", f"{secrets}switches = true"))
+    return executor_in(file, labels)
+
+
+def executor_in(file: Path, labels: Mapping[str, str]) -> Executor:
+    node = NodeState(ordinal=0, at=0, present=True, labels=dict(labels))
+    found = controllers_of(read_controllers(file), "switches", {"n1": node})
+    assert not found.problems
+    made = executor_of(found.entries["n1"], NO_API)
+    assert made is not None
+    return made
+
+
+def redfish(url: str, more: str = "") -> str:
+    return f'kind = "redfish"\naddress = "{url}"\nSECRETS\n{more}'
 
 
 async def switched(made: Executor) -> list[bool | None]:
@@ -86,43 +117,96 @@ async def switched(made: Executor) -> list[bool | None]:
 
 
 async def test_redfish_shuts_down_gracefully_and_switches_on(bmc: Bmc, tmp_path: Path) -> None:
-    toml = f'kind = "redfish"\naddress = "http://127.0.0.1:{bmc.port}"\nSECRETS'
-
-    assert await switched(executor(tmp_path, toml)) == [True, False, True]
+    assert await switched(executor(tmp_path, redfish(bmc.url))) == [True, False, True]
     assert bmc.resets == ["GracefulShutdown", "On"]
 
 
-@pytest.mark.parametrize("members", [["a"], [7], [], "x", None])
-async def test_a_list_of_systems_of_another_form_is_an_error(
-    bmc: Bmc, tmp_path: Path, members: object
-) -> None:
-    bmc.members = members
-    toml = f'kind = "redfish"\naddress = "http://127.0.0.1:{bmc.port}"\nSECRETS'
+async def never(request: web.Request) -> web.StreamResponse:
+    await asyncio.sleep(60)
+    return web.Response()
 
-    with pytest.raises(SwitchFailed, match="system"):
-        await executor(tmp_path, toml).is_on("n1")
+
+async def elsewhere(request: web.Request) -> web.StreamResponse:
+    raise web.HTTPTemporaryRedirect("https://127.0.0.1:1/redfish/v1/Systems")
+
+
+def named(path: object) -> dict[str, Any]:
+    return {"Members": [{"@odata.id": path}]}
+
+
+HOSTILE: dict[str, tuple[Any, str]] = {
+    "a name": ({"Members": ["a"]}, "lists no system of its own"),
+    "a number": ({"Members": [7]}, "lists no system of its own"),
+    "no system": ({"Members": []}, "lists no system of its own"),
+    "a text": ({"Members": "x"}, "lists no system of its own"),
+    "null": ({"Members": None}, "lists no system of its own"),
+    "no path": (named("None"), "lists no system of its own"),
+    "a path upwards": (named(f"{SYSTEMS}/../../admin"), "lists no system of its own"),
+    "a hidden path upwards": (named(f"{SYSTEMS}/%2E%2e/%2e%2e/x"), "lists no system of its own"),
+    "a host without a scheme": (named("//other.example/redfish/v1/x"), "lists no system"),
+    "a user of another host": (named("@other.example/redfish/v1/x"), "lists no system"),
+    "a port": (named(":1@other.example/"), "lists no system of its own"),
+    "a system that is gone": (named(f"{SYSTEMS}/gone"), "answered 404"),
+    "a redirect": (elsewhere, "answered 307"),
+    "a body without end": (endless, "more than 1048576 bytes"),
+    "silence": (never, "no answer in 1 s"),
+}
+
+
+@pytest.mark.parametrize(("document", "why"), HOSTILE.values(), ids=HOSTILE)
+async def test_a_bmc_that_answers_anything_else_is_an_error_and_nothing_is_switched(
+    bmc: Bmc, document: Any, why: str, tmp_path: Path
+) -> None:
+    bmc.documents = {SYSTEMS: document}
+    made = executor(tmp_path, redfish(bmc.url, "timeout_s = 1.0"))
+
+    for call in (made.is_on, made.switch_off):
+        with pytest.raises(SwitchFailed) as failed:
+            await call("n1")
+        assert why in str(failed.value)
+        assert "secret" not in str(failed.value)
+    assert not [each for each in bmc.asked if each.startswith("POST")] or "gone" in str(document)
+
+
+async def test_a_bmc_that_names_a_system_of_another_one_gets_no_request_sent_there(
+    bmc: Bmc, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    async with running_bmc(tmp_path / "other") as other:
+        bmc.documents = {SYSTEMS: named(f"{other.url}{SYSTEMS}/437XR")}
+        made = executor(tmp_path, redfish(bmc.url))
+        for call in (made.is_on, made.switch_off):
+            with pytest.raises(SwitchFailed, match="lists no system of its own"):
+                await call("n1")
+
+    assert (other.asked, other.resets) == ([], [])
 
 
 async def test_wrong_credentials_and_silence_are_errors_without_the_password(
     bmc: Bmc, tmp_path: Path
 ) -> None:
-    toml = f'kind = "redfish"\naddress = "http://127.0.0.1:{bmc.port}"\nSECRETS'
     bmc.allows = "another"
 
-    with pytest.raises(SwitchFailed, match="returned 401") as refused:
-        await executor(tmp_path, toml).is_on("n1")
+    with pytest.raises(SwitchFailed, match="answered 401") as refused:
+        await executor(tmp_path, redfish(bmc.url)).is_on("n1")
     assert "secret" not in str(refused.value)
-    dead = toml.replace(str(bmc.port), "1")
     with pytest.raises(SwitchFailed, match=r"127\.0\.0\.1:1"):
-        await executor(tmp_path, dead).is_on("n1")
+        await executor(tmp_path, redfish("https://127.0.0.1:1")).is_on("n1")
 
 
-async def test_an_address_may_name_the_node_and_its_labels(bmc: Bmc, tmp_path: Path) -> None:
-    toml = f'kind = "redfish"\naddress = "http://{{joulie.io/bmc}}:{bmc.port}"\nSECRETS'
+async def test_a_bmc_with_another_certificate_gets_no_password(bmc: Bmc, tmp_path: Path) -> None:
+    made = executor(tmp_path, redfish(bmc.url))
+    Authority.made(tmp_path, "ca")
 
-    assert await executor(tmp_path, toml, bmc="127.0.0.1").is_on("n1") is True
-    with pytest.raises(SwitchFailed, match=r"no label joulie\.io/bmc"):
-        executor(tmp_path, toml)
+    with pytest.raises(SwitchFailed, match="certificate"):
+        await made.switch_off("n1")
+    assert bmc.asked == []
+
+
+async def test_an_address_may_name_labels_that_no_kubelet_can_set(bmc: Bmc, tmp_path: Path) -> None:
+    toml = redfish(bmc.url.replace("127.0.0.1", f"{{{HOST}}}"))
+
+    assert await executor(tmp_path, toml, **{HOST: "127.0.0.1"}).is_on("n1") is True
 
 
 def program(path: Path, script: str) -> str:
@@ -165,13 +249,9 @@ def documented(place: Path, rack: str, **labels: str) -> Executor:
     page = (ROOT / "docs" / "sleeping-nodes.md").read_text()
     recipes = page.split("### IPMI and wake-on-LAN")[1].split("```")[1].removeprefix("toml")
     (place / "password").write_text("secret\n")
-    file = place / "executors.toml"
+    file = place / "controllers.toml"
     file.write_text(recipes.replace("/etc/joulie/power", str(place)))
-    named = {f"joulie.io/{key}": value for key, value in {"rack": rack, **labels}.items()}
-    node = NodeState(ordinal=0, at=0, labels=named)
-    found = executor_of(read_executors(file), "n1", node, NO_API)
-    assert found is not None
-    return found
+    return executor_in(file, {RACK: rack, **labels})
 
 
 async def test_the_documented_recipe_of_ipmi_switches_and_reads_the_state(
@@ -186,7 +266,7 @@ async def test_the_documented_recipe_of_ipmi_switches_and_reads_the_state(
         f"soft) echo off > {tmp_path}/power;; on) echo on > {tmp_path}/power;; esac\n",
     )
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    made = documented(tmp_path, "r3", bmc="10.0.0.7")
+    made = documented(tmp_path, "r3", **{HOST: "10.0.0.7"})
 
     assert await switched(made) == [True, False, True]
     calls = (tmp_path / "calls").read_text()
@@ -204,31 +284,10 @@ async def test_the_documented_recipe_of_wake_on_lan_takes_the_address_from_a_lab
         program(tmp_path / name, f'echo {name} "$@" >> {tmp_path}/calls\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
 
-    made = documented(tmp_path, "r4", mac="0a-1b-2c-3d-4e-5f")
+    made = documented(tmp_path, "r4", **{MAC: "0a-1b-2c-3d-4e-5f"})
 
     assert await switched(made) == [None, None, None]
     assert (tmp_path / "calls").read_text().splitlines() == [
         "ssh power@n1 poweroff",
         "wakeonlan -i 10.3.255.255 0a:1b:2c:3d:4e:5f",
     ]
-
-
-@pytest.mark.parametrize(
-    ("toml", "why"),
-    [
-        ('kind = "magic"', "Invalid enum value 'magic'"),
-        ('kind = "redfish"', "redfish needs address"),
-        ('kind = "redfish"\naddress = "bmc"\nSECRETS', "'bmc' is no URL"),
-        ('kind = "command"\non = ["x"]', "command needs off"),
-        ('kind = "autoscaler"\nuser_file = "/nowhere"', "there is no file /nowhere"),
-        ('kind = "autoscaler"\nnodes = "x"', "not a list of label=value"),
-        ('kind = "autoscaler"\nsecret = "x"', "unknown field `secret`"),
-        ('kind = "ipmi"\naddress = "bmc"', "the kind ipmi is a recipe of the kind command now"),
-        ('kind = "wake-on-lan"\nmac = "x"', '"IPMI and wake-on-LAN", has it'),
-    ],
-)
-def test_a_wrong_file_is_an_error_that_names_it(toml: str, why: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"executors\.toml: ") as wrong:
-        executor(tmp_path, toml)
-
-    assert why in str(wrong.value)

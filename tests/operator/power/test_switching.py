@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from joulie_bus.errors import SwitchFailed
 from joulie_bus.runtime import metrics
 from joulie_bus.testing import NOON, SECOND, plan_made
+from joulie_operator.controllers.controller_file import AutoscalerEntry
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.planning.rules import Rules, values_of
 from joulie_operator.power import switching
-from joulie_operator.power.executor_file import ExecutorEntry
 from joulie_operator.power.switching import PowerSwitch
 from joulie_projections.state.state import CLUSTER, ClusterRow, ClusterState, NodeState
 from joulie_projections.view.view import View
@@ -63,8 +63,8 @@ def controllers(monkeypatch: pytest.MonkeyPatch) -> Controllers:
     return made
 
 
-def switch(api: Api, view: Known, now: int = LATER, *entries: ExecutorEntry) -> PowerSwitch:
-    return PowerSwitch(api, cast(View, view), entries, lambda: now)
+def switch(api: Api, view: Known, now: int = LATER) -> PowerSwitch:
+    return PowerSwitch(api, cast(View, view), [AutoscalerEntry()], lambda: now)
 
 
 async def test_a_sleeping_node_without_pods_is_switched_off_once(
@@ -192,10 +192,9 @@ async def test_autoscalers_leave_a_node_alone_while_it_is_awake(
     server: ApiServer, api: Api
 ) -> None:
     server.put("nodes", node("n1"))
-    entry = ExecutorEntry(kind="autoscaler")
-    await switch(api, Known(n1=replace(ASLEEP, power_state="waking")), LATER, entry).switch_once()
+    await switch(api, Known(n1=replace(ASLEEP, power_state="waking"))).switch_once()
     protected = server.all("nodes")["n1"]["metadata"]["annotations"]
-    await switch(api, Known(n1=ASLEEP), LATER, entry).switch_once()
+    await switch(api, Known(n1=ASLEEP)).switch_once()
 
     assert set(protected) == {
         "cluster-autoscaler.kubernetes.io/scale-down-disabled",

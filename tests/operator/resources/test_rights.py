@@ -1,5 +1,6 @@
 """The list of rights is that of the manifests."""
 
+from ast import literal_eval
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,10 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from joulie_operator.resources.rights import OWN_NAMESPACE, RIGHTS, Right
+from joulie_operator.desired.pending_writes import OUR_LABELS
+from joulie_operator.power.executors import AWAKE_ANNOTATIONS
+from joulie_operator.resources.rights import LEASE, OWN_NAMESPACE, RIGHTS, Right
+from joulie_operator.settings import OperatorSettings
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 FILES = {
@@ -30,7 +34,30 @@ def granted_by(rule: dict[str, Any], namespace: str) -> Iterator[Right]:
         for what in rule["resources"]:
             resource, _, part = what.partition("/")
             for verb in rule["verbs"]:
-                yield Right(verb, group, resource, part, where)
+                for name in rule.get("resourceNames", [""]):
+                    yield Right(verb, group, resource, part, where, name)
+
+
+def policy(name: str) -> dict[str, Any]:
+    trees = yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text())
+    kind = "ValidatingAdmissionPolicy"
+    [found] = [each for each in trees if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return dict(found["spec"])
+
+
+def test_the_policy_of_nodes_names_what_the_operator_writes() -> None:
+    variables = {each["name"]: each["expression"] for each in policy("joulie-nodes")["variables"]}
+
+    assert set(literal_eval(variables["ownLabels"])) == set(OUR_LABELS)
+    assert set(literal_eval(variables["ownAnnotations"])) == set(AWAKE_ANNOTATIONS)
+    selected = ",".join(f"{k}={v}" for k, v in literal_eval(variables["selector"]).items())
+    assert selected == OperatorSettings().node_selector
+
+
+def test_the_policy_of_leases_names_the_lease_of_the_operator() -> None:
+    [rule] = policy("joulie-lease")["validations"]
+
+    assert rule["expression"] == f"object.metadata.name == '{LEASE}'"
 
 
 @pytest.mark.parametrize("part", RIGHTS)
@@ -43,3 +70,4 @@ def test_a_right_reads_as_a_sentence_of_kubectl() -> None:
         "patch nodetwins/status.joulie.io"
     )
     assert str(Right("get", "", "pods", namespace="a")) == "get pods in a"
+    assert str(Right("get", "", "pods", namespace="a", name="p")) == "get pods p in a"

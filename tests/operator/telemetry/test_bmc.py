@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from authority import Authority
@@ -20,13 +21,12 @@ from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, node_seen, producer, until
-from joulie_cli.main import main
 from joulie_operator.cluster_settings import PowerSettings
+from joulie_operator.controllers.controller_file import read_controllers
 from joulie_operator.facts.chassis_power import IPMI, REDFISH, of_dcmi, watts
 from joulie_operator.telemetry import bmc as module
 from joulie_operator.telemetry.bmc import Bmcs
 from joulie_operator.telemetry.bmc_connections import MOST_KEPT, OWN_NS, Connections
-from joulie_operator.telemetry.bmc_file import read_bmcs
 from joulie_operator.telemetry.scrape import scrape_power
 from joulie_projections.state.state import NodeState, Sample
 from joulie_projections.view.view import View
@@ -100,18 +100,19 @@ class Service:
         return web.Response(text=text, content_type="application/json")
 
     def bmcs(self, more: str = "", address: str = "", kind: str = "redfish") -> Bmcs:
-        file = self.folder / "bmcs.toml"
+        file = self.folder / "controllers.toml"
+        authority = f'ca_file = "{self.authority.file}"' if kind == "redfish" else ""
         file.write_text(
-            f'''[[bmc]]
+            f'''[[controller]]
 kind = "{kind}"
 address = "{address or self.url}"
 user_file = "{self.folder}/user"
 password_file = "{self.folder}/password"
-ca_file = "{self.authority.file}"
+{authority}
 {more}
 '''
         )
-        self.made.append(Bmcs(read_bmcs(file)))
+        self.made.append(Bmcs(read_controllers(file)))
         return self.made[-1]
 
     async def why(self, bmcs: Bmcs, nodes: dict[str, NodeState] | None = None) -> str:
@@ -381,7 +382,11 @@ NAMES = ("n1", "n2")
 async def test_a_bmc_is_read_for_the_nodes_that_an_exporter_does_not_measure(
     service: Service, bus: JetStreamLog, view: View
 ) -> None:
-    service.documents = FIRST
+    """Both have a BMC, of which only one is asked."""
+    service.documents = {
+        path.replace("/1", f"/{at}"): SECOND[path] for path in SECOND for at in "12"
+    }
+    slot = "bmc.node-restriction.kubernetes.io/slot"
 
     async def kepler(request: web.Request) -> web.Response:
         """A Prometheus that knows one node."""
@@ -391,70 +396,15 @@ async def test_a_bmc_is_read_for_the_nodes_that_an_exporter_does_not_measure(
         return web.json_response({"status": "success", "data": data})
 
     watch = producer("watch")
-    await bus.publish([watch.stamp(node_seen(name)) for name in NAMES])
+    nodes = [replace(node_seen(name), labels={slot: name[1:]}) for name in NAMES]
+    await bus.publish([watch.stamp(each) for each in nodes])
     await until(lambda: set(NAMES) <= set(view.cluster_state.nodes), 60)
     async with serving(kepler) as url:
-        values = {"NODE_POWER_ADDRESS": f"{url} /bmcs.toml", "NODE_POWER_INTERVAL": "200ms"}
+        values = {"NODE_POWER_ADDRESS": url, "NODE_POWER_INTERVAL": "200ms"}
         settings = Source(values).load(PowerSettings)
-        async with background(scrape_power(bus, CLUSTER, view, settings, service.bmcs()), "scrape"):
+        bmcs = service.bmcs(f'chassis = "{{{slot}}}"')
+        async with background(scrape_power(bus, CLUSTER, view, settings, bmcs), "scrape"):
             await until(lambda: all(view.cluster_state.nodes[name].samples for name in NAMES), 60)
 
     providers = {name: view.cluster_state.nodes[name].provider for name in NAMES}
     assert providers == {"n1": "kepler package", "n2": REDFISH}
-
-
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        ('kind = "snmp"', "kind"),
-        ('address = "http://b"', "no https:// URL"),
-        ('address = "https://{joulie.io/bmc}"', "which no kubelet can set"),
-        ('chassis = "{node-restriction.kubernetes.io.evil/x}"', "which no kubelet can set"),
-        ('user_file = "/none"', "there is no file /none"),
-        ("timeout_s = 0.0", "timeout_s"),
-        ("colour = 1", "colour"),
-    ],
-)
-def test_a_wrong_file_is_an_error_that_names_it(more: str, why: str, tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("x")
-    values = {
-        "kind": '"redfish"',
-        "address": '"https://b"',
-        "user_file": f'"{tmp_path}/secret"',
-        "password_file": f'"{tmp_path}/secret"',
-    }
-    name, _, value = more.partition(" = ")
-    values[name] = value
-    file = tmp_path / "bmcs.toml"
-    file.write_text("[[bmc]]\n" + "".join(f"{key} = {each}\n" for key, each in values.items()))
-    with pytest.raises(ValueError, match=r"bmcs\.toml") as caught:
-        read_bmcs(file)
-    assert why in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("address", "file", "url"),
-    [
-        ("/etc/joulie/files/bmcs.toml", "/etc/joulie/files/bmcs.toml", ""),
-        ("https://power.example/nodes.toml", "", "https://power.example/nodes.toml"),
-        ("http://prometheus:9090", "", "http://prometheus:9090"),
-        ("http://prometheus:9090 /etc/bmcs.toml", "/etc/bmcs.toml", "http://prometheus:9090"),
-        ("", "", ""),
-    ],
-)
-def test_an_address_that_is_a_file_names_bmcs(address: str, file: str, url: str) -> None:
-    found = Source({"NODE_POWER_ADDRESS": address}).load(PowerSettings)
-    assert (found.bmc_file, found.exporter) == (file, url)
-
-
-def test_the_operator_does_not_start_with_a_wrong_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "bmcs.toml"
-    file.write_text("[[bmc]]\nkind = 'snmp'\n")
-    monkeypatch.setenv("NODE_POWER_ADDRESS", str(file))
-
-    assert main(["operator", "--data", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "NODE_POWER_ADDRESS" in said
-    assert "snmp" in said

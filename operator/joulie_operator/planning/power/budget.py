@@ -76,8 +76,8 @@ def highest_level(feed: Feed, target_mw: int) -> tuple[int, int]:
 
 
 def safe_level(feed: Feed, nodes: Mapping[str, NodeState], target_mw: int) -> int:
-    """The level for nodes that nobody watches: the highest at which the feed meets its target even
-    if each node draws all that it may. Without one, the lowest."""
+    """The level for nodes that no writer watches: the highest at which the feed meets its target,
+    even if each node draws all that it may. Without one, the lowest."""
     limited = sum(part.max_mw for each in feed.eco for part in each.parts)
     awake = (nodes[name] for name in feed.members if nodes[name].power_state != "asleep")
     others = sum(map(rated_mw, awake)) - limited
@@ -102,7 +102,7 @@ class Kept(NamedTuple):
     """What of a feed's power no cap lowers, and why."""
 
     performance_mw: int = 0  # nodes of class performance, and nodes on which such pods run
-    out_of_reach_mw: int = 0  # other nodes: nobody agreed to caps, or no writer sets them
+    out_of_reach_mw: int = 0  # other nodes: no consent to caps, or no writer sets them
 
     @classmethod
     def of(cls, feed: Feed, nodes: Mapping[str, NodeState], drawn: Mapping[str, int]) -> "Kept":

@@ -78,10 +78,6 @@ class Limitable(NamedTuple):
     def now_mw(self) -> int:
         return sum(part.now_mw for part in self.parts)
 
-    def rise_mw(self) -> int:
-        """What the node may draw more once its caps are those of its class."""
-        return sum(part.expected_mw(100) - part.now_mw for part in self.parts)
-
 
 class Reach(NamedTuple):
     """What a plan may count on at a node."""
@@ -90,17 +86,20 @@ class Reach(NamedTuple):
     silent: bool = False  # its readings have stopped: it is taken to draw what its caps allow
 
 
-OF_OLDER_PLANS = Reach()
 _NEAR_PCT = 90  # of the cap; the reading of a node does not tell its parts so well
 
 
+def rise_mw(node: NodeState, drawn_mw: int) -> int:
+    """What the node may draw more without its caps."""
+    parts = (part for _, part in _parts(node, NO_CAPS, drawn_mw))
+    read = (_as_read(part) if has_settled(node) else part for part in parts)
+    return sum(part.expected_mw(100) - part.now_mw for part in read)
+
+
 def limitable(
-    name: str, node: NodeState, class_caps: Caps, drawn_mw: int, reach: Reach = OF_OLDER_PLANS
+    name: str, node: NodeState, class_caps: Caps, drawn_mw: int, reach: Reach
 ) -> Limitable:
-    """By the rules of older plans, unless something else is said of its reach."""
-    parts = dict(_parts(node, class_caps, drawn_mw))
-    if reach is not OF_OLDER_PLANS:
-        parts = _within_caps(node, parts)
+    parts = _within_caps(node, dict(_parts(node, class_caps, drawn_mw)))
     found = [part for kind, part in parts.items() if kind in reach.kinds]
     if reach.silent:
         found = [part.at_its_cap() for part in found]
@@ -232,7 +231,9 @@ def pct(percent: int | None) -> int:
 
 
 def idle_mw_of(node: NodeState) -> int:
-    """An estimate of what an empty node draws."""
+    """What an empty node draws: by its readings, else an estimate from its rated power."""
+    if node.idle_mw:
+        return node.idle_mw
     found = hardware_of(node)
     cpu, cards = found.cpu_max_w * _IDLE_CPU, found.gpu_max_w * found.gpus * _IDLE_CARDS
     return round(cpu + cards)

@@ -11,7 +11,7 @@ from joulie_bus.testing import NOON, SECOND, ask, hardware
 from joulie_operator.planning.cap_orders import cap_orders
 from joulie_operator.planning.caps import Caps, caps_for, current_caps
 from joulie_operator.planning.power.budget import PowerShare, shares_in
-from joulie_operator.planning.reconcile import Plan, PlanBasis, plan, recompute
+from joulie_operator.planning.reconcile import Plan, PlanBasis, plan
 from joulie_operator.planning.rules import Rules, rules_of
 from joulie_operator.plugins import load_policy
 from joulie_operator.settings import OperatorSettings
@@ -229,20 +229,10 @@ def test_a_floor_that_is_no_percentage_is_refused(floor: str) -> None:
     assert f"power_floor_pct={floor} is not a percentage from 1 to 100" in wrong
 
 
-def test_older_rules_count_on_each_node_and_divide_nothing() -> None:
-    silent = node(1, settable=SettableCaps())
-    made = planned(state_of(node(0), silent), 1600, ECO._replace(target_rules=2))
-
-    assert shares_in(made.made.inputs) == []
-    assert recompute(made.made, state_of(node(0), silent), load_policy("static_partition")) == made
-    assert caps_of(made)["n0"] == caps_of(planned(state_of(node(0), node(1)), 1600))["n0"]
-
-
-def newest(number: int) -> tuple[ClusterState, Plan]:
-    """A random cluster, planned by the rules of today."""
+def cluster_and_plan(number: int) -> tuple[ClusterState, Plan]:
+    """A random cluster, and its plan."""
     made = cluster(number)
-    rules = made.rules._replace(target_rules=Rules().target_rules)
-    return made.state, plan(made.state, made.policy, rules, made.basis)
+    return made.state, plan(made.state, made.policy, made.rules, made.basis)
 
 
 def shares_by_feed(made: Plan) -> Mapping[str, list[PowerShare]]:
@@ -256,7 +246,7 @@ def shares_by_feed(made: Plan) -> Mapping[str, list[PowerShare]]:
 def test_a_node_that_never_opted_in_is_never_touched(first: int) -> None:
     """And no node with pods of class performance gets a lower cap for a target."""
     for number in range(first, first + 100):
-        state, made = newest(number)
+        state, made = cluster_and_plan(number)
         draft = Draft(state)
         for event in made.events:
             evolve(draft, event, NOON)
@@ -269,7 +259,7 @@ def test_a_node_that_never_opted_in_is_never_touched(first: int) -> None:
 def test_no_target_lowers_the_caps_of_a_node_on_which_performance_pods_run(first: int) -> None:
     for number in range(first, first + 100):
         made = cluster(number)
-        rules = made.rules._replace(target_rules=Rules().target_rules, drain_deadline_s=0.0)
+        rules = made.rules._replace(drain_deadline_s=0.0)
         found = plan(made.state, made.policy, rules, made.basis)
         for event in found.events:
             if isinstance(event, CapsSet) and made.state.nodes[event.node].performance_pods:
@@ -285,7 +275,7 @@ def test_no_order_caps_a_card_of_a_performance_pod(first: int) -> None:
     before, and while plans stand still."""
     spared = capped = 0
     for number in range(first, first + 500):
-        state, made = newest(number)
+        state, made = cluster_and_plan(number)
         draft = Draft(state)
         for event in (made.made, *made.events):
             evolve(draft, event, NOON)
@@ -416,7 +406,7 @@ def test_cards_are_given_back_when_the_target_ends() -> None:
 def test_the_shares_of_racks_add_up_to_the_feed(first: int) -> None:
     found = 0
     for number in range(first, first + 100):
-        _, made = newest(number)
+        _, made = cluster_and_plan(number)
         for feed, shares in shares_by_feed(made).items():
             suffix = f"_{feed}" if feed else ""
             inputs = made.made.inputs

@@ -1,8 +1,7 @@
 """The schema of POLICY_NUMBERS: the name, the type and the bounds of each number.
 
 In a file and in the chart it is a table. In the environment, in `joulie whatif` and in each plan of
-the log it is name=number pairs, as in plans of older versions. Policies read the pairs, and one
-schema checks both forms.
+the log it is name=number pairs. Policies read the pairs, and one schema checks both forms.
 """
 
 from collections.abc import Mapping
@@ -27,27 +26,18 @@ class PolicyNumbers(msgspec.Struct, frozen=True, kw_only=True):
     caps_where_measured: Annotated[int, Meta(ge=0, le=1, description="0 for no, or 1 for yes")] = 0
     caps_trial: Share = 0.0
     # Of consolidate_and_sleep.
-    sleep_after_s: Seconds = 600.0
-    reserve: Share = 0.02
-    max_share: Share = 0.8
-    wake_timeout_s: Seconds = 900.0
-    max_step: Share = 0.2
-    empty_below: Share = 0.0
+    sleep_after_s: Seconds = 600.0  # without pods, awake or asleep, before a node changes
+    reserve: Share = 0.02  # of a pool that stays empty and awake
+    max_share: Share = 0.8  # of a pool that may sleep
+    wake_timeout_s: Seconds = 900.0  # after which another node is woken instead
+    max_step: Share = 0.2  # of a pool that falls asleep within one RECONCILE_INTERVAL
+    empty_below: Share = 0.0  # used share of a node that gets no more pods, to sleep later; 0: off
     evict_per_min: Annotated[
         float, Meta(ge=0, description="a number of pods in a minute, at least 0")
     ] = 0.0
-    evict_after_s: Seconds = 300.0
+    evict_after_s: Seconds = 300.0  # that these pods have to end by themselves
 
 
-# Removed. Plans of versions up to 0.2.0 may have them.
-FIXED = {
-    "forecast_quantile": "without a forecast fewer nodes are awake for the same waits",
-    "forecast_s": "there is no forecast",
-    "hysteresis": "sleep_after_s keeps nodes from falling asleep too soon",
-    "min_awake_s": "it is sleep_after_s",
-    "min_asleep_s": "it is sleep_after_s",
-    "empty_timeout_s": "it is one hour",
-}
 _PER_FEED = "power_target_w"
 _TYPES: Mapping[str, Any] = {
     field.name: field.type for field in msgspec.structs.fields(PolicyNumbers)
@@ -73,8 +63,6 @@ def _wrong(name: str, value: float, *, others: bool) -> str | None:
         except msgspec.ValidationError:
             return f"{name}={value:g} is not {_described(known)}"
         return None
-    if name in FIXED:
-        return f"{name} cannot be set any more: {FIXED[name]}; remove it"
     return None if others else f"there is no {name}; there are {', '.join(_TYPES)}"
 
 
@@ -85,11 +73,11 @@ def _described(name: str) -> str:
 def _schema() -> dict[str, Any]:
     whole = msgspec.json.schema(PolicyNumbers)
     found: dict[str, Any] = whole["$defs"][PolicyNumbers.__name__]
-    found["properties"] = {name: _flat(each) for name, each in found["properties"].items()}
+    found["properties"] = {name: _without_null(each) for name, each in found["properties"].items()}
     return found
 
 
-def _flat(schema: dict[str, Any]) -> dict[str, Any]:
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Of a number or none: a table leaves out what it does not set."""
     kept = {name: value for name, value in schema.items() if name not in ("anyOf", "default")}
     number: dict[str, Any] = next(

@@ -7,10 +7,9 @@ import pytest
 
 from joulie_bus.errors import SettingsError
 from joulie_bus.runtime.settings import Source
+from joulie_operator.planning.policy_numbers import PolicyNumbers, json_schema
 from joulie_operator.planning.power.budget import LOWEST_PERMILLE
 from joulie_operator.planning.power_target import standing_targets
-from joulie_operator.planning.sleep import SleepNumbers
-from joulie_operator.policy_numbers import FIXED, PolicyNumbers, json_schema
 from joulie_operator.settings import OperatorSettings
 
 TABLE = """\
@@ -55,7 +54,6 @@ def test_pairs_in_the_environment_are_stronger_than_the_table(tmp_path: Path) ->
         ("reserve = [1]", "joulie.toml: reserve is not a number"),
         ("reserve = nan", "not finite"),
         ("resrve = 0.1", "POLICY_NUMBERS: there is no resrve; there are power_target_w, "),
-        ("min_awake_s = 1", "min_awake_s cannot be set any more: it is sleep_after_s; remove it"),
     ],
 )
 @pytest.mark.parametrize("policy", ["static_partition", "consolidate_and_sleep"])
@@ -82,11 +80,8 @@ def test_another_setting_as_a_table_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_the_schema_has_the_numbers_and_defaults_that_plans_use() -> None:
-    usual, of_plans = PolicyNumbers(), SleepNumbers()
-    shared = {*SleepNumbers._fields} - {*FIXED}
+    usual = PolicyNumbers()
 
-    assert shared <= {*PolicyNumbers.__struct_fields__}
-    assert {n: getattr(usual, n) for n in shared} == {n: getattr(of_plans, n) for n in shared}
     assert usual.power_floor_pct * 10 == LOWEST_PERMILLE
     assert (usual.caps_where_measured, usual.caps_trial) == (0, 0)  # caps wherever a class has them
 

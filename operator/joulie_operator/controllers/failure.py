@@ -1,0 +1,5 @@
+"""The error of power controllers."""
+
+
+class ControllerFailed(Exception):
+    """Why a power controller was not read, or did not follow."""
