@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from joulie_agent.backlog import Backlog, Kept, When
-from joulie_bus.errors import BusError
-from joulie_bus.events import InventoryRead, NodeReading, TelemetrySampled
+from joulie_bus.errors import BusError, OutOfBounds
+from joulie_bus.events import InventoryRead, NodeReading, TelemetrySampled, codec
 from joulie_bus.events.bounds import MOST_LATE_MS
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
@@ -32,14 +32,27 @@ class Delivery:
         self._inventory: InventoryRead | None = None
         self._is_new = asyncio.Event()
         self._refused = Refusals("agent", "readings are kept and published later, as late ones")
+        self._unfit = Refusals("agent-unfit", "it is left out, and the next ones are published")
 
     def put(self, reading: TelemetrySampled) -> None:
-        self._backlog.put(self._now(), reading)
-        self._is_new.set()
+        if self._fits(reading):
+            self._backlog.put(self._now(), reading)
+            self._is_new.set()
 
     def put_inventory(self, found: InventoryRead) -> None:
-        self._inventory = found
-        self._is_new.set()
+        if self._fits(found):
+            self._inventory = found
+            self._is_new.set()
+
+    def _fits(self, fact: NodeReading) -> bool:
+        """A fact that no event can hold would be tried again and again, and all others wait."""
+        try:
+            codec.encode(fact)
+        except OutOfBounds as error:
+            self._unfit.observe(error)
+            return False
+        self._unfit.ended()
+        return True
 
     async def run(self) -> None:
         """Runs until cancelled."""

@@ -10,7 +10,9 @@ from joulie_agent.measure.pods import Devices
 from joulie_agent.report import CapRange, Card, NodeReport
 from joulie_agent.sources import amdgpu, machine, nvml, powercap
 from joulie_agent.sources.host import Findings, Host
+from joulie_bus.core.kube_names import is_label, is_subdomain, is_uid
 from joulie_bus.events import CardRead, HardwareDiscovered, InventoryRead
+from joulie_bus.events.bounds import CARD_NAME, is_card_name
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_projections.hardware.catalog import Catalog, with_catalog_figures
@@ -43,9 +45,11 @@ def uids_of_pods(host: Host) -> dict[str, str]:
 
 def _uids(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
     for folder in folders:
-        parts = folder.name.split("_")
-        if len(parts) == 3:
-            yield f"{parts[0]}/{parts[1]}", parts[2]
+        match folder.name.split("_"):
+            case [namespace, pod, uid] if is_label(namespace) and is_subdomain(pod) and is_uid(uid):
+                yield f"{namespace}/{pod}", uid
+            case _:
+                pass  # not of a pod
 
 
 def _hardware(report: NodeReport, caps: Mapping[str, CapRange]) -> HardwareDiscovered:
@@ -135,6 +139,7 @@ class Inventory:
         self._catalog = catalog
         self._pods: dict[str, list[str]] = {}
         self._silent = ""
+        self._odd = set[str]()  # names that are left out
         self.devices = Devices()  # as of the last reading
 
     async def read(self, library: nvml.Library | None) -> InventoryRead:
@@ -147,7 +152,7 @@ class Inventory:
         report = NodeReport(
             node=self._node,
             hardware=hardware,
-            cards=(*nvidia, *amdgpu.cards_of(self._host, found)),
+            cards=self._named((*nvidia, *amdgpu.cards_of(self._host, found))),
             caps=tuple(found.caps),
         )
         show_limited(report.cards)
@@ -157,6 +162,14 @@ class Inventory:
         found_all = inventory_of(report, self._pods, uids, self._catalog)
         self.devices = devices_of(found_all, self._pods, uids)
         return found_all
+
+    def _named(self, cards: Sequence[Card]) -> tuple[Card, ...]:
+        """The cards whose names can be published. The others are logged once."""
+        odd = {card.uuid for card in cards if not is_card_name(card.uuid)}
+        for uuid in sorted(odd - self._odd):
+            log.warning("left_out", what="card", which=uuid, why=f"no name of a card: {CARD_NAME}")
+        self._odd = odd
+        return tuple(card for card in cards if card.uuid not in odd)
 
     async def _ask_kubelet(self) -> None:
         try:

@@ -8,6 +8,7 @@ from joulie_agent.measure.counters import Count, advanced_uj, mean_mw
 from joulie_agent.sources import amdgpu, hwmon, nvml, powercap
 from joulie_agent.sources.host import Host, Unreadable
 from joulie_agent.sources.nvml import Device, Library
+from joulie_bus.events.bounds import is_card_name
 from joulie_bus.metering.energy import EnergyMeter
 from joulie_bus.metering.meters import Meter, Part
 
@@ -106,14 +107,14 @@ def sensors(host: Host) -> Iterator[Probe]:
             continue
         meter = Meter(hwmon.SOURCE, sensor.name, _HWMON[sensor.kind])
         if sensor.is_counter:
-            yield CounterProbe(meter, partial(host.integer, sensor.file))
+            yield CounterProbe(meter, partial(host.count, sensor.file))
         else:
             yield PowerProbe(meter, partial(hwmon.value, host, sensor))
 
 
 def nvidia(library: Library) -> Iterator[Probe]:
     for number, device in enumerate(library.devices):
-        if library.power_mw(device) is not None:
+        if is_card_name(device.uuid) and library.power_mw(device) is not None:
             meter = Meter(nvml.SOURCE, device.uuid, Part.CARD)
             readers = partial(_watts, library, device), partial(_counter_uj, library, device)
             yield CardProbe(meter, *readers, offset_s=number % COUNTED_EACH_S)
@@ -121,8 +122,9 @@ def nvidia(library: Library) -> Iterator[Probe]:
 
 def amd(host: Host) -> Iterator[Probe]:
     for card in amdgpu.devices(host):
-        if amdgpu.has_sensor(host, card):
-            meter = Meter(amdgpu.SOURCE, amdgpu.uuid_of(host, card), Part.CARD)
+        uuid = amdgpu.uuid_of(host, card)
+        if is_card_name(uuid) and amdgpu.has_sensor(host, card):
+            meter = Meter(amdgpu.SOURCE, uuid, Part.CARD)
             yield PowerProbe(meter, partial(amdgpu.power_w, host, card))
 
 

@@ -1,4 +1,4 @@
-"""What an agent read of its node at one moment, as `joulie agent --once --json` prints it."""
+"""What an agent read of its node at one moment, as `joulie agent --once -o json` prints it."""
 
 import msgspec
 

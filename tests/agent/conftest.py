@@ -10,6 +10,13 @@ import pytest
 import nvml_recordings
 
 Once = Callable[..., dict[str, Any]]
+# The program as it is where the extra `agent` is not installed: its libraries cannot be imported.
+WITHOUT_THE_EXTRA = """
+import sys
+sys.modules.update(dict.fromkeys(("grpclib", "h2", "pynvml")))
+from joulie_cli.main import main
+sys.exit(main())
+"""
 
 
 @pytest.fixture(scope="session")
@@ -19,12 +26,13 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def once(tmp_path: Path) -> Once:
-    """What `joulie agent --once --json` prints for a host below a folder."""
+    """What `joulie agent --once -o json` prints for a host below a folder."""
 
-    def run(host: Path, **environ: str) -> dict[str, Any]:
-        words = ["agent", "--once", "--json", "--host-root", str(host)]
+    def run(host: Path, *, has_extra: bool = True, **environ: str) -> dict[str, Any]:
+        words = ["agent", "--once", "-o", "json", "--host-root", str(host)]
+        program = ["-m", "joulie_cli.main"] if has_extra else ["-c", WITHOUT_THE_EXTRA]
         done = subprocess.run(
-            [sys.executable, "-m", "joulie_cli.main", *words],
+            [sys.executable, *program, *words],
             env={"NODE_NAME": "n1", "JOULIE_DATA": str(tmp_path / "data"), **environ},
             capture_output=True,
             check=True,

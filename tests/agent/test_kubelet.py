@@ -8,30 +8,18 @@ from grpclib.server import Server, Stream
 from hypothesis import given
 from hypothesis import strategies as st
 
+from joulie_agent.kubelet.grpc_call import RawBytes
 from joulie_agent.kubelet.pod_resources import (
     LIST,
     Assigned,
     KubeletSilent,
-    RawBytes,
     assigned,
     holders,
 )
-from joulie_agent.kubelet.wire import BadMessage, fields
+from joulie_agent.kubelet.wire import BadMessage, Messages
+from pod_resources_wire import field
 
 pytestmark = pytest.mark.anyio
-
-
-def field(number: int, *values: bytes | str) -> bytes:
-    raws = (value.encode() if isinstance(value, str) else value for value in values)
-    return b"".join(bytes([number << 3 | 2]) + length(raw) + raw for raw in raws)
-
-
-def length(raw: bytes) -> bytes:
-    size, out = len(raw), b""
-    while size > 0x7F:
-        out += bytes([size & 0x7F | 0x80])
-        size >>= 7
-    return out + bytes([size])
 
 
 PLUGIN = field(2, field(1, "nvidia.com/gpu") + field(2, "GPU-1", "GPU-2"))
@@ -106,7 +94,7 @@ async def test_a_socket_without_a_listener_is_an_error_and_no_hang(socket: Path)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
-        for number, _ in fields(data):
+        for number, _ in Messages().fields(data):
             assert number >= 0
     except BadMessage:
         pass

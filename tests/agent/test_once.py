@@ -1,4 +1,4 @@
-"""`joulie agent --once --json` over trees of several machines."""
+"""`joulie agent --once -o json` over trees of several machines."""
 
 import stat
 from collections.abc import Callable
@@ -46,6 +46,23 @@ def test_two_packages_and_their_memory_are_counters_in_joules(tmp_path: Path, on
         "package-0": 350.0,
         "package-1": 350.0,
     }
+
+
+@pytest.mark.slow
+def test_without_the_extra_rapl_is_read_and_the_other_sources_say_what_to_install(
+    tmp_path: Path, once: Once
+) -> None:
+    host = host_trees.xeon(tmp_path)
+    socket = host / "var/lib/kubelet/pod-resources/kubelet.sock"
+    socket.parent.mkdir(parents=True)
+    socket.touch()
+
+    report = once(host, has_extra=False)
+
+    assert amounts(report)["rapl package-0"] == (None, 1.0)
+    why = missing(report)
+    assert "pip install 'joulie[agent]'" in why["nvml"]
+    assert "pip install 'joulie[agent]'" in why["kubelet"]
 
 
 @pytest.mark.slow

@@ -5,54 +5,23 @@ from pathlib import Path
 import pytest
 
 import host_trees
-from joulie_agent.backlog import Backlog, When
-from joulie_agent.delivery import Delivery
 from joulie_agent.inventory import Inventory
-from joulie_agent.sampler import Sampler
-from joulie_agent.service import Agent
-from joulie_agent.sources.host import Host
 from joulie_bus.events import CardRead, InventoryRead, TelemetrySampled, codec
-from joulie_bus.log.memory import MemoryLog
-from joulie_bus.log.producer import Producer
-from joulie_bus.streams.subjects import Stream, agent_name
-from joulie_bus.testing import CLUSTER, VirtualClock, hardware, memory_log
-from joulie_bus.testing.clock import NOON
-from joulie_projections.hardware.catalog import EMPTY
+from joulie_bus.streams.subjects import Stream
+from joulie_bus.testing import hardware
+from one_agent import OneAgent
 
 pytestmark = pytest.mark.anyio
 ZONE = "sys/class/powercap/intel-rapl:0/energy_uj"
 
 
-class Clock:
-    """Seconds that pass only when the test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-class Rig:
+class Rig(OneAgent):
     """An agent over one package whose counter the test moves."""
 
     def __init__(self, root: Path) -> None:
-        self.root = host_trees.rapl_zone(root, "intel-rapl:0", "package-0", 0)
-        self.clock = Clock()
-        self.log: MemoryLog = memory_log(VirtualClock())
-        sampler = Sampler(Host(root), clock=self.clock)
-        producer = Producer(agent_name("n1"), CLUSTER, lambda: NOON)
-        self.delivery = Delivery(self.log, producer, Backlog(None, "b"), self.now)
-        inventory = Inventory("n1", Host(root), EMPTY)
-        self.agent = Agent(self.delivery, "n1", sampler, inventory, self.clock)
+        super().__init__(host_trees.rapl_zone(root, "intel-rapl:0", "package-0", 0))
+        self.root = root
         self._energy_uj = 0
-
-    def now(self) -> When:
-        return When("b", round(self.clock.now_s * 1000))
-
-    async def sample(self) -> None:
-        await self.agent.sample()
-        await self.delivery.deliver()
 
     async def second(self, watts: int) -> None:
         self.clock.now_s += 1

@@ -7,6 +7,7 @@ import pytest
 import host_trees
 from joulie_agent.sources import amdgpu, hwmon, powercap
 from joulie_agent.sources.host import Findings, Host
+from joulie_bus.events.bounds import is_card_name
 
 
 def test_amd_shows_a_package_under_the_names_of_intel(tmp_path: Path) -> None:
@@ -79,3 +80,15 @@ def test_uncorrected_errors_of_a_card_of_amd_make_it_sick(tmp_path: Path) -> Non
     host_trees.write(root, {"sys/class/drm/card0/device/ras/umc_err_count": "ue: 2\nce: 0"})
     (card,) = amdgpu.read(Host(root), Findings())
     assert card.problems == ("2 uncorrected errors of the memory",)
+
+
+def test_cards_of_amd_without_a_unique_id_have_names_of_their_own_on_each_node(
+    tmp_path: Path,
+) -> None:
+    root = host_trees.instinct(tmp_path, 1)
+    host_trees.write(root, {"sys/class/drm/card0/device/unique_id": ""})
+    names = [amdgpu.read(Host(root, node), Findings())[0].uuid for node in ("n1.lab", "n2")]
+
+    assert all(map(is_card_name, names)), names
+    assert names[0].endswith(".n1.lab")
+    assert len(set(names)) == 2

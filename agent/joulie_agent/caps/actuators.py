@@ -47,10 +47,10 @@ class RaplLimit(NamedTuple):
 
     def read(self) -> Limit:
         """The kernel names the highest limit, and neither the lowest one nor a default."""
-        high = self.host.maybe_integer(
+        high = self.host.maybe_count(
             self.file.with_name(self.file.name.replace("power_limit", "max_power"))
         )
-        return Limit(self.host.integer(self.file), high=high or None, grain=GRAIN_UW)
+        return Limit(self.host.count(self.file), high=high or None, grain=GRAIN_UW)
 
     def value_of(self, ordered: int) -> int:
         return ordered

@@ -6,19 +6,20 @@ credential; the kubelet answers at most 100 requests a second.
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from grpclib.client import Channel, UnaryUnaryMethod
-from grpclib.encoding.base import CodecBase
-from grpclib.exceptions import GRPCError
-
-from joulie_agent.kubelet.wire import BadMessage, parts, text, texts
+from joulie_agent.kubelet.wire import BadMessage, Messages
+from joulie_bus.core.kube_names import SHOWN, is_label, is_subdomain
+from joulie_bus.events.bounds import NAME, is_name
 
 SOCKET = "var/lib/kubelet/pod-resources/kubelet.sock"
 LIST = "/v1.PodResourcesLister/List"
 PATIENCE_S = 5.0
+MOST_BYTES = 4 << 20  # of an answer; with 250 pods it has some 100 KiB
+MOST_DEVICES = 10_000  # of all pods together
+NO_GRPC = "grpclib is not installed, so the kubelet was not asked; pip install 'joulie[agent]'"
 _REPLICA = re.compile(r"::\d+$")  # a time-sliced card has an id for each of its shares
 
 
@@ -40,66 +41,70 @@ class Assigned(NamedTuple):
         return f"{self.namespace}/{self.pod}"
 
 
-class RawBytes(CodecBase):
-    """Messages stay bytes; `wire` reads them."""
-
-    @property
-    def __content_subtype__(self) -> str:
-        return "proto"
-
-    def encode(self, message: Any, message_type: Any) -> bytes:
-        return bytes(message)
-
-    def decode(self, data: bytes, message_type: Any) -> Any:
-        return data
-
-
 async def assigned(socket: Path) -> list[Assigned]:
     """The devices of all pods of this node. Raises KubeletSilent."""
     if not socket.exists():
         raise KubeletSilent(f"{socket}: there is no such socket; no kubelet runs here")
-    channel = Channel(path=str(socket), codec=RawBytes())
+    try:  # here, because a node without cards needs no grpclib
+        from joulie_agent.kubelet.grpc_call import CallFailed, call
+    except ImportError as error:
+        raise KubeletSilent(NO_GRPC) from error
     try:
         async with asyncio.timeout(PATIENCE_S):
-            reply = await UnaryUnaryMethod(channel, LIST, bytes, bytes)(b"")
-        return list(_devices(reply))
+            # A task of its own: grpclib cancels the task that it runs in when a connection ends.
+            reply = await asyncio.create_task(call(socket, LIST, b"", MOST_BYTES))
+        return list(_bounded(_devices(Messages(), reply)))
     except TimeoutError as error:
         raise KubeletSilent(f"{socket}: no answer within {PATIENCE_S:g} s") from error
-    except (OSError, GRPCError, BadMessage) as error:
+    except (CallFailed, BadMessage) as error:
         raise KubeletSilent(f"{socket}: {error}") from error
-    finally:
-        channel.close()
 
 
-def _devices(reply: bytes) -> Iterator[Assigned]:
-    for pod in parts(reply, 1):
-        name, namespace = text(pod, 1), text(pod, 2)
-        for container in parts(pod, 3):
-            where = (namespace, name, text(container, 1))
-            for devices in parts(container, 2):
-                resource = text(devices, 1)
-                yield from (Assigned(*where, resource, device) for device in texts(devices, 2))
-            for claim in parts(container, 5):
-                for given in parts(claim, 4):
-                    driver, pool = text(given, 2), text(given, 3)
-                    yield Assigned(*where, driver, f"{driver}/{pool}/{text(given, 4)}")
+def _bounded(given: Iterable[Assigned]) -> Iterator[Assigned]:
+    for number, each in enumerate(given):
+        if number == MOST_DEVICES:
+            raise BadMessage(f"it assigns more than {MOST_DEVICES:,} devices")
+        yield each
+
+
+def _devices(read: Messages, reply: bytes) -> Iterator[Assigned]:
+    for pod in read.parts(reply, 1):
+        name = _checked("pod", read.text(pod, 1), is_subdomain)
+        namespace = _checked("namespace", read.text(pod, 2), is_label)
+        for container in read.parts(pod, 3):
+            where = (namespace, name, _checked("container", read.text(container, 1), is_label))
+            for devices in read.parts(container, 2):
+                resource = _checked("resource", read.text(devices, 1), is_name)
+                for device in read.texts(devices, 2):
+                    yield Assigned(*where, resource, _checked("device", device, is_name))
+            for claim in read.parts(container, 5):
+                for given in read.parts(claim, 4):
+                    driver, pool, name_in_pool = (read.text(given, at) for at in (2, 3, 4))
+                    device = f"{driver}/{pool}/{name_in_pool}"
+                    yield Assigned(*where, driver, _checked("device", device, _is_device))
+
+
+def _is_device(text: str) -> bool:
+    return len(text) <= 3 * NAME and all(map(is_name, text.split("/")))
+
+
+def _checked(what: str, text: str, is_right: Callable[[str], bool]) -> str:
+    """An answer with one such name is refused as a whole: to leave out its device would free it."""
+    if not is_right(text):
+        raise BadMessage(f"it names the {what} {text[:SHOWN]!a}, and Kubernetes has no such name")
+    return text
 
 
 def holders(given: list[Assigned]) -> dict[str, list[str]]:
     """The pods of each device, by its id."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}  # a dict keeps the order
     for each in given:
-        pods = found.setdefault(each.device, [])
-        if each.holder not in pods:
-            pods.append(each.holder)
-    return found
+        found.setdefault(each.device, {})[each.holder] = None
+    return {device: list(pods) for device, pods in found.items()}
 
 
 async def pods_of_cards(socket: Path) -> dict[str, list[str]]:
     """By the id of the card, and of DRA by driver/pool/device. Raises KubeletSilent. The shares of
     a time-sliced card count as the card."""
-    found: dict[str, list[str]] = {}
-    for device, pods in holders(await assigned(socket)).items():
-        known = found.setdefault(_REPLICA.sub("", device), [])
-        known.extend(pod for pod in pods if pod not in known)
-    return found
+    given = await assigned(socket)
+    return holders([each._replace(device=_REPLICA.sub("", each.device)) for each in given])

@@ -5,6 +5,8 @@ from typing import NamedTuple
 # No processor package or board draws more. A counter that could have wrapped twice at this power
 # since it was last read says nothing about the time between.
 MOST_W = 5_000
+# A rise beyond this power is none: the counter has jumped.
+MOST_RISE_W = 1_000_000
 
 
 class Count(NamedTuple):
@@ -24,11 +26,11 @@ def advanced_uj(before: Count, after: Count, wraps_at_uj: int) -> int | None:
     if passed_s <= 0:
         return None
     risen = after.value_uj - before.value_uj
-    if not wraps_at_uj:
-        return risen if risen >= 0 else None
-    if passed_s * MOST_W * 1e6 >= wraps_at_uj and passed_s > 60:
-        return None
-    return risen if risen >= 0 else risen + wraps_at_uj
+    if wraps_at_uj:
+        if passed_s * MOST_W * 1e6 >= wraps_at_uj and passed_s > 60:
+            return None
+        risen = risen if risen >= 0 else risen + wraps_at_uj
+    return risen if 0 <= risen <= passed_s * MOST_RISE_W * 1e6 else None
 
 
 def mean_mw(energy_uj: int, passed_s: float) -> int:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from joulie_agent.measure.links import groups_of
 from joulie_agent.report import CapRange, Card, Reading
-from joulie_agent.sources.host import Findings, Host, Unreadable, numbered
+from joulie_agent.sources.host import Findings, Host, Unreadable, natural, numbered
+from joulie_bus.events.bounds import MOST_CARD_MB, is_card_name
 
 SOURCE = "amdgpu"
 VENDOR = "0x1002"
@@ -15,7 +16,7 @@ MIB = 1 << 20
 def devices(host: Host) -> list[Path]:
     """The folder of each card, by the number of its card."""
     cards = [folder / "device" for folder in numbered(host, host.path("sys/class/drm"), "card")]
-    return [card for card in cards if host.maybe(card / "vendor") == VENDOR]
+    return [card for card in cards if host.word(card / "vendor") == VENDOR]
 
 
 def read(host: Host, found: Findings) -> tuple[Card, ...]:
@@ -29,9 +30,8 @@ def cards_of(host: Host, found: Findings) -> tuple[Card, ...]:
     known = devices(host)
     if not known:
         found.lacks(SOURCE, "/sys/class/drm has no card of AMD")
-    hives = {
-        uuid_of(host, card): host.maybe(card / "xgmi_hive_info/xgmi_hive_id") for card in known
-    }
+    named = {uuid: card for card in known if is_card_name(uuid := uuid_of(host, card))}
+    hives = {uuid: host.word(card / "xgmi_hive_info/xgmi_hive_id") for uuid, card in named.items()}
     groups = groups_of({uuid: {hive} if hive else set() for uuid, hive in hives.items()})
     found.caps.extend(cap for card in known if (cap := _limits(host, card)))
     return tuple(
@@ -41,9 +41,12 @@ def cards_of(host: Host, found: Findings) -> tuple[Card, ...]:
 
 
 def uuid_of(host: Host, card: Path) -> str:
-    """AMD's own tools write the unique id this way; cards without one have their PCI address."""
-    unique = host.maybe(card / "unique_id")
-    return f"GPU-{unique}" if unique else f"pci-{_pci(host, card)}"
+    """AMD's own tools write the unique id this way. Cards without one have their PCI address, which
+    other nodes have too, with the name of the node."""
+    unique = host.word(card / "unique_id")
+    if unique:
+        return f"GPU-{unique.lower()}"
+    return ".".join(filter(None, (f"pci-{_pci(host, card).replace(':', '-')}", host.node)))
 
 
 def has_sensor(host: Host, card: Path) -> bool:
@@ -56,7 +59,7 @@ def power_w(host: Host, card: Path) -> float:
     if sensor is None:
         raise Unreadable(f"{host.path_on_host(card)} has no power sensor")
     average = sensor / "power1_average"
-    return host.integer(average if average.exists() else sensor / "power1_input") / 1e6
+    return host.watts(average if average.exists() else sensor / "power1_input")
 
 
 def _read_power(host: Host, card: Path, found: Findings) -> None:
@@ -76,10 +79,7 @@ def _limits(host: Host, card: Path) -> CapRange | None:
     if sensor is None or not (sensor / "power1_cap").exists():
         return None
     files = ("power1_cap", "power1_cap_min", "power1_cap_max", "power1_cap_default")
-    watts = [
-        None if (value := host.maybe_integer(sensor / file)) is None else value / 1e6
-        for file in files
-    ]
+    watts = [host.maybe_watts(sensor / file) for file in files]
     return CapRange(
         source=SOURCE,
         component=uuid_of(host, card),
@@ -92,18 +92,18 @@ def _limits(host: Host, card: Path) -> CapRange | None:
 
 def _card(host: Host, card: Path, index: int, link_group: str) -> Card:
     faults = _problems(host, card)
-    numa = host.maybe_integer(card / "numa_node")
+    numa = host.maybe_count(card / "numa_node")
     return Card(
         uuid=uuid_of(host, card),
         index=index,
         source=SOURCE,
-        model=host.maybe(card / "product_name") or _model(host, card),
-        memory_mb=(host.maybe_integer(card / "mem_info_vram_total") or 0) // MIB,
-        used_mb=(host.maybe_integer(card / "mem_info_vram_used") or 0) // MIB,
+        model=host.word(card / "product_name") or _model(host, card),
+        memory_mb=_megabytes(host, card / "mem_info_vram_total"),
+        used_mb=_megabytes(host, card / "mem_info_vram_used"),
         pci=_pci(host, card),
-        numa_node=None if numa is None or numa < 0 else numa,
+        numa_node=numa,
         link_group=link_group,
-        driver=host.maybe(host.path("sys/module/amdgpu/version")),
+        driver=host.word(host.path("sys/module/amdgpu/version")),
         healthy=not faults,
         problems=faults,
     )
@@ -113,14 +113,18 @@ def _problems(host: Host, card: Path) -> tuple[str, ...]:
     """Uncorrected errors of the memory, as the driver's RAS counts them."""
     text = host.maybe(card / "ras/umc_err_count")
     counts = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    uncorrected = counts.get("ue", "0").strip()
-    return (
-        (f"{uncorrected} uncorrected errors of the memory",) if uncorrected not in ("0", "") else ()
-    )
+    uncorrected = natural(counts.get("ue", "").strip())
+    return (f"{uncorrected} uncorrected errors of the memory",) if uncorrected else ()
+
+
+def _megabytes(host: Host, file: Path) -> int:
+    """0: unknown."""
+    megabytes = (host.maybe_count(file) or 0) // MIB
+    return megabytes if megabytes <= MOST_CARD_MB else 0
 
 
 def _model(host: Host, card: Path) -> str:
-    device = host.maybe(card / "device")
+    device = host.word(card / "device")
     return f"AMD {device}" if device else "AMD"
 
 

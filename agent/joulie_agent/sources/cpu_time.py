@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from joulie_agent.sources.host import Host, Unreadable
+from joulie_agent.sources.host import Host, Unreadable, natural
 
 _IDLE, _IOWAIT, _STEAL, _FIELDS = 3, 4, 7, 8  # later fields are parts of the first two
 
@@ -18,7 +18,7 @@ def read(host: Host) -> CpuTime:
     """Raises Unreadable."""
     path = host.path("proc/stat")
     first = host.text(path).split("\n", 1)[0].split()
-    ticks = [int(each) for each in first[1:] if each.isdigit()]
+    ticks = [number for each in first[1:] if (number := natural(each)) is not None]
     if first[:1] != ["cpu"] or len(ticks) <= _IOWAIT:
         raise Unreadable(f"{host.path_on_host(path)}: the first line is no sum of processor times")
     ticks = (ticks + [0] * _FIELDS)[:_FIELDS]

@@ -33,7 +33,7 @@ def sensors(host: Host) -> list[Sensor]:
 
 def value(host: Host, sensor: Sensor) -> float:
     """Watts, or joules of a counter. Raises Unreadable."""
-    return host.integer(sensor.file) / 1e6
+    return host.count(sensor.file) / 1e6 if sensor.is_counter else host.watts(sensor.file)
 
 
 def read(host: Host, found: Findings) -> None:
@@ -58,7 +58,7 @@ def read(host: Host, found: Findings) -> None:
 
 
 def _sensors_of(host: Host, chip: Path) -> Iterator[Sensor]:
-    driver = host.maybe(chip / "name")
+    driver = host.word(chip / "name")
     if not driver or driver in CARDS:
         return
     for number in range(1, 513):  # amd_energy has a sensor for each core
@@ -66,7 +66,7 @@ def _sensors_of(host: Host, chip: Path) -> Iterator[Sensor]:
         power = _power_file(chip, number)
         if not energy.exists() and power is None:
             return
-        label = host.maybe(chip / f"{'energy' if energy.exists() else 'power'}{number}_label")
+        label = host.word(chip / f"{'energy' if energy.exists() else 'power'}{number}_label")
         name = f"{driver} {chip.name}/{label or number}"
         if energy.exists():
             yield Sensor(name, _kind(driver, label), energy, is_counter=True)

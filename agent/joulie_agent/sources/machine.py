@@ -4,8 +4,7 @@ import re
 
 from joulie_agent.report import Cpu, Hardware
 from joulie_agent.sources.host import Findings, Host
-
-_FIELD = re.compile(r"^(?P<key>[^:\n]+?)\s*:\s*(?P<value>.*)$", re.MULTILINE)
+from joulie_bus.events.bounds import MOST_BYTES, WORD, has_control
 
 
 def read(host: Host, found: Findings) -> Hardware:
@@ -16,17 +15,17 @@ def read(host: Host, found: Findings) -> Hardware:
     if not memory:
         found.lacks("meminfo", "/proc/meminfo has no MemTotal; the memory is unknown")
     names = [
-        host.maybe(host.path("sys/class/dmi/id", name)) for name in ("sys_vendor", "product_name")
+        host.word(host.path("sys/class/dmi/id", name)) for name in ("sys_vendor", "product_name")
     ]
     return Hardware(
-        cpu=_cpu(listed),
+        cpu=_cpu(listed, found),
         memory_bytes=memory,
         machine=" ".join(name for name in names if name),
         virtual=_is_virtual(listed),
     )
 
 
-def _cpu(listed: str) -> Cpu:
+def _cpu(listed: str, found: Findings) -> Cpu:
     """x86 lists a package and a core for each thread; other machines list threads only."""
     blocks = [_fields(block) for block in listed.split("\n\n") if "processor" in block]
     if not blocks:
@@ -38,18 +37,22 @@ def _cpu(listed: str) -> Cpu:
     }
     first = blocks[0]
     model = first.get("model name") or first.get("Model") or first.get("cpu model") or ""
-    return Cpu(
-        model=" ".join(model.split()), sockets=len(packages), cores=len(cores), threads=len(blocks)
-    )
+    model = " ".join(model.split())
+    if len(model) > WORD or has_control(model):
+        found.lacks("cpuinfo", f"{model[:40]!a} is no name of a model; the model is unknown")
+        model = ""
+    return Cpu(model=model, sockets=len(packages), cores=len(cores), threads=len(blocks))
 
 
 def _fields(block: str) -> dict[str, str]:
-    return {match["key"]: match["value"] for match in _FIELD.finditer(block)}
+    lines = (line.partition(":") for line in block.splitlines())
+    return {key.strip(): value.strip() for key, colon, value in lines if colon}
 
 
 def _memory_bytes(listed: str) -> int:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", listed, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
+    found = re.search(r"^MemTotal:[ \t]+([0-9]{1,19}) kB", listed, re.MULTILINE)
+    memory = int(found[1]) * 1024 if found else 0
+    return memory if memory <= MOST_BYTES else 0
 
 
 def _is_virtual(listed: str) -> bool:

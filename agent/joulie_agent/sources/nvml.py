@@ -70,7 +70,7 @@ class Library:
         try:
             api: Nvml = import_module("pynvml")
         except ImportError as error:
-            raise CardsGone("nvidia-ml-py is not installed; pip install joulie[agent]") from error
+            raise CardsGone("nvidia-ml-py is not installed; pip install 'joulie[agent]'") from error
         if path:
             _load(path)
         try:
@@ -293,8 +293,7 @@ def _pci_of(library: Library, card: Device) -> str:
 def _numa_node(host: Host, address: str) -> int | None:
     """NVML's own question about it is for cards that are NUMA nodes themselves."""
     short = address.lower()[-12:]  # NVML writes eight digits of the domain, the kernel four
-    node = host.maybe_integer(host.path("sys/bus/pci/devices", short, "numa_node"))
-    return None if node is None or node < 0 else node
+    return host.maybe_count(host.path("sys/bus/pci/devices", short, "numa_node"))
 
 
 def _device(api: Nvml, index: int) -> Device | None:

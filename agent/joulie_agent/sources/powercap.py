@@ -38,7 +38,7 @@ def domains(host: Host) -> list[Domain]:
 
 def counter_uj(host: Host, domain: Domain) -> int:
     """Raises Unreadable."""
-    return host.integer(domain.folder / "energy_uj")
+    return host.count(domain.folder / "energy_uj")
 
 
 def read(host: Host, found: Findings) -> None:
@@ -65,7 +65,7 @@ def read_limits(host: Host, found: Findings) -> None:
 def limit_file(host: Host, domain: Domain) -> Path | None:
     """The file of the long-term limit. Some processors have none."""
     for number in range(4):
-        name = host.maybe(domain.folder / f"constraint_{number}_name")
+        name = host.word(domain.folder / f"constraint_{number}_name")
         if name == "long_term":
             return domain.folder / f"constraint_{number}_power_limit_uw"
     return None
@@ -88,35 +88,34 @@ def _folders(host: Host) -> Iterator[Path]:
 
 
 def _domain(host: Host, folder: Path) -> Domain | None:
-    name = host.maybe(folder / "name")
+    name = host.word(folder / "name")
     if not name:
         return None
-    wraps_at = host.maybe_integer(folder / "max_energy_range_uj") or 0
+    wraps_at = host.maybe_count(folder / "max_energy_range_uj") or 0
     if name.startswith("package"):
         return Domain(name, "package", folder, wraps_at)
     if name == "psys":
         return Domain(name, "psys", folder, wraps_at)
-    package = host.maybe(folder.parent / "name") or _package_of(host, folder)
+    package = host.word(folder.parent / "name") or _package_of(host, folder)
     kind = "dram" if name == "dram" else "part"
     return Domain(f"{package}/{name}" if package else name, kind, folder, wraps_at)
 
 
 def _package_of(host: Host, folder: Path) -> str:
     """The name of the package of `intel-rapl:0:1` where the parts are listed beside it."""
-    return host.maybe(folder.with_name(folder.name.rpartition(":")[0]) / "name")
+    return host.word(folder.with_name(folder.name.rpartition(":")[0]) / "name")
 
 
 def _limit(host: Host, domain: Domain) -> CapRange | None:
     file = limit_file(host, domain)
     if file is None or domain.kind == "part":
         return None
-    most = host.maybe_integer(file.with_name(file.name.replace("power_limit", "max_power")))
-    now = host.maybe_integer(file)
+    most = host.maybe_watts(file.with_name(file.name.replace("power_limit", "max_power")))
     return CapRange(
         source=SOURCE,
         component=domain.name,
-        watts=None if now is None else now / 1e6,
-        max_watts=most / 1e6 if most else None,
+        watts=host.maybe_watts(file),
+        max_watts=most or None,
     )
 
 
