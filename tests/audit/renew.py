@@ -13,7 +13,13 @@ from pathlib import Path
 
 GOLDEN = Path(__file__).parent / "golden"
 # The scores with the most terms; the demo would score by watts.
-SETTINGS = {"PRESET": "headroom", "SCORING": "headroom", "GPU_PACKING": "fragmentation"}
+SETTINGS = {
+    "PRESET": "headroom",
+    "SCORING": "headroom",
+    "GPU_PACKING": "fragmentation",
+    "TWIN_STALENESS_THRESHOLD": "11s",  # the readings of a silent node end to count in the log
+}
+NODES = ("--nodes", "40", "--odd-nodes", "1")  # one is late, one falls silent, and one leaves
 
 
 def joulie(*words: str) -> None:
@@ -25,9 +31,9 @@ def joulie(*words: str) -> None:
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         data = ("--data", directory)
-        joulie("demo", "--headless", "--nodes", "40", "--seed", "7", "--for", "12s", *data)
+        joulie("demo", "--headless", *NODES, "--seed", "7", "--for", "12s", *data)
         shutil.rmtree(GOLDEN, ignore_errors=True)
-        joulie("archive", "--to", str(GOLDEN), "--now", "--plain", *data)
+        joulie("archive", "--dir", str(GOLDEN), "--now", "--plain", *data)
         joulie("replay", "--archive", str(GOLDEN), *data)
     size = sum(file.stat().st_size for file in GOLDEN.rglob("*") if file.is_file())
     print(f"{GOLDEN} holds {size:,} bytes. Now write the line in CHANGELOG.md.")

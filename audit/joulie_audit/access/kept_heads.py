@@ -11,8 +11,9 @@ from joulie_bus.log.protocol import Log
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.chain.entry import UNREADABLE, entry_of
+from joulie_projections.chain.head import Head, Signed, decode_any, statement_in
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.chain.signed import Head, KeyStatement, Signed, decode_any, statement_in
+from joulie_projections.chain.signed import KeyStatement
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.decision_log import heads
 from joulie_projections.history.history import History
@@ -35,13 +36,13 @@ LARGEST_FILE = 1 << 30
 
 def public_key(wires: Wiring) -> Ring:
     file = wires.data.public_key
-    if not file.exists() and not heads.is_hmac_secret(wires.data.key):
+    if not file.exists():
         raise NotInTheLog(
             f"{file} is missing: without the public key no signature can be checked. "
             "The projector writes it when it starts; a copy of it is sufficient, "
             "and `joulie verify --key FILE` reads one from elsewhere."
         )
-    return heads.public_key(file, wires.data.key)
+    return heads.public_key(file)
 
 
 def public_key_in(file: Path) -> Ring:
@@ -110,7 +111,8 @@ def anchors_kept(keeper: HeadKeeper, named: str, ring: Ring) -> Anchors:
     kept = dict(enumerate(map(statement_in, keeper.kept()), 1))
     if not kept:
         raise NotInTheLog(
-            f"{named} holds no heads. The projector appends them there if HEADS_TO names it."
+            f"{named} holds no heads. Nothing was compared. The projector appends them there if "
+            "HEADS_TO names it."
         )
     anchors = _anchors(kept, ring, named)
     if not anchors.heads:
@@ -128,11 +130,14 @@ def _statements_in(file: Path) -> list[Signed]:
             lines = [line for line in content.splitlines() if line.strip()]
         found = [decode_any(line) for line in lines]
     except msgspec.DecodeError as error:
-        raise NotInTheLog(f"{file} holds no heads: {error}.") from error
+        raise NotInTheLog(
+            f"{file} holds no heads: {error}. Nothing was compared. Name another file."
+        ) from error
     if not any(isinstance(each, Head) for each in found):
         raise NotInTheLog(
-            f"{file} holds no heads, or does not exist. Name a file with heads, one JSON object on "
-            "a line; `joulie diff` also takes the entry at which a head was signed."
+            f"{file} holds no heads, or does not exist. Nothing was compared. Name a file with "
+            "heads, one JSON object on a line; `joulie diff` also takes the entry at which a head "
+            "was signed."
         )
     return found
 
@@ -155,5 +160,8 @@ def head_named(text: str, history: History, anchored: Sequence[Head]) -> Head:
     known = {head.pos: head for head in (*anchored, *history.heads())}
     if int(text) not in known:
         near = ", ".join(map(str, sorted(known, key=lambda pos: abs(pos - int(text)))[:5]))
-        raise NotInTheLog(f"No head was signed at entry {text}. Near it are {near or 'none'}.")
+        raise NotInTheLog(
+            f"No head was signed at entry {text}. Nothing was compared. "
+            f"Near it are {near or 'none'}."
+        )
     return known[int(text)]

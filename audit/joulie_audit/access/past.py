@@ -76,15 +76,23 @@ async def broker_of(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[
 @contextlib.asynccontextmanager
 async def _address(wires: Wiring, role: Role = Role.AUDITOR) -> AsyncGenerator[Address, None]:
     """The address of a broker with the facts, valid until the block ends."""
+    async with own_broker(wires) as broker:
+        yield address_of(wires, role) if broker is None else broker.address_of(role)
+
+
+@contextlib.asynccontextmanager
+async def own_broker(wires: Wiring) -> AsyncGenerator[Embedded | None, None]:
+    """The broker of a data directory in which nothing runs, until the block ends; None if another
+    command runs in it."""
     lock = await _locked(wires)
     if lock is None:
-        yield address_of(wires, role)
+        yield None
         return
     broker = Embedded(wires.data.path, program=wires.data.broker)
     try:
         await broker.start()
         await prepare_streams(broker.address_of(Role.ADMIN), wires.subjects)
-        yield broker.address_of(role)
+        yield broker
     finally:
         await broker.stop()
         lock.release()
@@ -234,16 +242,16 @@ def require_facts(history: History) -> int:
 
 
 def span_of(args: argparse.Namespace, newest: int, what: str) -> tuple[int, int]:
-    """`--from` and `--to`. Raises NotInTheLog if nothing lies between them."""
+    """`--from-WHAT` and `--to-WHAT`. Raises NotInTheLog if nothing lies between them."""
     first, last = args.first, NEWEST if args.last is None else args.last
     if first > last:
         raise NotInTheLog(
-            f"--from {first} is after --to {last}, so there is no {what} between them. Nothing was "
-            "checked. Give the smaller number to --from."
+            f"--from-{what} {first} is after --to-{what} {last}, so there is no {what} between "
+            f"them. Nothing was checked. Give the smaller number to --from-{what}."
         )
     if first > newest and first > 1:
         raise NotInTheLog(
             f"There is no {what} {first}: the newest is {newest}. Nothing was checked. "
-            f"Give --from 1 to {newest}."
+            f"Give --from-{what} 1 to {newest}."
         )
     return first, last

@@ -2,7 +2,7 @@
 
 import contextlib
 import shutil
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,6 @@ from joulie_audit.archive.parts import (
     FactPart,
     File,
     LogPart,
-    LogRead,
     Part,
     columns_of_facts,
     columns_of_log,
@@ -29,19 +28,21 @@ from joulie_audit.archive.parts import (
     sealed,
 )
 from joulie_audit.archive.untrusted_files import checksum
-from joulie_bus.errors import AgedOut, ArchiveBroken, NotArchived
+from joulie_bus.errors import AgedOut, ArchiveBroken, NotArchived, PassedOver
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.chain.signed import KeyStatement
+from joulie_projections.chain.keyring import Ring
 from joulie_projections.fold.commit import Snapshot
+from joulie_projections.fold.joins import Joins
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import History, StoredEntry
 
 HOUR_NS = 3_600_000_000_000
 PART_ROWS = 100_000  # facts: a reader holds one part in memory, and reads it for one snapshot
 PART_ENTRIES = 20_000  # entries are larger
+UNARCHIVED = "Nothing from there on was archived, so nothing is trimmed and the stream keeps them."
 
 
 class ArchiveResult(NamedTuple):
@@ -89,13 +90,12 @@ class _Reading:
 class Archiver:
     """`before` excludes unfinished hours: no data of that time or later is written.
 
-    `keys` are the key statements of the log. Each goes into the part with the entry after its own:
-    that entry is signed, and so archived, after the statement was made.
+    `ring` are the keys of the log: heads that none of them signed are left out. Each statement
+    about them goes into the part with the entry after its own: that entry is signed, and so
+    archived, after the statement was made.
     """
 
-    def __init__(
-        self, path: Path, file_format: Format, before: int, keys: Sequence[KeyStatement] = ()
-    ) -> None:
+    def __init__(self, path: Path, file_format: Format, before: int, ring: Ring) -> None:
         with writing(path):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             (path / FACTS).mkdir(exist_ok=True)
@@ -106,7 +106,7 @@ class Archiver:
         self._archive = Archive.of(path)
         self._file_format = file_format
         self._before = before
-        self._keys = keys
+        self._ring = ring
         self._parts = self._lost = 0
 
     async def run(self, history: History, facts: FactSource) -> ArchiveResult:
@@ -120,35 +120,46 @@ class Archiver:
         last = self._last(FACTS)
         created, aside = _created(history), history.quarantined()
         begins: dict[Stream, int] = {}
+        joins = Joins(earlier=self._read_to)
         for hour, manifests in _facts_by_hour(history.manifests(last.last + 1)):
             if (hour + 1) * HOUR_NS > self._before:
                 break
             reading = _Reading(facts, begins)
             for manifest in manifests:
+                if what := joins.flaw(manifest):
+                    raise PassedOver(what, UNARCHIVED)
                 await reading.add(manifest)
             span = manifests[0].p_from, manifests[-1].p_to
             inside = [poison for poison in aside if span[0] <= poison.position <= span[1]]
             snapshots, lost = _snapshot_in(history, span), tuple(reading.lost)
-            found = FactPart(manifests, reading.records, inside, snapshots, lost)
+            names = tuple(history.row_name_changes(*span))
+            found = FactPart(manifests, reading.records, inside, snapshots, lost, names)
             self._lost += sum(place.last - place.first + 1 for place in lost)
             last = self._write(FACTS, hour, span, last, found, created)
         return last.last
 
+    def _read_to(self, stream: Stream) -> int:
+        """The last message of the stream that the archive has a manifest of."""
+        for place, part in reversed(self._archive.parts(FACTS)):
+            for manifest in reversed(self._archive.read_manifests(place, part)):
+                for each in reversed(manifest.ranges):
+                    if each.stream is stream:
+                        return each.last
+        return 0
+
     def _keep_log(self, history: History) -> int:
         """Archives only entries that a signed head covers."""
-        last, heads = self._last(LOG), history.heads()
+        last, heads = self._last(LOG), self._ring.valid(history.heads())
         signed_to = heads[-1].pos if heads else 0
-        at = history.decisions_read()
-        read = (LogRead(history.tip(), at.created, at.sequence, at.digest),)
         for hour, entries in _log_by_hour(history.entries(last.last + 1, signed_to)):
             if (hour + 1) * HOUR_NS > self._before:
                 break
             span = entries[0].pos, entries[-1].pos
             covered = [head for head in heads if span[0] <= head.pos <= span[1]]
             keys = tuple(
-                statement for statement in self._keys if span[0] <= statement.pos + 1 <= span[1]
+                each for each in self._ring.statements if span[0] <= each.pos + 1 <= span[1]
             )
-            last = self._write(LOG, hour, span, last, LogPart(entries, covered, keys, read), {})
+            last = self._write(LOG, hour, span, last, LogPart(entries, covered, keys), {})
         return last.last
 
     def _last(self, kind: str) -> Part:

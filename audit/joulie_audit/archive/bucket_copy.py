@@ -14,12 +14,18 @@ from pathlib import Path
 
 from joulie_audit.archive.archiver import place_durably, write_durably, writing
 from joulie_audit.archive.parts import FACTS, LOG, MANIFEST, Archive, Part, part_of
-from joulie_audit.archive.untrusted_files import content_of, keys_of, require_checksum
+from joulie_audit.archive.untrusted_files import (
+    LARGEST_FILE,
+    LARGEST_KEYS,
+    LARGEST_MANIFEST,
+    content_of,
+    keys_of,
+    require_checksum,
+)
 from joulie_bus.errors import BucketFailed
 from joulie_bus.runtime.secret_files import write_private
 from joulie_bus.s3.bucket import Bucket
 
-LARGEST_OBJECT = 1 << 30  # a file of a part, which its readers hold in memory
 PUBLIC_KEYS = "head.pub"  # beside the parts
 _MANIFEST = re.compile(
     rf"(?P<kind>{FACTS}|{LOG})/[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}/[0-9]{{2}}/"
@@ -85,14 +91,14 @@ class BucketCopy:
     def _put_part(self, place: Path, part: Part) -> None:
         files = [place / file.name for file in part.files]
         for file in [*files, place / MANIFEST]:
-            self._put(self._name(file), content_of(file, LARGEST_OBJECT))
+            self._put(self._name(file), content_of(file))
 
     def _put(self, name: str, content: bytes) -> None:
         if not self._bucket.put_new(name, content) and self._got(name) != content:
             raise self._failed(name, "is of another archive")
 
     def _fetch_part(self, before: Part, manifest: str) -> Part:
-        content = self._got(manifest)
+        content = self._got(manifest, LARGEST_MANIFEST)
         part = part_of(self._path / manifest, before.kind, content)
         if not part.follows(before):
             raise self._failed(manifest, "does not follow the part before it")
@@ -113,7 +119,7 @@ class BucketCopy:
         file = self._path / PUBLIC_KEYS
         if name is not None and keys_of(file) is None:
             with writing(self._path):
-                write_private(file, self._got(name).decode())
+                write_private(file, self._got(name, LARGEST_KEYS).decode())
 
     def _require_same(self, here: Sequence[str], there: Sequence[str]) -> None:
         """One is the beginning of the other. Each seal covers the part before it, so the newest
@@ -125,8 +131,8 @@ class BucketCopy:
         if common and self._got(there[common - 1]) != content_of(self._path / here[common - 1]):
             raise self._failed(there[common - 1], "is of another archive")
 
-    def _got(self, name: str) -> bytes:
-        found = self._bucket.get(name, LARGEST_OBJECT)
+    def _got(self, name: str, largest: int = LARGEST_FILE) -> bytes:
+        found = self._bucket.get(name, largest)
         if found is None:
             raise self._failed(name, "is missing")
         return found

@@ -1,19 +1,28 @@
 """Column files: Parquet if pyarrow is installed, else MessagePack compressed with zlib."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from joulie_audit.archive.untrusted_files import LARGEST_FILE
+from joulie_bus.core.inflating import inflated
 
+LARGEST_TABLE = 2 << 30  # 20,000 decisions of 5,000 nodes have half of it
+MOST_ROWS = 1_000_000  # ten times those of a part
+MOST_COLUMNS = 64
 ROWS_AT_ONCE = 65_536
 _POINTER = 8  # bytes of a value in a list, whatever it is
 Columns = Mapping[str, Sequence[Any]]  # int, str or bytes; all of one length
+_AtMost = msgspec.Meta(max_length=MOST_ROWS)
+_columns_in = msgspec.msgpack.Decoder(
+    Annotated[dict[str, msgspec.Raw], msgspec.Meta(max_length=MOST_COLUMNS)]
+).decode
+_texts_in = msgspec.msgpack.Decoder(Annotated[list[str | int | float | None], _AtMost]).decode
+_bytes_in = msgspec.msgpack.Decoder(Annotated[list[bytes | int | float | None], _AtMost]).decode
 
 
 class Format(Protocol):
@@ -40,19 +49,32 @@ class Parquet:
     def read(self, content: bytes) -> Columns:
         """Column by column and some rows at a time: a few bytes may stand for any number of equal
         values, which take memory only once their size is known."""
-        names: list[str] = self._parquet.read_schema(self._arrow.BufferReader(content)).names
+        schema = self._parquet.read_schema(self._arrow.BufferReader(content))
+        self._require_plain(schema)
         buffer = self._arrow.BufferReader(content)
-        file = self._parquet.ParquetFile(buffer, read_dictionary=names)
-        columns: dict[str, list[Any]] = {name: [] for name in names}
-        room = LARGEST_FILE
+        file = self._parquet.ParquetFile(buffer, read_dictionary=schema.names)
+        columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+        room = LARGEST_TABLE
         for name, values in columns.items():
-            for batch in file.iter_batches(ROWS_AT_ONCE, columns=[name]):
-                [column] = batch.columns
+            for column in self._portions(file, name):
                 room -= self._inflated(column)
-                if room < 0:
+                if room < 0 or len(values) + len(column) > MOST_ROWS:
                     raise ValueError("it inflates without end")
                 values += self._decoded(column).to_pylist()
         return columns
+
+    def _portions(self, file: Any, name: str) -> Iterator[Any]:
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=[name]):
+            [column] = batch.columns
+            yield column
+
+    def _require_plain(self, schema: Any) -> None:
+        """One list within a row would stand for any number of values."""
+        if len(set(schema.names)) != len(schema.names) or len(schema.names) > MOST_COLUMNS:
+            raise ValueError(f"it has more than {MOST_COLUMNS} columns, or two of one name")
+        nested = [each.name for each in schema if each.type.num_fields]
+        if nested:
+            raise ValueError(f"the column {nested[0][:80]!a} has values within values")
 
     def _inflated(self, column: Any) -> int:
         each = _POINTER * len(column)
@@ -77,11 +99,18 @@ class Segment:
         file.write_bytes(zlib.compress(msgspec.msgpack.encode(dict(columns)), 6))
 
     def read(self, content: bytes) -> Columns:
-        inflating = zlib.decompressobj()
-        rows = inflating.decompress(content, LARGEST_FILE)  # a thousand bytes may come of one
-        if not inflating.eof:
-            raise ValueError("it ends early, or inflates without end")
-        return msgspec.msgpack.decode(rows, type=dict[str, list[Any]])
+        columns = _columns_in(inflated(content, LARGEST_TABLE))
+        return {name: _column_in(packed) for name, packed in columns.items()}
+
+
+def _column_in(packed: msgspec.Raw) -> list[Any]:
+    """Texts or bytes: a list of any values would take 64 bytes for one of the file."""
+    values: list[Any]
+    try:
+        values = _texts_in(packed)
+    except msgspec.ValidationError:
+        values = _bytes_in(packed)
+    return values
 
 
 def has_parquet() -> bool:

@@ -14,7 +14,8 @@ from typing import TypeVar
 from joulie_audit.archive.archived_history import ArchivedHistory
 from joulie_audit.archive.parts import Archive
 from joulie_bus.errors import NotInTheLog
-from joulie_projections.decision_log.heads import Head
+from joulie_projections.chain.head import Head
+from joulie_projections.chain.merkle import NO_EDGE, Edge
 from joulie_projections.fold.commit import Cut, Poison, Snapshot
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import NEWEST, EntryQuery, History, StoredEntry
@@ -83,6 +84,9 @@ class CombinedHistory(History):
         newest = super().newest_answers(count)
         return [*newest, *self._old.newest_answers(count - len(newest))]
 
+    def count_heads(self) -> int:
+        return super().count_heads() + self._old.count_heads()
+
     def heads(self) -> list[Head]:
         newer = [head for head in super().heads() if head.pos >= self._cut.pos]
         return [*self._old.heads(), *newer]
@@ -91,9 +95,13 @@ class CombinedHistory(History):
         """Few entries: those of one tile."""
         return [entry.hash for entry in self.entries(first, last)]
 
-    def heads_before(self, pos: int, limit: int) -> list[Head]:
-        newer = [head for head in super().heads_before(pos, limit) if head.pos >= self._cut.pos]
-        return [*newer, *self._old.heads_before(pos, limit - len(newer))]
+    def heads_before(self, pos: int) -> Iterator[Head]:
+        newer = (head for head in super().heads_before(pos) if head.pos >= self._cut.pos)
+        return chain(newer, _lazily(lambda: self._old.heads_before(pos)))
+
+    def tree_edge(self, tiles: Sequence[bytes]) -> Edge:
+        """None is needed: all entries are there."""
+        return NO_EDGE
 
     # --- manifests ----------------------------------------------------------------------------
 

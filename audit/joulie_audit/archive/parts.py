@@ -2,6 +2,7 @@
 
     DIR/facts/2026-11-21/10/000000000001-000000012345/   facts.* batches.* aside.* manifest.json
                                                          readings.* others.*: of facts, in columns
+                                                         names.*: if rows were given to nodes there
                                                          lost.*: if messages had aged out before
     DIR/log/2026-11-21/10/000000000001-000000004711/     entries.* heads.* manifest.json
                                                          keys.*: if keys changed there
@@ -12,7 +13,7 @@ changed, exchanged or removed is detected.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -30,28 +31,35 @@ from joulie_audit.archive.reading_columns import (
     tables_of,
 )
 from joulie_audit.archive.untrusted_files import (
+    LARGEST_MANIFEST,
     content_of,
     reading,
     require_checksum,
     require_plain_name,
 )
+from joulie_bus.core.formats import in_force
 from joulie_bus.errors import ArchiveBroken, NeverArchived
+from joulie_bus.events.bounds import LARGEST
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_projections.chain.signed import Head, KeyStatement, decode_key, encode
+from joulie_projections.chain.head import Head, encode
+from joulie_projections.chain.signed import KeyStatement, decode_key
 from joulie_projections.energy.columns import LogColumns
 from joulie_projections.fold.commit import Poison, Snapshot
 from joulie_projections.fold.manifest import Manifest, Range, merkle_root
 from joulie_projections.history.history import History, StoredEntry
+from joulie_projections.twin.row_names import RowName
 
-FORMAT = "joulie-archive/1"
+FORMAT = f"joulie-archive/{in_force('archive')}"
 FACTS, LOG = "facts", "log"
 BATCHES, ASIDE, SNAPSHOTS, LOST = "batches", "aside", "snapshots", "lost"
-ENTRIES, HEADS, KEYS, READ = "entries", "heads", "keys", "read"
+ROW_NAMES = "names"
+ENTRIES, HEADS, KEYS = "entries", "heads", "keys"
 MANIFEST = "manifest.json"
 OTHER_LOG = "its facts belong to another log"
 _EVERY = frozenset(MERGE_ORDER)
 _STREAMS = {str(stream): stream for stream in Stream}
+_ranges_in = msgspec.msgpack.Decoder(tuple[Range, ...]).decode
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +89,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     def before_the_first(cls, kind: str) -> "Part":
         return cls(kind=kind, first=0, last=0, files=[], root="", prev="")
 
+    def has(self, table: str) -> bool:
+        return any(Path(file.name).stem == table for file in self.files)
+
     def follows(self, before: "Part") -> bool:
         return (self.prev, self.first) == (before.seal, before.last + 1)
 
@@ -91,6 +102,7 @@ class FactPart(NamedTuple):
     aside: list[Poison]  # quarantined by the projector; folds leave them out
     snapshots: Sequence[Snapshot] = ()  # at most one: time travel within the part can start there
     lost: tuple[Range, ...] = ()  # aged out before they were archived: not among the records
+    names: tuple[RowName, ...] = ()  # the rows that its commits gave to nodes
 
     def batches(self) -> Iterator["Batch"]:
         lost, start = frozenset(self.lost), 0
@@ -109,27 +121,23 @@ class Batch(NamedTuple):
     lost: tuple[Range, ...]
 
 
-class LogRead(NamedTuple):
-    """How far the stream of decisions was read when the log had so many entries: entries after
-    them are messages after this one.
-    """
+class Outline(NamedTuple):
+    """A part without its facts."""
 
-    entries: int
-    created: str
-    sequence: int
-    digest: bytes
+    manifests: list[Manifest]
+    aside: list[Poison]
+    snapshots: Sequence[Snapshot]
+    lost: tuple[Range, ...]
+    names: tuple[RowName, ...]
+
+
+NO_OUTLINE = Outline([], [], (), (), ())
 
 
 class LogPart(NamedTuple):
     entries: list[StoredEntry]
     heads: list[Head]
     keys: tuple[KeyStatement, ...] = ()
-    read: tuple[LogRead, ...] = ()  # at most one; older archives have none
-
-
-def newest_read(found: Iterable[LogRead], entries: int) -> LogRead | None:
-    """Where a log that ends with that entry continues; `found` is in order, the newest first."""
-    return next((each for each in found if each.entries <= entries), None)
 
 
 def _length(place: Range) -> int:
@@ -148,9 +156,11 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
     kept = {SNAPSHOTS: _columns(Snapshot._fields, part.snapshots)} if part.snapshots else {}
     readings = {} if part.lost else tables_of(log_columns(part.records))
     lost = {LOST: _columns(Range.__struct_fields__, part.lost)} if part.lost else {}
+    names = {ROW_NAMES: _columns(RowName._fields, part.names)} if part.names else {}
     return (
         kept
         | lost
+        | names
         | {
             "facts": {
                 "stream": [str(record.stream) for record in part.records],
@@ -172,11 +182,10 @@ def columns_of_facts(part: FactPart) -> dict[str, Columns]:
 def columns_of_log(part: LogPart) -> dict[str, Columns]:
     columns = {
         ENTRIES: _columns(StoredEntry._fields, part.entries),
-        HEADS: _columns(Head.__struct_fields__, part.heads),
+        HEADS: {"note": [head.note for head in part.heads]},
     }
     keys: Columns = {"statement": [encode(statement) for statement in part.keys]}
-    columns |= {KEYS: keys} if part.keys else {}
-    return columns | ({READ: _columns(LogRead._fields, part.read)} if part.read else {})
+    return columns | ({KEYS: keys} if part.keys else {})
 
 
 def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
@@ -186,20 +195,25 @@ def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
     subjects = facts.get("subject", [""] * len(bodies))  # older archives have none
     records_in = zip(streams, facts["sequence"], facts["at"], bodies, subjects, strict=True)
     records = list(map(Record._make, records_in))
-    manifests = manifests_of(tables[BATCHES])
-    aside = poison_of(tables.get(ASIDE, {}))  # older archives have none
-    snapshots = snapshots_of(tables.get(SNAPSHOTS, {}))
+    outline = outline_of_columns(tables)
+    return FactPart(outline.manifests, records, *outline[1:])
+
+
+def outline_of_columns(tables: Mapping[str, Columns]) -> Outline:
     rows = _rows(tables.get(LOST, {}))
-    lost = tuple(Range(_STREAMS[row["stream"]], row["first"], row["last"]) for row in rows)
-    return FactPart(manifests, records, aside, snapshots, lost)
+    return Outline(
+        manifests_of(tables[BATCHES]),
+        poison_of(tables.get(ASIDE, {})),  # older archives have none
+        snapshots_of(tables.get(SNAPSHOTS, {})),
+        tuple(Range(_STREAMS[row["stream"]], row["first"], row["last"]) for row in rows),
+        tuple(RowName(**row) for row in _rows(tables.get(ROW_NAMES, {}))),
+    )
 
 
 def manifests_of(batches: Columns) -> list[Manifest]:
-    manifests: list[Manifest] = []
-    for row in _rows(batches):
-        ranges = msgspec.msgpack.decode(row["ranges"], type=tuple[Range, ...])
-        manifests.append(Manifest(**row)._replace(ranges=ranges))
-    return manifests
+    columns = {**batches, "ranges": list(map(_ranges_in, batches["ranges"]))}
+    rows = (tuple(row[name] for name in Manifest._fields) for row in _rows(columns))
+    return list(map(Manifest._make, rows))
 
 
 def poison_of(aside: Columns) -> list[Poison]:
@@ -218,8 +232,7 @@ def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
     entries = [StoredEntry(**row) for row in _rows(tables[ENTRIES])]
     statements = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
     keys = tuple(map(decode_key, statements))
-    read = tuple(LogRead(**row) for row in _rows(tables.get(READ, {})))
-    return LogPart(entries, heads_of(tables[HEADS]), keys, read)
+    return LogPart(entries, heads_of(tables[HEADS]), keys)
 
 
 def root_of(part: FactPart | LogPart) -> str:
@@ -273,7 +286,7 @@ class Archive:
         found: list[tuple[Path, Part]] = []
         last = Part.before_the_first(kind)
         for file in self._manifests(kind):
-            part = part_of(file, kind, content_of(file))
+            part = part_of(file, kind, content_of(file, LARGEST_MANIFEST))
             if not part.follows(last):
                 raise ArchiveBroken(
                     str(file), f"it does not follow {kind} {last.last}; a part is missing"
@@ -291,6 +304,15 @@ class Archive:
         tables = _read_tables(place, part, without=(READINGS, OTHERS))
         with reading(place):
             return _checked_root(place, part, facts_of_columns(tables))
+
+    def read_outline(self, place: Path, part: Part, without: Sequence[str] = ()) -> Outline:
+        tables = _read_tables(place, part, without=("facts", READINGS, OTHERS, *without))
+        with reading(place):
+            return outline_of_columns(tables)
+
+    def read_manifests(self, place: Path, part: Part) -> list[Manifest]:
+        with reading(place):
+            return manifests_of(self.read_table(place, part, BATCHES))
 
     def read_log(self, place: Path, part: Part) -> LogPart:
         tables = _read_tables(place, part)
@@ -322,6 +344,10 @@ def part_of(file: Path, kind: str, content: bytes) -> Part:
         raise ArchiveBroken(str(file), "its seal does not match")
     for each in part.files:
         require_plain_name(file, each.name)
+    if len({Path(each.name).stem for each in part.files}) < len(part.files):
+        raise ArchiveBroken(str(file), "it lists two files of one table")
+    if not 0 < part.first <= part.last <= LARGEST:
+        raise ArchiveBroken(str(file), f"it ends at {part.last}, before it begins")
     return part
 
 

@@ -13,7 +13,8 @@ from joulie_bus.errors import ArchiveBroken
 from joulie_bus.runtime.own_files import open_regular
 
 LARGEST_KEYS = 1 << 20
-LARGEST_FILE = 4 << 30  # a reader holds a part in memory; a sparse file of a terabyte takes no disk
+LARGEST_MANIFEST = 1 << 20
+LARGEST_FILE = 1 << 30  # a reader holds a part in memory; a sparse file of a terabyte takes no disk
 
 
 def checksum(file: Path) -> str:

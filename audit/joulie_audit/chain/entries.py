@@ -11,6 +11,7 @@ from hashlib import sha256
 from itertools import chain, pairwise
 from typing import NamedTuple
 
+from joulie_audit.chain.promises import PromisesSeen
 from joulie_audit.chain.tree_walk import TreeFollower, TreeWalk
 from joulie_audit.workers import worker_pool, worker_process
 from joulie_bus.errors import Undecodable
@@ -18,9 +19,10 @@ from joulie_projections.chain.entry import (
     FIRST_PREV,
     UNREADABLE,
     chain_hash,
-    event_ids_in,
     fields_before_bounds,
     has_header,
+    ids_and_kinds_in,
+    message_in,
     parse_header,
 )
 from joulie_projections.chain.sequence_gaps import SequenceNumbers
@@ -53,6 +55,7 @@ class WalkResult(NamedTuple):
     last: int  # every entry up to this one is correct
     hashes: dict[int, bytes]  # of the entries that a head covers
     numbers: SequenceNumbers
+    promises: PromisesSeen
     flaw: Flaw | None
     tree: TreeWalk
 
@@ -80,7 +83,8 @@ def walk(history: History, entry_range: EntryRange, signed: Set[int]) -> WalkRes
         for entry in chain([first], entries):
             if flaw := walker.check_in_full(entry):
                 break
-    return WalkResult(walker.pos, walker.hashes, walker.numbers, flaw, walker.tree.result())
+    tree = walker.tree.result()
+    return WalkResult(walker.pos, walker.hashes, walker.numbers, walker.promises, flaw, tree)
 
 
 @contextmanager
@@ -125,11 +129,12 @@ def join_walks(walks: Sequence[WalkResult], spans: Sequence[EntryRange]) -> Walk
             what = f"the tree of the log does not fit its entries up to {whole.last}"
             return whole._replace(flaw=Flaw(whole.last, what))
         whole.numbers.extend(found.numbers)
+        whole.promises.extend(found.promises)
         at, wrong = {**whole.tree.at, **found.tree.at}, whole.tree.wrong_tile
         wrong = wrong or found.tree.wrong_tile
         roots = TreeWalk(whole.tree.start, found.tree.end, at, wrong)
         hashes = whole.hashes | found.hashes
-        whole = WalkResult(found.last, hashes, whole.numbers, found.flaw, roots)
+        whole = whole._replace(last=found.last, hashes=hashes, flaw=found.flaw, tree=roots)
     return whole
 
 
@@ -146,6 +151,7 @@ class _ChainWalker:
         self.pos = entry_range.first - 1
         self.hashes: dict[int, bytes] = {}
         self.numbers = SequenceNumbers(from_one=entry_range.starts_the_log)
+        self.promises = PromisesSeen()
         self._prev = FIRST_PREV
         self._signed = sorted(signed)
         self._bodies: list[bytes] = []  # of entries that are linked, and not counted yet
@@ -195,10 +201,10 @@ class _ChainWalker:
 
     def _accept_batch(self) -> bool:
         """False if an entry has no header: its columns were not hashed and must be compared."""
-        ids = event_ids_in(self._bodies)
-        if ids is None:
+        found = ids_and_kinds_in(self._bodies)
+        if found is None:
             return False
-        self._advance(self._hashes, ids)
+        self._advance(self._hashes, *found, list(map(message_in, self._bodies)))
         self._bodies.clear()
         self._hashes.clear()
         return True
@@ -210,12 +216,20 @@ class _ChainWalker:
             return Flaw(expected, _missing(expected, entry.pos))
         if flaw_text := _flaw_of(entry, self._prev):
             return Flaw(expected, flaw_text)
-        self._advance([entry.hash], [entry.event_id.encode()])
+        ids, kinds = [entry.event_id.encode()], [entry.kind.encode()]
+        self._advance([entry.hash], ids, kinds, [entry.message])
         return None
 
-    def _advance(self, hashes: Sequence[bytes], ids: Sequence[bytes]) -> None:
+    def _advance(
+        self,
+        hashes: Sequence[bytes],
+        ids: Sequence[bytes],
+        kinds: Sequence[bytes],
+        messages: Sequence[bytes],
+    ) -> None:
         before, self.pos, self._prev = self.pos, self.pos + len(hashes), hashes[-1]
-        self.numbers.add(ids)
+        self.numbers.add(ids, messages)
+        self.promises.add(before + 1, kinds, messages)
         of_heads = self._signed[bisect(self._signed, before) : bisect(self._signed, self.pos)]
         self.hashes.update((at, hashes[at - before - 1]) for at in of_heads)
         self.tree.extend(before, hashes, of_heads)

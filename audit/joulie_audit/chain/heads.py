@@ -3,20 +3,25 @@
 from collections.abc import Iterable, Sequence
 
 from joulie_audit.chain.entries import Flaw, WalkResult
+from joulie_projections.chain.head import Head
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.chain.signed import Handover, Head
+from joulie_projections.chain.signed import Handover
 
 MAX_LISTED = 5  # missing heads that a message lists
 
 
 def heads_flaw(heads: Sequence[Head], walked: WalkResult, ring: Ring) -> Flaw | None:
     """Checks heads from the database and heads that are kept outside it."""
+    if at := walked.tree.wrong_tile:
+        return Flaw(at, f"the tile of the tree up to entry {at} does not fit the entries")
     for found in heads:
         at = found.pos
         if what := ring.flaw_of(found):
             return Flaw(at, what)
         if flaw := _differs(f"a signed head covers entry {at}", at, found.hash, walked):
             return flaw
+        if walked.tree.at.get(at) != found.checkpoint.root:
+            return Flaw(at, f"the entries up to {at} do not lead to the root of their signed head")
     if (head := ring.unconfirmed(heads, walked.last)) is not None:
         return Flaw(head.pos, unconfirmed(head, ring))
     return None
@@ -74,9 +79,9 @@ def _listed(entries: Sequence[int]) -> str:
     return ", ".join(map(str, entries[:MAX_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
-def end_flaw(logged_to: int, walked: WalkResult) -> Flaw | None:
+def end_flaw(logged_to: int, last: int) -> Flaw | None:
     """Compares the end of the log with the end that the writer recorded."""
-    if logged_to == walked.last:
+    if logged_to == last:
         return None
-    what = f"the log ends at {walked.last}, but its writer recorded entry {logged_to} as the last"
-    return Flaw(min(logged_to, walked.last) + 1, what)
+    what = f"the log ends at {last}, but its writer recorded entry {logged_to} as the last"
+    return Flaw(min(logged_to, last) + 1, what)

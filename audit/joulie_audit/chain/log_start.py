@@ -9,21 +9,17 @@ from collections.abc import Sequence
 from joulie_audit.chain.entries import EntryRange, Flaw
 from joulie_audit.chain.heads import unconfirmed
 from joulie_projections.chain.entry import chain_hash
+from joulie_projections.chain.head import Head, head_in
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.chain.signed import Head
 from joulie_projections.fold.commit import Cut
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 
 
-def signed_head_of(cut: Cut) -> Head:
-    return Head(
-        pos=cut.pos,
-        hash=cut.hash,
-        signed_at=cut.signed_at,
-        key_id=cut.key_id,
-        signature=cut.signature,
-    )
+def signed_head_of(cut: Cut) -> Head | None:
+    """None if the cut carries none of its entry."""
+    found = head_in(cut.note)
+    return found if found is not None and (found.pos, found.hash) == (cut.pos, cut.hash) else None
 
 
 def trimmed_hint(cut: Cut) -> str:
@@ -57,7 +53,7 @@ def cut_flaw(history: History, cut: Cut, ring: Ring, heads: Sequence[Head]) -> F
     at, signed = cut.pos, signed_head_of(cut)
     if any(head.pos == at and head.hash != cut.hash for head in heads):
         return Flaw(at, f"entry {at}, where the log was cut, does not match its signed head")
-    if ring.flaw_of(signed):
+    if signed is None or ring.flaw_of(signed):
         return Flaw(at, f"the log was cut at entry {at}, but no key of this log signed its head")
     if ring.unconfirmed([signed, *heads], history.tip()) is signed:
         return Flaw(at, f"the log was cut at entry {at}, and {unconfirmed(signed, ring)}")

@@ -16,6 +16,7 @@ from joulie_bus.core.backoff import Backoff
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.logging import get_logger
 from joulie_bus.runtime.vital_tasks import VitalTask, living, vital
+from joulie_projections.component.opening import await_migration
 from joulie_projections.component.process import serve_part
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.store import database
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         position = asyncio.run(_once(wires, archive, rebuild=args.rebuild))
         print(f"The ledger holds the energy of the facts up to position {position}.")
         return 0
+    await_migration(wires)
     return serve_part(wires, "ledger", _follow(wires, archive, args.config))
 
 
@@ -80,7 +82,7 @@ async def _computing(
     interval_s = wires.source.load(SavingsSettings).interval_s
     named = zip(("--archive", "--config"), places, strict=True)
     options = [word for name, place in named if place for word in (name, place)]
-    engine = database.reader(wires.data.database)
+    engine = database.ledger_reader(wires.data.database)
     try:
         with _executor() as executor:
             words = ("--data", wires.data.path, *options)
@@ -160,14 +162,22 @@ async def _table(
 ) -> AsyncGenerator[tuple[EnergyTable, DatabaseExecutor], None]:
     """`waits`: for a server that does not answer yet."""
     wires.data.require()
-    engine = database.writer(wires.data.database)
+    await _require_log(wires, waits=waits)
+    engine = database.ledger(wires.data.database)
     try:
-        if waits:
-            await until_usable(engine)
-        else:
-            database.require_reachable(engine)
-            joulie_migrations.require(engine)
         with _executor() as executor:
             yield EnergyTable(engine), executor
     finally:
         engine.dispose()
+
+
+async def _require_log(wires: Wiring, *, waits: bool) -> None:
+    log_engine = database.reader(wires.data.database)
+    try:
+        if waits:
+            await until_usable(log_engine)
+        else:
+            database.require_reachable(log_engine)
+            joulie_migrations.require(log_engine)
+    finally:
+        log_engine.dispose()

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.runtime.child_process import die_with_parent
@@ -35,11 +35,6 @@ log = get_logger("savings")
 
 @dataclass(frozen=True, kw_only=True)
 class SavingsSettings:
-    REPLACED: ClassVar[Mapping[str, str]] = {
-        "IDLE_HOLDER_AFTER": "a card without work is reported after 15 minutes; remove the setting",
-        "SAVINGS_INTERVAL": "what was saved is computed once a minute at most, with 5 % of one "
-        "core; remove the setting",
-    }
     interval_s: float = INTERVAL_S
 
 
@@ -132,7 +127,7 @@ class DayReports:
 
     async def _written(self, first: str, last: str) -> str:
         """Returns why there is none."""
-        report = ("report", "--json", "--unsigned", "--out", os.devnull)
+        report = ("report", "-o", "json", "--unsigned", "--out", os.devnull)
         child = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "joulie_cli.main", *report, "--from", first, "--to", last),
             *self._words,

@@ -52,16 +52,19 @@ def label_of(namespace: str) -> str:
     return namespace
 
 
-def show(ledger: Ledger) -> None:
-    """The newest state."""
+def show(ledger: Ledger, silent_ms: float) -> None:
+    """The newest state, if the ledger received its newest fact so long ago."""
     present = [node for node in ledger.nodes.values() if node.present]
     columns = ledger.meters.columns
     read = [
         node.row
         for node in present
-        if columns["last_ms"][node.row] >= max(0, ledger.newest_ms - GAP_MS)
+        if columns["last_ms"][node.row] >= max(0, ledger.newest_ms + silent_ms - GAP_MS)
     ]
-    metrics.POWER_WATTS.set(int(columns["last_mw"][read].sum()) / 1000)
+    if read or not present:
+        metrics.POWER_WATTS.set(int(columns["last_mw"][read].sum()) / 1000)
+    else:
+        metrics.POWER_WATTS.forget()
     metrics.NODES_UNREAD.set(len(present) - len(read))
     states = [int(columns["asleep"][node.row]) for node in present]
     for state, name in STATES.items():

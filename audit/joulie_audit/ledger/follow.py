@@ -1,5 +1,6 @@
 """Folds committed batches into the ledger, in the order of the log, from where it stopped."""
 
+import math
 import time
 from collections.abc import AsyncIterator
 
@@ -7,6 +8,7 @@ from joulie_audit.archive.fact_source import ColumnSource
 from joulie_audit.ledger import energy_metrics
 from joulie_bus.errors import JoulieError, NotInTheLog
 from joulie_bus.runtime import metrics
+from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.records import Record
 from joulie_projections.energy.columns import LogColumns
 from joulie_projections.energy.idle_holders import IdleHolder, idle_holders
@@ -23,6 +25,7 @@ WORTHWHILE = 4  # a pass folds for this many times the time that its commit take
 REST_S = 5.0  # after a pass without a backlog: a pass has a fixed cost, and no placement waits
 # What reading the log can fail with. The facts that were read before are folded and committed.
 NOT_READ = (JoulieError, *ANSWERS, OSError)
+log = get_logger("ledger")
 
 
 class LedgerFollower:
@@ -37,6 +40,8 @@ class LedgerFollower:
         self._state: LedgerState | None = None
         self._commit_s = 0.0  # of the last commit
         self._complete_at = time.monotonic()  # when the ledger held every committed fact
+        self._newest_ms: int | None = None  # the time of the newest reading
+        self._read_at: float | None = None  # when that one was folded, since the start
         metrics.LEDGER_LAG_SECONDS.set_function(lambda: time.monotonic() - self._complete_at)
 
     def reload(self) -> None:
@@ -49,15 +54,19 @@ class LedgerFollower:
         """
         began = time.monotonic()
         state = self._state = self._state or await self._loaded()
+        self._newest_ms = state.ledger.newest_ms if self._newest_ms is None else self._newest_ms
+        newest = history.checkpoint()
+        reached = newest.position if newest is not None else 0
+        if state.position > reached:
+            state = await self._of_this_log(state)
         before = state.position
         _require_complete(history, before)
-        newest = history.checkpoint()
         work = _Work(state, history, facts, self._budget_s())
         while await work.fold_parts() and await work.fold_batches():
             pass
         if state.position != before:
             await self._commit(before, state)
-        reached = newest.position if newest is not None else 0
+        await self._show(state)
         metrics.POSITION.set(state.position)
         metrics.LEDGER_LAG_EVENTS.set(max(0, reached - state.position))
         if work.failure is not None:
@@ -70,17 +79,37 @@ class LedgerFollower:
     async def _loaded(self) -> LedgerState:
         return await self._database.until_done(self._table.load) or LedgerState()
 
+    async def _of_this_log(self, state: LedgerState) -> LedgerState:
+        """A ledger that is ahead of the log was folded from another one, or from facts that a
+        restored log does not hold. The history may be older than the state."""
+        end = await self._database.until_done(self._table.log_end)
+        if state.position <= end:
+            return state
+        what = "the ledger is emptied, and folded again from the first fact"
+        log.warning("ledger_ahead_of_log", ledger=state.position, log=end, what=what)
+        await self._database.until_done(self._table.clear)
+        self._state, self._holders = LedgerState(), None
+        return self._state
+
     async def _commit(self, before: int, state: LedgerState) -> None:
         started, closed = time.monotonic(), list(state.ledger.closed)
         await self._database.until_done(self._table.save, before, state)
         self._commit_s = time.monotonic() - started
         energy_metrics.count(closed)
-        energy_metrics.show(state.ledger)
-        await self._keep_holders(state)
 
-    async def _keep_holders(self, state: LedgerState) -> None:
+    async def _show(self, state: LedgerState) -> None:
+        """Also while nothing arrives: a reading is not the newest power for ever."""
+        now, newest_ms = time.monotonic(), state.ledger.newest_ms
+        if newest_ms != self._newest_ms:
+            self._newest_ms, self._read_at = newest_ms, now
+        silent_ms = math.inf if self._read_at is None else (now - self._read_at) * 1000
+        energy_metrics.show(state.ledger, silent_ms)
+        if self._read_at is not None:
+            await self._keep_holders(state, silent_ms)
+
+    async def _keep_holders(self, state: LedgerState, silent_ms: float) -> None:
         """Most times they are the same."""
-        found = idle_holders(state.ledger, self._idle_after_ms)
+        found = idle_holders(state.ledger, self._idle_after_ms, silent_ms)
         energy_metrics.show_holders(found)
         if found != self._holders:
             await self._database.until_done(self._table.keep_holders, found, state.position)

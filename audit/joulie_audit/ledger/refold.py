@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator
 
 from joulie_audit.archive.fact_source import FactSource
 from joulie_bus.errors import NotInTheLog
-from joulie_projections.energy.ledger import RULE
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.fold.manifest import merkle_root
 from joulie_projections.history.history import History
@@ -19,10 +18,10 @@ ALTERED = (
 
 @contextlib.asynccontextmanager
 async def refolded(
-    history: History, facts: FactSource, last: int, rule: int = RULE
+    history: History, facts: FactSource, last: int
 ) -> AsyncGenerator[EnergyTable, None]:
-    """The ledger of this rule as it was at this position."""
-    state, set_aside = LedgerState(rule=rule), history.set_aside()
+    """The ledger as it was at this position."""
+    state, set_aside = LedgerState(), history.set_aside()
     with EnergyTable.in_memory() as table:
         for manifest in history.manifests(1, last):
             before = state.position

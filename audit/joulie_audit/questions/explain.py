@@ -4,8 +4,7 @@ Everything is read from the log. Terms of a candidate that the log does not list
 by the function that scored it.
 """
 
-import difflib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from joulie_audit.chain.log_start import trimmed_hint
@@ -87,9 +86,10 @@ def read(entry: StoredEntry) -> AnyEvent | None:
         return None
 
 
-def attempts_of(
-    history: History, pod: str, most: int | None = None
-) -> list[tuple[StoredEntry, AnyEvent]]:
+Logged = Sequence[tuple[StoredEntry, AnyEvent]]
+
+
+def attempts_of(history: History, pod: str, most: int | None = None) -> Logged:
     """All entries about one pod, newest first. Raises if the name is ambiguous."""
     found = list(history.find(EntryQuery(pod=pod), most))
     names = {entry.pod for entry in found if entry.pod}
@@ -99,28 +99,37 @@ def attempts_of(
         raise NotInTheLog(
             f"{pod!r} matches several pods: {', '.join(sorted(names)[:5])}. Write namespace/name."
         )
-    newest = found[0].pod_uid  # an earlier pod may have had the same name
+    return about_newest(found)
+
+
+def about_newest(found: Sequence[StoredEntry]) -> Logged:
+    """The entries about the newest pod of a name: an earlier pod may have had the same one."""
     return [
         (entry, event)
         for entry in found
-        if entry.pod_uid == newest and (event := read(entry)) is not None
+        if entry.pod_uid == found[0].pod_uid and (event := read(entry)) is not None
     ]
 
 
-def explain_pod(
-    history: History, pod: str, names: RowNames | None = None, most: int | None = None
-) -> Explanation:
-    """`names` are those at the view, if they are known from elsewhere than the database; `most` is
-    the number of entries that are read, the newest ones."""
-    logged = attempts_of(history, pod, most)
+def explain_pod(history: History, pod: str, names: RowNames | None = None) -> Explanation:
+    """`names` are those at the view, if they are known from elsewhere than the database."""
+    found = explain_logged(history, attempts_of(history, pod), names)
+    if found is None:
+        raise NotInTheLog(f"{pod!r} was never filtered or scored; only its outcome is known.")
+    return found
+
+
+def explain_logged(
+    history: History, logged: Logged, names: RowNames | None = None
+) -> Explanation | None:
+    """The last attempt in these entries about one pod; None if it was never filtered or scored."""
     scored = _first(logged, PrioritizeDecided)
     filtered = _first(logged, FilterDecided)
-    if filtered is None and scored is None:
-        raise NotInTheLog(f"{pod!r} was never filtered or scored; only its outcome is known.")
     if filtered and scored and filtered[0].pos > scored[0].pos:
         scored = None  # the last attempt ended with the filter
     last = scored or filtered
-    assert last is not None
+    if last is None:
+        return None
     basis = last[1].basis
     names = history.row_names(basis.view) if names is None else names
     return Explanation(
@@ -144,13 +153,6 @@ def explain_pod(
 def _lost(history: History, basis: Basis) -> str:
     is_lost = SetBacks.of(history).took_back(basis.incarnation, basis.view, basis.now)
     return "; the database lost this state afterwards, so names and scores may differ" * is_lost
-
-
-def similar_names(name: str, names: Iterable[str]) -> str:
-    """Known names similar to `name`; for messages."""
-    known = sorted(names)
-    found = difflib.get_close_matches(name, known, 3, 0.3) or known[:3]
-    return f"{', '.join(found)} ({len(known)} in all)" if found else "none"
 
 
 def outcome_of(scored: PrioritizeDecided | None, node: str, names: RowNames) -> Outcome:
@@ -182,9 +184,7 @@ def weights_in(history: History, settings: str) -> Weights | None:
     return None
 
 
-def _first(
-    logged: list[tuple[StoredEntry, AnyEvent]], kind: type[EventT]
-) -> tuple[StoredEntry, EventT] | None:
+def _first(logged: Logged, kind: type[EventT]) -> tuple[StoredEntry, EventT] | None:
     return next(((entry, event) for entry, event in logged if isinstance(event, kind)), None)
 
 
@@ -195,7 +195,7 @@ def _rejections(filtered: FilterDecided, names: RowNames) -> list[Rejection]:
     ]
 
 
-def _outcome_seen(logged: list[tuple[StoredEntry, AnyEvent]]) -> Outcome | None:
+def _outcome_seen(logged: Logged) -> Outcome | None:
     seen = _first(logged, OutcomeSeen)
     if seen is None:
         return None

@@ -7,7 +7,7 @@ from joulie_operator.planning.eligible import candidates, is_eligible, selector
 from joulie_operator.planning.policies import one_per_family
 from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, plan
 from joulie_operator.planning.rules import Rules, rules_of
-from joulie_operator.planning.sleep import SLEEPING_POLICY, idle_since
+from joulie_operator.planning.sleep import SLEEPING_POLICY, in_order_of_sleep
 from joulie_operator.planning.supply import is_empty
 from joulie_projections.state.state import ClusterState, NodeState
 
@@ -18,7 +18,7 @@ class NextPlan(NamedTuple):
     plan: Plan
     draining: dict[str, int]  # performance pods that delay the eco class of a node
     least_dense_first: list[str]  # performance nodes, as they become eco when fewer are needed
-    longest_empty_first: dict[str, int]  # empty nodes, and the time since when; if nodes sleep
+    empty_in_order: dict[str, int]  # as they fall asleep: empty nodes, and since when
 
 
 def next_plan(
@@ -31,7 +31,7 @@ def next_plan(
         plan(cluster_state, policy, rules, basis),
         {name: node.performance_pods for name, node in nodes.items() if node.draining},
         _least_dense_first(cluster_state, rules),
-        _longest_empty_first(cluster_state, rules),
+        _empty_in_order(cluster_state, rules),
     )
 
 
@@ -50,13 +50,13 @@ def _is_performance(node: NodeState) -> bool:
     return node.profile == "performance" and not node.draining
 
 
-def _longest_empty_first(cluster_state: ClusterState, rules: Rules) -> dict[str, int]:
+def _empty_in_order(cluster_state: ClusterState, rules: Rules) -> dict[str, int]:
     if rules.policy != SLEEPING_POLICY:
         return {}
     ours = selector(rules.selector)
-    empty = {
-        name: idle_since(node)
+    nodes = {
+        name: node
         for name, node in cluster_state.nodes.items()
         if is_eligible(node, ours) and node.profile and is_empty(node)
     }
-    return dict(sorted(empty.items(), key=lambda each: (each[1], each[0])))
+    return {name: nodes[name].empty_since for name in in_order_of_sleep(nodes, nodes)}

@@ -5,12 +5,14 @@ answers; later readings are those of the real placements. Nothing here can publi
 entries go in, a report comes out, and no function takes a log to write to.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from joulie_audit.archive.fact_source import FactSource
+from joulie_audit.recompute.added_watts import added_watts
 from joulie_audit.recompute.answers import RecordedAnswer
 from joulie_audit.recompute.fold import FoldedState
 from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
@@ -31,6 +33,8 @@ OPEN_LOOP = (
     "Open loop: placements that would have changed do not change the readings that followed. "
     "Good for comparing answers, not for predicting a bill."
 )
+UNKNOWN_SETTINGS = "their settings are not in the log, or this version does not know their values"
+NOT_REPRODUCED = "the facts of their position do not have all their candidates"
 Revalue = Callable[[Weights], Weights]
 
 
@@ -46,14 +50,26 @@ async def what_if(
 ) -> Comparison:
     folded, branch = FoldedState(set_aside=history.set_aside()), _Counterfactual(overrides)
     logged = PositionQueue(answers_of(history, first, last))
-    shifts: list[ScoreChange] = []
+    shifts, left_out = list[ScoreChange](), Counter[str]()
     for manifest in history.manifests(1, last):
         folded.skip(await facts.of(manifest))
         branch.follow(folded.cluster_state)
         for _, answer in logged.up_to(manifest.p_to):
-            if (shift := branch.shift(answer, folded)) is not None:
+            if (why := _not_computed(answer)) is not None:
+                left_out[why] += bool(why)
+            elif (shift := branch.shift(answer, folded)) is None:
+                left_out[NOT_REPRODUCED] += 1
+            else:
                 shifts.append(shift)
-    return compare_changes(shifts)
+    return compare_changes(shifts, {why: count for why, count in left_out.items() if count})
+
+
+def _not_computed(answer: RecordedAnswer) -> str | None:
+    """Why the scores of an answer cannot be computed; empty for one without scores."""
+    decision = answer.decision
+    if not isinstance(decision, PrioritizeDecided) or not decision.top:
+        return ""
+    return UNKNOWN_SETTINGS if answer.weights is None else None
 
 
 # Fields of a node that only plans change.
@@ -115,21 +131,19 @@ class _Counterfactual:
         return own
 
     def shift(self, answer: RecordedAnswer, folded: FoldedState) -> ScoreChange | None:
-        decision = answer.decision
-        if not isinstance(decision, PrioritizeDecided) or answer.weights is None:
-            return None
-        weights = (
-            self._overrides.weights(answer.weights) if self._overrides.weights else answer.weights
-        )
-        then = folded.twin_columns()
-        twin_columns = self._twin_columns(folded)
+        """None if the columns of its position do not have its candidates."""
+        decision, recorded = answer.decision, answer.weights
+        assert isinstance(decision, PrioritizeDecided)
+        assert recorded is not None
+        weights = self._overrides.weights(recorded) if self._overrides.weights else recorded
+        then, twin_columns = folded.twin_columns(), self._twin_columns(folded)
         try:
             now = again(decision, twin_columns, weights)
-        except (KeyError, StopIteration):
+            assert isinstance(now, PrioritizeDecided)
+            pod, before, after = decision.pod, decision.top[0], now.top[0]
+            watts = added_watts(decision, then, weights, (before.node, after.node))
+        except (KeyError, StopIteration, IndexError, ValueError):
             return None
-        if not isinstance(now, PrioritizeDecided) or not now.top or not decision.top:
-            return None
-        pod, before, after = decision.pod, decision.top[0], now.top[0]
         return ScoreChange(
             entry=answer.entry,
             pod=f"{pod.namespace}/{pod.name}",
@@ -137,6 +151,9 @@ class _Counterfactual:
             workload=pod.workload,
             before=before,
             after=after,
+            same_scale=decision.duty == "gpu" or weights.scoring == recorded.scoring,
+            watts_before=watts[0],
+            watts_after=watts[1],
             over_cap_before=_is_over(then, before),
             over_cap_after=_is_over(twin_columns, after),
             cores=pod.cpu_milli / 1000,

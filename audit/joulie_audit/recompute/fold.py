@@ -2,21 +2,25 @@
 
 Compares the result with the manifests: Merkle roots batch by batch, state digests over a stride of
 batches, because most rows change in every batch. If the digest of a stride differs, the stride is
-folded once more, batch by batch, to name the first batch that differs.
+folded once more, batch by batch, to name the first batch that differs. All batches of a stride are
+of one fold version.
 """
 
 from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from joulie_bus.streams.records import Record
+from joulie_projections.fold.comparison import DigestComparison
+from joulie_projections.fold.joins import Joins
 from joulie_projections.fold.manifest import Manifest, merkle_root
-from joulie_projections.fold.sequence import fold
+from joulie_projections.fold.sequence import FoldCursor, fold
 from joulie_projections.state.cards import CardState
 from joulie_projections.state.rows import (
     Digests,
     Row,
     changed_rows,
     digests_of,
+    empty_digests,
     encode,
     state_digest,
     tables_of,
@@ -33,35 +37,79 @@ class StateFlaw(NamedTuple):
     what: str
 
 
+class Hole(NamedTuple):
+    """Positions whose facts were not folded, because some are lost."""
+
+    first: int
+    last: int
+
+
 class FoldedState:
     """A cluster state that advances batch by batch; `settle` at the end compares the rest."""
 
     def __init__(
         self,
         cluster_state: ClusterState | None = None,
-        position: int = 0,
-        digests: Digests | None = None,
+        cursor: FoldCursor | None = None,
         set_aside: Container[int] = (),
     ) -> None:
         """Positions in `set_aside` are left out, even if this code could read them."""
-        self.cluster_state = cluster_state or ClusterState()
         self._set_aside = set_aside
+        self.comparison = DigestComparison()
+        begun = cursor or FoldCursor(0, {}, empty_digests(), b"")
+        self._joins = Joins(begun.inputs)
+        self.holes: list[Hole] = []
+        self.is_known = True  # whether the state at the position is known
+        self._begin(cluster_state or ClusterState(), begun.position, begun.digests)
+
+    def _begin(self, cluster_state: ClusterState, position: int, digests: Digests) -> None:
+        self.cluster_state = cluster_state
         self.position = position
-        self.digests = digests or digests_of(rows_of(self.cluster_state))  # at the last comparison
+        self.digests = digests  # at the last comparison
         self._digests_are_stale = False  # batches were folded since without updating the digests
         self._values_before: dict[tuple[str, str], State | None] = {}
         self._stride: list[tuple[Manifest, Sequence[Record]]] = []
         self._twin_columns = TwinColumns.empty()
-        self._changed_nodes: dict[str, NodeState | None] = dict(self.cluster_state.nodes)
-        self._changed_cards: dict[str, CardState | None] = dict(self.cluster_state.gpus)
+        self._changed_nodes: dict[str, NodeState | None] = dict(cluster_state.nodes)
+        self._changed_cards: dict[str, CardState | None] = dict(cluster_state.gpus)
+
+    def resume(self, recorded: "FoldedState") -> None:
+        """Continues from the state that the log recorded at this position."""
+        assert recorded.position == self.position
+        assert not self._stride
+        self.is_known = True
+        self._begin(recorded.cluster_state, recorded.position, recorded.digests)
+        self.comparison.resume()
 
     def skip(self, records: Sequence[Record]) -> None:
         """Folds records without comparing them."""
         self._fold(records).commit()
         self._digests_are_stale = True
 
+    def pass_over(self, records: Sequence[Record], manifest: Manifest) -> None:
+        """Folds one whole batch without comparing it."""
+        self.skip(records)
+        self._joins.flaw(manifest)
+        self.comparison.pass_over(manifest)
+
+    def miss(self, manifest: Manifest) -> list[StateFlaw]:
+        """Passes over a batch whose facts are lost. The state is not known until it is resumed."""
+        flaws = self.settle()
+        first = self.holes.pop().first if not self.is_known else manifest.p_from
+        self.holes.append(Hole(first, manifest.p_to))
+        self.is_known = False
+        self.position = manifest.p_to
+        if what := self._joins.flaw(manifest):
+            flaws.append(StateFlaw(manifest.p_from, what))
+        return flaws
+
     def advance(self, records: Sequence[Record], manifest: Manifest) -> list[StateFlaw]:
         """Folds one whole batch. A returned flaw may belong to an earlier batch of the stride."""
+        flaws: list[StateFlaw] = []
+        if what := self._joins.flaw(manifest):
+            flaws.append(StateFlaw(manifest.p_from, what))
+        if self._stride and self._stride[-1][0].fold_version != manifest.fold_version:
+            flaws += self.settle()
         if self._digests_are_stale:
             self.digests, self._digests_are_stale = digests_of(rows_of(self.cluster_state)), False
         draft = self._fold(records)
@@ -69,11 +117,11 @@ class FoldedState:
             self._values_before.setdefault((change.table, change.key), change.before)
         draft.commit()
         self._stride.append((manifest, records))
-        flaws: list[StateFlaw] = []
         if merkle_root([record.data for record in records]) != manifest.merkle_root:
             span = f"{manifest.p_from} to {manifest.p_to}"
             flaws.append(StateFlaw(manifest.p_to, f"facts at {span} differ"))
-        if self.position - self._stride[0][0].p_from >= STRIDE:
+        is_long = self.position - self._stride[0][0].p_from >= STRIDE
+        if is_long or self.comparison.decides(manifest):
             flaws += self.settle()
         return flaws
 
@@ -88,7 +136,9 @@ class FoldedState:
             for (table, key), before in self._values_before.items()
         ]
         _, after = changed_rows(changes, self.digests)
-        is_right = state_digest(after) == self._stride[-1][0].state_digest
+        first, last = self._stride[0][0], self._stride[-1][0]
+        positions = last.p_to - first.p_from + 1
+        is_right = self.comparison.accepts(last, state_digest(after), positions)
         flaws = [] if is_right else [self._pinpoint()]
         self.digests = after
         self._values_before.clear()

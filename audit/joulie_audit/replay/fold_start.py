@@ -1,5 +1,7 @@
 """Where folding starts: at the newest intact snapshot, or at the first position."""
 
+from collections.abc import Sequence
+
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_audit.recompute.fold import FoldedState
 from joulie_bus.errors import NotInTheLog, StateDamaged
@@ -23,7 +25,7 @@ def start_before(history: History, position: int) -> FoldedState:
             log.warning("snapshot_damaged", position=found.position, use="an earlier one")
             latest = found.position - 1
         else:
-            return FoldedState(cluster_state_of(rows), cursor.position, cursor.digests, set_aside)
+            return FoldedState(cluster_state_of(rows), cursor, set_aside)
     if (cut := history.cut()) is not None:
         first = min((at for at in history.starts() if at >= cut.p_to), default=None)
         hint = f" Positions after {first} can be read without it." if first else ""
@@ -34,18 +36,30 @@ def start_before(history: History, position: int) -> FoldedState:
     return FoldedState(set_aside=set_aside)
 
 
-def opened(history: History, snapshot: Snapshot) -> tuple[FoldCursor, list[Row]]:
-    """Raises StateDamaged unless its bytes, its rows and the manifest there agree.
+def newest_start(history: History, positions: Sequence[int]) -> Snapshot | None:
+    """The newest of the snapshots at these positions that is intact."""
+    for position in sorted(positions, reverse=True):
+        found = history.snapshot_before(position)
+        if found is not None and found.position == position and _is_intact(history, found):
+            return found
+    return None
 
-    Rows of another fold version than the manifest's have another digest: only the position in the
-    chain is compared.
-    """
+
+def _is_intact(history: History, snapshot: Snapshot) -> bool:
+    try:
+        opened(history, snapshot)
+    except StateDamaged:
+        log.warning("snapshot_damaged", position=snapshot.position, use="an earlier one")
+        return False
+    return True
+
+
+def opened(history: History, snapshot: Snapshot) -> tuple[FoldCursor, list[Row]]:
+    """Raises StateDamaged unless its bytes, its rows and the manifest there agree."""
     cursor, rows = unpack(snapshot)
     at = snapshot.position
     manifest = next(history.manifests(at, at), None)
-    if manifest is None or (manifest.p_to, manifest.head) != (at, cursor.head):
-        raise StateDamaged("The snapshot", at)
-    is_comparable = manifest.fold_version == snapshot.fold_version
-    if is_comparable and manifest.state_digest != state_digest(cursor.digests):
+    recorded = manifest and (manifest.p_to, manifest.head, manifest.state_digest)
+    if recorded != (at, cursor.head, state_digest(cursor.digests)):
         raise StateDamaged("The snapshot", at)
     return cursor, rows

@@ -8,13 +8,15 @@ the next span starts from, so no snapshot is trusted without a comparison.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource
 from joulie_audit.recompute.answers import Mismatch
+from joulie_audit.recompute.fold import Hole
 from joulie_audit.replay.recorded import PositionQueue, Sampling, declared_in, first_view, plans_of
 from joulie_audit.replay.span import MAX_REPORTED, Span, SpanReport, replay_span
 from joulie_audit.workers import worker_pool, worker_process
@@ -48,6 +50,13 @@ class ReplayReport(NamedTuple):
     reported: list[Mismatch]
     set_back: int = 0  # decisions and plans on lost state, which differ
     lost: Sequence[Mismatch] = ()
+    uncompared: Mapping[str, int] = {}  # positions whose state was not compared, by fold version
+    other_folds: int = 0  # decisions and plans on such state, which differ
+    on_other_folds: Sequence[Mismatch] = ()
+    holes: Sequence[Hole] = ()  # positions that were not folded: facts are lost
+    in_holes: int = 0  # decisions and plans on their state, which were not recomputed
+    foreign: int = 0  # decisions that no replica signed, which differ
+    foreign_ones: Sequence[Mismatch] = ()
 
 
 class OtherVersions(NamedTuple):
@@ -111,6 +120,13 @@ async def replay(
         reported=[miss for each in done for miss in each.reported][:MAX_REPORTED],
         set_back=sum(each.set_back for each in done),
         lost=[miss for each in done for miss in each.lost][:MAX_REPORTED],
+        uncompared=sum((Counter(each.uncompared) for each in done), Counter[str]()),
+        other_folds=sum(each.other_folds for each in done),
+        on_other_folds=[miss for each in done for miss in each.on_other_folds][:MAX_REPORTED],
+        holes=[hole for each in done for hole in each.holes],
+        in_holes=sum(each.in_holes for each in done),
+        foreign=sum(each.foreign for each in done),
+        foreign_ones=[miss for each in done for miss in each.foreign_ones][:MAX_REPORTED],
     )
 
 

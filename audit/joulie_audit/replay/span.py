@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from joulie_audit.archive.fact_source import FactSource
@@ -14,10 +15,12 @@ from joulie_audit.recompute.answers import (
     check_answer,
     check_plan,
 )
-from joulie_audit.recompute.fold import FoldedState, StateFlaw
+from joulie_audit.recompute.fold import FoldedState, Hole, StateFlaw
 from joulie_audit.replay.fold_start import start_before
 from joulie_audit.replay.recorded import PositionQueue, Sampling, answers_of
 from joulie_audit.replay.set_backs import SetBacks
+from joulie_audit.replay.signed_decisions import SignedDecisions
+from joulie_bus.errors import NeverArchived
 from joulie_operator.planning.reconcile import LoadedPolicy
 from joulie_operator.plugins import load_policy
 from joulie_projections.fold.manifest import Manifest
@@ -44,6 +47,13 @@ class SpanReport(NamedTuple):
     reported: list[Mismatch]
     set_back: int = 0
     lost: Sequence[Mismatch] = ()  # those made on state that the database lost
+    uncompared: Mapping[str, int] = {}  # positions by fold version
+    other_folds: int = 0  # decisions and plans on state that was not compared, which differ
+    on_other_folds: Sequence[Mismatch] = ()
+    holes: Sequence[Hole] = ()
+    in_holes: int = 0  # decisions and plans on state that is not known, which were not recomputed
+    foreign: int = 0  # decisions that no replica signed, which differ
+    foreign_ones: Sequence[Mismatch] = ()
 
 
 async def replay_span(
@@ -55,13 +65,17 @@ async def replay_span(
     plans = PositionQueue((each.made.view, each) for each in span.plans)
     answers = PositionQueue(answers_of(history, span.first, span.last, span.sampling))
     policies = installed(planned.made.policy for planned in span.plans)
-    checks = _SpanChecks(policies, SetBacks.of(history))
+    checks = _SpanChecks(policies, SetBacks.of(history), SignedDecisions(history))
     checks.answers(answers.up_to(began), folded)
     checks.plans_at(plans.up_to(began), folded)
     async for manifest, flaws in _folded(history, facts, span, folded):
         checks.state(flaws)
-        checks.answers(answers.up_to(manifest.p_to), folded)
-        checks.plans_at(plans.up_to(manifest.p_to), folded)
+        due = answers.up_to(manifest.p_to), plans.up_to(manifest.p_to)
+        if folded.is_known:
+            checks.answers(due[0], folded)
+            checks.plans_at(due[1], folded)
+        else:
+            checks.in_holes += sum(1 for _ in chain(*due))
         if progress is not None:
             progress(manifest.p_to)
     checks.state(folded.settle())
@@ -70,20 +84,46 @@ async def replay_span(
         checks.answer(answer, Mismatch(answer.entry, MISSING, what))
     if span.last >= folded.position:
         checks.rows(history, folded)
-    events = folded.position - began
-    counted = checks.decisions, checks.plans, checks.mismatches, checks.reported
-    return SpanReport(events, *counted, checks.set_back, checks.lost)
+    missed = sum(hole.last - hole.first + 1 for hole in folded.holes)
+    return checks.report(folded.position - began - missed, folded)
 
 
 async def _folded(
     history: History, facts: FactSource, span: Span, folded: FoldedState
 ) -> AsyncIterator[tuple[Manifest, list[StateFlaw]]]:
+    """Continues from a recorded state where another fold version may have left another one, and
+    where facts are lost.
+    """
+    starts = frozenset(history.starts())
     for manifest in history.manifests(folded.position + 1, span.last):
+        flaws = await _advance(facts, manifest, span.first, folded)
+        is_certain = folded.is_known and folded.comparison.is_recorded
+        if manifest.p_to in starts and not is_certain:
+            _resume(folded, history)
+        if flaws is not None:
+            yield manifest, flaws
+
+
+async def _advance(
+    facts: FactSource, manifest: Manifest, first: int, folded: FoldedState
+) -> list[StateFlaw] | None:
+    """None if it was not compared."""
+    if not folded.is_known:
+        return folded.miss(manifest)
+    try:
         records = await facts.of(manifest)
-        if manifest.p_to < span.first:
-            folded.skip(records)
-        else:
-            yield manifest, folded.advance(records, manifest)
+    except NeverArchived:
+        return folded.miss(manifest)
+    if manifest.p_to < first:
+        folded.pass_over(records, manifest)
+        return None
+    return folded.advance(records, manifest)
+
+
+def _resume(folded: FoldedState, history: History) -> None:
+    recorded = start_before(history, folded.position)
+    if recorded.position == folded.position:  # otherwise the snapshot here is damaged
+        folded.resume(recorded)
 
 
 def installed(names: Iterable[str]) -> dict[str, LoadedPolicy]:
@@ -98,39 +138,66 @@ def installed(names: Iterable[str]) -> dict[str, LoadedPolicy]:
 class _SpanChecks:
     """Counts what was checked and collects the mismatches.
 
-    What was made on lost state is compared too: facts mostly get their positions again.
+    What was made on lost state is compared too: facts mostly get their positions again. So is what
+    was made on state of another fold version, which mostly is the same.
     """
 
-    def __init__(self, policies: Mapping[str, LoadedPolicy], set_backs: SetBacks) -> None:
+    def __init__(
+        self, policies: Mapping[str, LoadedPolicy], set_backs: SetBacks, signed: SignedDecisions
+    ) -> None:
         self._policies = policies
         self._set_backs = set_backs
-        self.decisions = self.plans = self.mismatches = self.set_back = 0
+        self._signed = signed
+        self.decisions = self.plans = self.mismatches = 0
+        self.set_back = self.other_folds = self.in_holes = self.foreign = 0
         self.reported: list[Mismatch] = []
         self.lost: list[Mismatch] = []
+        self.on_other_folds: list[Mismatch] = []
+        self.foreign_ones: list[Mismatch] = []
+
+    def report(self, events: int, folded: FoldedState) -> SpanReport:
+        counted = self.decisions, self.plans, self.mismatches, self.reported
+        apart = self.set_back, self.lost, folded.comparison.uncompared
+        others = self.other_folds, self.on_other_folds
+        foreign = self.foreign, self.foreign_ones
+        return SpanReport(events, *counted, *apart, *others, folded.holes, self.in_holes, *foreign)
 
     def state(self, flaws: Sequence[StateFlaw]) -> None:
         for flaw in flaws:
             self._count(Mismatch(flaw.position, STATE, flaw.what))
 
     def answers(self, answers: Iterable[tuple[int, RecordedAnswer]], folded: FoldedState) -> None:
+        is_recorded = folded.comparison.is_recorded
         for _, answer in answers:
-            self.answer(answer, check_answer(answer, folded.twin_columns()))
+            mismatch = check_answer(answer, folded.twin_columns())
+            self.answer(answer, mismatch, is_recorded=is_recorded)
 
-    def answer(self, answer: RecordedAnswer, mismatch: Mismatch | None) -> None:
+    def answer(
+        self, answer: RecordedAnswer, mismatch: Mismatch | None, *, is_recorded: bool = True
+    ) -> None:
         self.decisions += 1
         basis = answer.decision.basis
         is_lost = self._set_backs.took_back(basis.incarnation, basis.view, basis.now)
-        (self._count_lost if is_lost and not answer.header_mismatch else self._count)(mismatch)
+        if answer.header_mismatch:
+            self._count(mismatch)
+        elif mismatch is not None and self._signed.is_foreign(answer.entry):
+            self.foreign += 1
+            _keep(self.foreign_ones, mismatch)
+        else:
+            self._count_made(mismatch, is_lost=is_lost, is_recorded=is_recorded)
 
     def plans_at(self, plans: Iterable[tuple[int, RecordedPlan]], folded: FoldedState) -> None:
         for _, planned in plans:
             self.plans += 1
             mismatch, made = check_plan(planned, folded.cluster_state, self._policies), planned.made
             is_lost = self._set_backs.took_back_plan(made.view, made.now)
-            (self._count_lost if is_lost else self._count)(mismatch)
+            is_recorded = folded.comparison.is_recorded
+            self._count_made(mismatch, is_lost=is_lost, is_recorded=is_recorded)
 
     def rows(self, history: History, folded: FoldedState) -> None:
         """Compares the database rows, from which readers start, with the folded state."""
+        if not (folded.is_known and folded.comparison.is_recorded):
+            return
         checkpoint, rows = history.checkpoint(), history.digests()
         if checkpoint is None or checkpoint.position != folded.position or rows == folded.digests:
             return
@@ -143,12 +210,21 @@ class _SpanChecks:
         if mismatch is None:
             return
         self.mismatches += 1
-        if len(self.reported) < MAX_REPORTED:
-            self.reported.append(mismatch)
+        _keep(self.reported, mismatch)
 
-    def _count_lost(self, mismatch: Mismatch | None) -> None:
+    def _count_made(self, mismatch: Mismatch | None, *, is_lost: bool, is_recorded: bool) -> None:
         if mismatch is None:
             return
-        self.set_back += 1
-        if len(self.lost) < MAX_REPORTED:
-            self.lost.append(mismatch)
+        if is_lost:
+            self.set_back += 1
+            _keep(self.lost, mismatch)
+        elif not is_recorded:
+            self.other_folds += 1
+            _keep(self.on_other_folds, mismatch)
+        else:
+            self._count(mismatch)
+
+
+def _keep(reported: list[Mismatch], mismatch: Mismatch) -> None:
+    if len(reported) < MAX_REPORTED:
+        reported.append(mismatch)

@@ -1,5 +1,5 @@
-"""Retention: cut points, deletion of archived data, warnings before streams drop data.
+"""Retention: cut points, requests for cuts, warnings before streams drop data.
 
-Not here: writing the archive (`archive`).
-In: a verified archive. Out: purged streams and rows behind a cut.
+Not here: writing the archive (`archive`), and deletion, which is the projector's.
+In: a verified archive. Out: requests for cuts.
 """

@@ -1,32 +1,28 @@
 """Where a log may be cut: at an entry that is archived row by row and covered by a signed head."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import msgspec
 
 from joulie_audit.archive.parts import ASIDE, Archive, Part, poison_of
 from joulie_audit.verify.verify_archive import require_facts_fit, require_log_fits, ring_with_keys
 from joulie_bus.errors import NotTrimmed
-from joulie_bus.streams.records import Record
-from joulie_bus.streams.subjects import Stream
+from joulie_bus.streams.cut_requests import MOST_SET_ASIDE, CutRequest
+from joulie_projections.chain.head import Head
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.chain.signed import Head, statement_in
-from joulie_projections.fold.commit import Cut, Input, Inputs
+from joulie_projections.fold.commit import Cut
 from joulie_projections.fold.manifest import Manifest
+from joulie_projections.history.asked_cut import is_at
 from joulie_projections.history.history import History
 
 
-def heads_of(records: Iterable[Record]) -> list[Head]:
-    """The heads among the records of their stream; other messages are skipped."""
-    statements = (statement_in(record.data) for record in records)
-    return [each for each in statements if isinstance(each, Head)]
-
-
 class CutOptions(NamedTuple):
-    """How far to cut, the current time, and the name to record."""
+    """How far to cut, and the name to record."""
 
     before: int  # data signed or committed later stays
-    now: int
     by: str
+    for_room: bool = False  # less than was asked for is kept
 
 
 class CutEvidence(NamedTuple):
@@ -35,7 +31,6 @@ class CutEvidence(NamedTuple):
     archive: Archive
     anchored: Sequence[Head]  # kept outside the database
     public: Ring
-    due: int | None  # the entry of the oldest decision whose outcome is pending
 
 
 class _CutPoint(NamedTuple):
@@ -45,28 +40,23 @@ class _CutPoint(NamedTuple):
     manifest: Manifest
 
 
-def next_cut(history: History, evidence: CutEvidence, options: CutOptions) -> Cut | None:
+def next_cut(history: History, evidence: CutEvidence, options: CutOptions) -> CutRequest | None:
     """The newest cut that is allowed, after the archive was read again; None: nothing to cut."""
     before, archive = history.cut(), evidence.archive
     found = _newest_cut_point(history, evidence, options.before)
     if found is None or (before and _is_same_point(before, found)):
         return None
     log = _require_log_archived(history, evidence, before.pos if before else 1, found.head.pos)
-    facts, inputs = _require_facts_archived(history, archive, before, found.manifest.p_to)
-    return Cut(
-        number=before.number + 1 if before else 1,
+    facts = _require_facts_archived(history, archive, before, found.manifest.p_to)
+    return CutRequest(
         pos=found.head.pos,
         hash=found.head.hash,
         p_to=found.manifest.p_to,
         manifest_head=found.manifest.head,
         log_seal=log.seal,
         facts_seal=facts.seal,
-        inputs=inputs,
-        signed_at=found.head.signed_at,
-        key_id=found.head.key_id,
-        signature=found.head.signature,
-        made_at=options.now,
-        made_by=options.by,
+        by=options.by,
+        for_room=options.for_room,
     )
 
 
@@ -78,13 +68,13 @@ def _newest_cut_point(history: History, evidence: CutEvidence, before: int) -> _
     archive = evidence.archive
     log_to = archive.log[-1][1].last if archive.log else 0
     facts_to = archive.facts[-1][1].last if archive.facts else 0
-    anchored = set(evidence.anchored)
+    anchored, due = set(evidence.anchored), history.oldest_due()
     allowed = (
         head
         for head in reversed(history.heads())
         if head.pos <= log_to
         and head.signed_at <= before
-        and (evidence.due is None or head.pos < evidence.due)
+        and (due is None or head.pos < due)
         and head in anchored
         and evidence.public.stands_alone(head)
     )
@@ -117,7 +107,8 @@ def _manifest_at(history: History, position: int) -> Manifest | None:
 
 def _require_log_archived(history: History, evidence: CutEvidence, first: int, last: int) -> Part:
     """Compares entry by entry and head by head; returns the part with the last entry."""
-    archive, holder, signed = evidence.archive, None, history.heads()
+    archive, holder = evidence.archive, None
+    signed = evidence.public.valid(history.heads())
     for place, part in archive.log:
         if part.last < first or part.first > last:
             continue
@@ -134,12 +125,9 @@ def _require_log_archived(history: History, evidence: CutEvidence, first: int, l
     return holder
 
 
-def _require_facts_archived(
-    history: History, archive: Archive, cut: Cut | None, last: int
-) -> tuple[Part, Inputs]:
-    """Compares manifests and Merkle roots; returns the last part and the stream positions."""
-    first = cut.p_to if cut else 1
-    inputs, holder = dict(cut.inputs) if cut else {}, None
+def _require_facts_archived(history: History, archive: Archive, cut: Cut | None, last: int) -> Part:
+    """Compares manifests and Merkle roots; returns the last part."""
+    first, holder = cut.p_to if cut else 1, None
     for place, part in archive.facts:
         if part.last < first or part.first > last:
             continue
@@ -149,19 +137,45 @@ def _require_facts_archived(
         here = list(history.manifests(kept[0].p_from, kept[-1].p_to)) if kept else []
         if here != kept:
             raise _differs(str(place), f"positions {part.first} to {min(last, part.last)}")
-        created = {Stream(name): value for name, value in part.created.items()}
-        for each in (each for manifest in kept for each in manifest.ranges):
-            inputs[each.stream] = Input(created.get(each.stream, ""), each.last)
     if holder is None:
         raise NotTrimmed(f"{archive.path} has no part with position {last}. Nothing was deleted.")
-    return holder, inputs
+    return holder
 
 
-def set_aside_in(archive: Archive, last: int) -> list[int]:
-    """Quarantined positions up to `last` that the archive holds too."""
+def asked_cut(history: History, evidence: CutEvidence, options: CutOptions) -> CutRequest | None:
+    """The next cut, with the quarantined messages before it that the archive holds, too. Without a
+    next one, the newest one again if it left some of them."""
+    found = next_cut(history, evidence, options) or _cut_again(history, options)
+    if found is None:
+        return None
+    aside = _set_aside(history, evidence.archive, found.p_to)
+    is_again = is_at(history.cut(), found)
+    return None if is_again and not aside else msgspec.structs.replace(found, aside=aside)
+
+
+def _cut_again(history: History, options: CutOptions) -> CutRequest | None:
+    if (cut := history.cut()) is None:
+        return None
+    return CutRequest(
+        pos=cut.pos,
+        hash=cut.hash,
+        p_to=cut.p_to,
+        manifest_head=cut.manifest_head,
+        log_seal=cut.log_seal,
+        facts_seal=cut.facts_seal,
+        by=options.by,
+    )
+
+
+def _set_aside(history: History, archive: Archive, last: int) -> list[int]:
+    """Quarantined positions up to `last` that database and archive hold."""
+    held = {each.position for each in history.quarantined() if each.position <= last}
+    if not held:
+        return []
     parts = (each for each in archive.facts if each[1].first <= last)
     found = (poison_of(archive.read_table(place, part, ASIDE)) for place, part in parts)
-    return [poison.position for some in found for poison in some if poison.position <= last]
+    archived = {poison.position for some in found for poison in some}
+    return sorted(held & archived)[:MOST_SET_ASIDE]
 
 
 def _differs(place: str, what: str) -> NotTrimmed:

@@ -16,13 +16,15 @@ from joulie_audit.retention.retention_risks import (
     retention_risks,
     trim_due_s,
 )
+from joulie_audit.retention.room import TRIMMED, is_short
 from joulie_audit.retention.trimming import trim
 from joulie_bus.errors import JoulieError
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_projections.component.wiring import Wiring
 
-CHECK_INTERVAL_S = 60.0  # between two checks for messages about to be dropped
+CHECK_INTERVAL_S = 60.0  # between two checks for messages about to be dropped or refused
+ROOM_INTERVAL_S = 600.0  # between two passes for the room of a stream
 FIRST_RETRY_S = 5.0  # until one has succeeded: broker and database of an installation start, too
 Pass = Callable[[bool], Awaitable[ArchiveResult]]  # whether the running hour is archived too
 log = get_logger("archive")
@@ -41,6 +43,8 @@ class PeriodicArchiver:
         self._wires = wires
         self._write = write
         self._archived_to = 0
+        self._is_short = False  # a stream is about to refuse messages
+        self._freed_at = -ROOM_INTERVAL_S
 
     async def run(self) -> None:
         """Run until cancelled. A failed pass is logged and retried at the next check."""
@@ -77,21 +81,25 @@ class PeriodicArchiver:
     async def _trim(self) -> None:
         if self._schedule.keep_s is None:
             return
-        done = await trim(self._schedule.to, self._wires, self._schedule.keep_s)
-        for denied in done.denied:
-            log.warning("stream_not_trimmed", why=denied)
-        if done.cut is not None and (done.is_new or done.rows or done.messages):
-            at = {"entry": done.cut.pos, "position": done.cut.p_to}
-            log.info("trimmed", **at, rows=done.rows, messages=done.messages, freed=done.freed)
+        keep_s = self._schedule.keep_s
+        done = await trim(self._schedule.to, self._wires, keep_s, follows_room=True)
+        if done.cut is not None and done.answer.is_new:
+            log.info("cut", entry=done.cut.pos, position=done.cut.p_to)
 
     async def _check_dangers(self) -> None:
-        """Archive at once, including the current hour, if a stream is about to drop messages."""
+        """Archive at once, including the current hour, if a stream is about to drop messages; then
+        also trim, if one is about to refuse them.
+        """
         self._measure_disk()
         found = await self._risks()
         for risk in found:
             log.warning("near_its_end", **_log_fields(risk))
-        if found:
+        is_due = self._is_short and time.monotonic() - self._freed_at >= ROOM_INTERVAL_S
+        if found or is_due:
             await self._archive(now=True)
+        if is_due:
+            self._freed_at = time.monotonic()
+            await self._trim()
 
     def _measure_disk(self) -> None:
         usage = shutil.disk_usage(self._schedule.to)
@@ -110,6 +118,7 @@ class PeriodicArchiver:
             due_s = 0.0 if keep_s is None else trim_due_s(history, keep_s, time.time_ns())
             metrics.ARCHIVE_TRIM_DUE_SECONDS.set(due_s)
             async with broker_of(self._wires) as bus:
+                self._is_short = any([is_short(await bus.size(each)) for each in TRIMMED])
                 return await retention_risks(history, bus, self._archived_to)
 
 

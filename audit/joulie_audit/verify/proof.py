@@ -8,33 +8,31 @@ without any Joulie code, and so does any program that knows the form.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from joulie_audit.chain.checkpoints import signer_of
 from joulie_audit.chain.heads import unconfirmed
 from joulie_audit.chain.log_start import trimmed_hint
 from joulie_bus.errors import NotInTheLog
 from joulie_projections.chain.entry import FIRST_PREV, chain_hash
+from joulie_projections.chain.head import Head, head_in
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.chain.merkle import is_included, leaf_of
-from joulie_projections.chain.note import InclusionProof, LogCheckpoint, parse_checkpoint
-from joulie_projections.chain.signed import Head
+from joulie_projections.chain.note import InclusionProof, LogCheckpoint
 from joulie_projections.history.history import History
-from joulie_projections.history.stored_tree import StoredTree
+from joulie_projections.history.stored_tree import StoredTree, newest_head
 
 
-def prove(history: History, position: int, ring: Ring | None = None) -> InclusionProof:
-    """Leads to the checkpoint with the most cosignatures, of those that need no other head."""
-    _require_entry(history, position)
-    tree = StoredTree.required(history)
-    checkpoints = _checkpoints(history, tree, ring)
-    covering = [each for each in checkpoints if tree.base < position <= tree.base + each.size]
+def prove(history: History, position: int, ring: Ring) -> InclusionProof:
+    """Leads to the head with the most cosignatures, of those that need no other head."""
+    require_entry(history, position)
+    heads = _heads(history, ring)
+    covering = [each for each in heads if position <= each.size]
     entry = next(history.entries(position, position), None)
     if not covering or entry is None:
-        raise NotInTheLog(_no_proof(history, position, tree, checkpoints))
+        raise NotInTheLog(_no_proof(position, heads))
     best = max(covering, key=lambda each: (len(each.signatures), each.size))
     proof = InclusionProof(
-        at=position - tree.base - 1,
+        at=position - 1,
         extra=entry.prev + entry.body,
-        path=tree.inclusion(position, best),
+        path=StoredTree(history).inclusion(position, best.size),
         checkpoint=best,
     )
     if not leads_to_checkpoint(proof):
@@ -51,42 +49,35 @@ def leads_to_checkpoint(proof: InclusionProof) -> bool:
     return is_included(leaf, proof.at, checkpoint.size, proof.path, checkpoint.root)
 
 
-def _checkpoints(history: History, tree: StoredTree, ring: Ring | None) -> list[LogCheckpoint]:
-    """The newest checkpoint, and those that witnesses cosigned, with all their cosignatures."""
+def _heads(history: History, ring: Ring) -> list[LogCheckpoint]:
+    """The newest head, and those that witnesses cosigned, with all their cosignatures."""
     found = dict[bytes, LogCheckpoint]()
-    for each in (tree.newest, *map(parse_checkpoint, history.cosigned())):
-        found[each.text] = found.get(each.text, each).with_signatures(each.signatures)
-    return [each for each in found.values() if ring is None or _is_trusted(each, tree, ring)]
+    cosigned = (head for head in map(head_in, history.cosigned()) if head is not None)
+    for head in (newest_head(history, ring), *cosigned):
+        each = head.checkpoint
+        if ring.stands_alone(head):
+            found[each.text] = found.get(each.text, each).with_signatures(each.signatures)
+    return list(found.values())
 
 
-def _is_trusted(checkpoint: LogCheckpoint, tree: StoredTree, ring: Ring) -> bool:
-    pos = tree.base + checkpoint.size
-    key = signer_of(checkpoint, pos, ring)
-    return key is not None and pos <= key.since
-
-
-def _require_entry(history: History, position: int) -> None:
+def require_entry(history: History, position: int) -> None:
     last = history.tip()
     if not last:
         raise NotInTheLog("Nothing can be proved: the log has no entries yet.")
     if not 1 <= position <= last:
-        raise NotInTheLog(f"There is no entry {position}: the log goes from 1 to {last}.")
+        raise NotInTheLog(
+            f"There is no entry {position}: the log goes from 1 to {last}. "
+            "Nothing was proved. Give one of these entries."
+        )
     cut = history.cut()
     if cut is not None and position < cut.pos:
         raise NotInTheLog(f"Entry {position} cannot be proved: {trimmed_hint(cut)}")
 
 
-def _no_proof(
-    history: History, position: int, tree: StoredTree, checkpoints: Sequence[LogCheckpoint]
-) -> str:
-    if position <= tree.base:
-        return (
-            f"Entry {position} cannot be proved: the log was trimmed before it had a Merkle tree, "
-            f"which starts at entry {tree.base + 1}. Its hash covers all entries before it."
-        )
-    signed = tree.base + max((each.size for each in checkpoints), default=0)
+def _no_proof(position: int, heads: Sequence[LogCheckpoint]) -> str:
+    signed = max((each.size for each in heads), default=0)
     return (
-        f"Entry {position} is not signed yet: the newest checkpoint is at {signed}. "
+        f"Entry {position} is not signed yet: the newest head is at {signed}. "
         "One is signed every 10 s and at shutdown; try again then."
     )
 

@@ -1,5 +1,6 @@
 """Checks an archive file by file, and that it belongs to this log."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,14 +13,16 @@ from joulie_audit.archive.parts import (
     Part,
     require_same_columns,
 )
+from joulie_audit.archive.restore_plan import Hole, holes_of
 from joulie_audit.archive.untrusted_files import reading
 from joulie_audit.chain.heads import unconfirmed
 from joulie_audit.verify.verify import manifest_flaw
 from joulie_bus.errors import ArchiveBroken
 from joulie_projections.chain.entry import FIRST_PREV, chain_hash
+from joulie_projections.chain.head import Head
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.chain.signed import Head
-from joulie_projections.fold.manifest import merkle_root
+from joulie_projections.fold.joins import Joins
+from joulie_projections.fold.manifest import CODE_VERSION, merkle_root
 from joulie_projections.history.history import History
 
 
@@ -30,6 +33,8 @@ class ArchiveReport(NamedTuple):
     flaw: str | None
     lost: int = 0  # messages that had aged out before they were archived
     signed_to: int = 0  # the newest entry that a signed head of the archive or elsewhere covers
+    other_folds: Mapping[str, int] = {}  # positions by fold version, if it is another
+    holes: Sequence[Hole] = ()  # positions that a restore cannot bring back
 
 
 def verify_archive(
@@ -68,10 +73,13 @@ class _ArchiveCheck:
         self._history = history
         self._heads: list[Head] = []
         self._parts = self._facts = self._entries = self._lost = 0
+        self._other_folds = Counter[str]()
+        self._joins = Joins()
 
     def report(self, flaw: str | None) -> ArchiveReport:
         found = (self._parts, self._facts, self._entries, flaw, self._lost)
-        return ArchiveReport(*found, self._signed_to())
+        holes = () if flaw else tuple(holes_of(self._archive))
+        return ArchiveReport(*found, self._signed_to(), self._other_folds, holes)
 
     def _signed_to(self) -> int:
         covered = (head.pos for head in (*self._heads, *self._anchored))
@@ -102,6 +110,11 @@ class _ArchiveCheck:
             self._require_cut_at(place, part.seal == self._cut.facts_seal and is_same)
         self._facts, self._parts = part.last, self._parts + 1
         self._lost += sum(place.last - place.first + 1 for place in found.lost)
+        for each in found.manifests:
+            if what := self._joins.flaw(each):
+                raise ArchiveBroken(str(place), what)
+            if each.fold_version != CODE_VERSION:
+                self._other_folds[each.fold_version] += each.p_to - each.p_from + 1
         return prev
 
     def _same_batch(self, head: bytes) -> None:

@@ -11,10 +11,8 @@ from typing import Any
 
 import pytest
 
-from audit_kit import RecordedLog
-from joulie_audit.archive.archiver import Archiver
+from audit_kit import RecordedLog, written_archive
 from joulie_audit.archive.bucket_copy import PUBLIC_KEYS, BucketCopy
-from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.parts import Archive
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import ArchiveBroken, BucketFailed
@@ -42,8 +40,7 @@ def bucket(server: S3Server, request: pytest.FixtureRequest) -> Bucket:
 
 
 async def archived(recorded: RecordedLog, to: Path) -> None:
-    async with recorded.reading() as (history, facts):
-        await Archiver(to, Segment(), NO_LIMIT).run(history, facts)
+    await written_archive(recorded, to)
     recorded.builder.signer.publish(to / PUBLIC_KEYS)
 
 

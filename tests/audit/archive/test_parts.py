@@ -1,8 +1,10 @@
 """Archives: written, verified, replayed and restored; damage is reported with its file."""
 
+import contextlib
 import hashlib
 import itertools
 import os
+import random
 import re
 import resource
 import zlib
@@ -14,9 +16,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from audit_kit import NoFacts, RecordedLog, restore_into
+from audit_kit import NoFacts, RecordedLog, restore_into, written_archive
 from joulie_audit.archive import archiver, columnar
-from joulie_audit.archive.archiver import HOUR_NS, Archiver, ArchiveResult
+from joulie_audit.archive.archiver import HOUR_NS, ArchiveResult
 from joulie_audit.archive.columnar import Columns, Format, Parquet, Segment, has_parquet
 from joulie_audit.archive.fact_source import FactSource, PlanFact, plan_facts
 from joulie_audit.archive.parts import (
@@ -30,6 +32,7 @@ from joulie_audit.archive.parts import (
     sealed,
 )
 from joulie_audit.archive.restore import Restored
+from joulie_audit.archive.untrusted_files import reading
 from joulie_audit.replay.replay import replay
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
@@ -38,6 +41,7 @@ from joulie_bus.runtime.own_files import sync
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import NOON, ask, node_seen, power
+from joulie_projections.chain.head import Head
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.fold.quarantine_quota import BODIES_PER_SUBJECT
 from joulie_projections.fold.sequence import FoldCursor, SequencedBatch, sequence
@@ -59,8 +63,7 @@ FORMATS = [Segment(), *([Parquet()] if has_parquet() else [])]
 async def archived(
     recorded: RecordedLog, to: Path, file_format: Format, before: int = NO_LIMIT
 ) -> ArchiveResult:
-    async with recorded.reading() as (history, facts):
-        return await Archiver(to, file_format, before).run(history, facts)
+    return await written_archive(recorded, to, file_format, before)
 
 
 async def verified(recorded: RecordedLog, to: Path) -> ArchiveReport:
@@ -260,16 +263,6 @@ async def test_the_archive_continues_behind_messages_that_aged_out_before(
     assert plans == await plans_of(small_log)
 
 
-async def test_a_log_with_lost_messages_is_not_restored(
-    small_log: RecordedLog, tmp_path: Path
-) -> None:
-    small_log.builder.broker.trim(Stream.TEL, 4)
-    await archived(small_log, tmp_path / "a", Segment())
-
-    with pytest.raises(NeverArchived, match="lacks messages of the positions"):
-        restore_into(tmp_path / "a", tmp_path / "new.db")
-
-
 def is_lost(place: Range) -> bool:
     return place.stream is Stream.TEL and place.first <= 4
 
@@ -329,7 +322,7 @@ async def test_a_file_of_a_terabyte_is_reported(small_log: RecordedLog, tmp_path
     file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
     os.truncate(file, 1 << 40)
 
-    assert f"{file} is not what was archived: it is larger than 4096 MiB" in (
+    assert f"{file} is not what was archived: it is larger than 1024 MiB" in (
         (await verified(small_log, tmp_path / "a")).flaw or ""
     )
 
@@ -350,6 +343,11 @@ def rows_of(value: object) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(value))
 
 
+# In 50 KB: the header of a list, and the value that takes one byte.
+FIFTY_MILLION_ROWS = zlib.compress(
+    b"\x81\xa4body\xdd" + (50_000_000).to_bytes(4, "big") + b"\xc0" * 50_000_000
+)
+MOST_MIB = 256  # by which a reader of such a file may grow
 HOSTILE_ROWS: dict[str, Callable[[Columns], bytes]] = {
     "no compression": lambda _: b"rows",
     "an unfinished stream": lambda rows: rows_of(rows)[:-1],
@@ -357,6 +355,10 @@ HOSTILE_ROWS: dict[str, Callable[[Columns], bytes]] = {
     "a list": lambda _: rows_of([1]),
     "numbers as texts": lambda rows: rows_of({name: ["x"] for name in rows}),
     "columns of different lengths": lambda rows: rows_of({**rows, "at": []}),
+    "a list in each row": lambda rows: rows_of({name: [[1]] * len(rows[name]) for name in rows}),
+    "a thousand columns": lambda rows: rows_of({**rows, **{f"x{n}": [] for n in range(1000)}}),
+    "fifty million rows": lambda _: FIFTY_MILLION_ROWS,
+    "a million levels": lambda _: zlib.compress(b"\x81\xa1a" + b"\x91" * 1_000_000 + b"\xc0"),
     "nothing in each row": lambda rows: rows_of({name: [None] * len(rows[name]) for name in rows}),
 }
 
@@ -369,8 +371,14 @@ async def test_rows_of_any_kind_with_a_right_checksum_are_one_flaw(
     await archived(small_log, tmp_path / "a", Segment())
     file = next(file for file in files_of(tmp_path / "a") if file.stem == name)
     sealed_again(file.parent, file.name, hostile(Segment().read(file.read_bytes())))
+    before = peak_mib()
 
     assert str(tmp_path / "a") in (alone(small_log, tmp_path / "a").flaw or "")
+    assert peak_mib() - before < MOST_MIB
+
+
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def alone(recorded: RecordedLog, to: Path) -> ArchiveReport:
@@ -390,7 +398,7 @@ async def test_entries_behind_the_last_signed_head_of_an_archive_are_named(
     shorter = alone(small_log, tmp_path / "a")
 
     assert (whole.flaw, whole.signed_to) == (None, whole.entries)
-    assert (shorter.flaw, shorter.signed_to) == (None, heads["pos"][0])
+    assert (shorter.flaw, shorter.signed_to) == (None, Head(note=heads["note"][0]).pos)
 
 
 async def test_a_name_that_leads_out_of_the_part_is_a_flaw(
@@ -408,12 +416,12 @@ async def test_a_name_that_leads_out_of_the_part_is_a_flaw(
 async def test_rows_that_inflate_without_end_are_a_flaw(
     small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(columnar, "LARGEST_FILE", 1 << 20)
+    monkeypatch.setattr(columnar, "LARGEST_TABLE", 1 << 20)
     await archived(small_log, tmp_path / "a", Segment())
     file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
     sealed_again(file.parent, file.name, zlib.compress(bytes(1 << 24)))
 
-    assert "inflates without end" in ((await verified(small_log, tmp_path / "a")).flaw or "")
+    assert "inflates to more than 1 MiB" in ((await verified(small_log, tmp_path / "a")).flaw or "")
 
 
 @pytest.mark.skipif(not has_parquet(), reason="pyarrow is not installed")
@@ -424,7 +432,7 @@ async def test_equal_rows_of_a_column_file_without_end_are_a_flaw(
     small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Sequence[object]
 ) -> None:
     """Parquet keeps one value and its number."""
-    monkeypatch.setattr(columnar, "LARGEST_FILE", 1 << 24)
+    monkeypatch.setattr(columnar, "LARGEST_TABLE", 1 << 24)
     await archived(small_log, tmp_path / "a", Parquet())
     file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.parquet")
     Parquet().write(file, {"rows": rows})
@@ -432,6 +440,61 @@ async def test_equal_rows_of_a_column_file_without_end_are_a_flaw(
 
     assert file.stat().st_size < 1 << 20
     assert "inflates without end" in ((await verified(small_log, tmp_path / "a")).flaw or "")
+
+
+@pytest.mark.skipif(not has_parquet(), reason="pyarrow is not installed")
+@pytest.mark.parametrize(
+    "columns",
+    [{"rows": [[1, 2]]}, {"rows": [{"a": 1}]}, {f"c{n}": [1] for n in range(65)}],
+    ids=["lists", "structs", "many columns"],
+)
+async def test_a_column_file_with_other_columns_than_an_archive_has_is_a_flaw(
+    small_log: RecordedLog, tmp_path: Path, columns: Columns
+) -> None:
+    await archived(small_log, tmp_path / "a", Parquet())
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.parquet")
+    Parquet().write(file, columns)
+    sealed_again(file.parent, file.name, file.read_bytes())
+
+    flaw = (await verified(small_log, tmp_path / "a")).flaw or ""
+    assert "values within values" in flaw or "more than 64 columns" in flaw
+
+
+@pytest.mark.skipif(not has_parquet(), reason="pyarrow is not installed")
+async def test_a_column_file_with_any_bytes_changed_is_read_or_one_flaw(
+    small_log: RecordedLog, tmp_path: Path
+) -> None:
+    """Also its footer, which says how many rows and bytes there are."""
+    await archived(small_log, tmp_path / "a", Parquet())
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "batches.parquet")
+    content, chance = file.read_bytes(), random.Random(3)
+    for _ in range(300):
+        changed = bytearray(content)
+        for _ in range(chance.randint(1, 8)):
+            changed[chance.randrange(len(changed))] = chance.choice((0, 0x7F, 0xFF, 0x80))
+        with contextlib.suppress(ArchiveBroken), reading(file):
+            Parquet().read(bytes(changed))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda part: replace(part, first=9, last=3), "it ends at 3, before it begins"),
+        (lambda part: replace(part, files=part.files * 2), "two files of one table"),
+        (lambda part: replace(part, created={"x": "y" * (2 << 20)}), "it is larger than 1 MiB"),
+    ],
+    ids=["positions", "a table twice", "2 MiB"],
+)
+async def test_a_manifest_of_any_content_with_a_right_seal_is_one_flaw(
+    small_log: RecordedLog, tmp_path: Path, change: Callable[[Part], Part], why: str
+) -> None:
+    await archived(small_log, tmp_path / "a", Segment())
+    [place, *_] = sorted((tmp_path / "a/log").glob("*/*/*"))
+    part = change(msgspec.json.decode((place / MANIFEST).read_bytes(), type=Part))
+    (place / MANIFEST).write_bytes(msgspec.json.encode(sealed(part)))
+    place.rename(place.with_name(part.name))
+
+    assert why in (alone(small_log, tmp_path / "a").flaw or "")
 
 
 async def test_a_missing_file_is_reported(small_log: RecordedLog, tmp_path: Path) -> None:
@@ -604,7 +667,7 @@ async def test_an_archive_without_subjects_is_read_with_unknown_subjects(
 async def test_a_restored_log_has_snapshots(
     small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("joulie_audit.archive.restore.SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr("joulie_audit.archive.fact_restore.SNAPSHOT_EVERY", 5)
     await archived(small_log, tmp_path / "a", Segment())
     restore_into(tmp_path / "a", tmp_path / "new.db")
     with History.of(tmp_path / "new.db") as history:
@@ -618,7 +681,7 @@ async def test_facts_that_fold_to_another_state_are_not_restored(
     small_log: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await archived(small_log, tmp_path / "a", Segment())
-    monkeypatch.setattr("joulie_audit.archive.restore.sequence", _folded_differently)
+    monkeypatch.setattr("joulie_audit.archive.fact_restore.sequence", _folded_differently)
 
     with pytest.raises(ArchiveBroken, match="its facts fold to another state at"):
         restore_into(tmp_path / "a", tmp_path / "new.db")

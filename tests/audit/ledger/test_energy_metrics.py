@@ -8,6 +8,7 @@ from joulie_bus.runtime import metrics
 from joulie_bus.testing import ask, asleep, node_seen, power, records
 from joulie_bus.testing.grid import price
 from joulie_projections.energy.idle_holders import IdleHolder
+from joulie_projections.energy.meters import GAP_MS
 from joulie_projections.energy.saved import LedgerState
 
 HOURS = 2
@@ -35,13 +36,20 @@ def some_hours() -> LedgerState:
 
 
 def test_power_and_nodes_and_gpus_are_those_of_the_newest_readings() -> None:
-    energy_metrics.show(some_hours().ledger)
+    energy_metrics.show(some_hours().ledger, 0)
 
     assert value("joulie_power_watts") == 400
     assert value("joulie_nodes", state="awake") == 2
     assert value("joulie_nodes", state="asleep") == 1
     assert value("joulie_nodes_unread") == 1
     assert (value("joulie_gpus", of="nodes"), value("joulie_gpus", of="requested")) == (4, 2)
+
+
+def test_power_is_not_known_once_the_newest_reading_is_a_minute_old() -> None:
+    energy_metrics.show(some_hours().ledger, GAP_MS + 1)
+
+    assert value("joulie_power_watts") is None
+    assert value("joulie_nodes_unread") == 3
 
 
 def test_closed_hours_are_counted_by_namespace_with_their_cost() -> None:

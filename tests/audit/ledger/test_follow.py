@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from itertools import pairwise
@@ -23,6 +24,7 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import ask, card, hardware, node_seen, power
 from joulie_bus.testing.pods import bound
+from joulie_projections.energy.saved import LedgerState
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
@@ -44,7 +46,7 @@ async def log(any_database: RecordedLog) -> RecordedLog:
 
 @pytest.fixture
 def engine(log: RecordedLog) -> Iterator[Engine]:
-    made = database.writer(log.database)
+    made = database.ledger(log.database)
     yield made
     made.dispose()
 
@@ -123,7 +125,7 @@ async def test_a_locked_database_is_waited_for_and_no_interval_is_lost(
         await made.facts(power("n1", 100 + at), after_s=STEP_S)
         if not at:
             assert await one_pass(recorded, follower, 1)
-    locker = sqlite3.connect(str(recorded.database), isolation_level=None)
+    locker = sqlite3.connect(database.ledger_file(recorded.database), isolation_level=None)
     locker.execute("BEGIN IMMEDIATE")
 
     async with recorded.reading() as (history, facts), asyncio.timeout(PATIENCE_S):
@@ -141,7 +143,7 @@ async def test_a_locked_database_is_waited_for_and_no_interval_is_lost(
 @pytest.fixture
 def engine_of_one_file(recorded: RecordedLog) -> Iterator[Engine]:
     """It does not wait for locks."""
-    made = database.writer(recorded.database)
+    made = database.ledger(recorded.database)
 
     @event.listens_for(made, "connect")
     def connected(connection: sqlite3.Connection, _: object) -> None:
@@ -201,15 +203,52 @@ def lag_s() -> float:
     return found.samples[0].value
 
 
+async def test_a_ledger_that_starts_knows_no_power_before_it_folds_a_reading(
+    log: RecordedLog, engine: Engine, executor: DatabaseExecutor
+) -> None:
+    await one_pass(log, LedgerFollower(EnergyTable(engine), executor), 10**6)
+    assert watts() == 100 + READINGS - 1
+
+    started = LedgerFollower(EnergyTable(engine), executor)
+    await one_pass(log, started, 10**6)
+    assert watts() is None
+
+    await log.builder.facts(power("n1", 7), after_s=STEP_S)
+    await one_pass(log, started, 10**6)
+    assert watts() == 7
+
+
+def watts() -> float | None:
+    return metrics.LEDGER.get_sample_value("joulie_power_watts")
+
+
+async def test_a_ledger_that_is_ahead_of_its_log_is_folded_again_from_the_first_fact(
+    log: RecordedLog, engine: Engine, executor: DatabaseExecutor
+) -> None:
+    """The file of the ledger stayed when the log was restored, or replaced by another one."""
+    table, other = EnergyTable(engine), LedgerState()
+    other.position = 10**6
+    table.save(0, other)
+
+    await one_pass(log, LedgerFollower(table, executor), 10**6)
+
+    state = table.load()
+    assert state is not None
+    assert state.position == log.builder.position
+    assert state.ledger.newest_ms > 0
+
+
 def quiet() -> TelemetrySampled:
     """At the power of a process that does nothing: the cards of the node have 700 W."""
     return TelemetrySampled(node="n1", power_mw=500_000, card_mw={"g1": 125_000})
 
 
 async def test_cards_that_are_held_without_work_are_kept_with_the_ledger(
-    log: RecordedLog, engine: Engine, executor: DatabaseExecutor
+    log: RecordedLog, engine: Engine, executor: DatabaseExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, table = log.builder, EnergyTable(engine)
+    at = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: at[0])
     holder = PodBound(pod=ask("idler", gpus=1), node="n1")
     await made.facts(hardware("n1", gpus=1), card("g1"), holder)
     for _ in range(4):
@@ -220,6 +259,15 @@ async def test_cards_that_are_held_without_work_are_kept_with_the_ledger(
         assert await follower.catch_up(history, facts)
     (held,) = table.holders()
     assert (held.node, held.card, held.pods) == ("n1", "g1", ("team/idler",))
+
+    at[0] = 61.0  # and no reading has come since
+    async with log.reading() as (history, facts):
+        assert await follower.catch_up(history, facts)
+    assert table.holders() == []
+    await made.facts(quiet(), after_s=STEP_S)
+    async with log.reading() as (history, facts):
+        assert await follower.catch_up(history, facts)
+    assert len(table.holders()) == 1
 
     await made.facts(PodFinished(uid="idler"))
     async with log.reading() as (history, facts):

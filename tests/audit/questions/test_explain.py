@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from audit_kit import NAMES, RecordedLog, about_node, record_small_log
-from joulie_answers.readers.attempt_values import attempt_of
+from joulie_answers.readers.attempt_values import Beside, attempt_of
 from joulie_answers.readers.history import row_of
 from joulie_answers.schema import responses
 from joulie_answers.schema.responses import Candidate, PodDetail
@@ -24,7 +24,6 @@ from joulie_audit.questions.explain import (
     explain_pod,
     outcome_of,
     recompute_terms,
-    similar_names,
     weights_in,
 )
 from joulie_audit.questions.time_travel import Binding, binding_of, cluster_state_at
@@ -51,7 +50,7 @@ def answer_about(found: Explanation, weights: Weights | None = None) -> PodDetai
         pod=None,
         decisions=[],
         explanation=[],
-        attempt=attempt_of(found, weights),
+        attempt=attempt_of(found, weights, Beside()),
         outcome=None,
         group=None,
     )
@@ -253,14 +252,6 @@ async def test_a_name_in_two_namespaces_is_ambiguous(small_log: RecordedLog) -> 
             explain_pod(history, "twin")
 
         assert explain_pod(history, "uid-two").pod.namespace == "two"
-
-
-def test_similar_names_come_first() -> None:
-    names = ["cpu-0001", "cpu-0002", "gpu-0001"]
-
-    assert similar_names("gpu-001", names).startswith("gpu-0001")
-    assert similar_names("zzz", names) == "cpu-0001, cpu-0002, gpu-0001 (3 in all)"
-    assert similar_names("zzz", []) == "none"
 
 
 # --- lists ------------------------------------------------------------------------------------

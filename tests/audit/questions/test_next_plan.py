@@ -18,7 +18,7 @@ SLEEPS = Rules(
     policy="consolidate_and_sleep",
     queue_hp_base_frac=0.0,
     queue_hp_min=0,
-    policy_numbers="reserve=0,max_share=1,max_step=1,forecast_quantile=0",
+    policy_numbers="reserve=0,max_share=1,max_step=1",
 )
 
 
@@ -101,5 +101,5 @@ def test_empty_nodes_are_listed_in_the_order_in_which_they_fall_asleep() -> None
         "used": node(profile="eco", pods=1),
     }
 
-    assert list(asked(nodes, SLEEPS).longest_empty_first) == ["old", "new"]
-    assert asked(nodes).longest_empty_first == {}
+    assert list(asked(nodes, SLEEPS).empty_in_order) == ["old", "new"]
+    assert asked(nodes).empty_in_order == {}

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from audit_kit import RecordedLog, about_node
-from joulie_audit.archive.archiver import Archiver
-from joulie_audit.archive.columnar import Segment
+from audit_kit import RecordedLog, about_node, written_archive
 from joulie_audit.archive.parts import Archive
 from joulie_audit.questions.explain import attempts_of, explain_pod, read
 from joulie_audit.replay.replay import replay
@@ -53,8 +51,8 @@ async def test_readers_treat_them_as_unreadable(odd_log: RecordedLog) -> None:
 
 
 async def test_an_archive_holds_them_byte_for_byte(odd_log: RecordedLog, tmp_path: Path) -> None:
-    async with odd_log.reading() as (history, facts):
-        await Archiver(tmp_path / "a", Segment(), NO_LIMIT).run(history, facts)
+    await written_archive(odd_log, tmp_path / "a")
+    async with odd_log.reading() as (history, _):
         report = verify_archive(Archive.of(tmp_path / "a"), odd_log.builder.signer.public, history)
 
     assert (report.flaw, report.entries) == (None, 9 + len(DISAGREEING))

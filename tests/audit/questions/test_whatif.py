@@ -1,17 +1,21 @@
 """Recorded decisions under other settings: the best nodes and the sums."""
 
+import gc
 import inspect
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from audit_kit import RecordedLog
+from audit_kit import RecordedLog, record_small_log
 from joulie_audit.questions import whatif
-from joulie_audit.questions.whatif import Overrides, what_if
+from joulie_audit.questions.whatif import UNKNOWN_SETTINGS, Overrides, what_if
 from joulie_audit.recompute import score_changes
 from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compare_changes
+from joulie_bus.errors import NotInTheLog, SettingsError
 from joulie_bus.events import Terms
+from joulie_bus.testing import ask
+from joulie_cli.ask.whatif import as_json, as_text, other_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_operator.planning.rules import Rules
 
@@ -76,6 +80,23 @@ async def test_an_empty_log_gives_an_empty_report(recorded: RecordedLog) -> None
     assert (found.all.decisions, found.by_class, found.changes) == (0, {}, [])
 
 
+async def test_an_end_in_the_middle_leaves_no_error_about_a_closed_database(
+    small_log: RecordedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The entries that were not read are forgotten after the database is closed."""
+
+    def fail(_: Weights) -> Weights:
+        raise NotInTheLog("facts have aged out")
+
+    with pytest.raises(NotInTheLog) as ended:
+        await asked(small_log, Overrides(weights=fail))
+    ended.value.__traceback__ = None
+    del ended
+    gc.collect()
+
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 @pytest.mark.parametrize("module", [whatif, score_changes], ids=lambda module: module.__name__)
 def test_the_module_cannot_publish(module: object) -> None:
     source = inspect.getsource(module)  # type: ignore[arg-type]
@@ -88,23 +109,46 @@ def test_the_module_cannot_publish(module: object) -> None:
 # --- the report -------------------------------------------------------------------------------
 
 
-def terms(node: str, score: float, watts: float) -> Terms:
-    names = ("headroom", "cooling", "trend", "bonus", "pressure", "draining")
+def terms(node: str, score: float) -> Terms:
+    names = ("headroom", "cooling", "trend", "bonus", "pressure", "draining", "marginal_w")
     zero: dict[str, Any] = dict.fromkeys(names, 0.0)
-    return Terms(node=node, score=score, marginal_w=watts, source="measured", **zero)
+    return Terms(node=node, score=score, source="measured", **zero)
 
 
-def shift(pod: str, before: Terms, after: Terms, *, workload: str = "standard") -> ScoreChange:
-    return ScoreChange(1, f"team/{pod}", "team", workload, before, after, False, True, 2.0, 1.0)
+class Best(NamedTuple):
+    node: str
+    score: float
+    watts: float | None
+
+
+def shift(
+    pod: str, before: Best, after: Best, *, workload: str = "standard", same_scale: bool = True
+) -> ScoreChange:
+    return ScoreChange(
+        entry=1,
+        pod=f"team/{pod}",
+        namespace="team",
+        workload=workload,
+        before=terms(before.node, before.score),
+        after=terms(after.node, after.score),
+        same_scale=same_scale,
+        watts_before=before.watts,
+        watts_after=after.watts,
+        over_cap_before=False,
+        over_cap_after=True,
+        cores=2.0,
+        gpus=1.0,
+    )
+
+
+TWO_SHIFTS = [
+    shift("a", Best("n1", 50, 10), Best("n2", 60, 8)),
+    shift("b", Best("n1", 50, 10), Best("n1", 40, 10), workload="performance"),
+]
 
 
 def test_sums_include_the_requested_cores_and_gpus() -> None:
-    found = compare_changes(
-        [
-            shift("a", terms("n1", 50, 10), terms("n2", 60, 8)),
-            shift("b", terms("n1", 50, 10), terms("n1", 40, 10), workload="performance"),
-        ]
-    )
+    found = compare_changes(TWO_SHIFTS)
 
     assert found.all._asdict() == {
         "decisions": 2,
@@ -114,8 +158,76 @@ def test_sums_include_the_requested_cores_and_gpus() -> None:
         "score_shift": 0.0,
         "watts_before": 20.0,
         "watts_after": 18.0,
+        "watts_unknown": 0,
         "over_cap_before": 0,
         "over_cap_after": 2,
     }
     groups = list(found.by_class), list(found.by_namespace)
     assert groups == (["performance", "standard"], ["team"])
+
+
+def test_scores_of_two_scales_are_neither_subtracted_nor_shown() -> None:
+    other = shift("c", Best("n1", 100, 70), Best("n3", 41, 90), same_scale=False)
+    alone, beside = compare_changes([other]), compare_changes([*TWO_SHIFTS, other])
+
+    assert (alone.all.score_shift, alone.score_deltas) == (None, [])
+    assert (beside.all.score_shift, beside.score_deltas) == (0.0, [10.0, -10.0])
+    text = as_text({"SCORING": "headroom"}, beside)
+    assert "team/a: n1 50.0 -> n2 60.0" in text
+    assert "team/c: n1 70 W -> n3 90 W" in text
+    assert "The scores of 1 pods are not compared: each value of SCORING has a scale" in text
+    assert as_json({}, alone)["all"]["score_shift"] is None
+
+
+def test_unknown_watts_are_no_watts() -> None:
+    unknown = shift("c", Best("n1", 50, None), Best("n3", 41, 90))
+    found = compare_changes([*TWO_SHIFTS, unknown])
+
+    assert (found.all.watts_before, found.all.watts_after, found.all.watts_unknown) == (20, 18, 1)
+    text = as_text({"SCORING": "headroom"}, found)
+    assert "1 pods are not in the watts: a best node had no fresh data." in text
+
+
+# --- from watts to headroom -----------------------------------------------------------------------
+
+
+async def by_watts(recorded: RecordedLog) -> None:
+    recorded.builder.weights = Weights(scoring="energy", preset="savings")
+    await record_small_log(recorded)
+
+
+async def test_watts_are_counted_alike_whatever_the_scores_are_of(recorded: RecordedLog) -> None:
+    """The best nodes by watts are those that add and keep on least, so no other setting finds
+    less: activation counts on both sides."""
+    await by_watts(recorded)
+    found = await asked(recorded, Overrides(weights=lambda then: replace(then, scoring="headroom")))
+
+    assert (found.all.decisions, found.all.score_shift) == (4, None)
+    assert found.changes
+    for change in found.changes:
+        later = change.before.later
+        assert later.activation_w > 0
+        assert change.watts_before == pytest.approx(change.before.marginal_w + later.activation_w)
+    assert found.all.watts_before <= found.all.watts_after
+
+
+async def test_decisions_of_unknown_settings_are_counted_and_left_out(
+    small_log: RecordedLog,
+) -> None:
+    small_log.builder.weights = Weights(cooling=0.3)  # which no entry declares
+    await small_log.builder.answer(ask("later"))
+    found = await asked(small_log, Overrides(weights=lambda then: then))
+
+    assert (found.all.decisions, found.left_out) == (4, {UNKNOWN_SETTINGS: 1})
+    text = as_text({"SCORING": "headroom"}, found)
+    assert "1 scored pods were left out: their settings are not in the log" in text
+
+
+def test_a_misspelled_setting_gets_similar_names() -> None:
+    with pytest.raises(SettingsError) as refused:
+        other_of({"SCORE_TREND_SCLAE": "3"})
+
+    assert "SCORE_TREND_SCLAE: not a setting of scores or plans, so nothing was" in str(
+        refused.value
+    )
+    assert "similar names are SCORE_TREND_SCALE" in str(refused.value)

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from audit_kit import RecordedLog
+from audit_kit import RecordedLog, written_archive
 from joulie.client import JoulieError, replay_archive
-from joulie_audit.archive.archiver import Archiver
-from joulie_audit.archive.columnar import Segment
 from joulie_audit.replay.replay import replay
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.testing import ask
@@ -17,8 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def exported(recorded: RecordedLog, to: Path) -> Path:
-    async with recorded.reading() as (history, facts):
-        await Archiver(to, Segment(), 2**62).run(history, facts)
+    await written_archive(recorded, to)
     return to
 
 

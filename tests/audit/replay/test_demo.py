@@ -10,7 +10,7 @@ import pytest
 
 
 def joulie(*words: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "joulie_cli.main", *words, "--json"]
+    command = [sys.executable, "-m", "joulie_cli.main", *words, "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     reported: dict[str, Any] = json.loads(done.stdout)
@@ -24,7 +24,7 @@ def test_a_long_demo_of_many_nodes_replays_from_streams_and_from_its_archive(
     data = ("--data", str(tmp_path / "data"))
     archive = ("--archive", str(tmp_path / "archive"))
     made = joulie("demo", "--headless", "--nodes", "500", "--for", "5m", *data)
-    joulie("archive", "--to", archive[1], "--now", *data)
+    joulie("archive", "--dir", archive[1], "--now", *data)
 
     log = joulie("verify", *archive, *data)
     streams = joulie("replay", "--jobs", "2", *data)

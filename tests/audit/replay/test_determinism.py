@@ -184,10 +184,8 @@ def test_modules_that_compute_do_not_call_hash_or_id() -> None:
 
 
 def fingerprint(python: str, **environ: str) -> str:
-    rooms = [
-        str(ROOT / name) for name in ("bus", "migrations", "projections", "extender", "tests/kit")
-    ]
-    rooms += [str(ROOT / name) for name in ("operator", "audit")]
+    rooms = [str(ROOT / name) for name in ("bus", "migrations", "projections", "extender")]
+    rooms += [str(ROOT / name) for name in ("operator", "audit", "tests/kit", "tests/kit/broker")]
     reported = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms), **environ}
     done = subprocess.run(
         [python, str(FINGERPRINT), str(GOLDEN)], env=reported, capture_output=True, text=True

@@ -7,11 +7,20 @@ from pathlib import Path
 import pytest
 
 from audit_kit import NoFacts, restore_into
+from joulie_answers.readers.history import row_of
+from joulie_answers.views.decision_text import candidates_of, describe
 from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.recompute.fold import FoldedState
+from joulie_audit.replay.recorded import PositionQueue, answers_of, declared_in
 from joulie_audit.replay.replay import ReplayReport, replay
 from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import ArchiveBroken
+from joulie_bus.events import PrioritizeDecided
+from joulie_extender.catalogue.declaration import weights_of
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.decide import scores_again
+from joulie_extender.terms.freshness import SOURCES
 from joulie_projections.decision_log import heads
 from joulie_projections.history.history import History
 from joulie_projections.state.gpu_arrivals import PRIOR, GpuDemand, GpuShape, with_pod
@@ -84,6 +93,37 @@ async def test_a_changed_count_of_pods_is_detected(
 
     assert done.mismatches > 5
     assert any("packing" in miss.what for miss in done.reported), done.reported
+
+
+async def test_the_golden_log_has_nodes_that_are_unknown_new_silent_and_gone(
+    history: History,
+) -> None:
+    facts, folded = ArchivedFacts(Archive.of(GOLDEN), NoFacts()), FoldedState()
+    logged, sources, strangers = PositionQueue(answers_of(history)), set[str](), set[str]()
+    for manifest in history.manifests():
+        folded.skip(await facts.of(manifest))
+        for _, answer in logged.up_to(manifest.p_to):
+            decision = answer.decision
+            strangers |= {*decision.candidates.strangers}
+            if isinstance(decision, PrioritizeDecided) and answer.weights is not None:
+                found = scores_again(decision, folded.twin_columns(), answer.weights)
+                sources |= {SOURCES[basis] for basis in found.basis.tolist()}
+
+    assert sources == {"neutral", "undiscovered", "predicted", "measured"}
+    known = {name for name, node in folded.cluster_state.nodes.items() if node.present}
+    assert strangers & known, "kube-scheduler had a node that Joulie knew later"
+    assert history.row_names().nodes() - known, "a node has left"
+
+
+def test_every_entry_of_the_golden_log_is_described(history: History) -> None:
+    names = history.row_names()
+    weights = {each.settings: found for each in declared_in(history) if (found := weights_of(each))}
+    described = [describe(row_of(entry), names, weights) for entry in history.entries()]
+
+    assert [each.fault for each in described] == [None] * len(described)
+    for each in described:
+        if each.brief.verb in ("filter", "prioritize"):
+            assert len(candidates_of(each.event, names, Weights())) == each.brief.candidates
 
 
 def test_the_golden_log_verifies(history: History) -> None:

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from audit_kit import ArchiveOpener, FactsAfter, RecordedLog, record_small_log
-from joulie_audit.archive.archiver import Archiver
-from joulie_audit.archive.columnar import Segment
+from audit_kit import ArchiveOpener, FactsAfter, RecordedLog, record_small_log, written_archive
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import FactSource, plan_facts
 from joulie_audit.recompute import fold
@@ -365,8 +363,8 @@ async def replayed_by_two(
     recorded: RecordedLog, archive: Path, scope: Scope = BY_TWO
 ) -> ReplayReport:
     """Replays with two worker processes."""
+    await written_archive(recorded, archive)
     async with recorded.reading() as (history, facts):
-        await Archiver(archive, Segment(), 2**62).run(history, facts)
         by_workers = WorkerSource(Sources(recorded.database), ArchiveOpener(archive))
         return await replay(history, facts, scope, worker_source=by_workers)
 

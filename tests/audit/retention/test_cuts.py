@@ -6,22 +6,27 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, insert, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError
 
 from audit_kit import RecordedLog, small_log_in
+from joulie_audit.verify.verify import verify
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.testing import ask
 from joulie_migrations.cuts import DELETABLE
+from joulie_projections.decision_log import tree
 from joulie_projections.decision_log.heads import Head
-from joulie_projections.fold.commit import Cut
+from joulie_projections.fold.commit import Cut, Input
 from joulie_projections.history.history import History
+from joulie_projections.history.stored_tree import StoredTree
 from joulie_projections.history.trimming import TrimStore, require_trimmer
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
+from joulie_projections.store.tables import cut
 from joulie_projections.testing import Postgres
 
 pytestmark = pytest.mark.anyio
@@ -64,13 +69,20 @@ def cut_of(recorded: RecordedLog, **changed: object) -> Cut:
         log_seal="a",
         facts_seal="b",
         inputs={},
-        signed_at=head.signed_at,
-        key_id=head.key_id,
-        signature=head.signature,
+        note=head.note.encode(),
+        edge=b"",
         made_at=1,
         made_by="me",
     )
     return made._replace(**changed)  # type: ignore[arg-type]
+
+
+def edge_and_inputs(recorded: RecordedLog, pos: int) -> tuple[bytes, bytes]:
+    """The true ones of a cut, as the database has them."""
+    with History.of(recorded.database) as history:
+        ranges = [each for made in history.manifests() if made.p_to <= AT for each in made.ranges]
+        inputs = {each.stream: Input("", each.last) for each in ranges}
+        return StoredTree(history).frontier_at(pos).edge, msgspec.msgpack.encode(inputs)
 
 
 def logs(place: Place) -> list[list[Any]]:
@@ -122,6 +134,8 @@ WRONG: dict[str, dict[str, object]] = {
     "a position within a batch": {"p_to": AT - 1},
     "another manifest": {"manifest_head": bytes(32)},
     "an entry that is not there": {"pos": 99},
+    "a head that is not of the log": {"note": b"joulie/other\n7\n"},
+    "a number after which no other cut can follow": {"number": 2**62},
 }
 
 
@@ -157,12 +171,35 @@ async def test_cuts_only_go_forward(recorded: RecordedLog, trimmer: Engine) -> N
             store.record(cut_of(recorded, **changed))
 
 
+@pytest.mark.parametrize(
+    ("column", "forged"),
+    [("edge", b""), ("edge", bytes(96)), ("edge", b"x"), ("inputs", b"\xff"), ("inputs", b"")],
+    ids=["no edge", "another edge", "half an edge", "no map", "no inputs"],
+)
+async def test_a_cut_with_forged_contents_makes_no_log_corrupted_and_ends_no_process(
+    recorded: RecordedLog, trimmer: Engine, column: str, forged: bytes
+) -> None:
+    """The role of the trimmer can record it: the triggers cannot compute subtrees."""
+    true = cut_of(recorded)
+    with trimmer.begin() as db:
+        edge, inputs = edge_and_inputs(recorded, true.pos)
+        row = {**true._asdict(), "inputs": inputs, "edge": edge}
+        for number, changed in ((1, {}), (2, {column: forged})):
+            db.execute(insert(cut).values(**{**row, "number": number, **changed}))
+
+    with History.of(recorded.database) as history:
+        public = recorded.builder.signer.public
+        assert verify(history, public, ()).flaw is None
+        assert StoredTree(history).frontier_at(9).root == history.heads()[-1].checkpoint.root
+        assert tree.read(history.connection, 9) is not None
+
+
 CHANGED = [
     "UPDATE cut SET pos = pos + 1",
     "DELETE FROM cut",
     "UPDATE decision SET pos = pos",
     "UPDATE batch SET p_to = p_to",
-    "INSERT INTO head SELECT pos + 100, hash, signed_at, key_id, signature FROM head LIMIT 1",
+    "INSERT INTO head SELECT hash, pos + 100, p_to, hash, note, quota FROM head LIMIT 1",
     "INSERT INTO quarantine VALUES (999, 's', 1, 'w', 'b')",
     "UPDATE checkpoint SET position = 0",
     "DELETE FROM checkpoint",
@@ -202,7 +239,8 @@ async def test_the_log_continues_after_a_cut_at_its_last_entry(
     with History.of(recorded.database) as history:
         last = history.heads()[-1]
         assert last.pos == history.tip()
-    TrimStore(trimmer).record(cut_of(recorded, pos=last.pos, hash=last.hash))
+    note = last.note.encode()
+    TrimStore(trimmer).record(cut_of(recorded, pos=last.pos, hash=last.hash, note=note))
     assert sum(TrimStore(trimmer).drop()) > 0
 
     await recorded.builder.answer(ask("next"))

@@ -11,7 +11,9 @@ import pytest
 from joulie_audit.archive.archiver import ArchiveResult
 from joulie_audit.archive.parts import MANIFEST, Part, sealed
 from joulie_audit.retention import periodic as archiving
+from joulie_audit.retention.retention_risks import RetentionRisk
 from joulie_bus.errors import JoulieError
+from joulie_bus.testing import VirtualClock
 
 pytestmark = pytest.mark.anyio
 NOTHING = ArchiveResult(parts=0, facts_to=0, log_to=0)
@@ -78,3 +80,37 @@ async def test_after_a_restart_the_archive_says_what_was_archived(
         await archiving.PeriodicArchiver(schedule, cast(Any, None), write).run()
 
     assert asked == [7]
+
+
+class OfAShortStream(archiving.PeriodicArchiver):
+    """A stream is about to refuse messages, whatever is trimmed."""
+
+    trims = 0
+
+    async def _risks(self) -> list[RetentionRisk]:
+        self._is_short = True
+        return []
+
+    async def _trim(self) -> None:
+        self.trims += 1
+
+
+async def test_a_stream_that_runs_out_of_room_is_archived_and_trimmed_at_once_and_again_later(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written: list[bool] = []
+    clock = VirtualClock(0)
+    monkeypatch.setattr("time.monotonic", lambda: clock() / 1e9)
+
+    async def write(now: bool) -> ArchiveResult:
+        written.append(now)
+        return NOTHING
+
+    schedule = archiving.Schedule(tmp_path, 3600.0, 86_400.0, now=False)
+    archiver = OfAShortStream(schedule, cast(Any, None), write)
+    for _ in range(3):
+        await archiver._check_dangers()
+        clock.advance(archiving.ROOM_INTERVAL_S / 2)
+
+    assert archiver.trims == 2
+    assert written == [True, True]  # the running hour, too

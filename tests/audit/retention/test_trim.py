@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 from sqlalchemy import Engine
 
-from audit_kit import RecordedLog, small_log_in
-from joulie_audit.archive.archiver import Archiver
-from joulie_audit.archive.columnar import Segment
+import joulie_migrations
+from audit_kit import RecordedLog, restore_into, small_log_in, written_archive
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts, plan_facts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
@@ -17,10 +16,8 @@ from joulie_audit.chain.entries import Flaw
 from joulie_audit.questions.explain import explain_pod
 from joulie_audit.questions.time_travel import cluster_state_at
 from joulie_audit.replay.replay import ReplayReport, Scope, replay
-from joulie_audit.retention.cut_points import CutOptions, heads_of
+from joulie_audit.retention.cut_points import CutOptions
 from joulie_audit.retention.retention_risks import trim_due_s
-from joulie_audit.retention.trim import Trimmed, Trimmer
-from joulie_audit.retention.trim_streams import newest_records
 from joulie_audit.verify.proof import prove
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
@@ -33,9 +30,12 @@ from joulie_projections.decision_log.heads import Head
 from joulie_projections.fold.commit import Input
 from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.history.trimming import TrimStore
+from joulie_projections.projector.trim_streams import anchored_heads
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.testing import tamper
+from signed_heads import head_at
+from trim_kit import ArchiveTrim, Trim
 
 pytestmark = pytest.mark.anyio
 NO_LIMIT = 2**62
@@ -51,25 +51,22 @@ class ArchivedLog(NamedTuple):
     def public(self) -> Any:
         return self.recorded.builder.signer.public
 
-    def trimmer(self, engine: Engine) -> Trimmer:
+    def trimmer(self, engine: Engine) -> ArchiveTrim:
         reading = Sources(self.recorded.database).reading
-        return Trimmer(Archive.of(self.path), TrimStore(engine), reading, self.public)
+        return ArchiveTrim(Archive.of(self.path), TrimStore(engine), reading, self.public)
 
     async def archive(self) -> None:
-        async with self.recorded.reading() as (history, facts):
-            await Archiver(self.path, Segment(), NO_LIMIT).run(history, facts)
+        await written_archive(self.recorded, self.path)
 
     async def anchored(self) -> list[Head]:
-        return heads_of(await newest_records(self.recorded.builder.bus, Stream.HEADS, 1000))
+        return await anchored_heads(self.recorded.builder.bus, 1000)
 
-    async def trim(self, keep_s: float = 0.0) -> Trimmed:
+    async def trim(self, keep_s: float = 0.0) -> Trim:
         builder, engine = self.recorded.builder, database.trimmer(self.recorded.database)
         try:
             now = builder.clock()
-            options = CutOptions(now - int(keep_s * 1e9), now, "test")
-            return await self.trimmer(engine).run(
-                builder.bus, CLUSTER, await self.anchored(), options
-            )
+            options = CutOptions(now - int(keep_s * 1e9), "test")
+            return await self.trimmer(engine).run(builder.bus, await self.anchored(), options, now)
         finally:
             engine.dispose()
 
@@ -92,7 +89,7 @@ class ArchivedLog(NamedTuple):
                 list(history.manifests()),
                 list(history.manifests_back()),
                 [explain_pod(history, f"team/{pod}").entries for pod in PODS],
-                [prove(history, at) for at in (1, 4, 9)],
+                [prove(history, at, self.public) for at in (1, 4, 9)],
                 history.commit_time_range(),
                 [history.committed_at(at) for at in (1, 8, 9, 20)],
                 history.quarantined(),
@@ -177,22 +174,22 @@ async def test_a_trim_changes_nothing_for_readers_with_the_archive(archived: Arc
 
 
 async def test_decisions_stay_that_a_restored_archive_would_read_again(
-    archived: ArchivedLog,
+    archived: ArchivedLog, tmp_path: Path
 ) -> None:
-    """The archive knows how far the stream was read with entries that it does not hold yet."""
+    """The newest head of the archive names the last decision that was read for it."""
     builder = archived.recorded.builder
     await builder.answer(ask("unsigned"))  # the last part does not hold it
     later = ArchivedLog(archived.recorded, archived.path.with_name("later"))
     await later.archive()
-    unknown = await later.trim()
-    builder.sign()
-    await anchor(archived.recorded)
-    await later.archive()
-    known = await later.trim()
+    await later.trim()
 
-    assert unknown.cut is not None
-    assert "JOULIE_DEC" not in unknown.messages
-    assert known.messages["JOULIE_DEC"] > 0
+    first = (await builder.bus.state(Stream.DEC)).first
+    restored = database.migrator(tmp_path / "restored.db")
+    joulie_migrations.upgrade(restored)
+    restored.dispose()
+    assert restore_into(later.path, tmp_path / "restored.db").entries == 11
+    with History.of(tmp_path / "restored.db") as history:
+        assert history.decisions_read().sequence == first == 11
 
 
 async def test_what_follows_lost_messages_is_archived_and_trimmed(
@@ -261,7 +258,7 @@ async def test_a_log_without_a_cut_has_no_unchecked_part(archived: ArchivedLog) 
 
 FORGED = {
     "an unsigned hash": "UPDATE cut SET hash = manifest_head",
-    "a signature of another head": "UPDATE cut SET signature = hash",
+    "a signature of another head": "UPDATE cut SET note = hash",
     "an entry that is not there": "DELETE FROM decision WHERE pos = (SELECT pos FROM cut)",
     "another entry": "UPDATE cut SET pos = pos + 1",
     "another manifest": "UPDATE cut SET manifest_head = hash",
@@ -309,7 +306,7 @@ async def test_an_anchored_head_of_another_entry_at_the_cut_is_a_flaw(
 ) -> None:
     done = await archived.trim()
     assert done.cut is not None
-    other = archived.recorded.builder.signer.sign(done.cut.pos, bytes(32), 1)
+    other = head_at(archived.recorded.builder.signer, done.cut.pos, bytes(32))
     with History.of(archived.recorded.database) as history:
         report = verify(history, archived.public, [other])
 
@@ -321,7 +318,7 @@ async def test_an_anchored_head_before_the_cut_is_compared_with_the_archive(
     archived: ArchivedLog,
 ) -> None:
     await archived.trim()
-    other = archived.recorded.builder.signer.sign(3, bytes(32), 1)
+    other = head_at(archived.recorded.builder.signer, 3, bytes(32))
     with History.of(archived.recorded.database) as history:
         report = verify_archive(Archive.of(archived.path), archived.public, history, [other])
 
@@ -378,7 +375,7 @@ async def test_a_head_that_is_not_anchored_cannot_be_a_cut(
     now = archived.recorded.builder.clock()
     trimmer = archived.trimmer(engine)
 
-    assert trimmer.cut(anchored, CutOptions(now, now, "test"))
+    assert trimmer.cut(anchored, CutOptions(now, "test"), now)
     assert TrimStore(engine).newest().pos == 7  # type: ignore[union-attr]
     engine.dispose()
 
@@ -432,23 +429,26 @@ async def test_a_database_that_differs_from_the_archive_is_not_trimmed(
 
 # --- after a crash ----------------------------------------------------------------------------
 
-Step = Callable[[Trimmer, ArchivedLog], Awaitable[None]]
+Step = Callable[[ArchiveTrim, ArchivedLog], Awaitable[None]]
 
 
-async def cut_only(trimmer: Trimmer, archived: ArchivedLog) -> None:
+async def cut_only(trimmer: ArchiveTrim, archived: ArchivedLog) -> None:
     now = archived.recorded.builder.clock()
-    trimmer.cut(await archived.anchored(), CutOptions(now, now, "test"))
+    trimmer.cut(await archived.anchored(), CutOptions(now, "test"), now)
 
 
-async def cut_and_purge(trimmer: Trimmer, archived: ArchivedLog) -> None:
+async def cut_and_purge(trimmer: ArchiveTrim, archived: ArchivedLog) -> None:
     await cut_only(trimmer, archived)
-    await trimmer.purge(archived.recorded.builder.bus, CLUSTER)
+    await trimmer.trimmer.purge(archived.recorded.builder.bus, CLUSTER)
 
 
 def dropping(portions: int) -> Step:
-    async def step(trimmer: Trimmer, archived: ArchivedLog) -> None:
+    async def step(trimmer: ArchiveTrim, archived: ArchivedLog) -> None:
+        anchored, now = await archived.anchored(), archived.recorded.builder.clock()
+        asked = trimmer.asked(anchored, CutOptions(now, "test"))
+        assert asked is not None
         await cut_and_purge(trimmer, archived)
-        for _, _ in zip(range(portions), trimmer.store.drop(trimmer.set_aside()), strict=False):
+        for _, _ in zip(range(portions), trimmer.store.drop(asked.aside), strict=False):
             pass
 
     return step
@@ -509,7 +509,7 @@ async def test_a_read_before_the_cut_gives_an_error_that_names_the_archive(
             with pytest.raises(NotInTheLog, match=r"the log was trimmed.* --archive"):
                 await cluster_state_at(history, facts, 8)
         with pytest.raises(NotInTheLog, match=r"the log was trimmed.* --archive"):
-            prove(history, 1)
+            prove(history, 1, archived.public)
         with pytest.raises(NotInTheLog, match=r"the log was trimmed.* --archive"):
             explain_pod(history, "team/early-1")
 
@@ -522,8 +522,9 @@ async def test_settings_of_decisions_after_the_cut_stay(archived: ArchivedLog) -
 
 async def test_facts_that_a_rebuild_quarantined_after_archiving_stay(archived: ArchivedLog) -> None:
     """Also before the cut: only the database holds them."""
-    into = "INSERT INTO quarantine (position, stream, sequence, why, body)"
-    tamper(archived.recorded.database, f"{into} VALUES (9, 'JOULIE_TEL', 1, 'late', ?)", b"x")
+    into = "INSERT INTO quarantine (position, stream, sequence, why, subject, body, rest)"
+    values = "(9, 'JOULIE_TEL', 1, 'late', '', ?, ?)"
+    tamper(archived.recorded.database, f"{into} VALUES {values}", b"x", b"")
 
     done = await archived.trim()
 

@@ -58,7 +58,7 @@ async def test_a_checker_made_from_packages_of_go_accepts_proofs_and_rejects_cha
     log, witness = str(verifier_of(ring, ring.newest)), witness_of(tmp_path / "w")
     stranger = Signer.of(tmp_path / "stranger.key").public
     async with small_log.reading() as (history, _):
-        proofs = [prove(history, position) for position in range(1, 12)]
+        proofs = [prove(history, position, ring) for position in range(1, 12)]
     made = cosigned_by(witness, proofs[0].checkpoint, 1_800_000_000)
 
     for at, proof in enumerate(proofs):

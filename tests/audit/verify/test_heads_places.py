@@ -12,7 +12,8 @@ from audit_kit import RecordedLog
 from joulie_bus.errors import HeadsNotKept
 from joulie_bus.runtime.metrics import HEADS_KEPT
 from joulie_bus.s3 import bucket as s3_bucket
-from joulie_projections.chain.signed import decode
+from joulie_projections.chain.head import decode
+from joulie_projections.chain.keyring import Ring
 from joulie_projections.history.history import History
 from joulie_projections.witness import head_keepers
 from joulie_projections.witness.head_keepers import BucketKeeper, FileKeeper, HeadKeeper
@@ -31,7 +32,10 @@ class Site(NamedTuple):
     remove: Callable[[int], None]  # the head of an entry, as an administrator of the place can
 
     def keep(self) -> None:
-        HeadKeeping(self.data / "joulie.db", self.keeper(), self.named).keep()
+        HeadKeeping(self.data / "joulie.db", self.keeper(), self.named, self.ring).keep()
+
+    def ring(self) -> Ring:
+        return self.recorded.builder.signer.public
 
     def entries(self) -> list[int]:
         return [decode(line).pos for line in self.keeper().kept()]
@@ -156,6 +160,11 @@ async def recorded(tmp_path: Path) -> AsyncGenerator[RecordedLog, None]:
         yield recorded
 
 
+def keeping_in(file: Path, recorded: RecordedLog) -> HeadKeeping:
+    ring = recorded.builder.signer.public
+    return HeadKeeping(recorded.database, FileKeeper(file), "file", lambda: ring)
+
+
 async def test_nothing_is_written_through_a_link_or_to_a_device(
     recorded: RecordedLog, tmp_path: Path
 ) -> None:
@@ -163,11 +172,11 @@ async def test_nothing_is_written_through_a_link_or_to_a_device(
     target.write_bytes(b"of others")
     for to in (target, Path("/dev/zero"), Path("/dev/null")):
         file.symlink_to(to)
-        HeadKeeping(tmp_path / "data/joulie.db", FileKeeper(file), "file").keep()
+        keeping_in(file, recorded).keep()
         assert not is_kept("file")
         file.unlink()
     os.mkfifo(file)
-    HeadKeeping(tmp_path / "data/joulie.db", FileKeeper(file), "file").keep()
+    keeping_in(file, recorded).keep()
 
     assert not is_kept("file")
     assert target.read_bytes() == b"of others"
@@ -177,7 +186,7 @@ async def test_a_line_that_a_full_disk_cut_off_is_written_again(
     recorded: RecordedLog, tmp_path: Path
 ) -> None:
     file = tmp_path / "kept.jsonl"
-    keeping = HeadKeeping(tmp_path / "data/joulie.db", FileKeeper(file), "file")
+    keeping = keeping_in(file, recorded)
     keeping.keep()
     whole = file.read_bytes()
     for cut in (1, 40, len(whole.splitlines()[-1]) + 1, len(whole) - 1, len(whole)):

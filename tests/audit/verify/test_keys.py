@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audit_kit import RecordedLog
-from joulie_audit.archive.archiver import Archiver
-from joulie_audit.archive.columnar import Segment
+from audit_kit import RecordedLog, written_archive
 from joulie_audit.archive.parts import Archive
 from joulie_audit.chain.entries import Flaw
 from joulie_audit.verify.proof import difference, prove
@@ -17,11 +15,13 @@ from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.errors import NotInTheLog
 from joulie_bus.testing import ask
+from joulie_projections.chain.head import Head
 from joulie_projections.chain.keyring import ENDLESS, Ring
 from joulie_projections.chain.note import InclusionProof
-from joulie_projections.chain.signed import Head, KeyStatement
 from joulie_projections.decision_log.heads import Signer
+from joulie_projections.history.stored_tree import StoredTree
 from joulie_projections.testing import tamper
+from signed_heads import head_at, insert_head
 
 pytestmark = pytest.mark.anyio
 CHECKER = Path(__file__).parents[3] / "docs" / "check_proof.py"
@@ -44,9 +44,12 @@ async def verified(recorded: RecordedLog, ring: Ring | None = None, *anchored: H
 
 def put(recorded: RecordedLog, head: Head) -> None:
     tamper(recorded.database, "DELETE FROM head WHERE pos = ?", head.pos)
-    row = head.as_row()
-    statement = f"INSERT INTO head ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
-    tamper(recorded.database, statement, *row.values())
+    insert_head(recorded.database, head)
+
+
+async def root_at(recorded: RecordedLog, pos: int) -> bytes:
+    async with recorded.reading() as (history, _):
+        return StoredTree(history).frontier_at(pos).root
 
 
 async def hash_of(recorded: RecordedLog, pos: int) -> bytes:
@@ -67,9 +70,20 @@ async def test_a_log_with_two_keys_has_no_flaw(rotated: RecordedLog) -> None:
 
 
 async def test_one_key_alone_does_not_verify_heads_of_the_other(rotated: RecordedLog) -> None:
-    for key, pos in zip(rotated.builder.signer.public.keys, (11, 7), strict=True):
+    for key, known in zip(rotated.builder.signer.public.keys, (2, 1), strict=True):
         report = await verified(rotated, Ring(key._replace(after=0, until=ENDLESS)))
-        assert report.flaw == Flaw(pos, f"the head at {pos} is not signed by a key of this log")
+        assert (report.heads, report.flaw) == (known, None)
+        [note] = report.notes
+        assert note.endswith("of the table head that no key of this log signed")
+
+
+async def test_a_log_of_which_the_key_signed_no_head_is_not_valid(
+    rotated: RecordedLog, tmp_path: Path
+) -> None:
+    report = await verified(rotated, Signer.of(tmp_path / "other.key").public)
+
+    what = "no key of this log signed any of its 3 heads: is the key another one?"
+    assert report.flaw == Flaw(0, what)
 
 
 async def test_an_old_key_cannot_sign_after_its_handover(
@@ -81,7 +95,7 @@ async def test_an_old_key_cannot_sign_after_its_handover(
     await made.answer(ask("after-1"))
     made.sign()
     leaked = Signer.of(tmp_path / "leaked.key")
-    put(any_database, leaked.sign(11, await hash_of(any_database, 11), 1))
+    put(any_database, head_at(leaked, 11, await hash_of(any_database, 11)))
 
     report = await verified(any_database)
 
@@ -109,7 +123,8 @@ async def test_a_compromised_key_cannot_rewrite_the_log(
     made.retire(old.key_id, since=7)
     tamper(any_database.database, "DELETE FROM decision WHERE pos > 8")
     tamper(any_database.database, "DELETE FROM head WHERE pos > 7")
-    put(any_database, old.sign(8, await hash_of(any_database, 8), 1))
+    root = await root_at(any_database, 8)
+    put(any_database, head_at(old, 8, await hash_of(any_database, 8), root=root))
 
     report = await verified(any_database, made.signer.public)
 
@@ -176,9 +191,9 @@ async def test_a_checkpoint_of_a_key_outside_its_range_proves_nothing(
     ring = made.signer.path.with_suffix(".pub")
     before = await proved(rotated, 8)
     made.retire(made.signer.public.keys[0].id, since=7)
-    tamper(rotated.database, "DELETE FROM tree_head WHERE pos = 11")
+    tamper(rotated.database, "DELETE FROM head WHERE pos = 11")
 
-    with pytest.raises(NotInTheLog, match="the newest checkpoint is at 0"):
+    with pytest.raises(NotInTheLog, match="the newest head is at 0"):
         await proved(rotated, 8)
     assert checked(before, tmp_path, ring)[0] == 0
 
@@ -202,9 +217,8 @@ def pem(raw: bytes) -> bytes:
 # --- archives ---------------------------------------------------------------------------------
 
 
-async def archived(recorded: RecordedLog, to: Path, keys: tuple[KeyStatement, ...]) -> Archive:
-    async with recorded.reading() as (history, facts):
-        await Archiver(to, Segment(), 2**62, keys).run(history, facts)
+async def archived(recorded: RecordedLog, to: Path) -> Archive:
+    await written_archive(recorded, to)
     return Archive.of(to)
 
 
@@ -212,7 +226,7 @@ async def test_an_archive_is_verified_with_its_first_key_alone(
     rotated: RecordedLog, tmp_path: Path
 ) -> None:
     ring = rotated.builder.signer.public
-    archive = await archived(rotated, tmp_path / "archive", ring.statements)
+    archive = await archived(rotated, tmp_path / "archive")
 
     assert verify_archive(archive, Ring(ring.first)).flaw is None
 
@@ -221,11 +235,11 @@ async def test_a_handover_after_its_entry_was_archived_is_in_the_next_part(
     any_database: RecordedLog, tmp_path: Path
 ) -> None:
     to, made = tmp_path / "archive", any_database.builder
-    await archived(any_database, to, ())
+    await archived(any_database, to)
     made.rotate()
     await made.answer(ask("after-1"))
     made.sign()
-    archive = await archived(any_database, to, made.signer.public.statements)
+    archive = await archived(any_database, to)
 
     parts = [archive.read_log(place, part) for place, part in archive.parts("log")]
     assert parts[0].keys == ()
@@ -234,10 +248,12 @@ async def test_a_handover_after_its_entry_was_archived_is_in_the_next_part(
 
 
 async def test_an_archive_without_its_handovers_needs_the_ring(
-    rotated: RecordedLog, tmp_path: Path
+    rotated: RecordedLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ring = rotated.builder.signer.public
-    archive = await archived(rotated, tmp_path / "archive", ())
+    with monkeypatch.context() as patch:
+        patch.setattr(Ring, "statements", ())
+        archive = await archived(rotated, tmp_path / "archive")
 
     assert verify_archive(archive, ring).flaw is None
     flaw = verify_archive(archive, Ring(ring.first)).flaw
@@ -252,7 +268,7 @@ async def test_an_archive_that_ends_with_a_compromised_key_is_a_flaw(
     made = any_database.builder
     await made.answer(ask("late-3"))
     made.sign()
-    archive = await archived(any_database, tmp_path / "archive", ())
+    archive = await archived(any_database, tmp_path / "archive")
     old = made.signer.key_id
     await made.answer(ask("late-4"))
     made.sign()

@@ -15,6 +15,7 @@ from joulie_bus.testing import ask
 from joulie_projections.chain.note import InclusionProof
 from joulie_projections.decision_log.heads import Head, Signer
 from joulie_projections.witness.cosigner import cosigned_by, witness_of
+from signed_heads import head_at
 
 pytestmark = pytest.mark.anyio
 CHECKER = Path(__file__).parents[3] / "docs" / "check_proof.py"
@@ -22,7 +23,7 @@ CHECKER = Path(__file__).parents[3] / "docs" / "check_proof.py"
 
 async def proved(recorded: RecordedLog, position: int) -> InclusionProof:
     async with recorded.reading() as (history, _):
-        return prove(history, position)
+        return prove(history, position, recorded.builder.signer.public)
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ def test_the_script_is_short_and_imports_no_joulie_package() -> None:
     [
         (0, "There is no entry 0: the log goes from 1 to 11."),
         (12, "There is no entry 12: the log goes from 1 to 11."),
-        (10, "Entry 10 is not signed yet: the newest checkpoint is at 9."),
+        (10, "Entry 10 is not signed yet: the newest head is at 9."),
     ],
 )
 async def test_an_entry_that_cannot_be_proved_gives_the_reason(
@@ -240,7 +241,7 @@ async def test_a_later_head_extends_an_earlier_one(small_log: RecordedLog) -> No
 
 async def test_two_different_heads_of_one_entry_are_a_fork(small_log: RecordedLog) -> None:
     heads, _ = await heads_and(small_log)
-    forked = small_log.builder.signer.sign(9, bytes(32), 1)
+    forked = head_at(small_log.builder.signer, 9, bytes(32))
 
     _, found = await heads_and(small_log, heads[-1], forked)
 
@@ -251,7 +252,7 @@ async def test_a_head_of_a_rewritten_log_does_not_match(
     small_log: RecordedLog,
 ) -> None:
     heads, _ = await heads_and(small_log)
-    before = small_log.builder.signer.sign(5, bytes(32), 1)
+    before = head_at(small_log.builder.signer, 5, bytes(32))
 
     _, found = await heads_and(small_log, before, heads[-1])
 
@@ -264,14 +265,14 @@ async def test_a_head_of_another_log_is_detected_by_its_key(
     heads, _ = await heads_and(small_log)
     foreign_signer = Signer.of(tmp_path / "other.key")
 
-    _, found = await heads_and(small_log, foreign_signer.sign(3, bytes(32), 1), heads[-1])
+    _, found = await heads_and(small_log, head_at(foreign_signer, 3, bytes(32)), heads[-1])
 
     assert found.flaw == f"the head at 3 is signed by another key ({foreign_signer.key_id})"
 
 
 async def test_a_head_after_the_end_of_the_log_does_not_match(small_log: RecordedLog) -> None:
     heads, _ = await heads_and(small_log)
-    beyond = small_log.builder.signer.sign(99, bytes(32), 1)
+    beyond = head_at(small_log.builder.signer, 99, bytes(32))
 
     _, found = await heads_and(small_log, heads[-1], beyond)
 
