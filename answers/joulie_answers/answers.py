@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from joulie_answers.newest import Newest
 from joulie_answers.readers import pending_pods
-from joulie_answers.readers.attempt_values import attempt_of, group_of, outcome_brief
-from joulie_answers.readers.attempts import Attempts
+from joulie_answers.readers.attempt_values import Beside, attempt_of, group_of, outcome_brief
+from joulie_answers.readers.attempts import NEVER_DECIDED, Attempts, NamedAttempt
 from joulie_answers.readers.energy import EnergyReader, Period
 from joulie_answers.readers.facts import OpenFacts
 from joulie_answers.readers.history import HistoryReader
@@ -20,25 +20,30 @@ from joulie_answers.readers.status import completed, from_database
 from joulie_answers.readers.time_travel import SERVED, Bounds, TimeTravel
 from joulie_answers.schema import requests, responses
 from joulie_answers.schema.responses import Stamp
+from joulie_answers.text.pod import sentences
 from joulie_answers.views import cards, cluster_view, decision_text
 from joulie_answers.views.caps import caps_of
 from joulie_answers.views.cluster_view import Overview, policy_of
 from joulie_answers.views.decision_text import (
     KINDS,
+    LISTED,
     DescribedEntry,
     candidates_of,
+    capital,
     considers,
-    explain,
+    failed_text,
 )
 from joulie_answers.views.defragment import NOT_ASKED, ONLY_ADVICE, defragment_of
 from joulie_answers.views.plan_text import next_plan_of, plain_inputs, power_shares
 from joulie_audit.chain.log_start import trimmed_hint
-from joulie_audit.questions.explain import not_there, similar_names
+from joulie_audit.questions.explain import not_there
 from joulie_audit.questions.gang import gang_now
 from joulie_audit.questions.next_plan import next_plan
+from joulie_bus.core.similar_names import similar_names
 from joulie_bus.core.times import MS, utc_text
-from joulie_bus.errors import EMPTY, NotAnswered, NotInTheLog
+from joulie_bus.errors import EMPTY, JoulieError, NotAnswered, NotInTheLog
 from joulie_bus.events import PrioritizeDecided, Terms
+from joulie_bus.runtime.logging import get_logger
 from joulie_extender.defragment.plan import defragmentation_plan
 from joulie_extender.gpu.models import Aliases
 from joulie_operator.planning.refused_on_sample import refusable_pods
@@ -46,9 +51,10 @@ from joulie_operator.plugins import load_policy
 from joulie_projections.chain.entry import MAX_COLUMN_INT
 from joulie_projections.fold.commit import Cut
 from joulie_projections.history.history import EntryQuery, History
-from joulie_projections.state.completeness import ViewAges
+from joulie_projections.state.completeness import ViewAges, known_ms
 from joulie_projections.state.state import NodeState, PodState
 
+log = get_logger("answers")
 EXAMINED = 500  # pending pods that one query examines
 AHEAD_S = 60.0  # a clock of a client may be fast; a later time has no state yet
 HOUR = 3_600_000_000_000  # ns
@@ -69,8 +75,8 @@ class ResolvedSnapshot(NamedTuple):
         return {
             "position": snapshot.position,
             "at_ms": snapshot.at // MS,
-            "age_ms": self.ages.heard_ms,
-            "behind_ms": self.ages.behind_ms,
+            "age_ms": known_ms(self.ages.heard_ms),
+            "behind_ms": known_ms(self.ages.behind_ms),
         }
 
 
@@ -137,7 +143,7 @@ class Answers:
             return now
         newest = self._newest.position  # the overview may be of half a second before
         if position > newest:
-            why = f"There is no position {position}: the log has 1 to {newest}."
+            why = f"There is no position {position}: the log has 1 to {newest}. Nothing was read."
             raise NotAnswered(404, why)
         snapshot = await self._time_travel.snapshot_at(position)
         age_ms = max(0, self._clock() - snapshot.at) // MS
@@ -242,39 +248,54 @@ class Answers:
         resolved = await self._resolve(query)
         uid = await self._uid_of(uid, resolved)
         pod = resolved.overview.snapshot.cluster_state.pods.get(uid)
-        until = None if resolved.is_now else resolved.overview.snapshot.at
-        found = await self._described(EntryQuery(pod_uid=uid, until=until), DECISIONS_PER_POD)
-        if pod is None and not found:
+        found = await self._attempts.about(uid, _until(resolved), DECISIONS_PER_POD)
+        if pod is None and not found.described:
             why = await self._history.run(lambda history: not_there(history, uid))
             raise NotAnswered(404, why)
-        return responses.PodDetail(
+        if found.attempt is None and query.candidate:
+            raise NotInTheLog(NEVER_DECIDED.format(uid))
+        detail = responses.PodDetail(
             **resolved.stamp(),
             pod=cluster_view.pod_brief(pod) if pod else None,
-            decisions=[described.brief for described in found],
-            explanation=explain(pod.pod if pod else None, pod.node if pod else "", found),
-            **await self._attempt(query, uid, pod, resolved),
+            decisions=[described.brief for described in found.described],
+            explanation=[],
+            attempt=None,
+            outcome=None,
+            group=None,
         )
+        try:
+            detail = replace(detail, **await self._attempt(query, found.attempt, pod, resolved))
+            return replace(detail, explanation=sentences(detail))
+        except JoulieError:
+            raise
+        except Exception as fault:  # anything: the decisions must be shown
+            log.exception("attempt_not_described", pod=uid)
+            return replace(detail, explanation=[failed_text(fault)])
 
     async def _attempt(
-        self, query: requests.Pod, uid: str, pod: PodState | None, resolved: ResolvedSnapshot
+        self,
+        query: requests.Pod,
+        attempt: NamedAttempt | None,
+        pod: PodState | None,
+        resolved: ResolvedSnapshot,
     ) -> dict[str, Any]:
         """The newest attempt, where the pod is, and its group."""
-        state, node = resolved.overview.snapshot.cluster_state, pod.node if pod else ""
-        try:
-            attempt = await self._attempts.newest(uid)
-        except NotInTheLog:
-            if query.candidate:
-                raise
+        state = resolved.overview.snapshot.cluster_state
+        if attempt is None:
             group = gang_now(pod.pod, state) if pod else None
             return {"attempt": None, "outcome": None, "group": group_of(group)}
-        asked_for = None
-        if query.candidate:
-            asked_for = await self._attempts.terms_of(attempt, query.candidate)
-        weights = self._history.weights.get(attempt.found.settings)
-        outcome = attempt.outcome(node)
-        devices = await self._attempts.devices_of(attempt, outcome.node if outcome else "")
+        outcome = attempt.outcome(pod.node if pod else "")
+        placed_on = outcome.node if outcome else ""
+        settings = attempt.found.settings
+        beside = Beside(
+            answers=attempt.answers(),
+            more=await self._attempts.shown_terms(attempt, query.candidate, placed_on),
+            placed_on=placed_on,
+            devices=await self._attempts.devices_of(attempt, placed_on),
+            settings_unknown=self._history.settings_unknown(settings),
+        )
         return {
-            "attempt": attempt_of(attempt.found, weights, asked_for, devices),
+            "attempt": attempt_of(attempt.found, self._history.weights.get(settings), beside),
             "outcome": outcome_brief(outcome),
             "group": group_of(gang_now(attempt.found.pod, state)),
         }
@@ -290,8 +311,9 @@ class Answers:
         _require_one(text, named.values())
         if named:
             return next(iter(named))
-        until = None if resolved.is_now else resolved.overview.snapshot.at
-        found = await self._described(EntryQuery(pod=text, until=until), DECISIONS_PER_POD)
+        found = await self._described(
+            EntryQuery(pod=text, until=_until(resolved)), DECISIONS_PER_POD
+        )
         if text not in {each.brief.pod_uid for each in found}:
             _require_one(text, (f"{each.brief.namespace}/{each.brief.name}" for each in found))
         return found[0].brief.pod_uid if found else text
@@ -359,7 +381,7 @@ class Answers:
             pod_uid=query.uid,
             pod=query.pod,
             namespace=query.namespace,
-            kinds=(KINDS[query.verb],) if query.verb else (),
+            kinds=(KINDS[query.verb],) if query.verb else LISTED,
             since=_ns(query.since) if query.since else None,
             until=_ns(query.until) if query.until else None,
         )
@@ -398,12 +420,14 @@ class Answers:
         logged, described, names = opened
         found = described.explained
         settings = found.basis.settings if found.basis else ""
-        weights = self._history.weights_by(settings)
+        weights = self._history.weights.get(settings)
+        is_scored = bool(settings) and isinstance(described.event, PrioritizeDecided)
         computed, same = await self._computed(query, described.event)
         return responses.DecisionDetail(
             **self._stamp(),
             decision=described.brief,
             settings=settings,
+            settings_unknown=self._history.settings_unknown(settings) if is_scored else "",
             values=self._history.values_of(settings),
             code=self._history.code_of(settings),
             pod=cluster_view.pod_brief(PodState(pod=found.pod)) if found.pod else None,
@@ -423,9 +447,9 @@ class Answers:
         """The terms of every candidate, from the facts of that position."""
         if query.terms != "all" or not isinstance(event, PrioritizeDecided):
             return [], None
-        weights = self._history.weights.get(event.basis.settings)
-        if weights is None:
-            raise NotAnswered(410, f"The settings {event.basis.settings} are not in the log.")
+        settings = event.basis.settings
+        if (weights := self._history.weights.get(settings)) is None:
+            raise NotAnswered(410, capital(self._history.settings_unknown(settings)) + ".")
         snapshot = await self._time_travel.snapshot_at(event.basis.view)
         try:
             return decision_text.recomputed_terms(event, snapshot.twin_columns, weights)
@@ -490,8 +514,9 @@ class Answers:
 
     async def status(self, _query: requests.NoParameters) -> responses.Status:
         now, state = self._clock(), self._newest.overview.snapshot.cluster_state
-        found = await self._history.run(from_database(refusable_pods(state.pods)))
-        status = completed(found, state, now, self._staleness_s)
+        refusable, ledger_s = refusable_pods(state.pods), await self._energy.behind_s()
+        found = await self._history.run(from_database(refusable, ledger_s))
+        status = completed(found, state, now, self._staleness_s, self._newest.spools())
         return replace(status, **self._stamp())
 
     async def heads(self, query: requests.Heads) -> responses.HeadList:
@@ -504,7 +529,7 @@ class Answers:
                 hash=head.hash.hex(),
                 signed_at_ms=head.signed_at // MS,
                 key_id=head.key_id,
-                signature=head.signature.hex(),
+                note=head.note,
             )
             for head in found[: query.limit]
         ]
@@ -516,6 +541,11 @@ class Answers:
             entries=entries,
             unsigned=max(0, entries - newest[0].pos) if newest else entries,
         )
+
+
+def _until(resolved: ResolvedSnapshot) -> int | None:
+    """When an entry was made at the latest, to be known at that point in time."""
+    return None if resolved.is_now else resolved.overview.snapshot.at
 
 
 def _require_one(text: str, names: Iterable[str]) -> None:

@@ -5,17 +5,17 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
 from joulie_answers.answers import Answers, HistorySources
-from joulie_answers.readers.energy import EnergyReader, OpenEnergy
+from joulie_answers.readers.energy import EnergyReader, LedgerLag, OpenEnergy
 from joulie_answers.readers.facts import OpenFacts
 from joulie_answers.readers.history import HistoryReader, OpenHistory
 from joulie_answers.readers.time_travel import UNBOUNDED
-from joulie_answers.schema.responses import Stamp
+from joulie_answers.schema.responses import ReplicaSpool, Stamp
 from joulie_answers.views.cluster_view import ClusterSnapshot, Overview
 from joulie_answers.views.plan_text import PlanLine
 from joulie_bus.core.times import MS
 from joulie_extender.gpu.models import Aliases
 from joulie_projections.history.history import NEWEST, History
-from joulie_projections.state.completeness import ViewAges
+from joulie_projections.state.completeness import NEVER_MS, ViewAges, known_ms
 from joulie_projections.twin.columns import TwinColumns
 
 PATIENCE_S = 24 * 3600.0  # a command waits for its own query
@@ -26,6 +26,7 @@ class Stored(NamedTuple):
 
     history: OpenHistory
     energy: OpenEnergy
+    ledger_behind_s: LedgerLag
     facts: OpenFacts
 
 
@@ -41,18 +42,22 @@ class NewestStored:
     """The state of the newest commit: as old as that commit, whatever runs."""
 
     def __init__(self, snapshot: ClusterSnapshot, entries: int, judged: Judgement) -> None:
-        age_ms = max(0, judged.now - snapshot.at) // MS if snapshot.at else 0
+        age_ms = max(0, judged.now - snapshot.at) // MS if snapshot.at else NEVER_MS
         self.overview = Overview(snapshot, judged.staleness_s)
         self.ages = ViewAges(age_ms, age_ms)
         self.position = snapshot.position
         self.entries = entries
 
+    def spools(self) -> Sequence[ReplicaSpool]:
+        """None: their reports are live messages of the broker, which are not stored."""
+        return ()
+
     def stamp(self) -> Stamp:
         return {
             "position": self.position,
             "at_ms": self.overview.snapshot.at // MS,
-            "age_ms": self.ages.heard_ms,
-            "behind_ms": self.ages.behind_ms,
+            "age_ms": known_ms(self.ages.heard_ms),
+            "behind_ms": known_ms(self.ages.behind_ms),
         }
 
 
@@ -78,9 +83,9 @@ def _newest_in(history: History) -> ClusterSnapshot:
 @contextlib.asynccontextmanager
 async def stored_answers(stored: Stored, judged: Judgement) -> AsyncGenerator[Answers, None]:
     history = HistoryReader(stored.history, PATIENCE_S)
-    energy = EnergyReader(stored.energy)
+    energy = EnergyReader(stored.energy, stored.ledger_behind_s)
     try:
-        newest = await history.newest_after(0)  # and the settings that were declared
+        newest = await history.newest_after(0)
         snapshot = await history.run(_newest_in)
         found = NewestStored(snapshot, newest.pos if newest else 0, judged)
         sources = HistorySources.over(stored.facts, history, NoRecentPlans(), energy, UNBOUNDED)

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import joulie_migrations
 from joulie_answers.doctor import observed_here
 from joulie_answers.doctor.judgement import calls, limits, objects, versions
-from joulie_answers.doctor.judgement.calls import LastCall
+from joulie_answers.doctor.judgement.calls import LastCall, SpoolSeen
 from joulie_answers.doctor.judgement.findings import Finding, Unseen, not_seen
-from joulie_answers.doctor.judgement.limits import ArchiveSeen, Certificate, DiskSeen
+from joulie_answers.doctor.judgement.limits import ArchiveSeen, Certificate
+from joulie_answers.doctor.judgement.log import log_from, of_log
 from joulie_answers.doctor.observed_cluster import ClusterObserver, Installed, parts_of, seen
 from joulie_answers.doctor.observed_here import BrokerSeen, DatabaseSeen
 from joulie_answers.readers.gauges import Gauges, gauges_of
@@ -95,7 +96,8 @@ def _of_database(wires: Wiring, found: DatabaseSeen | Unseen) -> list[Finding]:
         return [reached]
     oldest, newest = joulie_migrations.OLDEST, joulie_migrations.NEWEST
     schema = versions.schema(found.schema, oldest, newest)
-    return [reached, schema, *([limits.standbys(found.standbys)] if found.standbys else [])]
+    standbys = [limits.standbys(found.standbys)] if found.standbys else []
+    return [reached, schema, *of_log(found.log), *standbys]
 
 
 def _of_disk(wires: Wiring) -> list[Finding]:
@@ -135,6 +137,7 @@ async def _of_addresses(wires: Wiring) -> list[Finding]:
     gauges = gauges_of(running.metrics).get("extender")
     seen_gauges = [gauges] if gauges else Unseen("the extender serves no metrics")
     findings.append(calls.answered(_answers(seen_gauges)))
+    findings.append(calls.spooled(_spools(seen_gauges)))
     if "simulator" not in running.parts:  # a demo ends before anything is full
         findings.append(limits.archive(_archive_here(running)))
     return findings
@@ -162,6 +165,16 @@ def _answers(gauges: Sequence[Gauges] | Unseen) -> float | Unseen:
     if isinstance(gauges, Unseen):
         return gauges
     return sum(each.get("joulie_answers_total", 0) for each in gauges)
+
+
+def _spools(gauges: Sequence[Gauges] | Unseen) -> SpoolSeen | Unseen:
+    if isinstance(gauges, Unseen):
+        return gauges
+    return SpoolSeen(
+        sum(each.get("joulie_decision_spool_events", 0) for each in gauges),
+        max((each.get("joulie_decision_spool_seconds", 0) for each in gauges), default=0),
+        sum(each.get("joulie_answers_missing", 0) for each in gauges),
+    )
 
 
 # --- the cluster --------------------------------------------------------------------------------
@@ -224,19 +237,14 @@ async def _archive_in(cluster: ClusterObserver, found: Installed) -> ArchiveSeen
 async def _of_sizes(
     cluster: ClusterObserver, projectors: Sequence[dict[str, object]]
 ) -> list[Finding]:
-    """Streams, database and disk, as the projector that leads has measured them."""
+    """Streams, database, disk and log, as the projector that leads has measured them."""
     gauges = await seen(cluster.gauges(projectors))
     if isinstance(gauges, Unseen):
         return [limits.disk(gauges)]
     leader = max(gauges, key=lambda each: each.get("joulie_position", 0))
     return [
-        limits.disk(
-            DiskSeen(
-                leader.get("joulie_data_free_bytes", 0),
-                leader.get("joulie_data_size_bytes", 0),
-                leader.get("joulie_database_bytes", 0),
-            )
-        ),
+        limits.disk(observed_here.disk_from(leader)),
+        *of_log(log_from(leader)),
         *(
             limits.stream(size, leader.get(f"joulie_stream_days_left{{{size.stream}}}"))
             for size in observed_here.from_gauges(leader, _dropping())
@@ -272,7 +280,8 @@ async def _of_calls(
         calls.asked(last, newest, now, installed.extender_ready_since),
     ]
     if extenders:
-        findings.append(calls.answered(_answers(await seen(cluster.gauges(extenders)))))
+        gauges = await seen(cluster.gauges(extenders))
+        findings += [calls.answered(_answers(gauges)), calls.spooled(_spools(gauges))]
     if not installed.has_own_scheduler:
         findings.append(calls.scheduler_flags(await seen(cluster.scheduler_pods())))
     return findings

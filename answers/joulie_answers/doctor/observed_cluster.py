@@ -125,6 +125,7 @@ class ClusterObserver:
             "resource": right.resource,
             "subresource": right.part,
             "namespace": namespace,
+            "name": right.name,
         }
         body = {"spec": {**spec, "resourceAttributes": wanted}}
         answer = msgspec.json.decode(await self.api.create(f"{REVIEWS}/{review}", body))

@@ -17,6 +17,7 @@ import joulie_migrations
 from joulie_answers.doctor.judgement.calls import LastCall
 from joulie_answers.doctor.judgement.findings import Unseen
 from joulie_answers.doctor.judgement.limits import ArchiveSeen, Certificate, ClockSeen, DiskSeen
+from joulie_answers.doctor.judgement.log import LogSeen
 from joulie_bus.errors import JoulieError
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import size_of, time_of
@@ -51,6 +52,7 @@ class BrokerSeen(NamedTuple):
 class DatabaseSeen(NamedTuple):
     schema: str
     last: LastCall
+    log: LogSeen = LogSeen(0, 0.0)
     standbys: Standbys | None = None  # None for a database without any
 
 
@@ -94,16 +96,23 @@ def database_of(wires: Wiring) -> DatabaseSeen | Unseen:
             standbys = standbys_of(engine)
         finally:
             engine.dispose()
-        last = _last_call(wires) if schema else LastCall(0, 0)
-        return DatabaseSeen(schema, last, standbys)
+        if not schema:
+            return DatabaseSeen(schema, LastCall(0, 0), standbys=standbys)
+        with History.readable(place) as history:
+            return DatabaseSeen(schema, _last_call(history), _log_in(history), standbys)
     except JoulieError as error:
         return Unseen(str(error))
 
 
-def _last_call(wires: Wiring) -> LastCall:
-    with History.readable(wires.data.database) as history:
-        newest = history.newest_answers(1)
-        return LastCall(newest[0].decided_at if newest else 0, history.counts().answers)
+def _last_call(history: History) -> LastCall:
+    newest = history.newest_answers(1)
+    return LastCall(newest[0].decided_at if newest else 0, history.counts().answers)
+
+
+def _log_in(history: History) -> LogSeen:
+    count, _ = history.foreign_rows(0)
+    since = history.unsigned_since()
+    return LogSeen(count, 0.0 if not since else max(0, time.time_ns() - since) / NS)
 
 
 def disk(wires: Wiring) -> DiskSeen | None:
@@ -193,11 +202,27 @@ def from_gauges(gauges: Mapping[str, float], drops_old: frozenset[Stream]) -> li
     ]
 
 
-def archive_from(gauges: Mapping[str, float]) -> ArchiveSeen:
-    return ArchiveSeen(
-        failing=gauges.get("joulie_archive_failing", 0) > 0,
-        behind_s=gauges.get("joulie_archive_oldest_unarchived_seconds", 0),
-        due_s=gauges.get("joulie_archive_trim_due_seconds", 0),
-        free=gauges.get("joulie_archive_free_bytes", 0),
-        size=gauges.get("joulie_archive_size_bytes", 0),
-    )
+def disk_from(gauges: Mapping[str, float]) -> DiskSeen | Unseen:
+    """As the projector that leads measured it."""
+    try:
+        return DiskSeen(
+            gauges["joulie_data_free_bytes"],
+            gauges["joulie_data_size_bytes"],
+            gauges["joulie_database_bytes"],
+        )
+    except KeyError:
+        return Unseen("the projector has not measured it yet")
+
+
+def archive_from(gauges: Mapping[str, float]) -> ArchiveSeen | Unseen:
+    """As the archiver measured it."""
+    try:
+        return ArchiveSeen(
+            failing=gauges["joulie_archive_failing"] > 0,
+            behind_s=gauges["joulie_archive_oldest_unarchived_seconds"],
+            due_s=gauges["joulie_archive_trim_due_seconds"],
+            free=gauges["joulie_archive_free_bytes"],
+            size=gauges["joulie_archive_size_bytes"],
+        )
+    except KeyError:
+        return Unseen("the archiver has not ended its first pass")

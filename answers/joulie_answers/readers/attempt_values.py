@@ -1,29 +1,36 @@
 """An explained attempt as API values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from joulie_answers.schema.responses import Attempt, Candidate, Devices, Group, Outcome, Refused
 from joulie_answers.views.cluster_view import pod_brief
-from joulie_answers.views.decision_text import loss_of, term_set
+from joulie_answers.views.decision_text import best_text, candidate_of
 from joulie_audit.questions.devices import Takes
 from joulie_audit.questions.devices import in_words as in_words_of
 from joulie_audit.questions.explain import Explanation
 from joulie_audit.questions.explain import Outcome as Bound
 from joulie_audit.questions.gang import GangNow, in_words
 from joulie_bus.core.times import MS
-from joulie_bus.events import NodesInFlight, Terms
+from joulie_bus.events import NodesInFlight, PrioritizeDecided, Terms
 from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.decide import answered_scores
 from joulie_extender.decide.explained import explained
 from joulie_projections.state.state import PodState
 
 
-def attempt_of(
-    found: Explanation,
-    weights: Weights | None,
-    asked_for: Terms | None = None,
-    devices: Takes | None = None,
-) -> Attempt:
-    """`weights` are those of its settings, if they are in the log."""
+class Beside(NamedTuple):
+    """What is shown beside an attempt."""
+
+    answers: Mapping[str, int] = {}  # the score of each candidate as sent to kube-scheduler
+    more: Sequence[Terms] = ()  # of nodes that are not among the best
+    placed_on: str = ""
+    devices: Takes | None = None
+    settings_unknown: str = ""
+
+
+def attempt_of(found: Explanation, weights: Weights | None, beside: Beside) -> Attempt:
+    """`weights` are those of its settings, if they are known."""
     scored, filtered = found.scored, found.filtered
     return Attempt(
         number=found.attempts,
@@ -36,6 +43,7 @@ def attempt_of(
         view_text=found.view_text,
         settings=found.settings,
         preset=weights.preset if weights else None,
+        settings_unknown=beside.settings_unknown,
         candidates=found.candidates,
         filtered=explained(filtered).line if filtered else "",
         refused=[
@@ -45,10 +53,17 @@ def attempt_of(
         reason=filtered.reason if filtered else "",
         cluster_trend_w_per_min=scored.cluster_trend_w_per_min if scored else None,
         perf_pressure=scored.perf_pressure if scored else None,
-        scores=_scores(scored.top if scored else (), asked_for, weights or Weights()),
-        devices=_devices(devices),
+        best=best_text(scored.top, weights) if scored else "",
+        tied=_tied(scored) if scored else None,
+        scores=_scores(scored, weights, beside) if scored else [],
+        devices=_devices(beside.devices),
         in_flight=in_flight_text(found.in_flight or ()),
     )
+
+
+def _tied(scored: PrioritizeDecided) -> int:
+    answers = answered_scores(scored)
+    return int((answers == answers.max(initial=0)).sum())
 
 
 def _devices(found: Takes | None) -> Devices | None:
@@ -65,20 +80,16 @@ def in_flight_text(nodes: NodesInFlight) -> str:
     return f"{devices} devices on {len(nodes)} nodes, of pods that the view did not have yet"
 
 
-def _scores(top: Sequence[Terms], asked_for: Terms | None, weights: Weights) -> list[Candidate]:
-    lines = [*top]
-    if asked_for is not None and asked_for not in lines:
-        lines.append(asked_for)
-    return [
-        Candidate(
-            node=terms.node,
-            verdict="",
-            answer=None,
-            terms=term_set(terms, weights),
-            loss=loss_of(lines[0], terms, weights) if at else None,
-        )
-        for at, terms in enumerate(lines)
+def _scores(scored: PrioritizeDecided, weights: Weights | None, beside: Beside) -> list[Candidate]:
+    lines, answers = [*scored.top, *beside.more], beside.answers
+    shown = [
+        candidate_of(terms.node, answers.get(terms.node), terms, lines[0], weights)
+        for terms in lines
     ]
+    placed_on = beside.placed_on
+    if placed_on in answers and placed_on not in {terms.node for terms in lines}:
+        shown.append(candidate_of(placed_on, answers[placed_on], None, None, weights))
+    return shown
 
 
 def outcome_brief(found: Bound | None) -> Outcome | None:

@@ -5,22 +5,27 @@ from typing import NamedTuple
 
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.readers.time_travel import TimeTravel
+from joulie_answers.views.decision_text import DescribedEntry, capital
 from joulie_audit.questions.devices import Takes, takes
 from joulie_audit.questions.explain import (
     Explanation,
+    Logged,
     Outcome,
-    explain_pod,
+    about_newest,
+    explain_logged,
     outcome_of,
     recompute_terms,
 )
+from joulie_bus.core.similar_names import similar_names
 from joulie_bus.errors import BusError, NotAnswered, NotInTheLog, TooFarBack
 from joulie_bus.events import Terms
-from joulie_extender.decide.decide import candidate_names
-from joulie_projections.history.history import History
+from joulie_extender.decide.decide import answered_scores, candidate_names
+from joulie_projections.history.history import EntryQuery, History
 from joulie_projections.state.state import ClusterState
 from joulie_projections.twin.row_names import RowNames
 
 MOST_ENTRIES = 500  # about one pod; a pod that waits for days has more
+NEVER_DECIDED = "{!r} was never filtered or scored; only its outcome is known."
 
 
 class NamedAttempt(NamedTuple):
@@ -33,34 +38,66 @@ class NamedAttempt(NamedTuple):
             return self.found.outcome
         return outcome_of(self.found.scored, node, self.names)
 
+    def answers(self) -> dict[str, int]:
+        """The score of each candidate as sent to kube-scheduler."""
+        scored = self.found.scored
+        if scored is None:
+            return {}
+        return dict(
+            zip(candidate_names(scored, self.names), answered_scores(scored).tolist(), strict=True)
+        )
+
+
+class PodEntries(NamedTuple):
+    """The newest entries about one pod, read once: its attempt is among those that are listed."""
+
+    described: list[DescribedEntry]
+    attempt: NamedAttempt | None  # None: it was never filtered or scored
+
 
 class Attempts:
     def __init__(self, history: HistoryReader, travel: TimeTravel) -> None:
         self._history = history
         self._travel = travel
 
-    async def newest(self, pod: str) -> NamedAttempt:
-        """Raises NotInTheLog if the pod was never filtered or scored."""
+    async def about(self, uid: str, until: int | None, listed: int) -> PodEntries:
+        """The entries that were made up to `until`, in nanoseconds; at most `listed` of them are
+        described."""
 
-        def query(history: History) -> NamedAttempt:
-            found = explain_pod(history, pod, None, MOST_ENTRIES)
-            return NamedAttempt(found, history.row_names(found.view))
+        def query(history: History) -> tuple[PodEntries, Logged]:
+            entries = list(history.find(EntryQuery(pod_uid=uid, until=until), MOST_ENTRIES))
+            described = self._history.described(history, entries[:listed])
+            logged = about_newest(entries)
+            found = explain_logged(history, logged)
+            named = NamedAttempt(found, history.row_names(found.view)) if found else None
+            return PodEntries(described, named), logged
 
-        attempt = await self._history.run(query)
-        if not attempt.found.view or _has_names(attempt):
-            return attempt
+        read, logged = await self._history.run(query)
+        attempt = read.attempt
+        if attempt is None or not attempt.found.view or _has_names(attempt):
+            return read
         with contextlib.suppress(BusError, NotInTheLog, TooFarBack):
-            return await self._named_by_facts(pod, attempt.found.view)
-        return attempt
+            return read._replace(attempt=await self._named_by_facts(logged, attempt.found.view))
+        return read
 
-    async def _named_by_facts(self, pod: str, view: int) -> NamedAttempt:
+    async def _named_by_facts(self, logged: Logged, view: int) -> NamedAttempt | None:
         """Nodes were removed since, and the database has no longer all of their names."""
         snapshot = await self._travel.snapshot_at(view)
         names = RowNames.of_state(view, snapshot.cluster_state)
-        explained = await self._history.run(
-            lambda history: explain_pod(history, pod, names, MOST_ENTRIES)
-        )
-        return NamedAttempt(explained, names)
+        explained = await self._history.run(lambda history: explain_logged(history, logged, names))
+        return NamedAttempt(explained, names) if explained else None
+
+    async def shown_terms(
+        self, attempt: NamedAttempt, asked_for: str, placed_on: str
+    ) -> list[Terms]:
+        """The terms of these two nodes, where the log does not list them. Those of the node that
+        was asked for raise what makes them impossible."""
+        found = [await self._terms_of(attempt, asked_for)] if asked_for else []
+        if placed_on and placed_on != asked_for and placed_on in attempt.answers():
+            with contextlib.suppress(BusError, NotInTheLog, TooFarBack):
+                found.append(await self._terms_of(attempt, placed_on))
+        listed = attempt.found.scored.top if attempt.found.scored else []
+        return [terms for terms in found if terms not in listed]
 
     async def devices_of(self, attempt: NamedAttempt, node: str) -> Takes | None:
         """Where the pod is, or on the best node, by the state of the view; None for pods without
@@ -76,7 +113,7 @@ class Attempts:
         state = snapshot.cluster_state
         return takes(found.pod, where, state, _before(found, where, state))
 
-    async def terms_of(self, attempt: NamedAttempt, node: str) -> Terms:
+    async def _terms_of(self, attempt: NamedAttempt, node: str) -> Terms:
         """As recorded, else recomputed from the facts of the view."""
         scored = attempt.found.scored
         if scored is None:
@@ -85,7 +122,7 @@ class Attempts:
             return listed
         settings = attempt.found.settings
         if (weights := self._history.weights.get(settings)) is None:
-            raise NotAnswered(410, f"The settings {settings} are not in the log.")
+            raise NotAnswered(410, capital(self._history.settings_unknown(settings)) + ".")
         snapshot = await self._travel.snapshot_at(attempt.found.view)
         terms = recompute_terms(scored, node, snapshot.twin_columns, weights)
         if terms is None:
@@ -112,8 +149,9 @@ def _no_candidate(attempt: NamedAttempt, node: str) -> str:
     filtered, names = attempt.found.filtered, attempt.names
     if filtered and node in candidate_names(filtered, names):
         return f"{node} was refused by the filter, so it was not scored: {filtered.reason}."
-    known = "is an unknown node" if node not in names.nodes() else "was no candidate"
+    if node not in (known := names.nodes()):
+        return f"No node {node!r} is known. Known are {similar_names(node, known)}."
     return (
-        f"{node} {known}: kube-scheduler did not send it (it filters nodes before it calls the "
-        "extender, and samples the nodes of large clusters)."
+        f"{node} was no candidate: kube-scheduler did not send it (it filters nodes before it "
+        "calls the extender, and samples the nodes of large clusters)."
     )

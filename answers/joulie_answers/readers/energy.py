@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from joulie_answers.readers.saved import saved_now
+from joulie_answers.readers.saved import saved_now, saved_of
 from joulie_answers.readers.savings import savings_of
 from joulie_answers.schema import requests, responses
 from joulie_bus.errors import Unreadable
@@ -26,6 +26,7 @@ from joulie_projections.energy.report import (
 from joulie_projections.store.energy_table import EnergyTable
 
 OpenEnergy = Callable[[], AbstractContextManager[EnergyTable]]
+LedgerLag = Callable[[], float | None]  # in seconds; None: not known
 KINDS: dict[By, tuple[str, ...]] = {
     "node": (),
     "plan": (),
@@ -33,7 +34,7 @@ KINDS: dict[By, tuple[str, ...]] = {
     "card": ("card",),
 }  # else groups
 MS_PER_SECOND = MW_PER_W = 1000
-FINE_MS = 6 * MS_PER_HOUR  # shorter periods are shown by minutes
+FINE_MS = 6 * MS_PER_HOUR  # what is known of less is shown by minutes
 
 
 class Period(NamedTuple):
@@ -44,12 +45,19 @@ class Period(NamedTuple):
 class EnergyReader:
     """One report at a time: a long one must not take the threads of other queries."""
 
-    def __init__(self, open_energy: OpenEnergy) -> None:
-        self._open_energy = open_energy
+    def __init__(self, open_energy: OpenEnergy, behind_s: LedgerLag) -> None:
+        self._open_energy, self._behind_s = open_energy, behind_s
         self._thread = ThreadPoolExecutor(1, "energy")
+        self._lag_thread = ThreadPoolExecutor(1, "ledger-lag")
 
     def close(self) -> None:
         self._thread.shutdown()
+        self._lag_thread.shutdown()
+
+    async def behind_s(self) -> float | None:
+        """How far the ledger is behind the log, which waits for no report. None: not known."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._lag_thread, self._behind_s)
 
     async def energy(
         self, stamp: responses.Stamp, period: Period, query: requests.Energy
@@ -85,24 +93,24 @@ class EnergyReader:
             ]
 
     def _saved(self, stamp: responses.Stamp, now_ms: int) -> responses.Saved:
-        with self._open_energy() as table:
+        with self._open_energy() as opened, opened.at_one_moment() as table:
             return saved_now(table, stamp, now_ms)
 
     def _read(
         self, stamp: responses.Stamp, period: Period, query: requests.Energy
     ) -> responses.Energy:
         kinds = ("node", *KINDS.get(query.by, ("group",)))
-        with self._open_energy() as table:
+        with self._open_energy() as opened, opened.at_one_moment() as table:
             found = table.between(*period, kinds)
+            report = found.report(query.by)
+            intervals = sorted(found.intervals, key=lambda each: each.start_ms)
+            began_ms = _began_ms(table, intervals)
+            known = Period(max(report.from_ms, began_ms), min(report.to_ms, period.to_ms))
+            fine = _fine(table, intervals, known, began_ms)
+            saved = saved_of(table, found)
             savings = table.savings()
-            fine = found.intervals
-            if period.to_ms - period.from_ms <= FINE_MS and kinds != ("node",):
-                fine = table.between(*period, ("node",)).intervals
-            began_ms = _began_ms(table, fine)
-        report = found.report(query.by)
         if not found.intervals:
             report = report._replace(by={})
-        known = Period(max(report.from_ms, began_ms), min(report.to_ms, period.to_ms))
         report = report._replace(from_ms=known.from_ms, to_ms=known.to_ms)
         shares = [
             _share(name, share, has_model=query.by == "card")
@@ -110,21 +118,44 @@ class EnergyReader:
         ]
         answer = _answer(stamp, report, shares, series_of(fine, known), savings_of(savings))
         end = query.offset + len(shares)
+        if not found.intervals:
+            answer = replace(answer, **dict.fromkeys(NOT_HELD))
         return replace(
             answer,
             by=query.by,
             folded_to=found.position,
             ledger_behind_ms=round(found.behind_s * MS_PER_SECOND),
+            saved_in_period=saved,
             next=end if end < len(report.by) else None,
         )
 
 
+NOT_HELD = (
+    *("meter_kwh", "pods_kwh", "idle_kwh", "modelled_kwh", "unknown_kwh", "unknown_node_hours"),
+    *("cost", "unpriced_kwh", "kgco2e", "unweighed_kwh"),
+)
+
+
+def _fine(
+    table: EnergyTable, found: Sequence[Interval], known: Period, began_ms: int
+) -> Sequence[Interval]:
+    """By minutes, where the energy that is known of a period is of some hours: with one interval
+    for each hour, power is flat where it was not. Within the first minutes of readings it is not
+    known when they begin: then their hour is shown as a whole."""
+    if not found or known.to_ms - known.from_ms > FINE_MS:
+        return found
+    first, end_ms = found[0], max(each.end_ms for each in found)
+    if first.start_ms < began_ms != table.log_began_ms():
+        return [first, *table.by_minutes(first.end_ms, end_ms)]
+    return table.by_minutes(first.start_ms, end_ms) or found
+
+
 def _began_ms(table: EnergyTable, intervals: Sequence[Interval]) -> int:
-    """When the readings of the first interval begin: over the whole interval, the average power of
-    a ledger that began within it is too low."""
-    first = min(intervals, key=lambda interval: interval.start_ms, default=None)
-    if first is None:
+    """When the readings of the first interval begin; the intervals are in their order. Over the
+    whole interval, the average power of a ledger that began within it is too low."""
+    if not intervals:
         return 0
+    first = intervals[0]
     began_ms = table.log_began_ms()
     if first.start_ms <= began_ms < first.end_ms:
         return began_ms
@@ -184,6 +215,7 @@ def _answer(
         grid=list(map(_rate, report.grid)),
         series=series,
         saved=savings,
+        saved_in_period=None,
     )
 
 

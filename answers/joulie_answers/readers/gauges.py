@@ -8,7 +8,11 @@ from http.client import HTTPConnection, HTTPException
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-TIMEOUT_S = 1.0
+from joulie_bus.runtime.http_deadline import within
+
+TIMEOUT_S = 1.0  # without a byte
+WHOLE_S = 5.0
+LARGEST = 16 << 20  # 5,000 namespaces are 3 MiB
 Gauges = dict[str, float]
 
 
@@ -24,8 +28,10 @@ def gauges_of(addresses: Mapping[str, str]) -> dict[str, Gauges]:
 def _scrape(address: str) -> Gauges | None:
     try:
         with closing(HTTPConnection(address, timeout=TIMEOUT_S)) as connection:
-            connection.request("GET", "/metrics")
-            return parsed(connection.getresponse().read().decode())
+            with within(connection, WHOLE_S):
+                connection.request("GET", "/metrics")
+                text = connection.getresponse().read(LARGEST + 1)
+            return parsed(text.decode()) if len(text) <= LARGEST else None
     except (OSError, HTTPException, ValueError):
         return None
 

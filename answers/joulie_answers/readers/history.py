@@ -5,21 +5,23 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import islice
 from threading import BoundedSemaphore
 from typing import NamedTuple, TypeVar
 
 from joulie_answers.views.decision_text import DescribedEntry, EntryRow, describe
 from joulie_bus.errors import QueryRefused, Undecodable
 from joulie_bus.events import SettingsDeclared, codec
+from joulie_bus.runtime.logging import get_logger
 from joulie_bus.streams.subjects import Stream
 from joulie_extender.catalogue.declaration import weights_of
 from joulie_extender.catalogue.weights import Weights
-from joulie_projections.decision_log.heads import Head
+from joulie_projections.chain.head import Head
 from joulie_projections.fold.manifest import Manifest, Range
 from joulie_projections.history.history import RECOMPUTED, EntryQuery, History, StoredEntry
-from joulie_projections.store.energy_lag import behind_s
 from joulie_projections.twin.row_names import RowNames
 
+log = get_logger("answers")
 T = TypeVar("T")
 OpenHistory = Callable[[], AbstractContextManager[History]]
 MAX_QUERIES = 32  # that run or wait
@@ -87,6 +89,7 @@ class HistoryReader:
         self._threads = ThreadPoolExecutor(2, "history")
         self.weights: dict[str, Weights] = {}
         self._declared: dict[str, SettingsDeclared] = {}
+        self._declared_to = 0  # the entry up to which these are known
         self._names = RowNames(0, 0, ())
 
     def close(self) -> None:
@@ -110,9 +113,15 @@ class HistoryReader:
         with self._open_history() as history:
             return query(history)
 
-    def cache_settings(self, entry: StoredEntry) -> None:
-        if entry.kind != SettingsDeclared.TYPE:
+    def _know_settings(self, history: History, last: int) -> None:
+        """Reads the settings that were declared up to an entry, once."""
+        if last <= self._declared_to:
             return
+        for entry in history.declarations(self._declared_to):
+            self._keep_settings(entry)
+        self._declared_to = max(last, self._declared_to)
+
+    def _keep_settings(self, entry: StoredEntry) -> None:
         try:
             event = codec.decoded(entry.message, "settings")
         except Undecodable:
@@ -122,39 +131,27 @@ class HistoryReader:
             if weights := weights_of(event):
                 self.weights[event.settings] = weights
 
-    async def ledger_behind_s(self) -> float:
-        return await self.run(lambda history: behind_s(history.connection))
-
     async def newest_after(self, pos: int) -> StoredEntry | None:
-        """The newest entry, if after `pos`. Caches the settings declared in between."""
+        """The newest entry, if after `pos`."""
 
-        def query(history: History) -> tuple[StoredEntry | None, list[StoredEntry]]:
-            if (tip := history.tip()) <= pos:
-                return None, []
-            return history.entry(tip), list(history.declarations(pos))
+        def query(history: History) -> StoredEntry | None:
+            tip = history.tip()
+            return history.entry(tip) if tip > pos else None
 
-        newest, declared = await self.run(query)
-        for entry in declared:
-            self.cache_settings(entry)
-        return newest
+        return await self.run(query)
 
     async def entry(self, pos: int) -> OpenedEntry | None:
         def query(history: History) -> OpenedEntry | None:
             if (entry := history.entry(pos)) is None:
                 return None
-            names = self._names_for(history, [entry])
-            return OpenedEntry(entry, self._described(entry, names), names)
+            [described] = self.described(history, [entry])
+            return OpenedEntry(entry, described, described.names)
 
         return await self.run(query)
 
     async def entries_after(self, pos: int, limit: int) -> list[DescribedEntry]:
-        """Caches the settings that they declare."""
-
         def query(history: History) -> list[DescribedEntry]:
-            entries = history.entries_after(pos, limit)
-            for entry in entries:
-                self.cache_settings(entry)
-            return self._all_described(history, entries)
+            return self.described(history, history.entries_after(pos, limit))
 
         return await self.run(query)
 
@@ -181,7 +178,7 @@ class HistoryReader:
             entries = [entry for pos in answers if (entry := history.entry(pos)) is not None]
             return {
                 answers[each.brief.entry].uid: PodAnswer(answers[each.brief.entry].since, each)
-                for each in self._all_described(history, entries)
+                for each in self.described(history, entries)
             }
 
         return await self.run(query)
@@ -192,13 +189,14 @@ class HistoryReader:
         """Describes an entry when it is taken: names are read for a portion at a time."""
         while some := list(itertools.islice(entries, NAMED_AT_ONCE)):
             names = self._names_for(history, some)
-            yield from (self._described(entry, names) for entry in some)
+            self._know_settings(history, max(entry.pos for entry in some))
+            yield from (self._describe(entry, names) for entry in some)
 
-    def _all_described(
-        self, history: History, entries: Sequence[StoredEntry]
-    ) -> list[DescribedEntry]:
+    def described(self, history: History, entries: Sequence[StoredEntry]) -> list[DescribedEntry]:
+        """To be called by a query."""
         names = self._names_for(history, entries)
-        return [self._described(entry, names) for entry in entries]
+        self._know_settings(history, max((entry.pos for entry in entries), default=0))
+        return [self._describe(entry, names) for entry in entries]
 
     def _names_for(self, history: History, entries: Sequence[StoredEntry]) -> RowNames:
         """The names at the positions of these entries, from memory if they are there."""
@@ -218,7 +216,7 @@ class HistoryReader:
         return names
 
     async def heads(self, before: int, limit: int) -> list[Head]:
-        return await self.run(lambda history: history.heads_before(before, limit))
+        return await self.run(lambda history: list(islice(history.heads_before(before), limit)))
 
     async def plan_positions(self, down_to: int) -> PlacedPlans:
         """Reads the manifests backwards, down to a sequence of the stream of plans."""
@@ -255,17 +253,27 @@ class HistoryReader:
     async def last_manifest(self) -> Manifest | None:
         return await self.run(lambda history: next(history.manifests_back(), None))
 
-    def _described(self, entry: StoredEntry, names: RowNames) -> DescribedEntry:
-        return describe(row_of(entry), names, self.weights)
+    def _describe(self, entry: StoredEntry, names: RowNames) -> DescribedEntry:
+        found = describe(row_of(entry), names, self.weights)
+        if found.fault is not None:
+            what = "its line in lists says so; everything else is answered"
+            log.error("entry_not_described", entry=entry.pos, what=what, exc_info=found.fault)
+        return found
 
     def values_of(self, settings: str) -> dict[str, float | str | bool]:
-        return self._declared[settings].all_values if settings in self._declared else {}
+        return self._declared[settings].values if settings in self._declared else {}
 
     def code_of(self, settings: str) -> str:
         return self._declared[settings].code if settings in self._declared else ""
 
-    def weights_by(self, settings: str) -> Weights:
-        return self.weights.get(settings, Weights())
+    def settings_unknown(self, settings: str) -> str:
+        """Why the weights of these settings are unknown; empty if they are known."""
+        if settings in self.weights:
+            return ""
+        if settings not in self._declared:
+            return f"the settings {settings} are not in the log"
+        code = self._declared[settings].code
+        return f"the settings {settings}, of {code}, have values that this version does not know"
 
 
 def row_of(entry: StoredEntry) -> EntryRow:

@@ -1,4 +1,7 @@
-"""What was saved today and this month: the metered energy of each day by the report of that day."""
+"""What was saved in a period: the metered energy of each day by the report of that day.
+
+The one figure for a saving, on every page. What a report itself simulates is another one.
+"""
 
 from datetime import UTC, datetime
 
@@ -36,6 +39,17 @@ def saved_now(table: EnergyTable, stamp: responses.Stamp, now_ms: int) -> respon
     )
 
 
+def saved_of(table: EnergyTable, found: Reading) -> responses.SavedPeriod | None:
+    """Of the energy of a reading; None if it has none."""
+    if not found.intervals:
+        return None
+    whole = found.report("node")
+    by_day = table.savings_by_day(start_of("day", whole.from_ms), whole.to_ms)
+    days = sorted({start_of("day", each.start_ms) for each in found.intervals})
+    periods = [_compared(_of_day(found, day), day) for day in days]
+    return _period(whole, whole.from_ms, saved_on(periods, by_day, table.savings()))
+
+
 def _of_day(month: Reading, day_ms: int) -> EnergyReport:
     """Intervals of a day or less do not cross midnight."""
     own = [each for each in month.intervals if start_of("day", each.start_ms) == day_ms]
@@ -58,6 +72,8 @@ def _midnight(now_ms: int, *, first_of_month: bool = False) -> int:
 
 
 def _period(found: EnergyReport, start_ms: int, saved: SavedInPeriod) -> responses.SavedPeriod:
+    if not found.to_ms:  # it rests on no interval
+        return _not_held(start_ms, saved.why)
     worth = worth_json(found.worth, found.meter_uj)
     return responses.SavedPeriod(
         from_ms=start_ms,
@@ -71,3 +87,11 @@ def _period(found: EnergyReport, start_ms: int, saved: SavedInPeriod) -> respons
         saved_kgco2e=range_of(saved.kgco2e),
         why=saved.why,
     )
+
+
+def _not_held(start_ms: int, why: str) -> responses.SavedPeriod:
+    nothing: dict[str, None] = dict.fromkeys(
+        ("meter_kwh", "unpriced_kwh", "unweighed_kwh", "uncompared_kwh")
+    )
+    worth: dict[str, None] = dict.fromkeys(("saved_kwh", "saved_cost", "saved_kgco2e"))
+    return responses.SavedPeriod(from_ms=start_ms, to_ms=start_ms, why=why, **nothing, **worth)

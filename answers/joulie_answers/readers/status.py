@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from joulie_answers.schema.responses import Status
+from joulie_answers.schema.responses import ReplicaSpool, Status
 from joulie_answers.text.status import warnings_of
 from joulie_answers.views.status import (
     LogFigures,
@@ -16,11 +16,10 @@ from joulie_answers.views.status import (
 )
 from joulie_operator.planning.refused_on_sample import pods_refused_on_sample, refusable_pods
 from joulie_projections.history.history import History
-from joulie_projections.history.installation import leader_in, replicas_in
+from joulie_projections.history.installation import leader_in, leaderless_s_in, replicas_in
 from joulie_projections.pods.refusal import Refusal
 from joulie_projections.state import rows
 from joulie_projections.state.state import ClusterState
-from joulie_projections.store.energy_lag import behind_s
 
 MOST_READ = 2000  # pending pods whose answers are read
 
@@ -30,18 +29,19 @@ class FromDatabase(NamedTuple):
     refusals: Sequence[Refusal]
 
 
-def from_database(refusable: Sequence[str]) -> Callable[[History], FromDatabase]:
+def from_database(
+    refusable: Sequence[str], ledger_s: float | None
+) -> Callable[[History], FromDatabase]:
     """The query of a status. `refusable` are the uids of pods that the extender can refuse."""
 
     def query(history: History) -> FromDatabase:
-        ledger_s = behind_s(history.connection)  # its answer is as old as what it reads
         refusals = history.refusals(refusable[:MOST_READ]) if refusable else []
         return FromDatabase(_figures(history, ledger_s), refusals)
 
     return query
 
 
-def _figures(history: History, ledger_s: float) -> LogFigures:
+def _figures(history: History, ledger_s: float | None) -> LogFigures:
     checkpoint, counts = history.checkpoint(), history.counts()
     leader = leader_in(history.connection)
     return LogFigures(
@@ -52,22 +52,35 @@ def _figures(history: History, ledger_s: float) -> LogFigures:
         counts.entries,
         counts.signed_to,
         counts.quarantined,
+        history.foreign_rows(0)[0],
+        history.unsigned_since(),
         ledger_s,
         elsewhere_of(leader, replicas_in(history.connection) if leader else ()),
+        None if leader else leaderless_s_in(history.connection),
     )
 
 
 def completed(
-    found: FromDatabase, cluster_state: ClusterState, now: int, reading_s: float
+    found: FromDatabase,
+    cluster_state: ClusterState,
+    now: int,
+    reading_s: float,
+    spools: Sequence[ReplicaSpool] = (),
 ) -> Status:
     waiting = pods_refused_on_sample(cluster_state.nodes, cluster_state.pods, found.refusals)
     named = [(f"{pod.namespace}/{pod.name}", since) for pod, since in waiting]
     status = status_from(found.figures, cluster_state, named, now, reading_s)
+    status = replace(status, spools=[*spools])
     return replace(status, stale=warnings_of(status))
 
 
 def status_here(
-    history: History, now: int, reading_s: float, processes: Processes | None, data: str
+    history: History,
+    ledger_s: float | None,
+    now: int,
+    reading_s: float,
+    processes: Processes | None,
+    data: str,
 ) -> Status:
     """Of a machine with `data` and the processes of `joulie up`, if they run. Reads the pods only
     if the operator of this machine has seen some that wait because of a sample."""
@@ -77,7 +90,7 @@ def status_here(
     else:
         cluster_state = ClusterState()
         rows.apply_rows(cluster_state, history.states("cluster", "node"))
-    found = from_database(refusable_pods(cluster_state.pods))(history)
+    found = from_database(refusable_pods(cluster_state.pods), ledger_s)(history)
     status = replace(completed(found, cluster_state, now, reading_s), data=data)
     if processes is not None:
         status = with_processes(replace(status, elsewhere=None), processes)

@@ -6,13 +6,15 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import asdict
 
+from joulie_answers.report.form import DIVISIONS, Document
 from joulie_answers.report.gather import Gathered
 from joulie_answers.report.question import Asked, Measured, asked_of
+from joulie_bus.core.formats import in_force
+from joulie_projections.energy.ledger import RULE
 from joulie_projections.energy.report import (
     NANO,
     UG_PER_KG,
     UJ_PER_KWH,
-    By,
     EnergyReport,
     Reading,
     as_json,
@@ -25,20 +27,14 @@ from joulie_simulator.energy.counterfactual import (
     VARIANTS,
     Comparison,
     Interval,
-    LoggedSleep,
     Run,
     compared,
 )
 from joulie_simulator.energy.product import Product
 
-FORMAT = "joulie-energy-report/2"
-# Reports of earlier versions are verified: by rule 1 of the ledger, with whole intervals as the
-# period, and with the numbers of the simulation for nodes that sleep.
-FIRST_FORMAT = "joulie-energy-report/1"
-DIVISIONS: tuple[By, ...] = ("namespace", "workload", "node", "plan")
-EXAMPLES = 50  # pods whose node differs from Joulie's best
+FORMAT = f"joulie-energy-report/{in_force('report')}"
+EXAMPLES = 50  # pods on another node than the best, those furthest behind
 NO_PODS = "the log has no nodes or no pods of this time"
-Document = dict[str, Any]
 
 
 def document_of(got: Gathered, cluster: str) -> Document:
@@ -51,11 +47,11 @@ def document_of(got: Gathered, cluster: str) -> Document:
         "asked": {"from": got.period.from_ms, "to": got.period.to_ms},
         "complete_to": got.ledger.complete_to_ms,
         "position": got.state.position,
-        "rule": got.state.ledger.rule,
+        "rule": RULE,
         "entries": got.entries,
         "energy": {by: as_json(reports[by], by) for by in DIVISIONS},
         "power": _power(got.ledger),
-        "placements": _placements(got, whole),
+        "placements": placements_of(got, whole),
         "counterfactual": _counterfactual(asked, whole),
     }
     return document | {"saved": _of_metered(document)}
@@ -86,59 +82,35 @@ def _power(ledger: Reading) -> list[Document]:
     return found
 
 
-def first_document_of(got: Gathered, cluster: str) -> Document:
-    """As earlier versions computed it."""
-    reports = {by: report_of(got.ledger.intervals, by) for by in DIVISIONS}
-    whole = reports["namespace"]
-    measured = Measured(whole.pods_uj)
-    asked = asked_of(got, whole.from_ms, whole.to_ms, measured, simulates=True)
-    asked = asked._replace(question=asked.question._replace(sleep=LoggedSleep()))
-    energy = {by: as_json(reports[by], by) for by in DIVISIONS}
-    return {
-        "format": FIRST_FORMAT,
-        "cluster": cluster,
-        "asked": {"from": got.period.from_ms, "to": got.period.to_ms},
-        "position": got.state.position,
-        "entries": got.entries,
-        "energy": {by: _without(found, "complete_to") for by, found in energy.items()},
-        "placements": _placements(got, whole),
-        "counterfactual": _first_counterfactual(_counterfactual(asked, whole)),
-    }
-
-
-def _first_counterfactual(found: Document) -> Document:
-    left_out = _without(found["left_out"], "pods_on_unknown_nodes")
-    for name in ("sleep_numbers", "as_it_ran", "assumed", "waited_for_the_scheduler"):
-        found = _without(found, name)
-    return {**found, "left_out": left_out}
-
-
-def _without(found: Document, name: str) -> Document:
-    return {key: value for key, value in found.items() if key != name}
-
-
-def _placements(got: Gathered, whole: EnergyReport) -> Document:
-    """Where pods of the period are, beside the best node of the answer for each."""
+def placements_of(got: Gathered, whole: EnergyReport) -> Document:
+    """Where pods of the period are, beside the best node of the answer for each. Their rank
+    decides: a node that ties with the best one is on it."""
     from_ms = max(whole.from_ms, got.lives.first_ms)
     bound = {
         uid: life
         for uid, life in sorted(got.lives.pods.items())
         if from_ms <= life.start_ms < whole.to_ms
     }
-    placed = [(life, got.answers[uid]) for uid, life in bound.items() if uid in got.answers]
-    others = [(life, answer) for life, answer in placed if life.node != answer.node]
+    answered = [uid for uid in bound if uid in got.answers]
+    ranked = {uid: got.ranks[uid] for uid in answered if uid in got.ranks}
+    others = [uid for uid, each in ranked.items() if each.rank > 1]
+    furthest = sorted(others, key=lambda uid: (-ranked[uid].behind, uid))[:EXAMPLES]
     return {
         "bound": len(bound),
-        "answered": len(placed),
-        "on_the_best_node": len(placed) - len(others),
-        "elsewhere": [
+        "answered": len(answered),
+        "on_the_best_node": len(ranked) - len(others),
+        "elsewhere": len(others),
+        "without_a_rank": len(answered) - len(ranked),
+        "furthest": [
             {
-                "pod": f"{life.pod.namespace}/{life.pod.name}",
-                "node": life.node,
-                "best": answer.node,
-                "position": answer.position,
+                "pod": f"{bound[uid].pod.namespace}/{bound[uid].pod.name}",
+                "node": ranked[uid].node,
+                "rank": ranked[uid].rank,
+                "behind": ranked[uid].behind,
+                "best": got.answers[uid].node,
+                "position": got.answers[uid].position,
             }
-            for life, answer in others[:EXAMPLES]
+            for uid in furthest
         ],
     }
 

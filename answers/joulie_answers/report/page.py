@@ -3,17 +3,26 @@
 import html
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
+from joulie_answers.report import words
 from joulie_answers.report.charts import Bar, bars, power_chart
-from joulie_answers.report.document import DIVISIONS, FIRST_FORMAT, Document
+from joulie_answers.report.form import DIVISIONS, Document
+from joulie_answers.report.words import end_of, in_kwh, is_late, known, time_of
 
-LATE_MS = 60_000  # a ledger that ends so long before the period does not hold it
-FIRST_CAPTION = "Saved, over all variants"
-CAPTION = "Less than the baseline, over all variants; negative where more was used"
+METERED = (
+    "Saved: metered energy by the share per work, over all variants; negative where more was used"
+)
+SIMULATED = "Difference of the simulations, over all variants; negative where more was used"
+INTERVAL = ("", "low", "mid", "high")
+METERED_ROWS = (("kWh", "kwh"), ("", "cost"), ("kgCO2e", "kgco2e"))  # "": the currency
+SIMULATED_ROWS = (
+    ("kWh", "kwh"),
+    ("share", "share"),
+    ("share per work", "share_per_work"),
+    *METERED_ROWS[1:],
+)
 POWER_NOTE = (
     "<p>(free) is the idle energy of what no pod occupies. The first interval begins with the log, "
     "and the last one ends with the ledger.</p>"
@@ -35,16 +44,15 @@ _EMBEDDED = re.compile(f"{re.escape(OPEN)}(.*?){re.escape(CLOSE)}", re.DOTALL)
 
 def page_of(document: Document) -> str:
     whole = document["energy"]["namespace"]
-    is_first = document["format"] == FIRST_FORMAT
-    style = STYLE if is_first else STYLE + CHARTS
-    start, end = _time(whole["from"]), _time(whole["to"]) if is_first else _end(whole["to"])
+    start, end = time_of(whole["from"]), end_of(whole["to"])
     title = f"Energy of {document['cluster']}, {start} to {end}"
     body = "\n".join(
         [
             f"<h1>{html.escape(title)}</h1>",
-            *([] if is_first else [_complete(document), _first_page(document)]),
+            _complete(document),
+            _first_page(document),
             _totals(whole),
-            _saved(document["counterfactual"], whole, FIRST_CAPTION if is_first else CAPTION),
+            _saved(document),
             _placements(document["placements"]),
             *(_division(by, document["energy"][by]) for by in DIVISIONS),
             _grid(whole["grid"]),
@@ -54,20 +62,15 @@ def page_of(document: Document) -> str:
     data = msgspec.json.encode(document, order="deterministic").decode().replace("<", "\\u003c")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{html.escape(title)}</title><style>{style}</style></head><body>\n"
+        f"<title>{html.escape(title)}</title><style>{STYLE}{CHARTS}</style></head><body>\n"
         f"{body}\n{OPEN}{data}{CLOSE}\n</body></html>\n"
     )
 
 
 def _complete(document: Document) -> str:
     """What was asked for, and how much of it the figures hold."""
-    end, asked = document["complete_to"], document["asked"]["to"]
-    text = (
-        f"The ledger was complete up to {_end(end)}; the report was asked for up to {_end(asked)}."
-    )
-    if asked - end > LATE_MS:
-        return f"<p><strong>Incomplete: later energy is missing.</strong> {text}</p>"
-    return f"<p>{text}</p>"
+    late = "<strong>Incomplete: later energy is missing.</strong> " if is_late(document) else ""
+    return f"<p>{late}{html.escape(words.completeness(document))}</p>"
 
 
 def _first_page(document: Document) -> str:
@@ -76,15 +79,10 @@ def _first_page(document: Document) -> str:
     power = intervals_since(found["from"], document.get("power", []))
     lengths = {each["to"] - each["from"] for each in document.get("power", [])}
     grain = "hour or day" if len(lengths) > 1 else "interval"
-    words = (
-        _in_words(whole, found["saved"], document["saved"])
-        if found["as_it_ran"]
-        else _of_shadow(whole, found)
-    )
-    parts = [f'<p class="lead">{html.escape(words)}</p>']
+    parts = [f'<p class="lead">{html.escape(words.sentence(document))}</p>']
     if power:
         parts.append(f"<h2>Average power of each {grain}, by namespace</h2>")
-        ends = _end(power[0]["from"]), _end(power[-1]["to"])
+        ends = end_of(power[0]["from"]), end_of(power[-1]["to"])
         parts.append(power_chart(power, f"Average power of each {grain}, by namespace", ends))
         parts.append(POWER_NOTE)
     if found["saved"]:
@@ -97,53 +95,6 @@ def intervals_since(began_ms: int, power: Sequence[Document]) -> list[Document]:
     """The intervals as far as the log has them: an interval is a whole hour, and a log begins
     within one."""
     return [each | {"from": max(each["from"], began_ms)} for each in power if each["to"] > began_ms]
-
-
-def _in_words(whole: Document, simulated: Document | None, saved: Document | None) -> str:
-    used = (
-        f"The meters measured {_worth(whole['meter_kwh'], whole['cost'], whole['kgco2e'], whole)}"
-    )
-    if simulated is None or saved is None:
-        return f"{used}. What was saved is not known."
-    kwh, share = saved["kwh"], simulated["share_per_work"]
-    low, high = (_less(share[end]) for end in ("low", "high"))
-    mid = [saved[name] and abs(saved[name]["mid"]) for name in ("kwh", "cost", "kgco2e")]
-    less = f"{_worth(mid[0], mid[1], mid[2], whole)} {'more used' if kwh['mid'] < 0 else 'saved'}"
-    ends = f"{kwh['low']:.3f} to {kwh['high']:.3f} kWh"
-    return (
-        f"{used}. Against the same pods under kube-scheduler's default score, simulated, that is "
-        f"{less} ({ends}): "
-        f"{_less(share['mid'])} per work ({low} to {high})."
-    )
-
-
-def _of_shadow(whole: Document, found: Document) -> str:
-    """The metered energy is that of another scheduler: no part of it was saved."""
-    used = (
-        f"The meters measured {_worth(whole['meter_kwh'], whole['cost'], whole['kgco2e'], whole)}"
-    )
-    if not found["saved"]:
-        return f"{used}. What would have been saved is not known."
-    share = found["saved"]["share_per_work"]
-    low, high = (_less(share[end]) for end in ("low", "high"))
-    return (
-        f"{used}, without any plan of Joulie. The same pods under {found['policy']} with its plans "
-        f"use {_less(share['mid'])} per work ({low} to {high}) than under kube-scheduler's default "
-        "score, both simulated."
-    )
-
-
-def _worth(kwh: float, cost: float | None, kgco2e: float | None, whole: Document) -> str:
-    parts = [f"{kwh:.3f} kWh"]
-    if cost is not None:
-        parts.append(f"{cost:.2f} {whole['currency']}")
-    if kgco2e is not None:
-        parts.append(f"{kgco2e:.2f} kgCO2e")
-    return ", ".join(parts)
-
-
-def _less(share: float) -> str:
-    return f"{-share:.1%} more" if share < 0 else f"{share:.1%} less"
 
 
 def _compared(found: Document, whole: Document) -> list[Bar]:
@@ -173,21 +124,22 @@ def document_in(text: str) -> Document:
 
 def _totals(whole: Document) -> str:
     rows = [
-        ("meters", _kwh(whole["meter_kwh"])),
-        ("pods, above idle", _kwh(whole["pods_kwh"])),
-        ("idle", _kwh(whole["idle_kwh"])),
-        ("modelled, part of the meters", _kwh(whole["modelled_kwh"])),
-        ("estimated over gaps, in no other figure", _kwh(whole["unknown_kwh"])),
+        ("meters", in_kwh(whole["meter_kwh"])),
+        ("pods, above idle", in_kwh(whole["pods_kwh"])),
+        ("idle", in_kwh(whole["idle_kwh"])),
+        ("modelled, part of the meters", in_kwh(whole["modelled_kwh"])),
+        ("estimated over gaps, in no other figure", in_kwh(whole["unknown_kwh"])),
         ("gaps", f"{whole['unknown_node_hours']:.2f} node hours"),
-        ("cost", f"{_known(whole['cost'])} {whole['currency'] or ''}"),
-        ("energy without a price", _kwh(whole["unpriced_kwh"])),
-        ("carbon", f"{_known(whole['kgco2e'])} kgCO2e"),
-        ("energy without a carbon intensity", _kwh(whole["unweighed_kwh"])),
+        ("cost", f"{known(whole['cost'])} {whole['currency'] or ''}"),
+        ("energy without a price", in_kwh(whole["unpriced_kwh"])),
+        ("carbon", f"{known(whole['kgco2e'])} kgCO2e"),
+        ("energy without a carbon intensity", in_kwh(whole["unweighed_kwh"])),
     ]
     return _table("Total", ("", ""), rows)
 
 
-def _saved(found: Document, whole: Document, caption: str) -> str:
+def _saved(document: Document) -> str:
+    found, whole = document["counterfactual"], document["energy"]["namespace"]
     how = "both simulated"
     if found.get("as_it_ran"):
         how = "where and when the log shows them, both in the same physics"
@@ -197,13 +149,18 @@ def _saved(found: Document, whole: Document, caption: str) -> str:
         f"<b>{html.escape(found['policy'])}</b>, {how}. "
         f"Pods use {found['use_of_requests']:.0%} of what they request, as measured."
     )
-    saved = found["saved"]
-    if saved is None:
+    simulated = found["saved"]
+    if simulated is None:
         return f"<h2>Saved</h2><p>{named} Not computed: {html.escape(found['why'])}.</p>"
+    tables = [_table(SIMULATED, INTERVAL, _rows(simulated, SIMULATED_ROWS, simulated["currency"]))]
+    if saved := document["saved"]:
+        rows = _rows(saved, METERED_ROWS, whole["currency"])
+        share = _rows(simulated, (("share per work", "share_per_work"),), "")
+        tables.insert(0, _table(METERED, INTERVAL, [*rows, *share]))
     return (
         f"<h2>Saved</h2><p>{named} The meters measured {whole['meter_kwh']:.3f} kWh.</p>"
         + _list_of("Assumed, because the log does not hold it:", found.get("assumed", []))
-        + _table(caption, ("", "low", "mid", "high"), _saved_rows(saved))
+        + "".join(tables)
         + _runs(found["runs"])
     )
 
@@ -213,17 +170,15 @@ def _list_of(title: str, lines: Sequence[str]) -> str:
     return f"<p>{title}</p><ul>{items}</ul>" if lines else ""
 
 
-def _saved_rows(saved: Document) -> list[Sequence[object]]:
-    named = (
-        ("kWh", "kwh"),
-        ("share", "share"),
-        ("share per work", "share_per_work"),
-        (saved["currency"] or "cost", "cost"),
-        ("kgCO2e", "kgco2e"),
-    )
-    ends = ("low", "mid", "high")
+def _rows(
+    saved: Document, named: Sequence[tuple[str, str]], currency: str | None
+) -> list[Sequence[object]]:
     return [
-        (name, *(_known(saved[key] and saved[key][end]) for end in ends)) for name, key in named
+        (
+            name or currency or "cost",
+            *(known(saved[key] and saved[key][end]) for end in ("low", "mid", "high")),
+        )
+        for name, key in named
     ]
 
 
@@ -244,12 +199,14 @@ def _runs(runs: Document) -> str:
 
 
 def _placements(found: Document) -> str:
-    text = (
-        f"<p>{found['bound']} pods were bound, {found['answered']} of them with an answer; "
-        f"{found['on_the_best_node']} are on the best node of that answer.</p>"
-    )
-    rows = [(each["pod"], each["node"], each["best"]) for each in found["elsewhere"]]
-    return f"<h2>Placements</h2>{text}" + _table("Elsewhere", ("pod", "is on", "best node"), rows)
+    listed = found["furthest"]
+    rows = [
+        (each["pod"], each["node"], each["best"], each["rank"], each["behind"]) for each in listed
+    ]
+    caption = f"Elsewhere: {len(listed)} of {found['elsewhere']}, those furthest behind"
+    heads = ("pod", "is on", "best node", "rank", "points behind")
+    text = f"<h2>Placements</h2><p>{html.escape(words.placements(found))}</p>"
+    return text + (_table(caption, heads, rows) if listed else "")
 
 
 def _division(by: str, found: Document) -> str:
@@ -257,8 +214,8 @@ def _division(by: str, found: Document) -> str:
         (
             line[by],
             *(f"{line[key]:.3f}" for key in ("kwh", "pods_kwh", "idle_kwh")),
-            _known(line["cost"]),
-            _known(line["kgco2e"]),
+            known(line["cost"]),
+            known(line["kgco2e"]),
         )
         for line in found["by"][:SHOWN]
     ]
@@ -270,7 +227,7 @@ def _grid(rates: Sequence[Document]) -> str:
     rows = [
         (
             f"{rate['kind']} in {rate['zone']}",
-            _time(rate["from"]),
+            time_of(rate["from"]),
             f"{rate['per_kwh']:g} {rate['unit']}/kWh",
             f"{rate['source']}{', estimated' if rate['estimated'] else ''}",
         )
@@ -300,23 +257,6 @@ def _cells(tag: str, values: Iterable[object]) -> str:
     return "".join(f"<{tag}>{html.escape(str(value))}</{tag}>" for value in values)
 
 
-def _known(value: Any) -> str:
-    return "unknown" if value is None else f"{value:.3f}"
-
-
-def _kwh(value: float) -> str:
-    return f"{value:.3f} kWh"
-
-
 def _mid(values: Iterable[float]) -> float:
     ordered = sorted(values)
     return ordered[len(ordered) // 2]
-
-
-def _end(ms: int) -> str:
-    """An end that may lie within a minute."""
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _time(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"

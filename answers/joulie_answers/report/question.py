@@ -7,6 +7,7 @@ from joulie_answers.report.gather import Gathered
 from joulie_answers.report.room import without_room
 from joulie_answers.report.use import Requested, use_of
 from joulie_audit.ledger.pods_in_log import Off, PodLife
+from joulie_extender.catalogue.weights import Weights
 from joulie_operator.planning.rules import Rules, rules_of
 from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_projections.energy.meters import NONE
@@ -69,13 +70,11 @@ class Measured(NamedTuple):
         return self.pods_uj / max(LEAST_KNOWN, known)
 
 
-def asked_of(
-    got: Gathered, from_ms: int, to_ms: int, measured: Measured, *, simulates: bool = False
-) -> Asked:
+def asked_of(got: Gathered, from_ms: int, to_ms: int, measured: Measured) -> Asked:
     """Intervals begin before the log and end after its newest reading: both are cut off.
 
     With plans in the log, what happened is the policy's side. In a log of a shadow the product is
-    simulated. `simulates` the policies of the first format.
+    simulated.
     """
     columns, why_not = got.state.ledger.meters.columns, _why_not(got, to_ms)
     from_ms = max(from_ms, got.lives.first_ms)
@@ -85,11 +84,11 @@ def asked_of(
     known = sorted((e for e in entries if e.capacity.cpu_milli), key=lambda e: e.name)
     lows = [_idle_mw(got, entry) for entry in known]
     numbers = {entry.name: at for at, entry in enumerate(known)}
-    happens = bool(got.lives.settings) and not simulates
+    happens = bool(got.lives.settings)
     lives = _sorted_out(got, span, numbers if happens else None)
-    product = None if happens or simulates else Product.of(got.weights)
+    product = None if happens else Product.of(got.weights or Weights())
     question = Question(
-        [_node(entry, low, in_units=not simulates) for entry, low in zip(known, lows, strict=True)],
+        [_node(entry, low) for entry, low in zip(known, lows, strict=True)],
         [_pod(life, from_ms, to_ms) for life in lives.counted],
         (to_ms - from_ms) / 1000,
         use_of(
@@ -104,7 +103,7 @@ def asked_of(
     return Asked(
         *span,
         question,
-        POLICIES.get(got.weights.scoring, "joulie"),
+        POLICIES.get(got.weights.scoring if got.weights else "", "joulie"),
         *(len(lives.never_bound), lives.fixed, lives.elsewhere, len(entries) - len(known)),
         sum(low is None for low in lows),
         why_not,
@@ -114,6 +113,8 @@ def asked_of(
 def _why_not(got: Gathered, to_ms: int) -> str:
     if got.lives.lacks:
         return f"pods that started before a trim are not known, and {got.lives.lacks}"
+    if got.weights is None and not got.lives.settings:
+        return "the newest settings of the log have values that this version does not know"
     is_before = to_ms <= got.lives.first_ms
     return "the log begins after this time; an archive may hold it" if is_before else ""
 
@@ -217,7 +218,7 @@ def _idle_mw(got: Gathered, entry: NodeEntry) -> int | None:
     return None if low >= NONE else low
 
 
-def _node(entry: NodeEntry, idle_mw: int | None, *, in_units: bool) -> LoggedNode:
+def _node(entry: NodeEntry, idle_mw: int | None) -> LoggedNode:
     """In units, where pods request these and not cards."""
     node, curve = entry.capacity, entry.capacity.curve
     cores = node.cpu_milli / 1000
@@ -227,7 +228,7 @@ def _node(entry: NodeEntry, idle_mw: int | None, *, in_units: bool) -> LoggedNod
         idle_w += node.gpus * curve.idle_w
     card_w = node.gpu_max_mw / 1000 or guessed_gpu_max_w("")
     w_per_core = rated_w * CPU_PERMILLE / 1000 / cores
-    units = max(node.requestable, node.gpus) if in_units else node.gpus
+    units = max(node.requestable, node.gpus)
     unit_w = card_w * (node.gpus / units) if units else card_w
     return LoggedNode(entry.name, cores, units, idle_w, w_per_core, unit_w, curve, node.gpus)
 

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from joulie_answers.report.document import Document
-from joulie_answers.report.gather import Period
+from joulie_answers.report.form import Document, Period, as_json_text
 from joulie_answers.report.served_result import ReportRefusal, Served, too_large
 from joulie_answers.report.signature import signed
-from joulie_answers.report.write import as_json_text, computed
+from joulie_answers.report.write import computed
 from joulie_audit.access.past import ArchivePlace, usual_archive
 from joulie_bus.errors import AgedOut, JoulieError, NotInTheLog, StreamReplaced
 from joulie_bus.runtime.child_process import die_with_parent

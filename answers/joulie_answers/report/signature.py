@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from joulie_answers.report.document import Document
+from joulie_answers.report.form import Document
 from joulie_bus.errors import NotInTheLog
+from joulie_projections.chain.head import Head
 from joulie_projections.chain.keyring import Ring
-from joulie_projections.chain.signed import Head, has_signed
+from joulie_projections.chain.signed import has_signed
 from joulie_projections.decision_log.heads import Signer
 
 NO_KEY = (
@@ -54,10 +55,4 @@ def flaw_of(document: Document, ring: Ring) -> str:
 def head_json(head: Head | None) -> Document | None:
     if head is None:
         return None
-    return {
-        "pos": head.pos,
-        "hash": head.hash.hex(),
-        "signed_at": head.signed_at,
-        "key_id": head.key_id,
-        "signature": head.signature.hex(),
-    }
+    return {"pos": head.pos, "hash": head.hash.hex(), "note": head.note}

@@ -6,14 +6,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from joulie_answers.report.document import (
-    FIRST_FORMAT,
     FORMAT,
-    Document,
     differences,
     document_of,
-    first_document_of,
 )
-from joulie_answers.report.gather import Period, gathered
+from joulie_answers.report.form import Document, Period
+from joulie_answers.report.gather import gathered
 from joulie_answers.report.page import document_in, page_of
 from joulie_answers.report.signature import canonical, flaw_of, head_json
 from joulie_audit.access.kept_heads import public_key
@@ -24,13 +22,16 @@ from joulie_audit.verify.verify import verify
 from joulie_audit.verify.verify_archive import verify_archive
 from joulie_bus.core.times import utc_text
 from joulie_bus.errors import NotInTheLog
+from joulie_bus.runtime.system_errors import reason_of
 from joulie_projections.component.opening import require_readable
 from joulie_projections.component.wiring import Wiring
+from joulie_projections.energy.ledger import RULE
 from joulie_projections.history.history import History
 
-NOT_A_REPORT = "{} is not a report: {}."
+NOT_A_REPORT = (
+    "{} is not a report: {}. Nothing was checked. Name a file that `joulie report --out` wrote."
+)
 VALID = "the signature, the head and every figure are what the log gives"
-FIRST_RULE = 1  # of the ledger, in reports that name none
 MOST_NAMED, LONGEST = 5, 80  # differences in one message, and characters of a value
 
 
@@ -44,7 +45,7 @@ async def verified(file: Path, wires: Wiring, archive: Path | None) -> Verified:
         text = file.read_text()
         document = document_in(text)
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise NotInTheLog(NOT_A_REPORT.format(file, error)) from error
+        raise NotInTheLog(NOT_A_REPORT.format(file, reason_of(error))) from error
     flaw = _flaw_of_file(text, document) or await _flaw(document, wires, archive)
     text = f"{file} is NOT valid: {flaw}." if flaw else f"{file}: {VALID}{_ends(document)}."
     return Verified(flaw, text)
@@ -57,8 +58,10 @@ def _ends(document: Document) -> str:
 
 
 def _flaw_of_file(text: str, document: Document) -> str:
-    if document.get("format") not in (FORMAT, FIRST_FORMAT):
+    if document.get("format") != FORMAT:
         return f"its format is {document.get('format')!r}, and this version reads {FORMAT}"
+    if document.get("rule") != RULE:
+        return f"its energy was counted by rule {document.get('rule')}, and here by rule {RULE}"
     try:
         is_same = not text.lstrip().startswith("<") or page_of(document) == text
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -74,14 +77,9 @@ async def _flaw(document: Document, wires: Wiring, archive: Path | None) -> str:
         if flaw := _flaw_of_head(document, history, wires):
             return flaw
         period = Period(**{f"{end}_ms": document["asked"][end] for end in ("from", "to")})
-        rule, last = int(document.get("rule", FIRST_RULE)), int(document["position"])
-        async with refolded(history, facts, last, rule) as table:
-            entries, late = int(document["entries"]), document["format"] != FIRST_FORMAT
-            got = await gathered(table, history, facts, period, entries, late=late)
-    if late:
-        return _difference(document, document_of(got, str(document["cluster"])))
-    again = first_document_of(got, str(document["cluster"]))
-    return _difference(document, again) or _flaw_of_end(document, got.ledger.complete_to_ms)
+        async with refolded(history, facts, int(document["position"])) as table:
+            got = await gathered(table, history, facts, period, int(document["entries"]))
+    return _difference(document, document_of(got, str(document["cluster"])))
 
 
 def _flaw_of_log(wires: Wiring, archive: Path | None) -> str:
@@ -95,17 +93,6 @@ def _flaw_of_log(wires: Wiring, archive: Path | None) -> str:
             return ""
         found = verify_archive(Archive.of(archive), ring, history, ()).flaw
     return f"the archive that it rests on is corrupted: {found}" if found is not None else ""
-
-
-def _flaw_of_end(document: Document, complete_to_ms: int) -> str:
-    """A report of the first format states whole intervals, whatever the ledger held of the last."""
-    stated = int(document["energy"]["namespace"]["to"])
-    if stated <= complete_to_ms:
-        return ""
-    end, to = utc_text(complete_to_ms), utc_text(stated)
-    return (
-        f"it states the energy up to {to}, and holds it up to {end} only: later energy is missing"
-    )
 
 
 def _difference(document: Document, again: Document) -> str:

@@ -3,11 +3,10 @@
 import time
 from pathlib import Path
 
-import msgspec
-
 import joulie_migrations
-from joulie_answers.report.document import Document, document_of
-from joulie_answers.report.gather import Period, gathered
+from joulie_answers.report.document import document_of
+from joulie_answers.report.form import JSON_SUFFIX, Document, Period, as_json_text
+from joulie_answers.report.gather import gathered
 from joulie_answers.report.page import page_of
 from joulie_answers.report.signature import head_json, signed
 from joulie_audit.access.past import ArchivePlace, facts_of
@@ -20,7 +19,6 @@ from joulie_projections.energy.savings import savings_of
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 
-JSON_SUFFIX = ".json"
 log = get_logger("report")
 
 
@@ -37,7 +35,7 @@ async def computed(
 ) -> Document:
     """Without a signature. Writes nothing."""
     require_readable(wires.data)
-    engine = database.reader(wires.data.database)
+    engine = database.ledger_reader(wires.data.database)
     try:
         joulie_migrations.require(engine)
         async with facts_of(wires, archive, role) as (history, facts):
@@ -52,7 +50,7 @@ def keep_savings(wires: Wiring, document: Document) -> None:
     """For the console. Without a right to write in the database there is a report all the same."""
     now_ms = time.time_ns() // MS
     found = savings_of(document, now_ms, time.process_time())
-    engine = database.writer(wires.data.database)
+    engine = database.ledger(wires.data.database)
     try:
         why = EnergyTable(engine).keep_savings(found)
     finally:
@@ -67,10 +65,6 @@ async def report_now(wires: Wiring, *, signs: bool) -> Document:
     archive = Path(directory) if directory else None
     period = Period(0, time.time_ns() // MS)
     return await report_of_period(wires, archive, period, signs=signs)
-
-
-def as_json_text(document: Document) -> str:
-    return msgspec.json.encode(document, order="deterministic").decode()
 
 
 def write(file: Path, document: Document) -> None:

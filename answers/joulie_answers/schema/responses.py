@@ -37,16 +37,18 @@ class Stamp(TypedDict):
 
     position: int
     at_ms: int
-    age_ms: int
-    behind_ms: int
+    age_ms: int | None
+    behind_ms: int | None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     position: Annotated[int, Meta(ge=0)]
     at_ms: int  # when that position was the newest; 0 before the first commit
-    age_ms: Annotated[int, Meta(ge=0)]  # since the last message of the projector
-    # Since the moment until which the position includes everything that the broker had stored.
-    behind_ms: Annotated[int, Meta(ge=0)]
+    # Since the last message of the projector; null if none has arrived.
+    age_ms: Annotated[int, Meta(ge=0)] | None
+    # Since the moment until which the position includes everything that the broker had stored; null
+    # if that is not known.
+    behind_ms: Annotated[int, Meta(ge=0)] | None
 
     @property
     def revision(self) -> str:
@@ -93,18 +95,22 @@ class Cluster(Answer, frozen=True, kw_only=True):
     classes: Classes
     asleep: int
     waking: int
+    not_ready: int  # of those that no plan lets sleep
+    cordoned: int  # of the rest
     unmeasured: int  # nodes without a fresh power reading
-    measured_w: float  # of the nodes that have one
-    capped_w: float
-    tdp_w: float
-    trend_w_per_min: float
-    gpus: int
-    gpus_asked: float  # requested by running pods
+    measured_w: float | None  # of the nodes that have one; null if none has
+    capped_w: float | None  # of the nodes that no plan lets sleep; null if no hardware is known
+    tdp_w: float | None
+    trend_w_per_min: float | None  # of the measured nodes, over five minutes
+    gpus: int  # that pods can request: cards, and units of shared cards
+    gpu_units: int  # of these: units of cards that pods share by time, or slices
+    gpus_asked: float  # of these: requested by running pods
     cards: int
     cards_unhealthy: int
     pods_running: int
     pods_pending: int
     entries: int  # of the decision log
+    spooled: int | None  # that wait in spools of extenders; None: not known, or not now
     planned_at_ms: int
     plan: PlanBrief | None
     it_w: float | None
@@ -118,8 +124,8 @@ class Cluster(Answer, frozen=True, kw_only=True):
 class PowerPoint(Item, frozen=True, kw_only=True, array_like=True):
     at_ms: int
     position: int
-    measured_w: float
-    capped_w: float
+    measured_w: float | None
+    capped_w: float | None
 
 
 class PowerSeries(Answer, frozen=True, kw_only=True):
@@ -137,35 +143,37 @@ class Map(Answer, frozen=True, kw_only=True):
     cooling: list[int]
     watts: list[int]
     gpu: list[int]  # percentage of the GPUs that running pods request
-    power: list[int]  # 0 awake, 1 asleep, 2 waking
+    power: list[int]  # 0 awake, 1 asleep, 2 waking, 3 not ready, 4 cordoned
 
 
 class NodeBrief(Item, frozen=True, kw_only=True):
     name: str
     id: int
     node_class: NodeClassName = field(name="class")
-    power_state: Literal["awake", "asleep", "waking"]
+    power_state: Literal["awake", "asleep", "waking"]  # by the plan
+    state: Literal["awake", "asleep", "waking", "not ready", "cordoned"]
     ready: bool
     schedulable: bool
     rack: str
     cooling_zone: str
     cpu_model: str
     gpu_model: str
-    cores: float
-    gpus: int
+    cores: float | None  # null, as all that depends on the hardware, while nothing is known of it
+    gpus: int | None  # that pods can request
+    gpu_unit: float  # of a card, that one of these is; 1: a card
     gpus_asked: float
     pods: int
     performance_pods: int
     measured_w: float | None
     sampled_at_ms: int
-    capped_w: float
-    tdp_w: float
+    capped_w: float | None
+    tdp_w: float | None
     cpu_cap_pct: int | None
     gpu_cap_pct: int | None
     headroom: Percent | None
     headroom_basis: Basis
-    cooling: Percent
-    trend_w_per_min: float
+    cooling: Percent | None
+    trend_w_per_min: float | None  # over five minutes; null without readings that span some seconds
     updated_at_ms: int
 
 
@@ -414,6 +422,23 @@ class Savings(Item, frozen=True, kw_only=True):
     why: str
 
 
+class SavedPeriod(Item, frozen=True, kw_only=True):
+    """Metered energy, and what was saved by the share per work of the report of each day. A
+    negative value is energy that the baseline would not have used. Without `saved_kwh`, `why` says
+    what was missing."""
+
+    from_ms: int
+    to_ms: int  # up to when the energy is complete
+    meter_kwh: float | None  # null, as the others, if the ledger holds no energy of the period
+    unpriced_kwh: float | None
+    unweighed_kwh: float | None
+    uncompared_kwh: float | None  # of days without a report
+    saved_kwh: SavedRange | None
+    saved_cost: SavedRange | None  # of the part that has a price
+    saved_kgco2e: SavedRange | None
+    why: str
+
+
 class Energy(Answer, frozen=True, kw_only=True):
     """The energy of a period from the ledger, which folds the facts some seconds later."""
 
@@ -423,45 +448,31 @@ class Energy(Answer, frozen=True, kw_only=True):
     ledger_behind_ms: int  # how long ago the oldest fact that it lacks was committed; 0: none
     from_ms: int
     to_ms: int
-    meter_kwh: float  # pods_kwh + idle_kwh
-    pods_kwh: float  # above idle
-    idle_kwh: float
-    modelled_kwh: float  # the part of meter_kwh without a reading
-    unknown_kwh: float  # estimated over gaps; in no other figure
-    unknown_node_hours: float
+    meter_kwh: (
+        float | None
+    )  # pods_kwh + idle_kwh; null, as the others, without energy of the period
+    pods_kwh: float | None  # above idle
+    idle_kwh: float | None
+    modelled_kwh: float | None  # the part of meter_kwh without a reading
+    unknown_kwh: float | None  # estimated over gaps; in no other figure
+    unknown_node_hours: float | None
     currency: str
     cost: float | None
-    unpriced_kwh: float
+    unpriced_kwh: float | None
     kgco2e: float | None
-    unweighed_kwh: float
+    unweighed_kwh: float | None
     items: list[EnergyShare]  # the largest first
     total: int
     next: int | None
     grid: list[GridRate]  # that were in force
     series: list[EnergyPoint]  # oldest first
-    saved: Savings | None  # None: no report was written yet
+    saved_in_period: SavedPeriod | None  # None: the ledger holds no energy of this period
+    saved: Savings | None  # the newest report; None: none was written yet
 
     @property
     def revision(self) -> str:
         computed_ms = self.saved.computed_ms if self.saved else 0
         return f"-{self.folded_to}-{computed_ms}-{self.ledger_behind_ms // BEHIND_STEP_MS}"
-
-
-class SavedPeriod(Item, frozen=True, kw_only=True):
-    """Metered energy, and what was saved by the share per work of the report of each day. A
-    negative value is energy that the baseline would not have used. Without `saved_kwh`, `why` says
-    what was missing."""
-
-    from_ms: int
-    to_ms: int  # up to when the energy is complete
-    meter_kwh: float
-    unpriced_kwh: float
-    unweighed_kwh: float
-    uncompared_kwh: float  # of days without a report
-    saved_kwh: SavedRange | None
-    saved_cost: SavedRange | None  # of the part that has a price
-    saved_kgco2e: SavedRange | None
-    why: str
 
 
 class Saved(Answer, frozen=True, kw_only=True):
@@ -483,7 +494,7 @@ class Saved(Answer, frozen=True, kw_only=True):
 
 
 class Report(Answer, frozen=True, kw_only=True):
-    """`report` is the document of `joulie report --json`. Only the key of the log signs it, and
+    """`report` is the document of `joulie report -o json`. Only the key of the log signs it, and
     only where the console may read the key."""
 
     signed: bool
@@ -497,9 +508,10 @@ class Report(Answer, frozen=True, kw_only=True):
 class Loss(Item, frozen=True, kw_only=True):
     """The term that cost a candidate the most points compared with the winner."""
 
-    term: str
+    term: str  # empty: level, or not known
     points: float  # of this term
     behind: float  # the difference of the scores
+    text: str  # in words
 
 
 class DecisionBrief(Item, frozen=True, kw_only=True):
@@ -536,20 +548,14 @@ class DecisionList(Answer, frozen=True, kw_only=True):
 class TermSet(Item, frozen=True, kw_only=True):
     """Terms as recorded or recomputed; `points` is what each term adds to the score.
 
-    `values` has every term by its name, those of a new version included.
+    `values` has the terms that the score rests on, those of a new version included; a node without
+    data has none. `points` is null where the settings of the decision, or the source, are unknown.
     """
 
     score: float
-    headroom: float
-    cooling: float
-    trend: float
-    bonus: float
-    pressure: float
-    draining: float
-    marginal_w: float
     source: str
     values: dict[str, float]
-    points: dict[str, float]
+    points: dict[str, float] | None
 
 
 class Candidate(Item, frozen=True, kw_only=True):
@@ -563,6 +569,7 @@ class Candidate(Item, frozen=True, kw_only=True):
 class DecisionDetail(Answer, frozen=True, kw_only=True):
     decision: DecisionBrief
     settings: str
+    settings_unknown: str  # why no points can be computed; empty: they can, or there are no scores
     values: dict[str, float | str | bool]
     code: str
     pod: PodBrief | None
@@ -603,14 +610,18 @@ class Attempt(Item, frozen=True, kw_only=True):
     behind_ms: int | None
     view_text: str
     settings: str
-    preset: str | None  # of these settings; null: they are not in the log
+    preset: str | None  # of these settings; null: they are unknown
+    settings_unknown: str  # why no points can be computed; empty: the settings are known
     candidates: int
     filtered: str  # what the filter decided, in words; empty if it was not asked
     refused: list[Refused]
     reason: str  # of the refusals, as sent to kube-scheduler
     cluster_trend_w_per_min: float | None
     perf_pressure: float | None
-    scores: list[Candidate]  # those with terms, best first; then the one that was asked for
+    best: str  # the best node and the second one, in words; empty without scores
+    tied: int | None  # candidates whose answer is the highest one; null without scores
+    # Those with terms, best first; then the one that was asked for, and the one where the pod is.
+    scores: list[Candidate]
     # The devices of DRA that it takes where it is bound, else on the best node; null: none.
     devices: Devices | None = None
     in_flight: str = ""  # what scores counted of pods that were answered for just before, in words
@@ -691,7 +702,7 @@ class NextPlan(Answer, frozen=True, kw_only=True):
     held: dict[str, str]  # nodes that are not changed yet, and why
     draining: dict[str, int]  # nodes, with the performance pods that delay their eco class
     least_dense_first: list[str]  # as they become eco when fewer are needed
-    longest_empty_first: dict[str, int]  # seconds; as they sleep, if nodes sleep
+    empty_in_order: dict[str, int]  # seconds; as they sleep, if nodes sleep
 
 
 class FreeUse(Item, frozen=True, kw_only=True):
@@ -770,6 +781,15 @@ class Replica(Item, frozen=True, kw_only=True):
     age_s: float  # of the last one
 
 
+class ReplicaSpool(Item, frozen=True, kw_only=True):
+    """Entries of the log that wait on the disk of an extender for the broker."""
+
+    name: str  # of the replica; of the component, if a machine tells of its own
+    waiting: int | None  # None: not known
+    oldest_s: float | None  # the age of the oldest; None: not known
+    heard_s: float | None = None  # since its last report; None: it was asked just now
+
+
 class Elsewhere(Item, frozen=True, kw_only=True):
     """What the database knows of components, wherever they run."""
 
@@ -792,13 +812,19 @@ class RunningPart(Item, frozen=True, kw_only=True, omit_defaults=True):
     pid: int
     alive: bool
     restarts: int
-    position: int | None  # None: it serves no metrics
+    position: int | None  # None: it has none, or does not know it yet
+    up_s: float | None = None  # since the start of the process
+    answers: bool = True  # a request for its metrics
     lag_events: int | None = None  # of the projector
-    lag_s: float | None = None
+    lag_s: float | None = None  # None: it does not know
     broker_silent_s: float | None = None
     incomplete: list[MissingMessages] = []
-    view_age_s: float | None = None  # of the others
-    view_behind_s: float | None = None
+    lost_servers: list[str] = []  # of the broker
+    not_signed: str = ""  # why the projector signs no heads; empty if it does
+    paused: bool | None = None  # whether its view is; None: it has no view
+    view_age_s: float | None = None  # None: it has received nothing yet
+    view_behind_s: float | None = None  # None: it does not know, or is paused
+    missing: int = 0  # answers that the signed log lacks, or has with another content
 
 
 class StreamSize(Item, frozen=True, kw_only=True):
@@ -809,11 +835,12 @@ class StreamSize(Item, frozen=True, kw_only=True):
 
 
 class StorageSizes(Item, frozen=True, kw_only=True):
-    """As the projector of this machine measured them."""
+    """As the projector of this machine measured them, and the disk of the data directory now."""
 
     streams: dict[str, StreamSize] = {}
     database_bytes: int | None = None
     free_bytes: int | None = None
+    full: str = ""  # why nothing can be written; empty if it can
 
 
 class RefusedOnSample(Item, frozen=True, kw_only=True):
@@ -831,6 +858,7 @@ class Status(Answer, frozen=True, kw_only=True):
     up_s: float | None = None
     parts: list[RunningPart] = []
     elsewhere: Elsewhere | None  # None: no projector has a lease in force, or `parts` tell more
+    leaderless_s: float | None = None  # since a lease ended that no projector renewed or released
     epoch: int
     committed_at: datetime | None
     commit_age_s: float | None
@@ -839,9 +867,12 @@ class Status(Answer, frozen=True, kw_only=True):
     entries: int
     signed_to: int
     quarantined: int
+    foreign_rows: int = 0  # of other programs in the tables of the log, put aside
+    unsigned_s: float | None = None  # the age of the first entry without a head; None: all have one
     readings: Readings
-    ledger_behind_s: float
+    ledger_behind_s: float | None  # None: the ledger cannot be read
     refused_on_sample: list[RefusedOnSample]
+    spools: list[ReplicaSpool] = []  # of the extenders that report theirs
     room: StorageSizes = StorageSizes()
     data: str = ""
     endpoints: dict[str, str] = {}
@@ -853,7 +884,7 @@ class SignedHead(Item, frozen=True, kw_only=True):
     hash: str
     signed_at_ms: int
     key_id: str
-    signature: str
+    note: str  # the signed checkpoint, in the form of C2SP
 
 
 class HeadList(Answer, frozen=True, kw_only=True):

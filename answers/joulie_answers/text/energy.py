@@ -19,6 +19,8 @@ IDLE = "__idle__"  # as OpenCost names what nothing is allocated to
 
 
 def energy_text(found: Energy) -> str:
+    if found.meter_kwh is None:
+        return "\n".join(filter(None, [_nothing_held(found), behind_text(found)]))
     start, end, complete = map(utc_text, (found.from_ms, found.to_ms, found.complete_to_ms))
     cost, carbon = _figure(found.cost), _figure(found.kgco2e)
     lines = [
@@ -37,8 +39,15 @@ def energy_text(found: Energy) -> str:
         *map(_line, found.items[:SHOWN_LINES]),
     ]
     if len(found.items) > SHOWN_LINES:
-        lines.append(f"  and {len(found.items) - SHOWN_LINES} more; --json or --csv lists all")
+        lines.append(f"  and {len(found.items) - SHOWN_LINES} more; -o json or -o csv lists all")
     return "\n".join([*lines, *filter(None, [behind_text(found)])])
+
+
+def _nothing_held(found: Energy) -> str:
+    if not found.complete_to_ms:
+        return "The ledger holds no energy of this period: it has folded no reading yet"
+    complete = f"complete up to {utc_text(found.complete_to_ms)} (position {found.folded_to})"
+    return f"The ledger holds no energy of this period; it is {complete}"
 
 
 def behind_text(found: Energy) -> str:

@@ -3,24 +3,28 @@
 from collections.abc import Sequence
 
 from joulie_answers.schema.responses import Gpu, GpuList
-from joulie_answers.text.tables import table
+from joulie_answers.text.tables import TextTable, TextWithTables
 from joulie_bus.core.times import utc_text
 from joulie_projections.state.cards import UNKNOWN_HOLDER
 
 _HEAD = ("node", "card", "model", "MB used", "of", "link", "used by")
 _SLOWED = ("slowed by power", "by heat")  # only where an agent reports it
+NO_CARD = "No GPU card is known: no agent, device plugin or driver of DRA has reported one."
+NONE_MATCHES = "No card matches. Remove a filter, or list all: `joulie gpus`."
 _NUMBERS = {"MB used", "of", *_SLOWED}
 
 
 def gpus_text(found: GpuList) -> str:
+    if not found.total:
+        is_all = found.free_gpus is not None  # they are counted among all cards only
+        return NO_CARD if is_all else NONE_MATCHES
     sums = found.sums
-    lines = _table(found.items) if found.items else []
-    lines.append(
+    lines = [
         f"{sums.cards} card(s) on {sums.nodes} node(s): {sums.whole} whole, "
         f"{sums.holes} shared with room, {sums.unhealthy} unhealthy; "
         f"{sums.free_mb} MB free, at most {sums.largest_free_mb} MB on one card, "
         f"{sums.fragmentation_pct:g} % of it on shared cards"
-    )
+    ]
     lines += [
         f"{model}: {gpus.free:.2f} GPUs free, {gpus.unusable:.2f} of them of no use to any "
         "pod like those that asked for GPUs before"
@@ -32,10 +36,10 @@ def gpus_text(found: GpuList) -> str:
         f"since {utc_text(each.since_ms)}, at {each.power_w:.0f} W"
         for each in found.idle or ()
     ]
-    return "\n".join(lines)
+    return TextWithTables.of([_table(found.items), *lines])
 
 
-def _table(cards: Sequence[Gpu]) -> list[str]:
+def _table(cards: Sequence[Gpu]) -> TextTable:
     counts = [(card.power_limited_s, card.heat_limited_s) for card in cards]
     is_known = any(each != (None, None) for each in counts)
     *head, users = _HEAD
@@ -43,7 +47,7 @@ def _table(cards: Sequence[Gpu]) -> list[str]:
     for card, slowed in zip(cards, counts, strict=True):
         *cells, used_by = _cells(card)
         rows.append((*cells, *(map(_duration, slowed) if is_known else ()), used_by))
-    return table((*head, *(_SLOWED if is_known else ()), users), rows, _NUMBERS)
+    return TextTable((*head, *(_SLOWED if is_known else ()), users), rows, _NUMBERS)
 
 
 def _duration(seconds: int | None) -> str:

@@ -1,20 +1,23 @@
 """Nodes as a table, and one node with its caps and what plans changed on it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from joulie_answers.schema.responses import NodeBrief, NodeCaps, NodeDetail, NodeList
-from joulie_answers.text.tables import cell, table
+from joulie_answers.schema.responses import NodeBrief, NodeCaps, NodeDetail, NodeList, PodBrief
+from joulie_answers.text.tables import TextTable, TextWithTables, cell
 from joulie_bus.core.times import utc_text
 
-_HEAD = ("NODE", "CLASS", "POWER", "PODS", "GPUS", "WATTS", "CAP-W", "HEADROOM", "COOLING")
+_HEAD = ("NODE", "CLASS", "STATE", "PODS", "GPUS", "WATTS", "CAP-W", "HEADROOM", "COOLING")
+ASLEEP = "asleep"
+OWN = "joulie-"
+NAMED = 3  # of Joulie's own pods
 _KINDS = {"cpu": "CPU", "gpu": "GPU", "cards": "single cards", "clocks": "clocks"}
 
 
 def nodes_text(found: NodeList) -> str:
-    lines = table(_HEAD, [_row(node) for node in found.items])
+    lines: list[str | TextTable] = [TextTable(_HEAD, [_row(node) for node in found.items])]
     if len(found.items) < found.total:
         lines.append(f"{len(found.items)} of {found.total}; --limit")
-    return "\n".join(lines)
+    return TextWithTables.of(lines)
 
 
 def node_text(found: NodeDetail) -> str:
@@ -22,13 +25,13 @@ def node_text(found: NodeDetail) -> str:
         (utc_text(each.at_ms), each.plan, each.kind, each.to, each.because)
         for each in found.transitions
     ]
-    lines = [
+    lines: list[str | TextTable] = [
         f"{found.node.name} at position {found.position} ({utc_text(found.at_ms)})",
         *_twin_lines(found),
     ]
     if moves:
-        lines += ["", *table(("AT", "PLAN", "KIND", "TO", "BECAUSE"), moves)]
-    return "\n".join(lines)
+        lines += ["", TextTable(("AT", "PLAN", "KIND", "TO", "BECAUSE"), moves)]
+    return TextWithTables.of(lines)
 
 
 def _twin_lines(found: NodeDetail) -> Iterator[str]:
@@ -36,16 +39,40 @@ def _twin_lines(found: NodeDetail) -> Iterator[str]:
     age = f"{(found.at_ms - node.sampled_at_ms) / 1000:.1f} s old"
     watts = "the last reading is" if node.measured_w is None else f"{node.measured_w:.1f} W,"
     measured = f"{watts} {age}" if node.sampled_at_ms else "never"
-    yield f"  class      {node.node_class}, {node.power_state}"
-    yield f"  measured   {measured}, trend {node.trend_w_per_min:+.1f} W/min"
-    yield f"  may draw   {node.capped_w:.0f} W of {node.tdp_w:.0f} W ({_caps(caps)})"
+    slope = node.trend_w_per_min
+    trend = "not known" if slope is None else f"{slope:+.1f} W/min over at most 5 min"
+    yield f"  class      {node.node_class}, {node.state}"
+    yield f"  measured   {measured}, trend {trend}"
+    yield f"  may draw   {_number(node.capped_w)} W of {_number(node.tdp_w)} W ({_caps(caps)})"
     yield f"  can cap    {_settable(caps, found.at_ms)}"
     if caps.refused:
         yield f"  refused    its last caps: {caps.refused}"
-    yield f"  cooling    {node.cooling:.1f}"
+    yield f"  cooling    {cell(node.cooling)}"
     yield f"  headroom   {cell(node.headroom)} ({node.headroom_basis})"
-    yield f"  hardware   {node.cores:g} cores, {node.gpus} GPUs ({found.hardware})"
+    cores = "-" if node.cores is None else f"{node.cores:g}"
+    yield f"  hardware   {cores} cores, {_gpus(node)} ({found.hardware})"
     yield f"  pods       {node.pods}, {node.performance_pods} of class performance"
+    own = own_pods(found.pods) if ASLEEP in found.machine.following else []
+    if own:
+        named = ", ".join(own[:NAMED])
+        yield f"  awake      {len(own)} pod(s) of Joulie itself keep it so: {named}"
+
+
+def own_pods(pods: Sequence[PodBrief]) -> list[str]:
+    """The names of Joulie's own pods, as the chart gives them, which keep a node awake. An agent,
+    as a pod of a DaemonSet, does not."""
+    own = [pod for pod in pods if pod.name.startswith(OWN) and pod.exempt != "daemonset"]
+    return [f"{pod.namespace}/{pod.name}" for pod in own if pod.phase == "running"]
+
+
+def _gpus(node: NodeBrief) -> str:
+    if node.gpu_unit == 1:
+        return f"{cell(node.gpus)} GPUs"
+    return f"{cell(node.gpus)} units of shared cards, {node.gpu_unit:g} of a card each"
+
+
+def _number(watts: float | None) -> str:
+    return "-" if watts is None else f"{watts:.0f}"
 
 
 def _caps(caps: NodeCaps) -> str:
@@ -74,6 +101,6 @@ def _percent(cap: int | None) -> str:
 
 
 def _row(node: NodeBrief) -> list[str]:
-    places = (node.name, node.node_class, node.power_state, node.pods, node.gpus)
+    places = (node.name, node.node_class, node.state, node.pods, node.gpus)
     values = (node.measured_w, node.capped_w, node.headroom, node.cooling)
     return [cell(value) for value in (*places, *values)]

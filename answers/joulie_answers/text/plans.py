@@ -10,17 +10,19 @@ from joulie_answers.schema.responses import (
     PowerShare,
     Transition,
 )
-from joulie_answers.text.tables import cell, table
+from joulie_answers.text.tables import TextTable, TextWithTables, cell
 from joulie_bus.core.times import utc_text
 
 _HEAD = ("POSITION", "AT", "PLAN", "NODE", "WHAT", "BECAUSE")
 MOST_RACKS = 20
 
 
-def plans_text(found: PlanList) -> str:
+def plans_text(found: PlanList, node: str = "") -> str:
+    """`node`: the one that was asked for; empty: all."""
     if not found.items:
-        return "No plan has changed anything yet. --all lists plans without changes too."
-    return "\n".join(table(_HEAD, [_row(item) for item in found.items]))
+        what = f"the node {node}" if node else "anything"
+        return f"No plan has changed {what} yet. --all lists plans without changes too."
+    return TextWithTables.of([TextTable(_HEAD, [_row(item) for item in found.items])])
 
 
 def _row(item: PlanEntry) -> list[str]:
@@ -58,7 +60,7 @@ def input_lines(inputs: Mapping[str, float], shares: Sequence[PowerShare]) -> It
         feed = share.feed or "cluster"
         yield f"  share      {feed}, {rack}: draws {drawn:.3f} kW, gets {given:.3f} kW; {reached}"
     if len(shares) > MOST_RACKS:
-        yield f"  share      and {len(shares) - MOST_RACKS} more; --json has all"
+        yield f"  share      and {len(shares) - MOST_RACKS} more; -o json has all"
 
 
 def transition_lines(found: Sequence[Transition]) -> Iterator[str]:
@@ -73,7 +75,7 @@ def next_plan_text(found: NextPlan, most: int) -> str:
     until = f"; as if nothing else happened for {later:g} s" if later else ""
     draining = [f"{node} ({pods} left)" for node, pods in found.draining.items()]
     held = [f"{node} ({why})" for node, why in found.held.items()]
-    since = [f"{node} ({seconds} s)" for node, seconds in found.longest_empty_first.items()]
+    since = [f"{node} ({seconds} s)" for node, seconds in found.empty_in_order.items()]
     why = "eco in this order if fewer performance nodes are needed, the least dense first"
     return "\n".join(
         [
@@ -85,7 +87,9 @@ def next_plan_text(found: NextPlan, most: int) -> str:
             *transition_lines(found.transitions),
             *_nodes("draining", draining, most, "eco when their performance pods have ended"),
             *_nodes("held", held, most, "not changed yet, and why"),
-            *_nodes("empty", since, most, "the longest empty ones sleep first, beyond the reserve"),
+            *_nodes(
+                "empty", since, most, "in the order in which they fall asleep, beyond the reserve"
+            ),
             *_nodes("then", found.least_dense_first, most, why),
         ]
     )

@@ -1,81 +1,148 @@
-"""Why a pod is where it is, on one screen."""
+"""Why a pod is where it is: one story, as lines of the command and as sentences of the page."""
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from joulie_answers.schema.responses import Attempt, Outcome, PodDetail
+from joulie_answers.schema.responses import Attempt, Outcome, PodBrief, PodDetail
 from joulie_answers.text.score_table import score_table
 from joulie_bus.core.times import utc_text
+from joulie_projections.pods.load import DEFAULT_CPU_MILLI
 
 # A binding and the scores before it are read from two streams, so the binding may be known first.
 NO_SCORES = "the log has no scores of this attempt yet (one node that is left is not scored)"
+NO_DECISION = "No decision about it is in the log."
+LABEL = 11  # characters
+
+
+class Line(NamedTuple):
+    label: str  # empty: the line continues the one before
+    text: str
+
+    def __str__(self) -> str:
+        return f"  {self.label:<{LABEL}}{self.text}"
 
 
 def pod_text(found: PodDetail) -> str:
+    attempt, outcome = found.attempt, found.outcome
+    lines = [*_head(found), *map(str, story(found))]
+    if attempt is not None and attempt.scores:
+        place = next(at for at, line in enumerate(lines) if line.startswith("  scores")) + 1
+        lines[place:place] = score_table(attempt.scores, outcome.node if outcome else "")
+    return "\n".join(lines)
+
+
+def sentences(found: PodDetail) -> list[str]:
+    """The story without the table of scores."""
+    lines = list[str]()
+    for label, text in story(found):
+        if label:
+            lines.append(f"{label}: {text}")
+        else:
+            lines[-1] += f" {text}" if lines[-1].endswith(":") else f", {text}"
+    return lines
+
+
+def story(found: PodDetail) -> Iterator[Line]:
+    """`found.pod` is the pod as it is now; an attempt has it as it was."""
     attempt = found.attempt
     if attempt is None:
-        return "\n".join(found.explanation)
-    group = [f"  group      {found.group.text}"] if found.group else []
-    return "\n".join(
-        [
-            *_request_lines(attempt),
-            *group,
-            *_view_lines(attempt),
-            *_filter_lines(attempt),
-            *_score_lines(attempt, found.outcome),
-            _outcome_line(found.outcome, scored=attempt.cluster_trend_w_per_min is not None),
-        ]
-    )
+        yield from _undecided_lines(found)
+        return
+    yield from _request_lines(attempt.pod)
+    if found.group is not None:
+        yield Line("group", found.group.text)
+    yield from _view_lines(attempt)
+    yield from _filter_lines(attempt)
+    yield from _score_lines(attempt)
+    yield _outcome_line(attempt, found.outcome)
 
 
-def _request_lines(attempt: Attempt) -> Iterator[str]:
-    pod = attempt.pod
+def _head(found: PodDetail) -> Iterator[str]:
+    attempt = found.attempt
+    if attempt is None:
+        if found.pod is not None:
+            yield f"{found.pod.namespace}/{found.pod.name}"
+        return
     entries = " and ".join(map(str, attempt.entries))
     tries = f", attempt {attempt.number}" if attempt.number > 1 else ""
-    yield f"{pod.namespace}/{pod.name}   {utc_text(attempt.at_ms)}{tries}   (entry {entries})"
-    yield f"  class      {pod.workload}, {pod.placement} (rule: {pod.rule})" + (
-        f"; never refused: {pod.exempt}" if pod.exempt else ""
-    )
+    name = f"{attempt.pod.namespace}/{attempt.pod.name}"
+    yield f"{name}   {utc_text(attempt.at_ms)}{tries}   (entry {entries})"
+
+
+def _undecided_lines(found: PodDetail) -> Iterator[Line]:
+    """About a pod that was never filtered or scored."""
+    pod = found.pod
+    if pod is not None:
+        yield from _request_lines(pod)
+    yield Line("decisions", found.decisions[0].text if found.decisions else NO_DECISION)
+    if pod is not None:
+        yield Line("outcome", f"runs on {pod.node}" if pod.node else "not bound to a node")
+
+
+def _request_lines(pod: PodBrief) -> Iterator[Line]:
+    exempt = f"; never refused: {pod.exempt}" if pod.exempt else ""
+    yield Line("class", f"{pod.workload}, {pod.placement} (rule: {pod.rule}){exempt}")
     gpus = f", {pod.gpus:g} GPU{'' if pod.gpus == 1 else 's'}" if pod.gpus else ""
     memory = f", {pod.memory_gib:.3g} GiB" if pod.memory_gib else ""
-    yield f"  requests   {pod.cores:g} cores{memory}{gpus}"
+    yield Line("requests", f"{_cores(pod)}{memory}{gpus}")
 
 
-def _view_lines(attempt: Attempt) -> Iterator[str]:
+def _cores(pod: PodBrief) -> str:
+    if pod.cores:
+        return f"{pod.cores:g} cores"
+    return f"no cores, counted as {DEFAULT_CPU_MILLI[pod.workload] / 1000:g}"
+
+
+def _view_lines(attempt: Attempt) -> Iterator[Line]:
     preset = f" (preset {attempt.preset})" if attempt.preset else ""
-    yield f"  view       {attempt.view_text}; settings {attempt.settings}{preset}"
+    yield Line("view", f"{attempt.view_text}; settings {attempt.settings}{preset}")
 
 
-def _filter_lines(attempt: Attempt) -> Iterator[str]:
+def _filter_lines(attempt: Attempt) -> Iterator[Line]:
     if not attempt.filtered:
         return
-    yield f"  filter     {attempt.filtered}{':' if attempt.refused else ''}"
+    yield Line("filter", f"{attempt.filtered}{':' if attempt.refused else ''}")
     for each in attempt.refused:
         more = ", ..." if each.nodes > len(each.examples) else ""
-        yield f"             {each.nodes} {each.reason} ({', '.join(each.examples)}{more})"
+        yield Line("", f"{each.nodes} {each.reason} ({', '.join(each.examples)}{more})")
 
 
-def _score_lines(attempt: Attempt, outcome: Outcome | None) -> Iterator[str]:
+def _score_lines(attempt: Attempt) -> Iterator[Line]:
     if attempt.cluster_trend_w_per_min is None:
         return
     if attempt.in_flight:
-        yield f"  in flight  {attempt.in_flight}"
-    yield (
-        f"  scores     of {attempt.candidates} candidates, the sum of their points; cluster trend "
-        f"{attempt.cluster_trend_w_per_min:+.0f} W/min, pressure {attempt.perf_pressure or 0:.1f}"
+        yield Line("in flight", attempt.in_flight)
+    if attempt.best:
+        yield Line("best", attempt.best)
+    tied = f"; {attempt.tied} tie as the best" if attempt.tied and attempt.tied > 1 else ""
+    yield Line(
+        "scores",
+        f"of {attempt.candidates} candidates{tied}, the sum of their points; cluster trend "
+        f"{attempt.cluster_trend_w_per_min:+.0f} W/min, pressure {attempt.perf_pressure or 0:.1f}",
     )
-    yield from score_table(attempt.scores, outcome.node if outcome else "")
+    if attempt.settings_unknown:
+        yield Line("points", f"unknown: {attempt.settings_unknown}")
     if attempt.devices:
-        yield f"  devices    {attempt.devices.text}"
+        yield Line("devices", attempt.devices.text)
 
 
-def _outcome_line(outcome: Outcome | None, *, scored: bool) -> str:
+def _outcome_line(attempt: Attempt, outcome: Outcome | None) -> Line:
     if outcome is None:
-        return "  outcome    not bound, as far as the log goes"
-    if not scored:
-        return f"  outcome    bound to {outcome.node}; {NO_SCORES}"
+        return Line("outcome", "not bound, as far as the log goes")
+    bound = f"bound to {outcome.node}"
+    if attempt.cluster_trend_w_per_min is None:
+        return Line("outcome", f"{bound}; {NO_SCORES}")
     if outcome.rank is None:
-        return f"  outcome    bound to {outcome.node}, which was not scored"
-    return (
-        f"  outcome    bound to {outcome.node}*, our number {outcome.rank} with "
-        f"{outcome.score} (from {outcome.source}); kube-scheduler adds its own scores to ours"
+        return Line("outcome", f"{bound}, which was not scored")
+    source = f"{outcome.score} (from {outcome.source})"
+    if outcome.rank == 1 and attempt.tied and attempt.tied > 1:
+        return Line(
+            "outcome",
+            f"{bound}*, one of {attempt.tied} nodes that tie as our best with {source}; "
+            "kube-scheduler chooses among them",
+        )
+    return Line(
+        "outcome",
+        f"{bound}*, our number {outcome.rank} with {source}; kube-scheduler adds its own scores "
+        "to ours",
     )

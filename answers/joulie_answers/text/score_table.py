@@ -10,11 +10,12 @@ from joulie_extender.terms.freshness import SOURCE_SENTENCES
 CLAMPED = "clamped"  # what a score lies beyond its bounds
 LEAST = 0.005  # points that two places show
 HEADS = {term.name: term.head for formula in FORMULAS.values() for term in formula.terms}
+NOT_APPLIED, UNKNOWN = "-", "unknown"
 
 
 class Line(NamedTuple):
     node: str
-    points: dict[str, float]  # they add up to the score
+    points: dict[str, float] | None  # they add up to the score; None: unknown
     terms: TermSet
 
 
@@ -23,16 +24,30 @@ def score_table(candidates: Sequence[Candidate], bound_to: str) -> Iterator[str]
     points, inputs = point_columns(lines), _input_columns(lines)
     heads = ["score", *(HEADS.get(name) or name for name in points)]
     watts = [HEADS[name] for name in inputs]
-    width = max((len(line.node) for line in lines), default=0) + 1
+    width = max((len(each.node) for each in candidates), default=0) + 1
     behind = f"  |{_heads(watts)}" if watts else ""
     yield f"  {'':<{width}} {_heads(heads)}{behind}  from"
     for line in lines:
-        mark = "*" if line.node == bound_to else " "
-        cells = [line.terms.score, *(line.points.get(name, 0.0) for name in points)]
-        values = [line.terms.values.get(name, 0.0) for name in inputs]
-        behind = f"  |{_cells(values, watts)}" if watts else ""
+        cells = [f"{line.terms.score:.2f}", *_points(line, points)]
+        behind = f"  |{_cells(_watts(line.terms, inputs), watts)}" if watts else ""
+        mark = _mark(line.node, bound_to)
         yield f"  {mark}{line.node:<{width}}{_cells(cells, heads)}{behind}  {line.terms.source}"
+    yield from _answers_alone(candidates, bound_to, width)
     yield from rules_behind([line.terms.source for line in lines])
+
+
+def _mark(node: str, bound_to: str) -> str:
+    return "*" if node == bound_to else " "
+
+
+def _answers_alone(candidates: Sequence[Candidate], bound_to: str, width: int) -> Iterator[str]:
+    for each in candidates:
+        if each.terms is None:
+            answer = _cells([str(each.answer)], ["score"])
+            yield (
+                f"  {_mark(each.node, bound_to)}{each.node:<{width}}{answer}  answered; the log "
+                "has only the terms of the best, and those of this node cannot be computed"
+            )
 
 
 def rules_behind(sources: Sequence[str]) -> Iterator[str]:
@@ -43,22 +58,28 @@ def rules_behind(sources: Sequence[str]) -> Iterator[str]:
 
 
 def _line(node: str, terms: TermSet) -> Line:
-    beyond = terms.score - sum(terms.points.values())
-    points = terms.points if abs(beyond) < LEAST else {**terms.points, CLAMPED: beyond}
-    return Line(node, points, terms)
+    points = terms.points
+    if points is None:
+        return Line(node, None, terms)
+    beyond = terms.score - sum(points.values())
+    return Line(node, points if abs(beyond) < LEAST else {**points, CLAMPED: beyond}, terms)
 
 
 def point_columns(lines: Sequence[Line]) -> list[str]:
     """The terms that apply to some line, in the order of the sum."""
-    known = [*dict.fromkeys([*point_names(), *(name for line in lines for name in line.points)])]
-    return [
-        name for name in known if any(abs(line.points.get(name, 0.0)) >= LEAST for line in lines)
-    ]
+    shown = [line.points for line in lines if line.points is not None]
+    known = [*dict.fromkeys([*point_names(), *(name for points in shown for name in points)])]
+    return [name for name in known if any(abs(each.get(name, 0.0)) >= LEAST for each in shown)]
 
 
 def _input_columns(lines: Sequence[Line]) -> list[str]:
     """What the points follow from, where that are watts."""
-    names = [term.name for line in lines for term in formula_of(line.terms.source).inputs]
+    names = [
+        term.name
+        for line in lines
+        if (formula := formula_of(line.terms.source)) is not None
+        for term in formula.inputs
+    ]
     return [
         name
         for name in dict.fromkeys(names)
@@ -66,15 +87,30 @@ def _input_columns(lines: Sequence[Line]) -> list[str]:
     ]
 
 
+def _points(line: Line, names: Sequence[str]) -> list[str]:
+    """No formula applies to a node without data: only its own points are numbers."""
+    if line.points is None:
+        return [UNKNOWN] * len(names)
+    usual = None if formula_of(line.terms.source) is None else 0.0
+    return [_cell(line.points.get(name, usual), NOT_APPLIED) for name in names]
+
+
+def _watts(terms: TermSet, names: Sequence[str]) -> list[str]:
+    usual = None if formula_of(terms.source) is None else 0.0
+    return [_cell(terms.values.get(name, usual), UNKNOWN) for name in names]
+
+
+def _cell(value: float | None, instead: str) -> str:
+    """No minus before a zero."""
+    return instead if value is None else f"{round(value, 2) + 0.0:.2f}"
+
+
 def _heads(heads: Sequence[str]) -> str:
     return "".join(f"{head:>{_width(head)}}" for head in heads)
 
 
-def _cells(values: Sequence[float], heads: Sequence[str]) -> str:
-    rounded = (round(value, 2) + 0.0 for value in values)  # no minus before a zero
-    return "".join(
-        f"{value:>{_width(head)}.2f}" for value, head in zip(rounded, heads, strict=True)
-    )
+def _cells(cells: Sequence[str], heads: Sequence[str]) -> str:
+    return "".join(f"{cell:>{_width(head)}}" for cell, head in zip(cells, heads, strict=True))
 
 
 def _width(head: str) -> int:

@@ -1,21 +1,43 @@
-"""Columns as wide as their widest cell."""
+"""Tables of a text: columns as wide as their widest cell, or as a terminal draws them."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
+from typing import NamedTuple
 
 
-def table(
-    head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Set[str] = frozenset()
-) -> list[str]:
+class TextTable(NamedTuple):
     """`numbers` are the columns with numbers, which end under their title."""
-    lines = [tuple(head), *map(tuple, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    sides = [">" if name in numbers else "<" for name in head]
-    return [
-        "  ".join(
-            f"{cell:{side}{width}}" for cell, side, width in zip(line, sides, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numbers: Set[str] = frozenset()
+    indent: int = 0
+
+    def __str__(self) -> str:
+        lines = [tuple(self.head), *map(tuple, self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        sides = [">" if name in self.numbers else "<" for name in self.head]
+        return "\n".join(
+            " " * self.indent
+            + "  ".join(
+                f"{cell:{side}{width}}"
+                for cell, side, width in zip(line, sides, widths, strict=True)
+            ).rstrip()
+            for line in lines
+        )
+
+
+class TextWithTables(str):
+    """A text that knows its tables: a terminal draws them by its width, and all else is the text
+    itself."""
+
+    parts: tuple[str | TextTable, ...]
+
+    @classmethod
+    def of(cls, parts: Iterable[str | TextTable]) -> "TextWithTables":
+        kept = tuple(parts)
+        text = cls("\n".join(map(str, kept)))
+        text.parts = kept
+        return text
 
 
 def cell(value: object) -> str:

@@ -9,6 +9,9 @@ from joulie_simulator.plots.svg import Panel, Point
 WIDTH, HEIGHT = 760, 520
 LEFT, RIGHT = 110, 30
 BINS = 41  # odd, so that zero has its own bar
+SCORES = "change of the best score, in points"
+NO_SCORES = "change of the best score: no decision has both scores on one scale"
+WATTS = "watts added and kept on, of the best nodes, in sum"
 THEN, NOW = "#8c96a3", "#2a7de1"
 
 
@@ -30,7 +33,7 @@ def _scores(deltas: Sequence[float]) -> list[str]:
         counts[round((delta / furthest + 1) / 2 * (BINS - 1))] += 1
     end = furthest + wide / 2
     panel = _panel(66, 150, Point(-end, 0.0), Point(end, float(max(max(counts), 1))))
-    parts = svg.axes(panel, "decisions", "change of the best score, in points", counts=True)
+    parts = svg.axes(panel, "decisions", SCORES if deltas else NO_SCORES, counts=True)
     for at, count in enumerate(counts):
         low = -end + at * wide
         says = f"{low:+.2f} to {low + wide:+.2f} points: {count} decisions"
@@ -42,7 +45,7 @@ def _watts(groups: Mapping[str, Group]) -> list[str]:
     most = max((max(g.watts_before, g.watts_after) for g in groups.values()), default=0.0) or 1.0
     panel = _panel(300, 120, Point(0.0, 0.0), Point(most, float(max(1, len(groups)))))
     rows = {name: len(groups) - at - 0.5 for at, name in enumerate(groups)}
-    parts = svg.axes(panel, "class of the pods", "added watts of the best nodes, in sum", rows=rows)
+    parts = svg.axes(panel, "class of the pods", WATTS, rows=rows)
     for name, group in groups.items():
         middle = rows[name]
         for low, watts, colour in (

@@ -1,9 +1,9 @@
 """One snapshot of the cluster as API values."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from joulie_answers.schema.responses import (
 from joulie_bus.core.times import MS
 from joulie_bus.events import PlanMade
 from joulie_bus.runtime.presets import HEADROOM
+from joulie_extender.gpu.shapes import CARD
 from joulie_operator.planning.guard import Stage
 from joulie_operator.planning.node_states import WAKING, node_states
 from joulie_projections.state.state import (
@@ -32,12 +33,13 @@ from joulie_projections.state.state import (
 )
 from joulie_projections.twin.arrays import Floats, Ints
 from joulie_projections.twin.columns import TwinColumns
-from joulie_projections.twin.twin import NodeClass, Source
+from joulie_projections.twin.twin import NodeClass, Source, has_trend
 
 RACK_LABEL = "joulie.io/rack"
 ZONE_LABEL = "joulie.io/cooling-zone"
 UNKNOWN = -1
-POWER_STATES = ["awake", "asleep", "waking"]
+NodeStateName = Literal["awake", "asleep", "waking", "not ready", "cordoned"]
+POWER_STATES: list[NodeStateName] = ["awake", "asleep", "waking", "not ready", "cordoned"]
 _CLASS_NAMES: dict[NodeClass, NodeClassName] = {
     NodeClass.UNKNOWN: "unknown",
     NodeClass.PERFORMANCE: "performance",
@@ -56,10 +58,10 @@ class ClusterSnapshot(NamedTuple):
 
 
 class Totals(NamedTuple):
-    measured_w: float
-    capped_w: float
-    tdp_w: float
-    trend_w_per_min: float
+    measured_w: float | None  # None, as the others, if no node of the sum is known
+    capped_w: float | None  # of the nodes that no plan lets sleep
+    tdp_w: float | None
+    trend_w_per_min: float | None
     measured: int  # nodes with a fresh reading
     nodes: int
 
@@ -82,6 +84,7 @@ class Overview:
         self.snapshot = snapshot
         twin_columns = snapshot.twin_columns
         self.fresh = _fresh(twin_columns, snapshot.at, staleness_s)
+        self.known = twin_columns.columns["hardware"] != Source.NONE
         self.measured = self.fresh & (twin_columns.floats("capped_w") > 0)
 
     @cached_property
@@ -92,15 +95,26 @@ class Overview:
     def requested_gpus(self) -> Floats:
         return _requested_gpus(self.snapshot.cluster_state, self.snapshot.twin_columns)
 
+    def gpu_units(self) -> int:
+        """Of all GPUs that pods can request: units of shared cards."""
+        twin_columns = self.snapshot.twin_columns
+        is_unit = twin_columns.ints("unit_milli") < CARD
+        return int(twin_columns.floats("gpus")[is_unit].sum())
+
     def totals(self) -> Totals:
         twin_columns = self.snapshot.twin_columns
         rows = rows_of(twin_columns)
-        read = rows[self.fresh[rows]]
+        read, known = rows[self.fresh[rows]], rows[self.known[rows]]
+        on = known[self._power_states()[known] != POWER_STATES.index("asleep")]
+
+        def total(column: str, of: Ints) -> float | None:
+            return float(twin_columns.floats(column)[of].sum()) if len(of) else None
+
         return Totals(
-            float(twin_columns.floats("measured_w")[read].sum()),
-            float(twin_columns.floats("capped_w")[rows].sum()),
-            float(twin_columns.floats("tdp_w")[rows].sum()),
-            float(twin_columns.floats("trend_w_per_min")[read].sum()),
+            total("measured_w", read),
+            total("capped_w", on),
+            total("tdp_w", on),
+            total("trend_w_per_min", read),
             len(read),
             len(rows),
         )
@@ -121,10 +135,11 @@ class Overview:
         share = np.minimum(100, self.requested_gpus * 100 / np.maximum(gpus, 1))
         headroom = np.where(np.isnan(self.headroom), UNKNOWN, np.clip(self.headroom, 0, 100))
         watts = np.where(self.fresh, twin_columns.floats("measured_w"), UNKNOWN)
+        cooling = np.where(self.known, twin_columns.floats("cooling"), UNKNOWN)
         return Columns(
             twin_columns.columns["node_class"].astype(np.int64),
             np.rint(headroom).astype(np.int64),
-            np.rint(twin_columns.floats("cooling")).astype(np.int64),
+            np.rint(cooling).astype(np.int64),
             np.rint(watts).astype(np.int64),
             np.rint(np.where(gpus > 0, share, UNKNOWN)).astype(np.int64),
             self._power_states(),
@@ -135,22 +150,21 @@ class Overview:
         states = np.zeros(len(twin_columns.columns["gpus"]), np.int64)
         nodes = self.snapshot.cluster_state.nodes
         for name, row in twin_columns.rows.items():
-            states[row] = POWER_STATES.index(nodes[name].power_state or "awake")
+            states[row] = POWER_STATES.index(node_state(nodes[name]))
         return states
 
-    def count_nodes(self, power_state: str) -> int:
+    def states(self) -> Counter[NodeStateName]:
         nodes = self.snapshot.cluster_state.nodes
-        rows = self.snapshot.twin_columns.rows
-        return sum(nodes[name].power_state == power_state for name in rows)
+        return Counter(node_state(nodes[name]) for name in self.snapshot.twin_columns.rows)
 
     def node(self, name: str) -> NodeBrief:
         node, twin_columns = self.snapshot.cluster_state.nodes[name], self.snapshot.twin_columns
         at = twin_columns.rows[name]
 
-        def value(column: str) -> float:
-            return float(twin_columns.floats(column)[at])
+        def value(column: str, is_known: bool = bool(self.known[at])) -> float | None:
+            return float(twin_columns.floats(column)[at]) if is_known else None
 
-        headroom = float(self.headroom[at])
+        headroom, gpus = float(self.headroom[at]), value("gpus")
         fresh = bool(self.fresh[at])
         hardware = node.hardware
         return NodeBrief(
@@ -158,6 +172,7 @@ class Overview:
             id=node.ordinal,
             node_class=class_name(int(twin_columns.columns["node_class"][at])),
             power_state=node.power_state or "awake",  # type: ignore[arg-type]
+            state=node_state(node),
             ready=node.ready,
             schedulable=node.schedulable,
             rack=node.labels.get(RACK_LABEL, ""),
@@ -165,11 +180,12 @@ class Overview:
             cpu_model=hardware.cpu_model if hardware else "",
             gpu_model=hardware.gpu_model if hardware else "",
             cores=value("cores"),
-            gpus=int(value("gpus")),
+            gpus=None if gpus is None else int(gpus),
+            gpu_unit=node.unit_milli / 1000,
             gpus_asked=float(self.requested_gpus[at]),
             pods=node.pods,
             performance_pods=node.performance_pods,
-            measured_w=value("measured_w") if fresh else None,
+            measured_w=value("measured_w", fresh),
             sampled_at_ms=int(twin_columns.ints("sampled_at")[at]) // MS,
             capped_w=value("capped_w"),
             tdp_w=value("tdp_w"),
@@ -178,13 +194,17 @@ class Overview:
             headroom=None if np.isnan(headroom) else headroom,
             headroom_basis=self._basis(at),
             cooling=value("cooling"),
-            trend_w_per_min=value("trend_w_per_min"),
+            trend_w_per_min=value("trend_w_per_min", fresh and has_trend(node.samples)),
             updated_at_ms=int(twin_columns.updated_at()[at]) // MS,
         )
 
-    def ambient_c(self, name: str) -> float:
-        columns = self.snapshot.twin_columns
-        return float(columns.floats("ambient_c")[columns.rows[name]])
+    def ambient_c(self, name: str) -> float | None:
+        """As the node's hall was polled; its twin assumes a temperature without that."""
+        state = self.snapshot.cluster_state
+        halls, zone = state.facilities, state.nodes[name].labels.get(ZONE_LABEL, "")
+        only = next(iter(halls.values())) if len(halls) == 1 else None
+        ambient = hall.ambient_mdeg if (hall := halls.get(zone, only)) is not None else None
+        return None if ambient is None else ambient.value / 1000
 
     def hardware_source(self, name: str) -> str:
         columns = self.snapshot.twin_columns
@@ -194,6 +214,15 @@ class Overview:
         if self.measured[at]:
             return "measured"
         return "unknown" if np.isnan(self.headroom[at]) else "predicted"
+
+
+def node_state(node: NodeState) -> NodeStateName:
+    """Apart from its class: a node that is lost or drained takes no pods."""
+    if node.power_state:
+        return node.power_state  # type: ignore[return-value]
+    if not node.ready:
+        return "not ready"
+    return "awake" if node.schedulable else "cordoned"
 
 
 def rows_of(twin_columns: TwinColumns) -> Ints:

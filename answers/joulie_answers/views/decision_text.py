@@ -12,15 +12,23 @@ from joulie_bus.errors import Undecodable
 from joulie_bus.events import (
     AnyEvent,
     FilterDecided,
-    PodAsk,
     PreemptDecided,
     PrioritizeDecided,
     Terms,
     codec,
-    named_values,
 )
 from joulie_extender.catalogue.rules import sentence_of
-from joulie_extender.catalogue.terms import ENERGY, points_of, watts_of
+from joulie_extender.catalogue.terms import (
+    ENERGY,
+    NEUTRAL,
+    applying_values,
+    formula_of,
+    head_of,
+    is_known,
+    is_without_data,
+    points_of,
+    watts_of,
+)
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import candidate_names, names_of, scores_again
 from joulie_extender.decide.entry_verbs import VERBS, EntryVerb
@@ -36,6 +44,7 @@ from joulie_extender.decide.explained import (
     view_text,
 )
 from joulie_extender.decide.scoring import terms_digest, terms_of
+from joulie_extender.terms.freshness import WITHOUT_DATA
 from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.twin.row_names import RowNames, RowSpan, names_node
 
@@ -43,8 +52,11 @@ KINDS: dict[EntryVerb, str] = {
     **{verb: kind for kind, verb in VERBS.items()},
     "unreadable": "unreadable",  # the name in the log itself
 }
-_USUAL = Weights()
+# Replicas sign each second: a list or a stream has promises only if it is asked for them.
+UNLISTED: tuple[EntryVerb, ...] = ("promise", "promise-key")
+LISTED = tuple(kind for verb, kind in KINDS.items() if verb not in UNLISTED)
 EQUAL_BELOW = 0.05  # points: smaller differences vanish at one decimal
+LEVEL = "level"
 
 
 class DescribedEntry(NamedTuple):
@@ -54,6 +66,7 @@ class DescribedEntry(NamedTuple):
     event: AnyEvent | None
     explained: Explained
     names: RowNames
+    fault: Exception | None = None  # of the description; the brief then has no more than the row
 
     def nodes(self) -> frozenset[str]:
         """The winner, the refused nodes, or the node that was bound.
@@ -86,17 +99,35 @@ class EntryRow(NamedTuple):
 
 
 def describe(row: EntryRow, names: RowNames, weights: Mapping[str, Weights]) -> DescribedEntry:
+    """`weights` by the id of their settings. A description that fails hides its own line, never a
+    list: whatever fails is in `fault`."""
     event, why = _event(row)
-    found = explained(event)
-    if why:
-        found = found._replace(text=why)
+    try:
+        found = explained(event)
+        if why:
+            found = found._replace(text=why)
+        return DescribedEntry(_described(row, event, found, weights), event, found, names)
+    except Exception as fault:  # anything: the other entries of the list must be shown
+        found = Explained("unreadable", failed_text(fault))
+        return DescribedEntry(_brief(row, found), event, found, names, fault)
+
+
+def failed_text(fault: Exception) -> str:
+    return (
+        f"this could not be described ({type(fault).__name__}: {fault}): a fault of Joulie, please "
+        "report it; the entries are in the log, and `joulie verify` checks them"
+    )
+
+
+def _described(
+    row: EntryRow, event: AnyEvent | None, found: Explained, weights: Mapping[str, Weights]
+) -> DecisionBrief:
     brief = _brief(row, found)
     if isinstance(event, PrioritizeDecided):
-        used = weights.get(event.basis.settings, _USUAL)
-        brief = replaced(brief, **_runner_up(event.top, used))
+        brief = replaced(brief, **_runner_up(event.top, weights.get(event.basis.settings)))
     if not has_view(found.basis):
         brief = replaced(brief, text=f"{brief.text}, {WITHOUT_VIEW}")
-    return DescribedEntry(brief, event, found, names)
+    return brief
 
 
 def _event(row: EntryRow) -> tuple[AnyEvent | None, str]:
@@ -136,29 +167,27 @@ def _brief(row: EntryRow, found: Explained) -> DecisionBrief:
     )
 
 
-def _runner_up(top: Sequence[Terms], weights: Weights) -> dict[str, object]:
+def _runner_up(top: Sequence[Terms], weights: Weights | None) -> dict[str, object]:
     """The second best node and what it lost by; {} if there is none."""
     if len(top) < 2:
         return {}
     winner, second = top[:2]
-    loss = loss_of(winner, second, weights)
-    text = f"{winner.node} scores {winner.score:.1f}; {second.node} is {_behind(loss)}"
     return {
         "runner_up": second.node,
         "runner_up_score": second.score,
-        "loss": loss,
-        "text": text,
+        "loss": loss_of(winner, second, weights),
+        "text": best_text(top, weights),
     }
 
 
-def _is_level(loss: Loss) -> bool:
-    return loss.behind < EQUAL_BELOW
-
-
-def _behind(loss: Loss) -> str:
-    if _is_level(loss):
-        return "level with it"
-    return f"{loss.behind:.1f} behind, most of it {loss.term}"
+def best_text(top: Sequence[Terms], weights: Weights | None) -> str:
+    """The best node, and what the second one lost by."""
+    if not top:
+        return ""
+    best = f"{top[0].node} scores {top[0].score:.1f}"
+    if len(top) < 2:
+        return best
+    return f"{best}; {top[1].node} is {loss_of(top[0], top[1], weights).text}"
 
 
 def replaced(brief: DecisionBrief, **changes: object) -> DecisionBrief:
@@ -168,36 +197,67 @@ def replaced(brief: DecisionBrief, **changes: object) -> DecisionBrief:
 # --- terms ------------------------------------------------------------------------------------
 
 
-def loss_of(winner: Terms, loser: Terms, weights: Weights) -> Loss:
-    """Has no term if the scores are equal: then the order of the request decided."""
+class _Cost(NamedTuple):
+    """The term that cost a candidate most points, and how many."""
+
+    term: str
+    points: float
+
+
+_NOT_COMPARED = _Cost("", 0.0)
+
+
+def loss_of(winner: Terms, loser: Terms, weights: Weights | None) -> Loss:
+    """Has no term if the scores are level, where the order of the request decided, if the settings
+    of the decision are unknown, and if no formula gave both scores."""
+    behind = winner.score - loser.score
+    if behind < EQUAL_BELOW:
+        return Loss(term="", points=0.0, behind=behind, text=LEVEL)
+    cost = _largest_cost(winner, loser, weights)
+    text = f"{behind:.1f} behind"
+    if is_without_data(loser.source):
+        text += f", by the neutral score: {WITHOUT_DATA[loser.source]}"
+    elif cost.term:
+        text += f", most of it {head_of(cost.term)}"
+    return Loss(term=cost.term, points=cost.points, behind=behind, text=text)
+
+
+def _largest_cost(winner: Terms, loser: Terms, weights: Weights | None) -> _Cost:
+    if is_without_data(loser.source):
+        return _Cost(NEUTRAL, winner.score - loser.score)
+    if weights is None or formula_of(winner.source) is not formula_of(loser.source):
+        return _NOT_COMPARED
     best, worse = points_of(winner, weights), points_of(loser, weights)
     costs = {term: best.get(term, 0.0) - worse.get(term, 0.0) for term in sorted({*best, *worse})}
-    behind = winner.score - loser.score
-    term = max(sorted(costs), key=lambda name: costs[name])
-    if behind <= 0 or costs[term] <= 0:
-        return Loss(term="", points=0.0, behind=behind)
-    named = _most_watts(winner, loser) if term == ENERGY.start_name else term
-    return Loss(term=named, points=costs[term], behind=behind)
+    term = max(costs, key=lambda name: costs[name], default="")
+    if not term or costs[term] <= 0:
+        return _NOT_COMPARED
+    return _Cost(_most_watts(winner, loser) if term == ENERGY.start_name else term, costs[term])
 
 
 def _most_watts(winner: Terms, loser: Terms) -> str:
-    """The term by which the loser costs most watts more than the winner."""
+    """The term by which the loser costs most watts more than the winner. Both have the same ones:
+    one formula gave both scores."""
     best, worse = watts_of(winner), watts_of(loser)
     return max(best, key=lambda name: worse[name] - best[name])
 
 
-def term_set(terms: Terms, weights: Weights) -> TermSet:
-    values = named_values(terms)
-    first = {name: values[name] for name in TermSet.__struct_fields__ if name in values}
-    points = points_of(terms, weights)
-    return TermSet(**first, source=terms.source, values=values, points=points)
+def term_set(terms: Terms, weights: Weights | None) -> TermSet:
+    """Without `weights` the points are unknown."""
+    points = None if weights is None or not is_known(terms.source) else points_of(terms, weights)
+    return TermSet(
+        score=terms.score, source=terms.source, values=applying_values(terms), points=points
+    )
 
 
 # --- candidates -------------------------------------------------------------------------------
 
 
 def candidates_of(
-    event: AnyEvent | None, names: RowNames, weights: Weights, computed: Sequence[Terms] = ()
+    event: AnyEvent | None,
+    names: RowNames,
+    weights: Weights | None,
+    computed: Sequence[Terms] = (),
 ) -> list[Candidate]:
     """Best first; of a filter the refused ones first. `computed` are recomputed terms."""
     match event:
@@ -218,7 +278,10 @@ def _with_verdict(node: str, verdict: str) -> Candidate:
 
 
 def _scored(
-    event: PrioritizeDecided, names: RowNames, weights: Weights, computed: Sequence[Terms]
+    event: PrioritizeDecided,
+    names: RowNames,
+    weights: Weights | None,
+    computed: Sequence[Terms],
 ) -> list[Candidate]:
     known = {terms.node: terms for terms in (*computed, *event.top)}
     answers: list[int] = np.frombuffer(event.scores, "<i2").tolist()
@@ -232,17 +295,25 @@ def _scored(
         ),
     )
     winner = event.top[0] if event.top else None
-    return [_candidate(node, named[node], known.get(node), winner, weights) for node in order]
+    return [candidate_of(node, named[node], known.get(node), winner, weights) for node in order]
 
 
-def _candidate(
-    node: str, answer: int, terms: Terms | None, winner: Terms | None, weights: Weights
+def candidate_of(
+    node: str,
+    answer: int | None,
+    terms: Terms | None,
+    winner: Terms | None,
+    weights: Weights | None,
 ) -> Candidate:
-    loss = None
-    if terms and winner and terms.node != winner.node:
-        loss = loss_of(winner, terms, weights)
-    values = term_set(terms, weights) if terms else None
-    return Candidate(node=node, verdict="", answer=answer, terms=values, loss=loss)
+    """Its terms beside those of the winner; without `terms` the log does not have them."""
+    loss, values, verdict = None, None, ""
+    try:
+        if terms and winner and terms.node != winner.node:
+            loss = loss_of(winner, terms, weights)
+        values = term_set(terms, weights) if terms else None
+    except Exception as fault:  # anything: the other candidates must be shown
+        verdict = failed_text(fault)
+    return Candidate(node=node, verdict=verdict, answer=answer, terms=values, loss=loss)
 
 
 def recomputed_terms(
@@ -255,58 +326,5 @@ def recomputed_terms(
     return terms, terms_digest(scores) == event.terms_digest
 
 
-# --- a pod, explained -------------------------------------------------------------------------
-
-
-def explain(pod: PodAsk | None, node: str, newest_first: Sequence[DescribedEntry]) -> list[str]:
-    """Why the pod is on its node: sentences, oldest cause first."""
-    lines = [_class_sentence(pod)] if pod else []
-    filtered = _newest(newest_first, "filter")
-    scored = _newest(newest_first, "prioritize")
-    if filtered is not None:
-        lines.append(_filter_sentence(filtered))
-    if scored is not None:
-        lines.append(_score_sentence(scored))
-    if node:
-        lines.append(_place_sentence(node, scored.brief if scored else None))
-    elif pod:
-        lines.append("It is not bound to a node.")
-    if not newest_first:
-        lines.append("No decision about it is in the log.")
-    return lines
-
-
-def _place_sentence(node: str, scored: DecisionBrief | None) -> str:
-    if scored is None or scored.winner in ("", node):
-        return f"It runs on {node}."
-    if node == scored.runner_up and scored.loss and _is_level(scored.loss):
-        return f"It runs on {node}: kube-scheduler chooses among level nodes."
-    return f"kube-scheduler put it on {node}: it combines this score with other scores."
-
-
-def _class_sentence(pod: PodAsk) -> str:
-    rule = f"by the rule {pod.rule}"
-    exempt = f" It is exempt from refusals: {pod.exempt}." if pod.exempt else ""
-    gpus = f", {pod.gpu_milli / 1000:g} GPU(s)" if pod.gpu_milli else ""
-    return f"Class {pod.workload}, {rule}; requests {pod.cpu_milli / 1000:g} cores{gpus}.{exempt}"
-
-
-def _filter_sentence(entry: DescribedEntry) -> str:
-    brief, found = entry.brief, entry.explained
-    reason = f": {brief.reason}" if brief.refused else ""
-    seen = "" if has_view(found.basis) else f", {WITHOUT_VIEW}"
-    return f"{capital(found.text)} the filter (entry {brief.entry}{seen}){reason}."
-
-
-def _score_sentence(entry: DescribedEntry) -> str:
-    brief = entry.brief
-    seen = f", with the view at position {brief.view}" if has_view(entry.explained.basis) else ""
-    return f"{brief.text} (entry {brief.entry}{seen})."
-
-
 def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _newest(described: Sequence[DescribedEntry], verb: EntryVerb) -> DescribedEntry | None:
-    return next((found for found in described if found.brief.verb == verb), None)

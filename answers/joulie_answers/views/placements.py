@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from joulie_bus.events import AnyEvent, FilterDecided, PrioritizeDecided, Terms
-from joulie_extender.catalogue.terms import ENERGY, formula_of, watts_of
+from joulie_extender.catalogue.terms import ENERGY, HEADROOM, formula_of, watts_of
 from joulie_extender.decide.explained import explained
+from joulie_extender.terms.freshness import WITHOUT_DATA
 
 
 class Placement(NamedTuple):
@@ -59,8 +60,13 @@ def _placement(first: FilterDecided | None, scored: PrioritizeDecided | None) ->
 
 
 def _terms_shown(best: Terms) -> str:
-    """A score by watts has neither headroom nor cooling."""
-    if formula_of(best.source) is ENERGY:
+    """Those that the score rests on: one by watts has neither headroom nor cooling, and a node
+    without data has none."""
+    formula = formula_of(best.source)
+    if formula is ENERGY:
         watts = watts_of(best)
         return f"adds {watts['marginal']:.0f} W, keeps {watts['activation']:.0f} W on"
-    return f"headroom {best.headroom:.0f} %, cooling {best.cooling:.0f}, {best.marginal_w:+.0f} W"
+    if formula is HEADROOM:
+        cooling, added = f"cooling {best.cooling:.0f}", f"{best.marginal_w:+.0f} W"
+        return f"headroom {best.headroom:.0f} %, {cooling}, {added}"
+    return WITHOUT_DATA.get(best.source, f"by its {best.source}")

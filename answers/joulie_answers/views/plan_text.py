@@ -165,7 +165,7 @@ def next_plan_of(found: NextPlan, settings_of: str, at: int, after_s: float) -> 
         "held": found.plan.held,
         "draining": found.draining,
         "least_dense_first": found.least_dense_first,
-        "longest_empty_first": {
-            node: max(0, at - since) // NS for node, since in found.longest_empty_first.items()
+        "empty_in_order": {
+            node: max(0, at - since) // NS for node, since in found.empty_in_order.items()
         },
     }

@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from joulie_answers.report.gather import Gathered, Period
+from joulie_answers.report.form import Period
+from joulie_answers.report.gather import Gathered
 from joulie_answers.report.question import Asked, Measured, asked_of
 from joulie_audit.ledger.pods_in_log import Lives
 from joulie_bus.events import Fact, ModelFigures, PlanMade, PodBound
@@ -42,7 +43,7 @@ def sleep_of(*plans: tuple[PlanMade, int], to_s: int = 100) -> LoggedSleep:
     state.ledger.row_of("n1")
     state.ledger.meters.columns["last_ms"][0] = to_s * SECOND_MS
     period = Period(0, to_s * SECOND_MS)
-    got = Gathered(period, 0, Reading([]), state, lives, {}, Weights(scoring="energy"))
+    got = Gathered(period, 0, Reading([]), state, lives, {}, {}, Weights(scoring="energy"))
     return asked_of(got, *period, Measured(0)).question.sleep
 
 
@@ -94,7 +95,7 @@ def without_plans(weights: Weights, lives: Lives | None = None) -> Asked:
     state = LedgerState()
     state.ledger.row_of("n1")
     period = Period(0, 100 * SECOND_MS)
-    got = Gathered(period, 0, Reading([]), state, lives or Lives(), {}, weights)
+    got = Gathered(period, 0, Reading([]), state, lives or Lives(), {}, {}, weights)
     return asked_of(got, *period, Measured(0))
 
 
@@ -113,9 +114,9 @@ HOUR_S = 3600
 UJ_PER_W_S = 1_000_000
 
 
-def asked_by(rule: int, pods: list[PodBound], measured: Measured) -> Asked:
+def asked_for(pods: list[PodBound], measured: Measured) -> Asked:
     """An hour of one node with eight cards of a measured model."""
-    state, lives = LedgerState(rule=rule), Lives()
+    state, lives = LedgerState(), Lives()
     figures = ModelFigures(gpu_curve_mw=H100.milliwatts)
     known = replace(hardware("n1", cores=100, watts=1000, gpus=8), figures=figures)
     facts: list[Fact] = [node_seen("n1", cores=100, gpus=8), known, *pods]
@@ -124,7 +125,7 @@ def asked_by(rule: int, pods: list[PodBound], measured: Measured) -> Asked:
     for fact, at in timed:
         lives.fold(fact, at)
     period = Period(0, HOUR_S * 1000)
-    got = Gathered(period, 0, Reading([]), state, lives, {}, Weights(scoring="energy"))
+    got = Gathered(period, 0, Reading([]), state, lives, {}, {}, Weights(scoring="energy"))
     return asked_of(got, *period, measured)
 
 
@@ -138,38 +139,24 @@ def gpu_pods(count: int) -> list[PodBound]:
 @pytest.mark.parametrize("use", [0.1, 0.5, 0.9])
 def test_the_use_of_pods_gives_the_measured_energy_by_the_curve(use: float) -> None:
     watts = 4 * (10 * 7.0 * use + H100.added_w(0.85 * use))
-    question = asked_by(4, gpu_pods(4), Measured(round(watts * HOUR_S * UJ_PER_W_S))).question
+    question = asked_for(gpu_pods(4), Measured(round(watts * HOUR_S * UJ_PER_W_S))).question
 
     assert question.use == pytest.approx(use, rel=1e-3)
     assert [node.curve for node in question.nodes] == [H100]
 
 
-def test_a_ledger_of_an_earlier_rule_asks_with_cards_that_draw_by_a_line() -> None:
-    watts = 4 * (10 * 7.0 + 700 * 0.85) * 0.5
-    question = asked_by(3, gpu_pods(4), Measured(round(watts * HOUR_S * UJ_PER_W_S))).question
-
-    assert question.use == pytest.approx(0.5, rel=1e-3)
-    assert [node.curve for node in question.nodes] == [None]
-
-
 @pytest.mark.parametrize(("measured_uj", "use"), [(0, 0.02), (10**18, 1.0)])
 def test_the_use_of_pods_stays_in_its_range(measured_uj: int, use: float) -> None:
-    assert asked_by(4, gpu_pods(4), Measured(measured_uj)).question.use == use
+    assert asked_for(gpu_pods(4), Measured(measured_uj)).question.use == use
 
 
-@pytest.mark.parametrize(
-    ("simulates", "expected"), [(False, (32, 8, 175.0)), (True, (8, 8, 700.0))]
-)
-def test_a_node_whose_cards_are_shared_by_time_has_units(
-    *, simulates: bool, expected: tuple[int, int, float]
-) -> None:
-    """Reports of the first format were computed with cards."""
+def test_a_node_whose_cards_are_shared_by_time_has_units() -> None:
     state = LedgerState()
     seen = replace(node_seen("n1", cores=100, gpus=8), gpu_units=32)
     state.ledger.fold([(seen, 1), (hardware("n1", cores=100, gpus=8), 1)])
     period = Period(0, 100 * SECOND_MS)
-    got = Gathered(period, 0, Reading([]), state, Lives(), {}, Weights())
+    got = Gathered(period, 0, Reading([]), state, Lives(), {}, {}, Weights())
 
-    (node,) = asked_of(got, *period, Measured(0), simulates=simulates).question.nodes
+    (node,) = asked_of(got, *period, Measured(0)).question.nodes
 
-    assert (node.cards, node.most_cards, node.w_per_card) == expected
+    assert (node.cards, node.most_cards, node.w_per_card) == (32, 8, 175.0)

@@ -6,17 +6,14 @@ from typing import NamedTuple
 
 import pytest
 
-from audit_kit import RecordedLog, small_log_in
-from joulie_answers.report.document import Document, differences, document_of
-from joulie_answers.report.gather import Period, gathered
-from joulie_audit.archive.archiver import Archiver
-from joulie_audit.archive.columnar import Segment
+from audit_kit import RecordedLog, small_log_in, written_archive
+from joulie_answers.report.document import differences, document_of
+from joulie_answers.report.form import Document, Period
+from joulie_answers.report.gather import gathered
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.parts import Archive
 from joulie_audit.ledger.refold import refolded
-from joulie_audit.retention.cut_points import CutOptions, heads_of
-from joulie_audit.retention.trim import Trimmer
-from joulie_audit.retention.trim_streams import newest_records
+from joulie_audit.retention.cut_points import CutOptions
 from joulie_bus.events import (
     Fact,
     NodeSeen,
@@ -29,14 +26,15 @@ from joulie_bus.events import (
     WakeOrdered,
 )
 from joulie_bus.streams.records import Message
-from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, ask, node_seen, power
 from joulie_projections.decision_log import heads
 from joulie_projections.history.history import NEWEST, History
 from joulie_projections.history.trimming import TrimStore
+from joulie_projections.projector.trim_streams import anchored_heads
 from joulie_projections.store import database
 from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.testing import tamper
+from trim_kit import ArchiveTrim
 
 pytestmark = pytest.mark.anyio
 MINUTE_S, HOUR_MS = 60, 3_600_000
@@ -118,16 +116,15 @@ async def _anchor(recorded: RecordedLog) -> None:
 
 async def trim(log: TrimmedLog, archive: Path) -> None:
     builder, place = log.recorded.builder, log.recorded.database
-    async with log.recorded.reading() as (history, facts):
-        await Archiver(archive, Segment(), 2**62).run(history, facts)
+    await written_archive(log.recorded, archive)
     engine = database.trimmer(place)
     try:
-        made = Trimmer(
+        made = ArchiveTrim(
             Archive.of(archive), TrimStore(engine), Sources(place).reading, builder.signer.public
         )
-        anchored = heads_of(await newest_records(builder.bus, Stream.HEADS, 1000))
-        options = CutOptions(log.cut_ms * 1_000_000 + 999_999, builder.clock(), "test")
-        done = await made.run(builder.bus, CLUSTER, anchored, options)
+        anchored = await anchored_heads(builder.bus, 1000)
+        options = CutOptions(log.cut_ms * 1_000_000 + 999_999, "test")
+        done = await made.run(builder.bus, anchored, options, builder.clock())
     finally:
         engine.dispose()
     assert done.cut is not None

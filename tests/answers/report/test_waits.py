@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from joulie_answers.report.gather import Gathered, Period
+from joulie_answers.report.form import Period
+from joulie_answers.report.gather import Gathered
 from joulie_answers.report.question import Measured, asked_of
 from joulie_audit.ledger.pods_in_log import Lives
 from joulie_bus.events import (
@@ -55,7 +56,7 @@ def happened(*facts: Timed, again: Sequence[str] = ()) -> Happened:
         lives.fold(fact, 1 + round(at * 1000))
     period = Period(0, HOUR_S * 1000)
     got = Gathered(
-        period, 0, Reading([]), state, lives, {}, Weights(scoring="energy"), frozenset(again)
+        period, 0, Reading([]), state, lives, {}, {}, Weights(scoring="energy"), frozenset(again)
     )
     found = asked_of(got, *period, Measured(0)).question.happened
     assert found is not None

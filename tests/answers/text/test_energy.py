@@ -38,7 +38,7 @@ def ledger_of(*facts: AnyEvent) -> Generator[EnergyReader, None, None]:
             table.save(0, copy.deepcopy(state))
             yield table
 
-    reader = EnergyReader(opened)
+    reader = EnergyReader(opened, lambda: None)
     try:
         yield reader
     finally:

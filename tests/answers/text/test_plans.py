@@ -30,4 +30,4 @@ def test_racks_beyond_the_limit_are_counted() -> None:
     found = lines_of(*(PowerShare("", f"r{at}", 1, 0, 1, 1) for at in range(25)))
 
     assert len(found) == MOST_RACKS + 2
-    assert found[-1] == "  share      and 5 more; --json has all"
+    assert found[-1] == "  share      and 5 more; -o json has all"

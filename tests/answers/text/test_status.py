@@ -9,6 +9,7 @@ from joulie_answers.readers.gauges import parsed
 from joulie_answers.schema.responses import (
     Readings,
     RefusedOnSample,
+    ReplicaSpool,
     RunningPart,
     Status,
     StorageSizes,
@@ -22,7 +23,6 @@ from joulie_answers.text.status import (
     warnings_of,
 )
 from joulie_answers.views.status import with_gauges
-from joulie_bus.runtime import metrics
 from joulie_projections.energy import report
 
 READINGS = Readings(nodes=3, asleep=0, fresh=2, oldest_s=7.5)
@@ -60,7 +60,7 @@ def projector(**figures: Any) -> RunningPart:
     return part("projector", **usual | figures)
 
 
-VIEW = part("extender", view_age_s=0.1, view_behind_s=60.3)
+VIEW = part("extender", paused=False, view_age_s=0.1, view_behind_s=60.3)
 
 
 def test_the_status_counts_sleeping_nodes_if_there_are_any() -> None:
@@ -73,7 +73,8 @@ def test_the_status_counts_sleeping_nodes_if_there_are_any() -> None:
 def test_the_status_shows_positions_lags_and_ages() -> None:
     parts = [
         projector(lag_events=3, lag_s=0.008),
-        part("extender", position=11, view_age_s=0.1, view_behind_s=0.25, restarts=2),
+        replace(VIEW, position=11, view_behind_s=0.25, restarts=2),
+        part("archive", position=None),
     ]
 
     assert status_text(replace(STATUS, parts=parts)) == (
@@ -81,6 +82,7 @@ def test_the_status_shows_positions_lags_and_ages() -> None:
         "  projector   pid 7       at 12         up to 8 ms behind, 3 events waiting\n"
         "  extender    pid 7       at 11         up to 250 ms behind, projector seen 100 ms ago"
         "   restarted 2 time(s)\n"
+        "  archive     pid 7\n"
         "position     12, last commit 250 ms ago\n"
         "decisions    4 (6 entries, signed up to 5)\n"
         "readings     2 of 3 nodes fresh, the oldest 7.5 s old\n"
@@ -100,7 +102,8 @@ def test_a_console_that_is_asked_tells_of_no_data_directory() -> None:
 
 def test_the_status_names_the_server_whose_copy_lacks_messages_and_the_repair() -> None:
     sample = 'joulie_broker_missing_messages{server="nats 1",stream="JOULIE_OBS"} 1012.0'
-    gauges = parsed(f"# TYPE joulie_broker_missing_messages gauge\n{sample}\n")
+    known = "joulie_position 12\njoulie_lag_seconds 0.1\n"
+    gauges = parsed(f"{known}# TYPE joulie_broker_missing_messages gauge\n{sample}\n")
 
     (warning,) = projector_warnings(with_gauges(projector(), gauges))
     assert warning.startswith(
@@ -109,24 +112,97 @@ def test_the_status_names_the_server_whose_copy_lacks_messages_and_the_repair() 
     assert "delete its JetStream store" in warning
 
 
+def test_the_status_names_a_server_of_the_broker_that_is_lost() -> None:
+    name = "joulie_broker_server_lost"
+    samples = f'# TYPE {name} gauge\n{name}{{server="n0"}} 0.0\n{name}{{server="n1"}} 1.0\n'
+    gauges = parsed(f"joulie_position 12\njoulie_lag_seconds 0.1\n{samples}")
+
+    (warning,) = projector_warnings(with_gauges(projector(), gauges))
+    assert warning.startswith("broker: server n1 does not answer the others")
+
+
+def test_a_stream_that_is_full_within_a_day_says_in_how_many_hours() -> None:
+    sizes = {"JOULIE_OBS": StreamSize(bytes=1024, max_bytes=2048, days_left=0.5, kept_s=60.0)}
+
+    shown = status_text(replace(STATUS, room=StorageSizes(streams=sizes)))
+    assert "50% of 2 KiB, of 60.0 s, FULL in 12 h" in shown
+
+
+def test_the_status_counts_the_rows_of_other_programs_and_names_why_nothing_is_signed() -> None:
+    known = "joulie_position 12\njoulie_lag_seconds 0.1\njoulie_log_forked 1\n"
+    forked = with_gauges(projector(), parsed(known))
+    found = replace(STATUS, foreign_rows=3, parts=[forked])
+
+    assert "\nforeign      3 row(s) of other programs in the tables of the log" in status_text(
+        found
+    )
+    assert "foreign" not in status_text(STATUS)
+    assert (
+        "the log is not signed any more: a signed head has another hash than the log; "
+        "see not_signed in the projector's log"
+    ) in warnings_of(found)
+
+
+def test_the_status_names_an_entry_that_no_head_signs_for_long() -> None:
+    late = replace(STATUS, unsigned_s=120.0)
+
+    assert "the log is not signed: the first entry without a signed head is 2 min old" in (
+        warnings_of(late)
+    )
+    assert not any("signed" in each for each in warnings_of(replace(STATUS, unsigned_s=9.0)))
+
+
 def test_a_part_without_a_view_has_no_age() -> None:
-    waiting = part("extender", position=0, view_age_s=metrics.VIEW_NEVER_S)
+    waiting = part("extender", position=None, paused=False)
 
     shown = status_text(replace(STATUS, parts=[waiting]))
-    assert "  extender    pid 7       at 0          no view yet\n" in shown
+    assert "  extender    pid 7       no view yet\n" in shown
     assert part_warnings([waiting], "logs") == [
         "extender has received no heartbeat of the projector yet"
     ]
 
 
-def test_a_part_that_is_down_is_named_with_its_log_and_one_without_metrics_may_be_starting() -> (
-    None
-):
-    parts = [part("console", alive=False), part("ledger", position=None)]
+def test_a_part_that_is_down_or_does_not_answer_is_named_with_its_time_and_its_log() -> None:
+    silent = {"position": None, "answers": False}
+    parts = [part("console", alive=False), part("ledger", up_s=600.0, **silent)]
 
-    assert part_warnings([*parts, part("nats-server", position=None)], "d/logs") == [
+    assert part_warnings([*parts, part("nats-server", **silent)], "d/logs") == [
         "console is down; see d/logs/console.log",
-        "ledger does not serve its metrics; it may still be starting",
+        "ledger, started 10 min ago, does not answer for its metrics; see d/logs/ledger.log",
+    ]
+
+
+def test_a_projector_that_does_not_lead_has_no_figures() -> None:
+    waiting = projector(position=None, up_s=600.0, lag_s=None, lag_events=None)
+
+    assert "  projector   pid 7\n" in status_text(replace(STATUS, parts=[waiting]))
+    assert part_warnings([waiting], "logs") == [
+        "projector, started 10 min ago, does not lead yet: it waits for the broker, "
+        "the database, or the lease of another projector"
+    ]
+
+
+def test_a_lag_that_is_not_known_is_no_number() -> None:
+    behind = projector(lag_s=None, lag_events=7)
+
+    shown = status_text(replace(STATUS, parts=[behind]))
+    assert "at 12         behind by an unknown time, 7 events waiting\n" in shown
+    assert part_warnings([behind, replace(VIEW, view_behind_s=None)], "logs") == [
+        "projector has not folded the facts of before its start yet"
+    ]
+    assert part_warnings([behind, VIEW], "logs")[1:] == [
+        "extender is up to 60.3 s behind the broker, and the projector by an unknown time"
+    ]
+
+
+def test_a_view_that_is_paused_is_not_stale() -> None:
+    console = replace(VIEW, name="console", paused=True, view_behind_s=None)
+
+    shown = status_text(replace(STATUS, parts=[console]))
+    assert "at 12         paused until a client reads it, projector seen 100 ms ago\n" in shown
+    assert part_warnings([projector(lag_s=0.1), console], "logs") == []
+    assert part_warnings([replace(console, view_age_s=9.0)], "logs") == [
+        "console received no heartbeat of the projector for 9.0 s"
     ]
 
 
@@ -176,12 +252,65 @@ def test_what_is_behind_is_reported_with_its_cause(
     assert part_warnings(parts, "logs") == warnings
 
 
+def test_decisions_that_wait_in_a_spool_are_shown_and_reported_once_they_wait_for_long() -> None:
+    found = ReplicaSpool(name="extender-0", waiting=2749, oldest_s=40.0)
+    soon, late = (replace(STATUS, spools=[replace(found, oldest_s=each)]) for each in (0.4, 40.0))
+
+    assert "spool        2749 entries wait in that of extender-0" in status_text(soon)
+    assert not [line for line in warnings_of(soon) if "extender-0" in line]
+    assert (
+        "2749 entries of extender-0 are not at the broker, the oldest for 40.0 s: it takes "
+        "them late, or not"
+    ) in warnings_of(late)
+
+
+def test_a_spool_that_is_not_known_is_no_empty_one() -> None:
+    empty = ReplicaSpool(name="extender-0", waiting=0, oldest_s=0.0, heard_s=0.2)
+    silent = ReplicaSpool(name="extender-0", waiting=None, oldest_s=None, heard_s=7.0)
+    (first, second) = (replace(STATUS, spools=[each]) for each in (empty, silent))
+
+    assert "spool        0 entries wait in that of extender-0\n" in f"{status_text(first)}\n"
+    assert "spool        of extender-0: not known\n" in f"{status_text(second)}\n"
+    assert (
+        "extender-0 has not reported its spool for 7.0 s: it is down, or does not reach the broker"
+    ) in warnings_of(second)
+
+
+def test_answers_that_the_log_lacks_are_reported() -> None:
+    gauges = {"joulie_view_paused": 0.0, "joulie_view_age_seconds": 0.1}
+    found = with_gauges(VIEW, gauges | {"joulie_answers_missing": 2.0})
+
+    assert part_warnings([found], "logs")[-1] == (
+        "the signed log lacks 2 entries that the extender published, or has them with another "
+        "content: `joulie prove --missing`"
+    )
+
+
+def test_a_full_disk_is_the_first_thing_reported() -> None:
+    full = StorageSizes(free_bytes=0, full="0.0 MiB are free")
+    found = replace(STATUS, room=full, data="/data", parts=[projector()])
+
+    assert warnings_of(found)[0].startswith("the disk of /data is full (0.0 MiB are free): ")
+    assert "disk         0 B free" in status_text(found)
+
+
 def test_stale_data_is_reported() -> None:
     ended = replace(STATUS, up_s=None, running=False, commit_age_s=7200.0)
     shown = status_text(replace(ended, stale=warnings_of(ended)))
 
-    assert shown.startswith("not running\n")
-    assert shown.endswith("STALE        nothing runs: the data is 2 h old")
+    assert shown.startswith("no projector leads\n")
+    assert shown.endswith(
+        "STALE        no projector leads: the last one has ended, and the newest fact is 2 h old"
+    )
+
+
+def test_a_lost_lease_says_nothing_of_other_components() -> None:
+    lost = replace(STATUS, up_s=None, running=False, commit_age_s=36.0, leaderless_s=35.0)
+
+    assert warnings_of(lost) == [
+        "no projector leads since 35.0 s: it is down, or reaches no majority of the broker; "
+        "the newest fact is 36.0 s old"
+    ]
 
 
 def test_the_status_shows_how_full_the_streams_are_and_when_they_will_be_full() -> None:
@@ -193,11 +322,12 @@ def test_the_status_shows_how_full_the_streams_are_and_when_they_will_be_full() 
     }
     room = StorageSizes(streams=streams, database_bytes=5 * 1024**2, free_bytes=7 * gib)
 
-    assert status_text(replace(STATUS, room=room)).splitlines()[5:9] == [
+    assert status_text(replace(STATUS, room=room)).splitlines()[5:10] == [
         "JOULIE_TEL   75% of 4.0 GiB, of 2 h",
         "JOULIE_OBS   25% of 1.0 GiB, full in 41 day(s)",
         "JOULIE_PLAN  2 KiB",
-        "database     5 MiB, 7.0 GiB free on the disk",
+        "database     5 MiB",
+        "disk         7.0 GiB free",
     ]
 
 
@@ -220,4 +350,4 @@ def test_pods_that_wait_because_of_a_sample_are_named_with_their_time() -> None:
 
 
 def test_the_bounds_are_those_of_the_components() -> None:
-    assert (text.LEDGER_BEHIND_S, text.NEVER_S) == (report.BEHIND_S, metrics.VIEW_NEVER_S)
+    assert text.LEDGER_BEHIND_S == report.BEHIND_S

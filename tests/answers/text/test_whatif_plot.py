@@ -10,12 +10,28 @@ from joulie_audit.recompute.score_changes import Comparison, ScoreChange, compar
 from joulie_bus.events import Terms
 
 
-def change(at: int, *, watts: float = 8.0, score: float = 1.0) -> ScoreChange:
+def change(
+    at: int, *, watts: float = 8.0, score: float = 1.0, same_scale: bool = True
+) -> ScoreChange:
     names = ("headroom", "cooling", "trend", "bonus", "pressure", "draining")
     zero: dict[str, Any] = dict.fromkeys(names, 0.0)
-    before = Terms(node="n1", score=50.0, marginal_w=10.0, source="measured", **zero)
-    after = Terms(node="n2", score=50.0 + score, marginal_w=watts, source="measured", **zero)
-    return ScoreChange(at, f"team/{at}", "team", "standard", before, after, False, True, 2.0, 1.0)
+    before = Terms(node="n1", score=50.0, marginal_w=0.0, source="measured", **zero)
+    after = Terms(node="n2", score=50.0 + score, marginal_w=0.0, source="measured", **zero)
+    return ScoreChange(
+        entry=at,
+        pod=f"team/{at}",
+        namespace="team",
+        workload="standard",
+        before=before,
+        after=after,
+        same_scale=same_scale,
+        watts_before=10.0,
+        watts_after=watts,
+        over_cap_before=False,
+        over_cap_after=True,
+        cores=2.0,
+        gpus=1.0,
+    )
 
 
 def drawn(found: Comparison, title: str = "t") -> ElementTree.Element:
@@ -44,4 +60,11 @@ def test_the_axes_of_the_plot_have_units() -> None:
     labels = {element.text for element in drawn(compare_changes([change(1)]))}
 
     assert {"change of the best score, in points", "decisions"} <= labels
-    assert {"class of the pods", "added watts of the best nodes, in sum"} <= labels
+    assert {"class of the pods", "watts added and kept on, of the best nodes, in sum"} <= labels
+
+
+def test_scores_of_two_scales_are_not_plotted() -> None:
+    root = drawn(compare_changes([change(1, same_scale=False)]))
+
+    labels = {element.text for element in root}
+    assert "change of the best score: no decision has both scores on one scale" in labels

@@ -93,7 +93,7 @@ def test_a_uuid_of_a_real_card_does_not_touch_the_next_column() -> None:
 
 
 def test_without_cards_there_is_one_line() -> None:
-    assert gpus_text(answer(ClusterState())).startswith("0 card(s) on 0 node(s)")
+    assert gpus_text(answer(ClusterState())).startswith("No GPU card is known")
 
 
 def test_a_card_that_is_held_without_work_has_a_line_of_its_own() -> None:

@@ -1,11 +1,14 @@
 """Snapshots as API values, descriptions of decisions, and warnings, without a console."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from joulie_answers.views.cluster_view import (
+    POWER_STATES,
+    UNKNOWN,
     ClusterSnapshot,
     Overview,
     map_changes,
@@ -15,7 +18,7 @@ from joulie_answers.views.cluster_view import (
 from joulie_answers.views.decision_text import loss_of
 from joulie_bus.events import NodeGone, Terms
 from joulie_bus.events.decisions import LaterTerms
-from joulie_bus.testing import eco, hardware, node_seen, noon, power, records, waking
+from joulie_bus.testing import asleep, eco, hardware, node_seen, noon, power, records, waking
 from joulie_extender.catalogue.terms import points_of
 from joulie_extender.catalogue.weights import Weights
 from joulie_projections.fold.sequence import fold
@@ -26,10 +29,10 @@ from joulie_projections.twin.columns import TwinColumns
 STALENESS_S = 300.0
 
 
-def overview(*facts: Any, at_s: float = 60.0) -> Overview:
+def overview(*facts: Any, at_s: float = 60.0, step_s: float = 0.0) -> Overview:
     cluster_state = ClusterState()
     draft = Draft(cluster_state)
-    fold(draft, records(*facts, step_s=0), 0)
+    fold(draft, records(*facts, step_s=step_s), 0)
     draft.commit()
     twin_columns = TwinColumns.of(cluster_state.nodes, cluster_state.planned_at)
     return Overview(
@@ -51,6 +54,60 @@ def test_a_node_without_hardware_and_readings_has_no_headroom() -> None:
     seen = overview(eco("n1")).node("n1")
 
     assert (seen.headroom, seen.headroom_basis) == (None, "unknown")
+
+
+def test_of_a_node_without_hardware_and_readings_nothing_is_a_number() -> None:
+    seen = overview(eco("n1"))
+
+    found = seen.node("n1")
+    of_hardware = (found.cores, found.gpus, found.capped_w, found.tdp_w, found.cooling)
+    assert {*of_hardware, found.measured_w, found.trend_w_per_min} == {None}
+    assert seen.totals() == (None, None, None, None, 0, 1)
+    columns = map_state(seen).columns
+    assert [column.tolist()[1] for column in columns[1:5]] == [UNKNOWN] * 4
+
+
+def test_a_trend_needs_fresh_readings_of_some_seconds() -> None:
+    readings = (power("n1", 100), power("n1", 160))
+    facts = (hardware("n1", watts=600), *readings)
+
+    assert overview(*facts, step_s=6).node("n1").trend_w_per_min == pytest.approx(600)
+    assert overview(*facts, step_s=1).node("n1").trend_w_per_min is None
+    assert overview(*facts, step_s=6, at_s=400).node("n1").trend_w_per_min is None
+    assert overview(*facts[:2], step_s=6).node("n1").trend_w_per_min is None
+
+
+@pytest.mark.parametrize(
+    ("ready", "schedulable", "state"),
+    [(True, True, "awake"), (False, True, "not ready"), (True, False, "cordoned")],
+)
+def test_a_node_that_is_lost_or_drained_is_not_awake(
+    ready: bool, schedulable: bool, state: str
+) -> None:
+    seen = replace(node_seen("n1"), ready=ready, schedulable=schedulable)
+    found = overview(seen, node_seen("n2"))
+
+    assert (found.node("n1").state, found.node("n1").power_state) == (state, "awake")
+    assert found.states() == Counter([state, "awake"])
+    assert POWER_STATES[map_state(found).columns.power[1]] == state
+
+
+def test_what_sleeping_nodes_may_draw_is_not_counted() -> None:
+    facts = (hardware("n1", watts=600), hardware("n2", watts=600))
+
+    assert overview(*facts).totals().capped_w == 1200
+    assert overview(*facts, asleep("n2")).totals().capped_w == 600
+    assert overview(*facts, waking("n2")).totals().capped_w == 1200
+
+
+def test_units_of_shared_cards_are_counted_by_their_name() -> None:
+    """Eight cards in four units each, beside four whole ones."""
+    shared = replace(node_seen("n1", cores=100, gpus=8), gpu_units=32)
+    seen = overview(shared, node_seen("n2", cores=100, gpus=4))
+    n1, n2 = seen.node("n1"), seen.node("n2")
+
+    assert seen.gpu_units() == 32
+    assert (n1.gpus, n1.gpu_unit, n2.gpus, n2.gpu_unit) == (32, 0.25, 4, 1.0)
 
 
 def test_only_changed_rows_are_in_a_delta() -> None:

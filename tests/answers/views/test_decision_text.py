@@ -1,10 +1,17 @@
-"""Entries of the decision log as sentences."""
+"""Entries of the decision log as sentences, and what candidates lost by."""
 
 import pytest
 
-from joulie_answers.views.decision_text import DescribedEntry, EntryRow, describe, explain
-from joulie_bus.events import DecisionEntry
+from joulie_answers.views.decision_text import (
+    DescribedEntry,
+    EntryRow,
+    describe,
+    loss_of,
+    term_set,
+)
+from joulie_bus.events import DecisionEntry, Terms, named_terms
 from joulie_bus.testing import NOON, ask, producer
+from joulie_extender.catalogue.terms import FIRST
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
 from joulie_projections.state.completeness import NEVER_MS
@@ -27,22 +34,66 @@ def test_decisions_without_a_view_say_so() -> None:
     assert scored.brief.text.endswith(", without a view of the cluster")
     assert (scored.brief.view, scored.brief.view_age_ms) == (0, None)
     assert scored.brief.view_text.startswith("none: the extender had no view")
-    lines = explain(pod, "n1", [scored, filtered])
-    assert lines[1] == "All 2 nodes pass the filter (entry 1, without a view of the cluster)."
-    assert lines[2].endswith(", without a view of the cluster (entry 2).")
+
+
+# --- what a candidate lost by -------------------------------------------------------------------
+
+
+def terms(node: str, source: str, score: float, **values: float) -> Terms:
+    first = {"score": score, **dict.fromkeys(FIRST, 0.0)}
+    known = {name: value for name, value in values.items() if name in FIRST}
+    more = {name: value for name, value in values.items() if name not in FIRST}
+    return named_terms(node, source, {**first, **known}, more)
+
+
+BY_WATTS = terms("n1", "energy", 100.0, marginal_w=10.0, activation_w=5.0)
 
 
 @pytest.mark.parametrize(
-    ("node", "sentence"),
+    ("loser", "term", "text"),
     [
-        ("n1", "It runs on n1."),
-        ("n2", "It runs on n2: kube-scheduler chooses among level nodes."),
-        ("n9", "kube-scheduler put it on n9: it combines this score with other scores."),
+        (
+            terms("n2", "energy", 80.0, marginal_w=10.0, activation_w=67.5),
+            "activation",
+            "20.0 behind, most of it activation",
+        ),
+        (
+            terms("n2", "energy", 80.0, marginal_w=10.0, activation_w=5.0, lost_gpus_w=62.5),
+            "lost_gpus",
+            "20.0 behind, most of it lost GPUs",
+        ),
+        (
+            terms("n2", "neutral", 50.0, marginal_w=10.0),
+            "neutral",
+            "50.0 behind, by the neutral score: no twin, or a stale one",
+        ),
+        (
+            terms("n2", "undiscovered", 50.0),
+            "neutral",
+            "50.0 behind, by the neutral score: no hardware facts, so no cap",
+        ),
+        (terms("n2", "measured", 60.0, headroom=80.0), "", "40.0 behind"),
+        (terms("n2", "tide", 60.0), "", "40.0 behind"),
+        (terms("n2", "neutral", 100.0), "", "level"),
     ],
 )
-def test_an_explanation_says_why_a_pod_is_not_on_the_best_node(node: str, sentence: str) -> None:
-    empty = DecisionContext(TwinColumns.empty(), 0, NEVER_MS, NOON)
-    scored = described(2, decide_prioritize(ask("web"), ["n1", "n2"], empty, Weights()))
+def test_a_candidate_lost_by_a_term_of_the_same_formula_or_by_the_neutral_score(
+    loser: Terms, term: str, text: str
+) -> None:
+    loss = loss_of(BY_WATTS, loser, Weights(scoring="energy"))
 
-    assert scored.brief.winner == "n1"
-    assert explain(None, node, [scored])[-1] == sentence
+    assert (loss.term, loss.text) == (term, text)
+
+
+def test_without_its_settings_a_decision_has_no_points() -> None:
+    winner, loser = terms("n1", "measured", 80.0, headroom=90.0), terms("n2", "measured", 70.0)
+
+    assert loss_of(winner, loser, Weights()).term == "headroom"
+    assert (loss_of(winner, loser, None).term, term_set(winner, None).points) == ("", None)
+
+
+def test_a_node_without_data_has_no_values_that_its_score_rests_on() -> None:
+    shown = term_set(terms("n1", "undiscovered", 54.0, marginal_w=3.0, gang=4.0), Weights())
+
+    assert shown.values == {"gang": 4.0}
+    assert shown.points == {"neutral": 50.0, "gang": 4.0}

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from joulie_answers.doctor.judgement.findings import Finding, Unseen, fail, not_seen, ok, warn
 
 NS = 10**9
+SPOOLED_S = 60.0  # as the alert JoulieDecisionsNotShipped
 UNSEEN_POD_S = 60.0  # a scheduler looks at a pod within a second, unless its queue is long
 SILENT_S = 60.0  # between the last call and a placement that did not ask
 REACHED_S = 5.0  # from an extender that is ready to a Service that leads to it
@@ -29,6 +30,14 @@ class Waiting(NamedTuple):
 class SchedulerPod(NamedTuple):
     name: str
     config: str  # the file of --config; empty without
+
+
+class SpoolSeen(NamedTuple):
+    """The spools of all extenders, by their metrics."""
+
+    entries: float  # that the broker does not have
+    oldest_s: float
+    missing: float  # published, and not in the signed log, or with another content
 
 
 def reached(what: str, where: str, problem: str, advice: str) -> Finding:
@@ -67,6 +76,20 @@ def answered(count: float | Unseen) -> Finding:
     if not count:
         return warn(check, "none since it started", "Create a pod, or see the calls above.")
     return ok(check, f"{count:.0f} since it started")
+
+
+def spooled(seen: SpoolSeen | Unseen) -> Finding:
+    check = "decisions on the way to the log"
+    if isinstance(seen, Unseen):
+        return not_seen(check, seen, "Look at joulie_decision_spool_events of the extender.")
+    shown = f"{seen.entries:.0f} in the spool"
+    if seen.missing:
+        lost = f"{shown}; the signed log lacks {seen.missing:.0f} published entries"
+        return fail(check, lost, "Run `joulie prove --missing` where the extender runs.")
+    if seen.entries and seen.oldest_s > SPOOLED_S:
+        advice = "The log lines not_published and unacknowledged of the extender give the reason."
+        return warn(check, f"{shown}, the oldest for {seen.oldest_s:.0f} s", advice)
+    return ok(check, shown)
 
 
 def waiting(seen: Waiting | Unseen) -> Finding:

@@ -11,9 +11,6 @@ class Level(StrEnum):
     FAIL = "fail"
 
 
-EXIT_CODES = {Level.OK: 0, Level.WARN: 1, Level.FAIL: 2}
-
-
 class Finding(NamedTuple):
     check: str
     level: Level
@@ -45,9 +42,10 @@ def not_seen(check: str, what: Unseen, advice: str) -> Finding:
 
 
 def exit_code(findings: Sequence[Finding], accepted: Level = Level.OK) -> int:
-    """That of the worst finding; 0 if no finding is worse than what is accepted."""
-    worst = max((EXIT_CODES[each.level] for each in findings), default=0)
-    return worst if worst > EXIT_CODES[accepted] else 0
+    """1 if a finding is worse than what is accepted, else 0. 2 is for an examination that was not
+    done, as it is for every command."""
+    levels = [*Level]  # from good to bad
+    return int(any(levels.index(each.level) > levels.index(accepted) for each in findings))
 
 
 def as_text(findings: Sequence[Finding]) -> str:

@@ -9,6 +9,7 @@ from joulie_projections.store.standbys import Standbys
 SKEW_WARN_S, SKEW_FAIL_S = 2.0, 30.0  # an HTTP date has whole seconds
 EXPIRY_WARN_DAYS = 14.0  # cert-manager renews a certificate of 90 days 30 days before
 STREAM_WARN, STREAM_FAIL = 0.8, 0.95
+DAYS_WARN = 1.0  # until a stream is full
 DISK_WARN, DISK_FAIL = 0.15, 0.05
 DAY_S = 86_400
 # A projector folds three times as many; the disks of the broker and the archive give up before.
@@ -83,7 +84,8 @@ def stream(size: StreamSize, days_left: float | None) -> Finding:
     share = size.bytes / size.max_bytes
     left = "" if days_left is None else f", full in {days_left:.0f} days"
     seen = f"{share:.0%} of {_mib(size.max_bytes)}{left}"
-    if size.drops_old or share < STREAM_WARN:
+    is_soon = days_left is not None and days_left < DAYS_WARN
+    if size.drops_old or (share < STREAM_WARN and not is_soon):
         return ok(check, seen)
     advice = "Archive and trim (`joulie archive --trim`); a full stream refuses messages."
     return (fail if share >= STREAM_FAIL else warn)(check, seen, advice)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from joulie_answers.doctor.judgement import calls, limits, objects, versions
-from joulie_answers.doctor.judgement.calls import LastCall, SchedulerPod, Waiting
+from joulie_answers.doctor.judgement.calls import LastCall, SchedulerPod, SpoolSeen, Waiting
 from joulie_answers.doctor.judgement.findings import (
     Finding,
     Level,
@@ -18,6 +18,7 @@ from joulie_answers.doctor.judgement.findings import (
     warn,
 )
 from joulie_answers.doctor.judgement.limits import ArchiveSeen, Certificate, ClockSeen, DiskSeen
+from joulie_answers.doctor.judgement.log import log_from, of_log
 from joulie_answers.doctor.judgement.objects import Account, Admission, Part
 from joulie_bus.streams.records import StreamSize
 from joulie_bus.streams.subjects import Stream
@@ -32,6 +33,34 @@ MINUTE = 60 * 10**9
 POLICY = Admission(["v1beta1"], ["joulie-scheduler"], ["joulie-scheduler"], {}, 2)
 TWINS = DEFINITIONS[0]
 ARCHIVE = ArchiveSeen(failing=False, behind_s=5400, due_s=0, free=80, size=100)
+
+
+@pytest.mark.parametrize(
+    ("gauges", "levels", "shown"),
+    [
+        pytest.param({}, [OK, OK], "the log is signed", id="as it should be"),
+        pytest.param(
+            {"joulie_foreign_rows_total": 3.0},
+            [WARN, OK],
+            "3 rows of another program",
+            id="foreign",
+        ),
+        pytest.param({"joulie_head_age_seconds": 90.0}, [OK, WARN], "is 90 s old", id="unsigned"),
+        pytest.param(
+            {"joulie_log_forked": 1.0}, [OK, FAIL], "a signed head has another hash", id="forked"
+        ),
+        pytest.param(
+            {"joulie_log_behind_head": 1.0}, [OK, FAIL], "before its newest signed", id="behind"
+        ),
+    ],
+)
+def test_rows_of_other_programs_and_a_log_that_is_not_signed_are_found(
+    gauges: dict[str, float], levels: list[Level], shown: str
+) -> None:
+    found = of_log(log_from(gauges))
+
+    assert [each.level for each in found] == levels
+    assert any(shown in each.seen for each in found)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +128,7 @@ CASES = [
     (limits.certificate(Certificate("a", NOW - 86_400), NOW), FAIL, "expired 1 days ago"),
     (limits.stream(stream(0.5), None), OK, "50%"),
     (limits.stream(stream(0.85), 3.0), WARN, "full in 3 days"),
+    (limits.stream(stream(0.5), 0.4), WARN, "50%"),
     (limits.stream(stream(0.97), None), FAIL, "97%"),
     (limits.stream(stream(0.97, drops_old=True), None), OK, "97%"),
     (limits.events(500.0), OK, "500 a second"),
@@ -162,6 +192,10 @@ CASES = [
     (calls.asked(LastCall(0, 0), NOW - MINUTE, NOW, NOW - 2 * MINUTE), FAIL, "does not ask"),
     (calls.answered(0), WARN, "none since"),
     (calls.answered(5), OK, "5 since"),
+    (calls.spooled(SpoolSeen(0, 0, 0)), OK, "0 in the spool"),
+    (calls.spooled(SpoolSeen(9, 50, 0)), OK, "9 in the spool"),
+    (calls.spooled(SpoolSeen(9, 70, 0)), WARN, "9 in the spool, the oldest for 70 s"),
+    (calls.spooled(SpoolSeen(0, 0, 2)), FAIL, "the signed log lacks 2 published entries"),
     (calls.waiting(Waiting([], 3)), OK, "3 wait"),
     (calls.waiting(Waiting(["a/b"], 3)), FAIL, "1 of 3: a/b"),
     (calls.scheduler_flags([]), WARN, "no pod of kube-scheduler"),
@@ -179,6 +213,7 @@ UNSEEN = [
     objects.admission(GONE, has_own_scheduler=True),
     calls.asked(GONE, 0, NOW),
     calls.answered(GONE),
+    calls.spooled(GONE),
     calls.waiting(GONE),
     calls.scheduler_flags(GONE),
 ]
@@ -201,15 +236,15 @@ def test_what_was_not_seen_is_neither_good_nor_a_failure(found: Finding) -> None
     assert found.seen == "not seen: refused"
 
 
-def test_the_exit_code_is_that_of_the_worst_finding() -> None:
+def test_the_exit_code_is_1_if_a_finding_is_worse_than_what_is_accepted() -> None:
     good, doubtful = ok("a", "b"), warn("a", "b", "c")
     bad = calls.waiting(Waiting(["a/b"], 3))
 
     assert exit_code([]) == exit_code([good]) == 0
     assert exit_code([good, doubtful]) == 1
-    assert exit_code([bad, good, doubtful]) == 2
+    assert exit_code([bad, good, doubtful]) == 1
     assert exit_code([good, doubtful], accepted=WARN) == 0
-    assert exit_code([bad, doubtful], accepted=WARN) == 2
+    assert exit_code([bad, doubtful], accepted=WARN) == 1
 
 
 def test_the_text_names_the_level_and_the_advice() -> None:
