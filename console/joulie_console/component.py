@@ -1,4 +1,7 @@
-"""serve the API, the stream of decisions and the web page."""
+"""serve the API, the stream of decisions and the web page.
+
+joulie console --data /srv/joulie
+"""
 
 import argparse
 
@@ -8,6 +11,7 @@ from joulie_console.settings import ConsoleSettings
 from joulie_extender.gpu.models import aliases_of
 from joulie_extender.settings import ScoringSettings
 from joulie_projections.catalog_file import CatalogSettings
+from joulie_projections.component.opening import await_migration
 from joulie_projections.component.process import serve_part
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.view.viewing import viewing
@@ -16,6 +20,7 @@ SETTINGS = (ConsoleSettings, NotifySettings, ScoringSettings, CatalogSettings)
 
 
 def run(_: argparse.Namespace, wires: Wiring) -> int:
+    await_migration(wires)
     return serve_part(wires, "console", _show(wires))
 
 

@@ -11,7 +11,7 @@ from typing import get_args
 
 from joulie_answers.views.cluster_view import POWER_STATES, UNKNOWN, class_name
 from joulie_console.views import health
-from joulie_extender.catalogue.terms import point_names
+from joulie_extender.catalogue.terms import head_of, point_names
 from joulie_extender.decide.entry_verbs import EntryVerb
 from joulie_projections.energy.report import NO_PLAN, NOT_ON_CARDS, NOT_SHARED, By
 from joulie_projections.twin.twin import NodeClass
@@ -30,6 +30,7 @@ def vocabulary() -> dict[str, object]:
         "UNKNOWN": UNKNOWN,
         "VERBS": list(get_args(EntryVerb)),
         "TERMS": point_names(),
+        "TERM_HEADS": [head_of(name) for name in point_names()],
         "SILENT_MS": health.SILENT_MS,
         "GONE_MS": health.GONE_MS,
         "ENERGY_BY": list(get_args(By)),

@@ -11,7 +11,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from joulie_answers.answers import HistorySources
-from joulie_answers.readers.energy import EnergyReader, OpenEnergy
+from joulie_answers.readers.energy import EnergyReader, LedgerLag, OpenEnergy
 from joulie_answers.readers.facts import in_streams
 from joulie_answers.readers.history import HistoryReader, OpenHistory
 from joulie_bus.errors import PortTaken
@@ -35,6 +35,7 @@ from joulie_console.traces.wanted import is_wanted
 from joulie_extender.gpu.models import Aliases
 from joulie_projections.history.history import History
 from joulie_projections.store.database import Place
+from joulie_projections.store.energy_lag import seconds_behind
 from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.view.view import View
 
@@ -49,11 +50,21 @@ class StoredData(NamedTuple):
 
     open_history: OpenHistory
     open_energy: OpenEnergy
+    ledger_behind_s: LedgerLag
     report: ReportProgram
 
     @classmethod
     def at(cls, place: Place, report: ReportProgram) -> "StoredData":
-        return cls(lambda: History.readable(place), lambda: EnergyTable.readable(place), report)
+        return cls(
+            lambda: History.readable(place),
+            lambda: EnergyTable.readable(place),
+            lambda: seconds_behind(place),
+            report,
+        )
+
+    def readers(self) -> tuple[HistoryReader, EnergyReader]:
+        energy = EnergyReader(self.open_energy, self.ledger_behind_s)
+        return HistoryReader(self.open_history), energy
 
 
 class ServiceSettings(NamedTuple):
@@ -68,8 +79,8 @@ async def serve(
 ) -> None:
     """Runs until it is cancelled."""
     own = settings.console
-    history, energy = HistoryReader(stored.open_history), EnergyReader(stored.open_energy)
-    tail = EventTail(bus, history)
+    history, energy = stored.readers()
+    tail = EventTail(bus, history, energy)
     poller = ClusterPoller(view, tail, subjects.cluster, settings.staleness_s)
     sources = ConsoleSources(
         HistorySources.over(in_streams(bus, history), history, tail, energy),
@@ -87,6 +98,7 @@ async def serve(
     try:
         async with (
             bus.listening(subjects.beat, wake),
+            bus.listening(subjects.spools, poller.spools.hear),
             listening(app, own.addr, own.max_clients + OTHER_CONNECTIONS),
             contextlib.AsyncExitStack() as shutdown,
             asyncio.TaskGroup() as tasks,

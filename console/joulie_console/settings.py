@@ -10,7 +10,7 @@ from joulie_bus.runtime.settings import HostPort, address, setting
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 SHORTEST_TOKEN = 16
-MAX_CLIENTS = 500  # clients of the stream at once; benchmarks/console.py measures this number
+MAX_CLIENTS = 500  # clients of the stream at once
 HEARTBEAT_S = 15.0  # of silence before a comment keeps proxies from closing the stream
 MAX_BEHIND = 5000  # decisions after which a slow client is disconnected
 

@@ -1,23 +1,32 @@
-"""HTTP requests to a console: its address, the token, certificates, and bounds."""
+"""HTTP requests to a console: its address, the token, certificates, and bounds.
 
+One question at a time goes over a connection, from a thread. A command asks a few of them, and the
+library of the stream would cost it more than all that it asks.
+"""
+
+import asyncio
 import contextlib
+import http.client
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
-import aiohttp
 import msgspec
 
 from joulie_answers.schema.responses import Problem
-from joulie_bus.errors import ConsoleNotReached, ConsoleRefused, Undecodable
+from joulie_bus.core.undecodable import UNDECODABLE
+from joulie_bus.errors import ConsoleNotReached, ConsoleRefused
+from joulie_bus.runtime.http_deadline import within
+from joulie_bus.runtime.system_errors import reason_of
 
 LARGEST = 64 << 20  # of an answer; the map of 5,000 nodes is smaller than 1 MiB
 LARGEST_PROBLEM = 64 << 10
-CONNECT_S = 10.0
+CHUNK = 1 << 16
 T = TypeVar("T")
-FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
+FAILURES = (http.client.HTTPException, TimeoutError, OSError)
 
 
 class ConsoleConnection:
@@ -29,8 +38,8 @@ class ConsoleConnection:
             raise ConsoleNotReached("the console", "its URL is not https://HOST or http://HOST.")
         self.url = url.rstrip("/")
         self._token_file = token_file
-        self._tls = self._trusting(ca_file)
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
+        self.tls = self._trusting(ca_file)
+        self._unused: list[http.client.HTTPConnection] = []
 
     def _trusting(self, ca_file: str | Path) -> ssl.SSLContext:
         try:
@@ -40,42 +49,59 @@ class ConsoleConnection:
             raise ConsoleNotReached(self.url, why) from error
 
     async def close(self) -> None:
-        await self._session.close()
+        while self._unused:
+            self._unused.pop().close()
 
     async def json(self, path: str, parameters: Mapping[str, str], timeout_s: float) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
-        async with self.opened(path, parameters, {}, timeout) as response:
-            try:
-                return await _bounded(response, LARGEST)
-            except FAILURES as error:
-                raise ConsoleNotReached(self.url, why_of(error)) from error
+        target = f"{urlsplit(self.url).path}{path}"
+        if parameters:
+            target += f"?{urlencode(parameters)}"
+        headers = self.authorization()
+        reply = await asyncio.to_thread(self._get, target, headers, timeout_s)
+        if reply.status != 200:
+            raise ConsoleRefused(self.url, path, reply.status, detail_of(reply))
+        return reply.body
 
-    @contextlib.asynccontextmanager
-    async def opened(
-        self,
-        path: str,
-        parameters: Mapping[str, str],
-        headers: Mapping[str, str],
-        timeout: aiohttp.ClientTimeout,
-    ) -> AsyncGenerator[aiohttp.ClientResponse, None]:
-        """A response with status 200. Raises ConsoleRefused for another one."""
+    def _get(self, target: str, headers: Mapping[str, str], timeout_s: float) -> "Reply":
+        """A console closes a connection that is not used for a while: then a new one asks again."""
+        until = time.monotonic() + timeout_s
         try:
-            response = await self._session.get(
-                self.url + path,
-                params=parameters,
-                headers={**headers, **self._authorization()},
-                ssl=self._tls,
-                allow_redirects=False,
-                timeout=timeout,
-            )
+            if self._unused:
+                with contextlib.suppress(ConnectionError, http.client.RemoteDisconnected):
+                    return self._get_over(self._unused.pop(), target, headers, until)
+            return self._get_over(self._connection(timeout_s), target, headers, until)
         except FAILURES as error:
             raise ConsoleNotReached(self.url, why_of(error)) from error
-        async with response:
-            if response.status != 200:
-                raise ConsoleRefused(self.url, path, response.status, await _detail(response))
-            yield response
 
-    def _authorization(self) -> dict[str, str]:
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.netloc, timeout=timeout_s)
+        return http.client.HTTPSConnection(parts.netloc, timeout=timeout_s, context=self.tls)
+
+    def _get_over(
+        self,
+        connection: http.client.HTTPConnection,
+        target: str,
+        headers: Mapping[str, str],
+        until: float,
+    ) -> "Reply":
+        try:
+            asking = {**headers, "Accept-Encoding": "identity"}
+            with within(connection, max(0.0, until - time.monotonic())):
+                connection.request("GET", target, headers=asking)
+                response = connection.getresponse()
+                body = _body(response, LARGEST if response.status == 200 else LARGEST_PROBLEM)
+        except BaseException:
+            connection.close()
+            raise
+        if response.will_close:
+            connection.close()
+        else:
+            self._unused.append(connection)
+        return Reply(response.status, response.reason, body)
+
+    def authorization(self) -> dict[str, str]:
         if not self._token_file:
             return {}
         try:
@@ -88,31 +114,41 @@ class ConsoleConnection:
         return {"Authorization": f"Bearer {token}"}
 
 
-def decoded(url: str, path: str, body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Raises Undecodable for an answer of a console of another version, or of no console."""
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Undecodable(f"The answer to {path} of {url}", f"{error}") from error
+class Reply(msgspec.Struct, frozen=True):
+    status: int
+    reason: str | None
+    body: bytes
 
 
-async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+def _body(response: http.client.HTTPResponse, most: int) -> bytes:
     body = bytearray()
-    async for chunk in response.content.iter_any():
+    while chunk := response.read1(CHUNK):
         body += chunk
         if len(body) > most:
-            raise aiohttp.ClientPayloadError(f"it sent more than {most >> 10} KiB")
+            raise http.client.HTTPException(f"it sent more than {most >> 10} KiB")
+    if response.length:
+        raise http.client.IncompleteRead(bytes(body), response.length)
+    response.read()  # nothing is left; the connection can be used again
     return bytes(body)
 
 
-async def _detail(response: aiohttp.ClientResponse) -> str:
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, *FAILURES):
-        body = await _bounded(response, LARGEST_PROBLEM)
-        return msgspec.json.decode(body, type=Problem).detail
-    if 300 <= response.status < 400:
+def decoded(url: str, path: str, body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Raises ConsoleNotReached for an answer of a console of another version, or of no console."""
+    try:
+        return decoder.decode(body)
+    except UNDECODABLE as error:
+        why = f"what it answers to {path} is not what a console of this version answers: {error}"
+        raise ConsoleNotReached(url, why) from error
+
+
+def detail_of(reply: Reply) -> str:
+    with contextlib.suppress(*UNDECODABLE):
+        return msgspec.json.decode(reply.body, type=Problem).detail
+    if 300 <= reply.status < 400:
         return "redirects are not followed."
-    return f"{response.reason or 'no reason given'}."
+    return f"{reply.reason or 'no reason given'}."
 
 
 def why_of(error: BaseException) -> str:
-    return f"{str(error) or 'no answer in time'}."
+    why = "" if isinstance(error, TimeoutError) else reason_of(error)
+    return f"{why or 'no answer in time'}."

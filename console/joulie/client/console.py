@@ -10,6 +10,7 @@ import msgspec
 
 from joulie.client.connection import ConsoleConnection, decoded
 from joulie.client.stream import EventStream, StreamEvent
+from joulie_answers.pages import further
 from joulie_answers.schema import requests as q
 from joulie_answers.schema import responses as a
 from joulie_answers.schema import routes
@@ -156,7 +157,8 @@ class ConsoleClient:
             yield page
             if page.next is None:
                 return
-            query = msgspec.structs.replace(query, **{field: page.next})
+            following = further(page.next, getattr(query, field), field)
+            query = msgspec.structs.replace(query, **{field: following})
 
     def stream(
         self, query: q.Stream | None = None, *, patience_s: float = PATIENCE_S

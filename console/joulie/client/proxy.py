@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from joulie_answers.schema.requests import TOKEN_HEADER
-from joulie_bus.errors import ConsoleUnavailable, KubernetesRefused
+from joulie_bus.errors import ConsoleRefused, ConsoleUnavailable, KubernetesRefused
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer
 
 SERVICE, PORT = "joulie-console", "http"
@@ -44,7 +44,7 @@ class ProxyConnection:
     def __init__(self, api: ApiServer, place: Place, token: str) -> None:
         self._api = api
         self._place = place
-        self.url = f"the console in the namespace {place.namespace}"
+        self.url = f"{place.namespace}/{SERVICE}"
         self._headers = {TOKEN_HEADER: token}
 
     @classmethod
@@ -66,6 +66,8 @@ class ProxyConnection:
         try:
             fetched = await self._api.fetch(place, parameters, headers, timeout_s)
         except KubernetesRefused as error:
+            if error.by_service:
+                raise ConsoleRefused(self.url, path, error.code, error.why) from error
             raise ConsoleUnavailable(self._place.namespace, str(error), _hint(error)) from error
         return fetched.body
 

@@ -6,16 +6,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import NamedTuple
 
-import aiohttp
 import msgspec
 
-from joulie.client.connection import CONNECT_S, FAILURES, ConsoleConnection, decoded, why_of
+from joulie.client.connection import ConsoleConnection, decoded
 from joulie_answers.schema import routes
 from joulie_answers.schema.responses import STREAM_VALUES, StreamValue
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.errors import ConsoleNotReached, ConsoleRefused
 
-SILENT_S = 45.0  # three heartbeats; then the connection is dead
 LARGEST_FRAME = 16 << 20
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 PASSING = frozenset({502, 503, 504})  # while a console or a proxy restarts
@@ -74,11 +72,12 @@ class EventStream:
             await asyncio.sleep(pause_s)
 
     async def _one_connection(self) -> AsyncGenerator[StreamEvent, None]:
+        from joulie.client.streamed import SILENT_S, chunks_of  # a command has no stream
+
         headers = {"Last-Event-ID": self._cursor} if self._cursor else {}
-        timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_S, sock_read=SILENT_S)
-        path, parameters = routes.STREAM.path, self._parameters
-        async with self._connection.opened(path, parameters, headers, timeout) as response:
-            async for frame in self._frames(response):
+        path = routes.STREAM.path
+        async with chunks_of(self._connection, path, self._parameters, headers) as chunks:
+            async for frame in self._frames(chunks, SILENT_S):
                 self._heard_at = time.monotonic()
                 self._backoff.succeeded()
                 self._cursor = frame.id or self._cursor
@@ -88,18 +87,21 @@ class EventStream:
                     value = decoded(self._connection.url, path, frame.data, decoder)
                     yield StreamEvent(frame.kind, self._cursor, value)
 
-    async def _frames(self, response: aiohttp.ClientResponse) -> AsyncIterator[Frame]:
+    async def _frames(self, chunks: AsyncIterator[bytes], silent_s: float) -> AsyncIterator[Frame]:
         """Whole frames only: the rest of a lost connection is sent again by the next one."""
-        rest = b""
-        try:
-            async for chunk in response.content.iter_any():
-                *frames, rest = (rest + chunk).split(b"\n\n")
-                for frame in frames:
-                    yield parsed(frame)
-                if len(rest) > LARGEST_FRAME:
-                    raise aiohttp.ClientPayloadError("it sent an event without an end")
-        except FAILURES as error:
-            raise ConsoleNotReached(self._connection.url, why_of(error)) from error
+        rest, framed_at = b"", time.monotonic()
+        async for chunk in chunks:
+            *frames, rest = (rest + chunk).split(b"\n\n")
+            for frame in frames:
+                yield parsed(frame)
+            now = time.monotonic()
+            framed_at = now if frames else framed_at
+            if now - framed_at > silent_s:
+                why = f"it sent neither an event nor a heartbeat for {silent_s:g} s."
+                raise ConsoleNotReached(self._connection.url, why)
+            if len(rest) > LARGEST_FRAME:
+                why = "it sent an event without an end."
+                raise ConsoleNotReached(self._connection.url, why)
 
 
 def parsed(frame: bytes) -> Frame:

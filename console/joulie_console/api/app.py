@@ -79,6 +79,7 @@ class StreamEndpoint:
         self._options = options
         self._most = most
         self._clients = 0
+        metrics.STREAM_LISTENERS.set(0)
 
     async def answer(self, request: Request) -> Response:
         console = self._console
@@ -170,7 +171,7 @@ def _endpoint(console: Console, operation: Operation) -> Callable[[Request], Awa
             "ETag": tag,
             "Cache-Control": "private, no-cache",
             "Joulie-Position": str(answer.position),
-            "Joulie-Age-Ms": str(answer.age_ms),
+            **({} if answer.age_ms is None else {"Joulie-Age-Ms": str(answer.age_ms)}),
         }
         if etag_matches(request.headers, tag):
             return Response(status_code=304, headers=headers)

@@ -1,11 +1,12 @@
 """The questions that only a console answers, beside those of `joulie_answers`: what it holds in
 memory of the whole cluster."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from joulie_answers.answers import Answers, HistorySources
 from joulie_answers.schema import requests, responses
-from joulie_answers.schema.responses import Stamp
+from joulie_answers.schema.responses import ReplicaSpool, Stamp
 from joulie_answers.views import cluster_view
 from joulie_answers.views.cluster_view import Overview
 from joulie_bus.core.times import MS
@@ -13,7 +14,7 @@ from joulie_console.api.reports import Reports
 from joulie_console.stream.event_tail import EventTail
 from joulie_console.stream.poller import ClusterPoller
 from joulie_extender.gpu.models import Aliases
-from joulie_projections.state.completeness import ViewAges
+from joulie_projections.state.completeness import ViewAges, known_ms
 
 
 class NewestInMemory:
@@ -39,14 +40,17 @@ class NewestInMemory:
     def entries(self) -> int:
         return self._tail.entry
 
+    def spools(self) -> Sequence[ReplicaSpool]:
+        return self._poller.spools.all()
+
     def stamp(self) -> Stamp:
         """Of an answer that shows nothing of the newest snapshot, which costs an update."""
         view = self._poller.live_view
         return {
             "position": view.position,
             "at_ms": view.now_ns() // MS,
-            "age_ms": view.ages.heard_ms,
-            "behind_ms": view.ages.behind_ms,
+            "age_ms": known_ms(view.ages.heard_ms),
+            "behind_ms": known_ms(view.ages.behind_ms),
         }
 
 

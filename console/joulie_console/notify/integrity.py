@@ -11,7 +11,7 @@ from joulie_bus.log.protocol import Log
 from joulie_bus.log.whole_stream import messages
 from joulie_bus.streams.subjects import Stream
 from joulie_console.views.conditions import Condition, log_invalid
-from joulie_projections.chain.signed import Head, statement_in
+from joulie_projections.chain.head import Head, statement_in
 from joulie_projections.history.history import NEWEST, History
 
 ENTRIES = 500  # before the newest head
@@ -39,7 +39,7 @@ class Integrity:
 
 
 def _flaws(history: History, published: Head | None) -> list[Condition]:
-    own = next(iter(history.heads_before(NEWEST, 1)), None)
+    own = next(history.heads_before(NEWEST), None)
     heads = [head for head in (own, published) if head is not None]
     cut = history.cut()
     for head in heads:

@@ -21,8 +21,9 @@ const THEMES = ["auto", "dark", "light"];
 
 /** @param {{ now: Selection }} props */
 export function App({ now }) {
-  const pages = { pending: Pending, energy: Energy };
-  const Page = now.page in pages ? pages[/** @type {keyof typeof pages} */ (now.page)] : Overview;
+  /** @type {Record<string, any>} */
+  const pages = { "": Overview, pending: Pending, energy: Energy };
+  const Page = Object.hasOwn(pages, now.page) ? pages[now.page] : NoPage;
   return html`
     <${Top} now=${now} />
     <${Warnings} />
@@ -33,6 +34,17 @@ export function App({ now }) {
       html`<${Detail} now=${now} answer=${model.detail} />`}
     <${Time} at=${now.at} cluster=${model.cluster} past=${model.past} reach=${model.reach} />
     ${model.tokenWhy && html`<${TokenDialog} why=${model.tokenWhy} />`}
+  `;
+}
+
+/** @param {{ now: Selection }} props */
+function NoPage({ now }) {
+  return html`
+    <section class="card" aria-labelledby="no-page">
+      <h2 id="no-page">Nothing has this address</h2>
+      <p>The address names the page <${Name} text=${now.page} />, which does not exist. Choose one
+          above.</p>
+    </section>
   `;
 }
 
@@ -65,21 +77,29 @@ function Top({ now }) {
 
 // --- the age of what is shown -----------------------------------------------------------------
 
+/** The dot is green only for what is live, and red for what is not current. */
+const KINDS = { live: "age live", old: "age old", neither: "age" };
+
+/** @param {boolean} isPast @returns {[kind: keyof typeof KINDS, text: string]} */
+function age(isPast) {
+  const { cluster, connected, heardAt } = model;
+  if (!cluster) return ["neither", "connecting"];
+  const isKnown = cluster.age_ms !== null && cluster.behind_ms !== null;
+  const ms = isKnown
+    ? Math.max(cluster.age_ms, cluster.behind_ms) + performance.now() - heardAt
+    : Infinity;
+  const old = isKnown ? `${lasting(ms)} old` : "of an unknown age";
+  const newest = `position ${count(cluster.position)} \u00b7 ${ms < SILENT_MS ? "fresh" : old}`;
+  if (!connected) return ["old", `not connected \u00b7 ${newest}`];
+  if (isPast) return [ms > GONE_MS ? "old" : "neither", `past state; newest is ${newest}`];
+  if (ms > GONE_MS) return ["old", `late \u00b7 ${newest}`];
+  return ["live", `live \u00b7 ${newest}`];
+}
+
 /** @param {{ isPast: boolean }} props */
 function Age({ isPast }) {
-  const { cluster, connected, heardAt } = model;
-  const ms = cluster
-    ? Math.max(cluster.age_ms, cluster.behind_ms) + performance.now() - heardAt
-    : 0;
-  const isOld = cluster && (!connected || ms > GONE_MS);
-  const state = isPast ? "past state; newest is" : "live \u00b7";
-  const age = ms < SILENT_MS ? "fresh" : `${lasting(ms)} old`;
-  const text = cluster
-    ? `${connected ? state : "not connected \u00b7"} position ${
-      count(cluster.position)
-    } \u00b7 ${age}`
-    : "connecting";
-  return html`<p id="age" class=${isOld ? "age old" : "age"} role="status">
+  const [kind, text] = age(isPast);
+  return html`<p id="age" class=${KINDS[kind]} role="status">
     <span class="dot" aria-hidden="true"></span><span>${text}</span></p>`;
 }
 

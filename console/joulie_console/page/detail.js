@@ -11,7 +11,7 @@ import { Skeleton, Table } from "./parts.js";
 import { change } from "./state.js";
 import { computeAll } from "./store.js";
 import { Component, createRef, html } from "./view.js";
-import { TERMS } from "./vocabulary.js";
+import { TERM_HEADS, TERMS } from "./vocabulary.js";
 
 const LISTED = 100;
 const LEAST_GAP = 0.05; // points: smaller differences vanish at one decimal
@@ -110,11 +110,16 @@ function nodeFacts(node) {
     ["Caps", `CPU ${cap(node.cpu_cap_pct)}, GPU ${node.gpus ? cap(node.gpu_cap_pct) : DASH}`],
     ["Headroom", `${percent(node.headroom)} (${node.headroom_basis})`],
     ["Cooling stress", percent(node.cooling)],
-    ["Trend", `${points(node.trend_w_per_min)} W/min`],
+    [
+      "Trend, at most 5 min",
+      node.trend_w_per_min === null ? "unknown" : `${points(node.trend_w_per_min)} W/min`,
+    ],
     ["Pods", `${node.pods}, ${node.performance_pods} of them performance`],
     [
       "Cores, GPUs",
-      `${count(node.cores)}, ${node.gpus_asked.toFixed(1)} of ${node.gpus} requested`,
+      node.cores === null
+        ? "unknown"
+        : `${count(node.cores)}, ${node.gpus_asked.toFixed(1)} of ${node.gpus} requested`,
     ],
     ["Rack, zone", html`<${Name} text=${place} />`],
     ["Kubernetes", `${ready}, ${node.schedulable ? "schedulable" : "cordoned"}`],
@@ -125,7 +130,8 @@ function nodeFacts(node) {
 /** @param {{ found: any }} props */
 function NodeDetail({ found }) {
   const { node, machine, transitions, earlier, plans_gone: gone, pods, cards, labels } = found;
-  const gpus = node.gpus ? `${node.gpus} \u00d7 ${node.gpu_model || "GPU"}` : "";
+  const units = node.gpu_unit < 1 ? "units of " : "\u00d7 ";
+  const gpus = node.gpus ? `${node.gpus} ${units}${node.gpu_model || "GPU"}` : "";
   const hardware = [node.cpu_model, gpus].filter(Boolean).join(" \u00b7 ");
   const named = Object.entries(labels).map(([key, value]) => [
     html`<${Name} text=${key} />`,
@@ -285,7 +291,10 @@ function DecisionDetail({ found }) {
     <p class="lead"><${Name} text=${decision.text} />
       ${decision.reason && html`: <${Name} text=${decision.reason} />`}</p>
     <${Facts} rows=${decisionFacts(found)} />
-    ${scored.length > 0 && html`<${Duel} winner=${scored[0]} other=${scored[1]} />`}
+    ${found.settings_unknown &&
+      html`<p class="muted">${`Points unknown: ${found.settings_unknown}.`}</p>`}
+    ${scored[0]?.terms.points &&
+      html`<${Duel} winner=${scored[0]} other=${scored[1]} />`}
     ${candidates.length > 0 && html`<${Candidates} found=${found} explained=${scored.length} />`}
     ${found.settings && html`
       <h3>Settings in force</h3>
@@ -321,7 +330,7 @@ function decisionFacts({ decision, pod, error, cards }) {
 /** The winner and the runner-up, term by term. @param {{ winner: any, other: any }} props */
 function Duel({ winner, other }) {
   const terms = TERMS.filter((term) =>
-    [winner, other].some((each) => each && term in each.terms.points)
+    [winner, other].some((each) => each?.terms.points && term in each.terms.points)
   );
   const sum = terms.reduce((total, term) => total + (winner.terms.points[term] ?? 0), 0);
   const head = ["Term", winner.node, ...(other ? [other.node, "Difference"] : [])];
@@ -331,8 +340,8 @@ function Duel({ winner, other }) {
       head=${heads(head.map((label) => html`<${Name} text=${label} />`))}>
       ${terms.map((term) =>
         html`
-          <${DuelRow} key=${term} term=${term} mine=${winner.terms.points[term] ?? 0}
-            theirs=${other ? other.terms.points[term] ?? 0 : null} />
+          <${DuelRow} key=${term} term=${term} mine=${pointsOf(winner, term)}
+            theirs=${other && pointsOf(other, term)} />
         `
       )}
       <tr class="sum">
@@ -349,17 +358,29 @@ function Duel({ winner, other }) {
   `;
 }
 
-/** @param {{ term: string, mine: number, theirs: number | null }} props */
+/**
+ * No term applies to a node without data but its own: null.
+ * @param {any} candidate @param {string} term
+ */
+const pointsOf = ({ terms: { points } }, term) =>
+  points?.[term] ?? (!points || "neutral" in points ? null : 0);
+
+/**
+ * @param {{ term: string, mine: number | null, theirs?: number | null }} props `theirs`: undefined
+ *   without a runner-up
+ */
 function DuelRow({ term, mine, theirs }) {
-  const gap = mine - (theirs ?? 0);
-  const width = `${Math.min(60, 2 + Math.abs(gap) * 1.5)}%`;
-  const bar = html`<span class=${gap < 0 ? "bar minus" : "bar"} style=${{ width }}></span>`;
+  const gap = typeof mine === "number" && typeof theirs === "number" ? mine - theirs : null;
+  const width = `${Math.min(60, 2 + Math.abs(gap ?? 0) * 1.5)}%`;
+  const bar = html`<span class=${(gap ?? 0) < 0 ? "bar minus" : "bar"} style=${{ width }}></span>`;
   return html`<tr>
-    <th scope="row">${term}</th><td class="n">${points(mine)}</td>
+    <th scope="row">${TERM_HEADS[TERMS.indexOf(term)]}</th><td class="n">${points(mine)}</td>
     ${
-    theirs !== null && html`
+    theirs !== undefined && html`
       <td class="n">${points(theirs)}</td>
-      <td class="gap">${Math.abs(gap) >= LEAST_GAP && bar}<span class="n">${points(gap)}</span></td>
+      <td class="gap">
+        ${Math.abs(gap ?? 0) >= LEAST_GAP && bar}<span class="n">${points(gap)}</span>
+      </td>
     `
   }
   </tr>`;
@@ -394,14 +415,13 @@ function Candidates({ found, explained }) {
 }
 
 /** @param {{ candidate: any }} props */
-function ScoreCells({ candidate: { answer, loss, terms } }) {
-  const behind = loss
-    ? (loss.term ? `${loss.behind.toFixed(1)} behind: ${loss.term}` : "level")
-    : (terms ? "the winner" : "");
+function ScoreCells({ candidate: { answer, loss, terms, verdict } }) {
+  const behind = loss ? loss.text : (terms ? "the winner" : verdict);
+  const added = terms?.values.marginal_w;
   return html`
     <td class="n">${answer ?? ""}</td>
     <td>${behind}</td>
-    <td class="n">${terms ? `+${terms.marginal_w.toFixed(0)} W` : ""}</td>
+    <td class="n">${terms ? (added === undefined ? "unknown" : `+${added.toFixed(0)} W`) : ""}</td>
   `;
 }
 

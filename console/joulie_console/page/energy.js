@@ -3,7 +3,7 @@
 // what was saved.
 
 import { Chart } from "./chart.js";
-import { ago, count, difference, energy, lasting, lessOrMore, moment, percent } from "./format.js";
+import { ago, count, energy, lasting, lessOrMore, moment, percent, variants } from "./format.js";
 import { Choice, Failure, heads, Name, NodeLink, Skeleton, Table } from "./parts.js";
 import { model } from "./store.js";
 import { BEHIND_MS, NoPrice } from "./tiles.js";
@@ -78,7 +78,8 @@ function Report({ found, by }) {
       </div>
     </div>
     <h3>Saved</h3>
-    <${Saved} saved=${found.saved} currency=${found.currency} />
+    <${Saved} period=${found.saved_in_period} report=${found.saved}
+      currency=${found.currency} />
     <h3>${`Shares by ${by}`}</h3>
     <${Shares} found=${found} by=${by} />
   `;
@@ -140,42 +141,49 @@ function FigureList({ id, rows }) {
 // --- what was saved ---------------------------------------------------------------------------
 
 /**
- * Never a number alone: the interval over all variants, against what, of which time.
- * @param {{ saved: any, currency: string }} props
+ * Never a number alone: the interval over all variants, against what, of which time. The figure is
+ * that of the tiles of the overview: the metered energy by the share per work of the report. What
+ * the report simulated is named.
+ * @param {{ period: any, report: any, currency: string }} props
  */
-function Saved({ saved, currency }) {
-  if (!saved) {
+function Saved({ period, report, currency }) {
+  if (!report) {
     return html`<p class="empty" id="saved">Not computed yet. A saving is a difference to something
       that did not happen: <code>joulie ledger</code> has the same pods simulated under
       kube-scheduler’s default score, from a minute of readings on; so does${" "}
       <code>joulie report</code>.</p>`;
   }
-  const period = `${moment(saved.from_ms)} to ${moment(saved.to_ms)}`;
-  if (!saved.kwh) {
-    return html`<p class="empty" id="saved">${`Not computed for ${period}: ${saved.why}.`}</p>`;
+  if (!period?.saved_kwh) {
+    return html`<p class="empty" id="saved">${`Not known for this period: ${
+      period ? period.why : "the ledger holds no energy of it"
+    }.`}</p>`;
   }
   const hundred = (/** @type {number} */ share) => percent(share * 100);
   const plain = (/** @type {number} */ value) => value.toFixed(2);
   const kinds = /** @type {Array<[string, any, (value: number) => string]>} */ ([
-    ["Energy", saved.kwh, energy],
-    ["Share of the baseline", saved.share, hundred],
-    ["Share per work", saved.share_per_work, hundred],
-    [`Cost (${currency})`, saved.cost, plain],
-    ["Carbon (kg CO\u2082e)", saved.kgco2e, plain],
+    ["Energy", period.saved_kwh, energy],
+    ["Share per work", report.share_per_work, hundred],
+    [`Cost (${currency})`, period.saved_cost, plain],
+    ["Carbon (kg CO\u2082e)", period.saved_kgco2e, plain],
+    ["Between the two simulations", report.kwh, energy],
   ]);
   /** @type {Array<[string, string, string]>} */
   const rows = kinds.filter(([, range]) => range).map((
     [term, range, text],
-  ) => [term, difference(range, text), `median ${lessOrMore(range.mid, text)}`]);
-  const isOpen = saved.kwh.low <= 0 && saved.kwh.high >= 0;
+  ) => [term, lessOrMore(range.mid, text), variants(range, text)]);
+  const { low, high } = period.saved_kwh;
+  const rest = period.uncompared_kwh
+    ? ` ${energy(period.uncompared_kwh)} of it are of days without a report.`
+    : "";
   const against = [
-    `${saved.policy} against ${saved.baseline}, kube-scheduler’s default score:`,
-    `the same ${count(saved.pods)} pods on the same ${
-      count(saved.nodes)
-    } nodes, in the same physics,`,
-    `${period}. Smallest to largest of all variants, computed`,
-    `${ago(saved.computed_ms)}.${
-      isOpen ? " The interval includes 0, so no saving is certain." : ""
+    `The metered ${
+      energy(period.meter_kwh)
+    } of the period, by the share per work of each day.${rest}`,
+    `The newest report: ${report.policy} against ${report.baseline}, kube-scheduler’s default`,
+    `score: the same ${count(report.pods)} pods on the same ${count(report.nodes)} nodes, in the`,
+    `same physics, ${moment(report.from_ms)} to ${moment(report.to_ms)}. Median, and smallest to`,
+    `largest of all variants, computed ${ago(report.computed_ms)}.${
+      low <= 0 && high >= 0 ? " The interval includes 0, so no saving is certain." : ""
     }`,
   ];
   return html`

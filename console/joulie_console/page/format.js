@@ -49,11 +49,14 @@ export function energy(kwh) {
 }
 
 /**
- * The smallest and the largest value of an interval.
+ * The smallest and the largest value of an interval; one, if both read the same.
  * @param {{ low: number, high: number }} range
  * @param {(value: number) => string} text
  */
-export const interval = (range, text) => `${text(range.low)} to ${text(range.high)}`;
+export function interval(range, text) {
+  const low = text(range.low), high = text(range.high);
+  return low === high ? low : `${low} to ${high}`;
+}
 
 /** @param {number} value @param {(value: number) => string} text */
 export const lessOrMore = (value, text) =>
@@ -71,6 +74,16 @@ export function difference({ low, high }, text) {
 }
 
 /**
+ * The range beside its median, where they read differently.
+ * @param {{ low: number, mid: number, high: number }} range
+ * @param {(value: number) => string} text
+ */
+export function variants(range, text) {
+  const found = difference(range, text);
+  return found === lessOrMore(range.mid, text) ? "in all variants" : found;
+}
+
+/**
  * A node above its cap has negative headroom.
  * @param {number | null | undefined} value
  */
@@ -80,9 +93,11 @@ export function percent(value) {
     : `${value.toFixed(0).replace("-", MINUS)} %`;
 }
 
-/** @param {number} value */
-export const points = (value) =>
-  value >= 0 ? `+${value.toFixed(1)}` : `${MINUS}${Math.abs(value).toFixed(1)}`;
+/** @param {number | null} value null: it does not apply */
+export function points(value) {
+  if (value === null) return DASH;
+  return value >= 0 ? `+${value.toFixed(1)}` : `${MINUS}${Math.abs(value).toFixed(1)}`;
+}
 
 /** @param {number} ms */
 export function lasting(ms) {

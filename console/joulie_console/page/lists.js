@@ -57,7 +57,7 @@ function ordered(brief, scored) {
 /** @param {{ brief: any, isNamed?: boolean }} props */
 function Best({ brief, isNamed = true }) {
   const { loss } = brief;
-  const why = loss?.term ? `${brief.runner_up} lost ${loss.points.toFixed(1)} by ${loss.term}` : "";
+  const why = loss ? `${brief.runner_up} is ${loss.text}` : "";
   return html`${isNamed && html`<${Name} text=${brief.winner} kind="strong" />`}
     ${brief.score !== null && html`<span class="score">${brief.score.toFixed(1)}</span>`}
     ${why && html`<span class="muted"> <${Name} text=${why} /></span>`}`;

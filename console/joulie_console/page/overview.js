@@ -22,7 +22,13 @@ const COLOURS = [
 ];
 const GROUPS = [["none", "by name"], ["rack", "by rack"], ["class", "by class"]];
 /** Words for the kinds of decisions, where they differ. @type {Record<string, string>} */
-const KINDS = { prioritize: "scores", settings: "settings", unreadable: "unreadable" };
+const KINDS = {
+  prioritize: "scores",
+  preempt: "preemptions",
+  dropped: "dropped",
+  settings: "settings",
+  unreadable: "unreadable",
+};
 /** The power chart's lines. @type {import("./chart.js").Series[]} */
 const POWER = [
   { label: "measured", role: "accent", filled: true },
@@ -33,10 +39,11 @@ const POWER = [
 
 /** @param {{ now: Selection }} props */
 export function Overview({ now }) {
+  if (now.at && model.pastError) return html`<${Failure} text=${model.pastError} />`;
   return html`
     <section class="totals" aria-labelledby="totals-title">
       <h2 id="totals-title" class="unseen">Totals</h2>
-      <${Totals} cluster=${model.past || model.cluster} rate=${model.past ? null : rate()} />
+      <${Totals} cluster=${shownCluster(now)} rate=${now.at ? null : rate()} />
     </section>
     <${NodesCard} now=${now} />
     <${PowerCard} now=${now} />
@@ -44,7 +51,7 @@ export function Overview({ now }) {
     <section class="card plans-card" aria-labelledby="plans-title">
       <div class="card-head">
         <h2 id="plans-title">Plans</h2>
-        <${LastPlan} />
+        <${LastPlan} now=${now} />
       </div>
       <${Plans} items=${model.plans} />
     </section>
@@ -53,6 +60,9 @@ export function Overview({ now }) {
 }
 
 // --- totals -----------------------------------------------------------------------------------
+
+/** The cluster at the selected position; null until it is there. @param {Selection} now */
+const shownCluster = (now) => now.at ? model.past : model.cluster;
 
 /** Decisions per second. */
 function rate() {
@@ -162,11 +172,11 @@ function NodeRow({ node }) {
       <th scope="row">
         <${NodeLink} name=${node.name} />
       </th>
-      <td>${node.power_state === "awake" ? node.class : node.power_state}</td>
+      <td>${node.state === "awake" ? node.class : node.state}</td>
       <td class="n">${percent(node.headroom)}</td>
       <td class="n">${watts(node.measured_w)}</td>
       <td class="n">${watts(node.capped_w)}</td>
-      <td class="n">${points(node.trend_w_per_min)}</td>
+      <td class="n">${node.trend_w_per_min === null ? DASH : points(node.trend_w_per_min)}</td>
       <td class="n">${percent(node.cooling)}</td>
       <td class="n">${gpus}</td>
       <td class="n">${count(node.pods)}</td>
@@ -190,7 +200,7 @@ function powerData() {
 
 /** @param {{ now: Selection }} props */
 function PowerCard({ now }) {
-  const shown = model.past || model.cluster;
+  const shown = shownCluster(now);
   const past = now.at ? model.power.findLast((point) => point[1] <= Number(now.at)) : null;
   const text = shown ? `${watts(shown.measured_w)} of ${watts(shown.capped_w)}` : "";
   return html`<section class="card power-card" aria-labelledby="power-title">
@@ -228,8 +238,9 @@ function DecisionsCard({ now }) {
   `;
 }
 
-function LastPlan() {
-  const cluster = model.past || model.cluster;
+/** @param {{ now: Selection }} props */
+function LastPlan({ now }) {
+  const cluster = shownCluster(now);
   if (!cluster) return null;
   if (!cluster.plan) return html`<p class="muted">no plan yet</p>`;
   return html`<p class="muted">last plan ${ago(cluster.planned_at_ms)},${" "}

@@ -37,7 +37,8 @@ const COLUMNS = ["id", "name", "rack", ...ROW];
 /**
  * @typedef {object} Model
  * @property {any} cluster the newest state; null before it arrives
- * @property {any} past the state at the selected position; null for now
+ * @property {any} past the state at the selected position; null for now, and until it is there
+ * @property {string} pastError why there is no such state; empty if there is
  * @property {any} map every node, in columns
  * @property {number} mapVersion
  * @property {any[] | null} decisions newest first; null before they arrive
@@ -65,6 +66,7 @@ const COLUMNS = ["id", "name", "rack", ...ROW];
 export const model = {
   cluster: null,
   past: null,
+  pastError: "",
   map: null,
   mapVersion: 0,
   decisions: null,
@@ -301,11 +303,13 @@ export async function refresh() {
   try {
     const [found, past] = await Promise.all([loadMap(), now.at ? ask("cluster", moment()) : null]);
     if (state().at !== now.at) return;
-    update({ past, warning: model.connected ? "" : model.warning });
+    update({ past, pastError: "", warning: model.connected ? "" : model.warning });
     const parts = OVERVIEW.map((part) => load(part));
     await Promise.all([loadLists(found), ...parts, loadPower()]);
   } catch (error) {
-    warn(messageOf(error));
+    if (state().at !== now.at) return;
+    if (now.at && error instanceof Problem) update({ pastError: error.message });
+    else warn(messageOf(error));
   }
 }
 
@@ -415,7 +419,7 @@ async function goTo(time) {
 /** The selection has changed. @param {import("./state.js").Selection} now */
 export function selected(now) {
   if (now.time) return void goTo(now.time);
-  if (!now.at) model.past = null;
+  if (now.at !== shown.at) Object.assign(model, { past: null, pastError: "", map: null });
   if (now.at !== shown.at || now.verb !== shown.verb) {
     update({ decisions: null, plans: now.at === shown.at ? model.plans : null });
     refresh();

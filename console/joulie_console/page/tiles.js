@@ -6,12 +6,12 @@ import {
   clock,
   count,
   DASH,
-  difference,
   energy,
   lasting,
   lessOrMore,
   moment,
   percent,
+  variants,
   watts,
 } from "./format.js";
 import { Link } from "./parts.js";
@@ -59,7 +59,7 @@ export function Totals({ cluster, rate }) {
     savedTile(saved, "month"),
     nodes(cluster),
     waiting(cluster),
-    [count(cluster.pods_running), `${count(cluster.gpus_asked)} of ${count(cluster.gpus)} GPUs`],
+    [count(cluster.pods_running), gpus(cluster)],
     decisions(cluster, rate),
   ];
   return html`
@@ -72,23 +72,38 @@ export function Totals({ cluster, rate }) {
 
 /** @param {any} cluster @returns {Tile} */
 function power(cluster) {
-  const share = cluster.capped_w ? (cluster.measured_w / cluster.capped_w) * 100 : null;
-  const trend = `${cluster.trend_w_per_min >= 0 ? "+" : "\u2212"}` +
-    watts(Math.abs(cluster.trend_w_per_min));
   const hall = cluster.it_w === null
     ? "no facility readings"
     : `hall: ${watts(cluster.it_w)} IT, ${watts(cluster.cooling_w)} cooling`;
-  const allowed = `${percent(share)} of ${watts(cluster.capped_w)} allowed`;
-  return [watts(cluster.measured_w), `${allowed}; ${trend} per minute; ${hall}`];
+  const most = `${watts(cluster.capped_w)} allowed to the nodes that are not asleep`;
+  if (cluster.measured_w === null) {
+    return [DASH, `no node has a fresh reading; ${most}; ${hall}`];
+  }
+  const share = cluster.capped_w ? (cluster.measured_w / cluster.capped_w) * 100 : null;
+  const slope = cluster.trend_w_per_min;
+  const trend = `${slope >= 0 ? "+" : "\u2212"}${
+    watts(Math.abs(slope))
+  } per minute over at most 5 minutes`;
+  return [watts(cluster.measured_w), `${percent(share)} of ${most}; ${trend}; ${hall}`];
+}
+
+/** What pods request of cards and of units of shared cards: not the number of cards. @param {any} cluster */
+function gpus({ gpus, gpu_units: units, gpus_asked: asked }) {
+  const shared = units ? `, ${count(units)} of them units of shared cards` : "";
+  return `${count(asked)} of ${count(gpus)} GPUs requested${shared}`;
 }
 
 /** @param {any} cluster @returns {Tile} */
-function nodes({ nodes, asleep, waking, classes }) {
-  const awake = nodes - asleep - waking;
-  const states = `${count(awake)} awake, ${count(asleep)} asleep, ${count(waking)} waking`;
+function nodes({ nodes, asleep, waking, not_ready, cordoned, classes }) {
+  const awake = nodes - asleep - waking - not_ready - cordoned;
+  const lost = [[not_ready, "not ready"], [cordoned, "cordoned"]]
+    .filter(([many]) => many)
+    .map(([many, state]) => `, ${count(many)} ${state}`)
+    .join("");
+  const states = `${count(awake)} awake, ${count(asleep)} asleep, ${count(waking)} waking${lost}`;
   const kinds = `${count(classes.performance)} performance, ${count(classes.eco)} eco, ` +
     `${count(classes.draining)} draining`;
-  return [count(nodes), `${states}; ${kinds}`];
+  return [count(nodes), `${states}; by class, asleep or not: ${kinds}`];
 }
 
 /** @param {any} cluster @returns {Tile} */
@@ -107,9 +122,12 @@ function waiting({ pods_pending: pending, asleep, waking }) {
 }
 
 /** @param {any} cluster @param {number | null} rate @returns {Tile} */
-function decisions({ entries }, rate) {
+function decisions({ entries, spooled }, rate) {
   if (rate === null) return [DASH, "counted while live"];
-  return [`${rate.toFixed(rate < 10 ? 1 : 0)}/s`, `${count(entries)} in the log`];
+  const spools = spooled === null
+    ? "it is not known how many wait in spools"
+    : `${count(spooled)} wait in spools`;
+  return [`${rate.toFixed(rate < 10 ? 1 : 0)}/s`, `${count(entries)} in the log, ${spools}`];
 }
 
 // --- what was saved ---------------------------------------------------------------------------
@@ -123,6 +141,7 @@ function savedTile(saved, which) {
   const { found, error } = saved || {};
   if (!found) return [DASH, error || (model.past ? "counted while live" : "loading")];
   const period = found[which];
+  if (period.meter_kwh === null) return [DASH, "the ledger holds no energy of this time"];
   const used = `${energy(period.meter_kwh)} used`;
   if (!period.saved_kwh) return [DASH, `${used}; saved is not known: ${period.why}`];
   const worths = [
@@ -133,7 +152,7 @@ function savedTile(saved, which) {
   const rest = period.uncompared_kwh
     ? `, ${energy(period.uncompared_kwh)} of it on days without a report`
     : "";
-  const range = difference(period.saved_kwh, energy);
+  const range = variants(period.saved_kwh, energy);
   return [headline(period.saved_kwh), `${range}; ${money}; ${used}${rest}`];
 }
 
@@ -174,7 +193,7 @@ function against(report) {
   const share = report.share_per_work;
   const hundred = (/** @type {number} */ value) => percent(value * 100);
   const by = share
-    ? `${lessOrMore(share.mid, hundred)} per work (${difference(share, hundred)})`
+    ? `${lessOrMore(share.mid, hundred)} per work (${variants(share, hundred)})`
     : report.why;
   return `Saved is against ${report.baseline}, kube-scheduler\u2019s default score: the metered ` +
     `energy of each day by the report of that day. The newest: ${by}; the same pods were simulated under ` +

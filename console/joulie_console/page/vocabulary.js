@@ -2,7 +2,7 @@
 // Written by joulie_console.page_vocabulary: `make page`.
 
 export const CLASSES = ["unknown", "performance", "eco", "draining"];
-export const POWER_STATES = ["awake", "asleep", "waking"];
+export const POWER_STATES = ["awake", "asleep", "waking", "not ready", "cordoned"];
 export const UNKNOWN = -1;
 export const VERBS = [
   "filter",
@@ -13,6 +13,8 @@ export const VERBS = [
   "fallback",
   "dropped",
   "settings",
+  "promise-key",
+  "promise",
   "set-back",
   "unreadable",
 ];
@@ -29,6 +31,22 @@ export const TERMS = [
   "devices",
   "gang",
   "over_cap",
+  "watts",
+  "neutral",
+];
+export const TERM_HEADS = [
+  "headroom",
+  "cooling",
+  "trend",
+  "bonus",
+  "pressure",
+  "draining",
+  "packing",
+  "wishes",
+  "cards kept",
+  "devices",
+  "gang",
+  "over cap",
   "watts",
   "neutral",
 ];

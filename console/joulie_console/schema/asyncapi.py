@@ -14,7 +14,8 @@ from joulie_bus.events import EVENT_TYPES, AnyEvent, CapOrder
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.channels import CHANNELS, Channel
 from joulie_bus.streams.roles import GRANTS, Role
-from joulie_projections.chain.signed import Handover, Head, Retirement
+from joulie_projections.chain.head import Head
+from joulie_projections.chain.signed import Handover, Retirement
 
 Tree = dict[str, Any]
 MSGPACK, JSON = "application/msgpack", "application/json"
@@ -24,7 +25,7 @@ same values in JSON: what they call a string with `contentEncoding: base64` is b
 MessagePack. A name is one token of a subject: every byte other than a letter, a digit or "-" is \
 written as "=" and two hexadecimal digits. `joulie.client` of the wheel decodes all of it."""
 PARAMETERS = {
-    "cluster": "The name of the cluster (CLUSTER_NAME)",
+    "cluster": "The name of the cluster (JOULIE_CLUSTER)",
     "node": "The name of a node",
     "facility": "The name of a facility",
     "zone": "A zone of the grid, or * for all",
@@ -38,8 +39,10 @@ PARAMETERS = {
 SIGNED = (Head, Handover, Retirement)
 # Between components of one version: no schema is promised.
 INTERNAL = {
-    "joulie.view.{cluster}.delta": ("ViewDelta", "The rows that one commit changed"),
-    "joulie.view.{cluster}.beat": ("ViewBeat", "The position and digests of the state"),
+    "joulie.cuts.{cluster}": ("CutRequest", "A request of the archiver for a cut", JSON),
+    "joulie.spool.{cluster}.{replica}": ("SpoolReport", "What waits in a spool", MSGPACK),
+    "joulie.view.{cluster}.delta": ("ViewDelta", "The rows that one commit changed", MSGPACK),
+    "joulie.view.{cluster}.beat": ("ViewBeat", "The position and digests of the state", MSGPACK),
 }
 
 
@@ -116,7 +119,7 @@ def _message_names(channel: Channel) -> list[str]:
             return [CapOrder.__name__]
         case "heads":
             return [cls.__name__ for cls in SIGNED]
-        case "view":
+        case "cuts" | "spool" | "view":
             return [INTERNAL[channel.address][0]]
         case _:
             return [cls.__name__ for cls in channel.events]
@@ -150,8 +153,8 @@ def _messages(known: Mapping[Any, Tree]) -> Iterator[tuple[str, Tree]]:
     yield CapOrder.__name__, _message(CapOrder, known, MSGPACK)
     for cls in SIGNED:
         yield cls.__name__, _message(cls, known, JSON)
-    for name, what in INTERNAL.values():
-        yield name, {"name": name, "summary": what, "contentType": MSGPACK}
+    for name, what, content_type in INTERNAL.values():
+        yield name, {"name": name, "summary": what, "contentType": content_type}
     for kind, value in responses.STREAM_VALUES.items():
         yield f"stream.{kind}", {**_message(value, known, JSON), "name": kind}
 

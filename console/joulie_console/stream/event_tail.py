@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from joulie_answers.readers.energy import EnergyReader
 from joulie_answers.readers.history import HistoryReader, PlacedRange
 from joulie_answers.schema.responses import DecisionBrief
-from joulie_answers.views.decision_text import DescribedEntry
+from joulie_answers.views.decision_text import UNLISTED, DescribedEntry
 from joulie_answers.views.plan_text import PlanLine, plan_line
 from joulie_bus.core.times import MS
 from joulie_bus.errors import StoreError
@@ -47,6 +48,11 @@ class DecisionLine(NamedTuple):
     nodes: frozenset[str]
     data: bytes
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether a client gets it that asked for no kind of entry."""
+        return self.brief.verb not in UNLISTED
+
 
 class Cursor(NamedTuple):
     """How far a client has received the facts and the decision log."""
@@ -67,9 +73,9 @@ def cursor_of(text: str) -> Cursor | None:
 class EventTail:
     """`follow` runs for as long as the console does; all other methods read."""
 
-    def __init__(self, bus: Log, history: HistoryReader) -> None:
+    def __init__(self, bus: Log, history: HistoryReader, energy: EnergyReader) -> None:
         self._bus = bus
-        self._history = history
+        self._history, self._energy = history, energy
         self._decisions: list[DecisionLine] = []
         self._plans: list[PlanLine] = []
         self._unplaced: deque[Record] = deque()  # plans whose position is not committed yet
@@ -82,7 +88,7 @@ class EventTail:
         self.entry = 0
         self.decided_at = 0  # ns, of the newest decision
         self.decisions_read_at = -math.inf  # by the monotonic clock: later ones may not be known
-        self._ledger_s = 0.0
+        self._ledger_s: float | None = 0.0
         self._ledger_read_at = -math.inf
         self._has_dropped_plans = False
         self.plans_gone = 0  # events that have left the stream
@@ -97,9 +103,9 @@ class EventTail:
         return Cursor(self._plans[-1].number if self._plans else self._mapped_to, self.entry)
 
     @property
-    def ledger_s(self) -> float:
+    def ledger_s(self) -> float | None:
         """How long ago the oldest fact was committed that the ledger lacks; 0 if it lacks none, or
-        if that was not read lately."""
+        if that was not read lately. None: the ledger cannot be read."""
         is_recent = time.monotonic() - self._ledger_read_at <= LEDGER_KEPT_S
         return self._ledger_s if is_recent else 0.0
 
@@ -165,7 +171,8 @@ class EventTail:
         if key not in self._encoded:
             if len(self._encoded) >= MAX_ENCODED:
                 self._encoded.clear()
-            self._encoded[key] = b"".join(decision_frame(line, position) for line in lines)
+            listed = (line for line in lines if line.is_listed)
+            self._encoded[key] = b"".join(decision_frame(line, position) for line in listed)
         return self._encoded[key]
 
     # --- following ----------------------------------------------------------------------------
@@ -246,7 +253,7 @@ class EventTail:
     async def _read_ledger(self) -> None:
         now = time.monotonic()
         if now - self._ledger_read_at >= LEDGER_S:
-            self._ledger_s = await self._history.ledger_behind_s()
+            self._ledger_s = await self._energy.behind_s()
             self._ledger_read_at = now
 
     async def _read_plans(self, reader: Reader) -> bool:

@@ -28,8 +28,9 @@ from joulie_answers.views.cluster_view import (
 from joulie_bus.core.times import MS
 from joulie_bus.errors import ViewBehind
 from joulie_console.stream.event_tail import EventTail
+from joulie_console.stream.spools import Spools
 from joulie_console.views.health import GONE_MS, HealthInputs, interval_s_of, warnings_of
-from joulie_projections.state.completeness import ViewAges
+from joulie_projections.state.completeness import ViewAges, known_ms
 from joulie_projections.state.rows import tables_of
 from joulie_projections.state.state import ClusterState
 from joulie_projections.view.view import View, behind_ms_of
@@ -56,6 +57,7 @@ class MapDelta(NamedTuple):
 class ClusterPoller:
     def __init__(self, view: View, tail: EventTail, cluster: str, staleness_s: float) -> None:
         self.live_view = view
+        self.spools = Spools()
         self._tail = tail
         self._cluster = cluster
         self._staleness_s = staleness_s
@@ -159,44 +161,46 @@ class ClusterPoller:
         return PowerPoint(
             at_ms=snapshot.at // MS,
             position=snapshot.position,
-            measured_w=round(totals.measured_w, 1),
-            capped_w=round(totals.capped_w, 1),
+            measured_w=_rounded(totals.measured_w),
+            capped_w=_rounded(totals.capped_w),
         )
 
     def cluster(self, overview: Overview, ages: ViewAges, *, is_now: bool = True) -> Cluster:
         snapshot, totals = overview.snapshot, overview.totals()
         cluster_state = snapshot.cluster_state
         counted, cards = phases(cluster_state), count_cards(cluster_state)
+        states = overview.states()
         facility, beat = facility_of(cluster_state), self.live_view.last_beat if is_now else None
-        pending = counted["pending"]
-        inputs = self._health_inputs(overview, ages, pending, cards.unhealthy)
+        inputs = self._health_inputs(overview, ages, counted["pending"], cards.unhealthy)
         return Cluster(
             position=snapshot.position,
             at_ms=snapshot.at // MS,
-            age_ms=ages.heard_ms,
-            behind_ms=ages.behind_ms,
+            age_ms=known_ms(ages.heard_ms),
+            behind_ms=known_ms(ages.behind_ms),
             cluster=self._cluster,
             nodes=totals.nodes,
             classes=overview.classes(),
-            asleep=overview.count_nodes("asleep"),
-            waking=overview.count_nodes("waking"),
+            asleep=states["asleep"],
+            waking=states["waking"],
+            not_ready=states["not ready"],
+            cordoned=states["cordoned"],
             unmeasured=totals.nodes - totals.measured,
             measured_w=totals.measured_w,
             capped_w=totals.capped_w,
             tdp_w=totals.tdp_w,
             trend_w_per_min=totals.trend_w_per_min,
             gpus=int(sum(snapshot.twin_columns.floats("gpus").tolist())),
+            gpu_units=overview.gpu_units(),
             gpus_asked=sum(overview.requested_gpus.tolist()),
             cards=cards.on_nodes,
             cards_unhealthy=cards.unhealthy,
             pods_running=counted["running"],
-            pods_pending=pending,
+            pods_pending=counted["pending"],
             entries=self._tail.entry,
+            spooled=self.spools.waiting() if is_now else None,
             planned_at_ms=cluster_state.planned_at // MS,
             plan=last_plan(cluster_state),
-            it_w=facility.it_w,
-            cooling_w=facility.cooling_w,
-            ambient_c=facility.ambient_c,
+            **facility._asdict(),
             lag=beat.lag if beat else None,
             epoch=beat.epoch if beat else None,
             warnings=warnings_of(inputs) if is_now else [],
@@ -226,7 +230,12 @@ class ClusterPoller:
             cards_unhealthy=unhealthy,
             ledger_s=self._tail.ledger_s,
             incomplete=beat.incomplete if beat else (),
+            spools=self.spools.all(),
         )
+
+
+def _rounded(watts: float | None) -> float | None:
+    return None if watts is None else round(watts, 1)
 
 
 def _copied(cluster_state: ClusterState) -> ClusterState:

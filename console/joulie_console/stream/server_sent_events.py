@@ -8,7 +8,7 @@ states without an id: only the newest one is sent.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 import msgspec
 from starlette.responses import Response
@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from joulie_answers.schema.requests import Stream
 from joulie_answers.schema.responses import MapChanges, Notice
 from joulie_answers.views.plan_text import PlanLine
+from joulie_bus.errors import QueryRefused, Unreadable
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_console.stream.event_tail import Cursor, DecisionLine, EventTail, decision_frame
@@ -24,6 +25,7 @@ from joulie_console.stream.poller import ClusterPoller
 
 RETRY_MS = 1_000
 SLOW_S = 0.5  # a client that takes longer for one chunk is slow
+AGAIN_S = 1.0  # between two reads of decisions of a database that is busy or away
 STALLED_S = 20.0  # a client that takes longer for one chunk is disconnected
 RELOAD = msgspec.json.encode(MapChanges(reload=True))
 SHUTTING_DOWN = "this console is shutting down: reconnect"
@@ -52,6 +54,7 @@ class StreamClient:
         poller.refresh(time.monotonic())  # the first client, too, starts with a fresh state
         self._delta_number = poller.delta.number
         self._is_slow = False
+        self._waits_for_history = False
 
     async def chunks(self, options: StreamOptions) -> AsyncGenerator[bytes, None]:
         with self._tail.subscribed():
@@ -70,10 +73,13 @@ class StreamClient:
                     self._is_slow = time.monotonic() - sent_at > SLOW_S
                     continue
                 try:
-                    async with asyncio.timeout(options.heartbeat_s):
+                    async with asyncio.timeout(self._pause_s(options)):
                         await changed.wait()
                 except TimeoutError:
                     yield f": heartbeat\nid: {self._cursor}\n\n".encode()
+
+    def _pause_s(self, options: StreamOptions) -> float:
+        return min(AGAIN_S, options.heartbeat_s) if self._waits_for_history else options.heartbeat_s
 
     def _first_frame(self) -> str:
         """The cursor, or a `gap` if events after the client's cursor are not available."""
@@ -105,7 +111,7 @@ class StreamClient:
 
     async def _decisions(self) -> bytes:
         before = self._cursor
-        lines = await self._tail.decisions_after(before.entry)
+        lines = await self._decisions_after(before.entry)
         if not lines:
             return b""
         self._cursor = Cursor(before.position, lines[-1].number)
@@ -116,6 +122,17 @@ class StreamClient:
         matching = [line for line in lines if self._matches(line)]
         return b"".join(decision_frame(line, before.position) for line in matching)
 
+    async def _decisions_after(self, entry: int) -> Sequence[DecisionLine]:
+        """None while the history is busy with others or the database is away: the client keeps its
+        cursor, and misses nothing."""
+        try:
+            lines = await self._tail.decisions_after(entry)
+        except (QueryRefused, Unreadable):
+            self._waits_for_history = True
+            return ()
+        self._waits_for_history = False
+        return lines
+
     @property
     def _is_unfiltered(self) -> bool:
         query = self._query
@@ -125,7 +142,7 @@ class StreamClient:
         query, brief = self._query, line.brief
         return (
             query.pod in ("", f"{brief.namespace}/{brief.name}")
-            and query.verb in (None, brief.verb)
+            and (line.is_listed if query.verb is None else query.verb == brief.verb)
             and query.workload in (None, brief.workload)
             and (not query.node or query.node in line.nodes)
         )

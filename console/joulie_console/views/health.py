@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from joulie_answers.schema.responses import Warning
+from joulie_answers.schema.responses import ReplicaSpool, Warning
+from joulie_answers.text.status import late_spool
 from joulie_bus.events import PlanMade
 from joulie_bus.streams.incomplete import described
 from joulie_bus.streams.records import IncompleteCopy
@@ -37,8 +38,10 @@ class HealthInputs(NamedTuple):
     database: str  # why it cannot be read; empty if it can
     cards_unhealthy: int
     decisions_read_s: float = 0.0  # since the log was read for decisions
-    ledger_s: float = 0.0  # how long ago the oldest fact was committed that the ledger lacks
+    # How long ago the oldest fact was committed that the ledger lacks; None: it cannot be read.
+    ledger_s: float | None = 0.0
     incomplete: Sequence[IncompleteCopy] = ()
+    spools: Sequence[ReplicaSpool] = ()
 
     @property
     def is_current(self) -> bool:
@@ -58,7 +61,11 @@ def warnings_of(inputs: HealthInputs) -> list[Warning]:
         _cards(inputs),
         _ledger(inputs),
     ]
-    return [*(warning for warning in found if warning is not None), *_copies(inputs)]
+    return [
+        *(warning for warning in found if warning is not None),
+        *_copies(inputs),
+        *_spools(inputs),
+    ]
 
 
 def _copies(inputs: HealthInputs) -> list[Warning]:
@@ -66,6 +73,12 @@ def _copies(inputs: HealthInputs) -> list[Warning]:
         Warning(part="broker", level="serious", text=f"{text[0].upper()}{text[1:]}.")
         for text in described(inputs.incomplete).values()
     ]
+
+
+def _spools(inputs: HealthInputs) -> list[Warning]:
+    """A spool that is not known is shown as such: no sentence is needed besides."""
+    late = filter(None, map(late_spool, inputs.spools))
+    return [Warning(part="extender", level="warning", text=f"{each}.") for each in late]
 
 
 def _silence(inputs: HealthInputs) -> Warning | None:
@@ -180,6 +193,9 @@ def interval_s_of(plan: PlanMade) -> float:
 
 
 def _ledger(inputs: HealthInputs) -> Warning | None:
+    if inputs.ledger_s is None:
+        text = "The ledger cannot be read: no figures of energy are known."
+        return Warning(part="ledger", level="warning", text=text)
     if inputs.ledger_s <= BEHIND_S:
         return None
     text = f"The ledger lacks facts of the last {inputs.ledger_s:.0f} s: "

@@ -22,7 +22,7 @@ from joulie_bus.events import (
 )
 from joulie_bus.events.codec import Envelope
 from joulie_bus.streams.records import Record
-from joulie_extender.decide.explained import Explained, explained
+from joulie_extender.decide.explained import Explained, behind_ms, explained
 
 Attribute = str | int | float | bool | list[str]
 MOST_PODS = 20_000  # that wait for their outcome; the oldest is forgotten for a newer one
@@ -119,7 +119,7 @@ def _attributes(event: Decision, found: Explained, entry_id: str) -> dict[str, A
         attributes |= {"joulie.candidates": found.asked, "joulie.refused": found.refused}
     if found.basis:
         attributes |= {"joulie.view": found.basis.view}
-        attributes |= _present({"joulie.view.behind_ms": found.basis.behind_ms})
+        attributes |= _present({"joulie.view.behind_ms": behind_ms(found.basis)})
     if found.top:
         attributes["joulie.score"] = found.top[0].score
     if found.cards:

@@ -1,15 +1,24 @@
 """The API over a real socket: every query, and the errors."""
 
+import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from console_kit import ConsoleHarness
-from joulie_bus.events import NodeGone
-from joulie_bus.testing import ask, eco, node_seen
+from joulie.client.console import ConsoleClient
+from joulie_answers.schema import requests
+from joulie_answers.text.pod import pod_text
+from joulie_bus.events import NodeGone, SettingsDeclared
+from joulie_bus.testing import NOON, ask, bound, eco, hardware, node_seen, pending
+from joulie_extender.catalogue.weights import Weights
+from joulie_extender.decide.decide import DecisionContext, decide_prioritize
+from joulie_projections.state.state import NodeState
+from joulie_projections.twin.columns import TwinColumns
 
 pytestmark = pytest.mark.anyio
 Client = httpx2.AsyncClient
@@ -127,15 +136,77 @@ async def test_pods_are_found(
 
 
 async def test_a_pod_is_explained(browser: Client) -> None:
-    lines = (await get(browser, "pods/heavy"))["explanation"]
+    found = await get(browser, "pods/heavy")
 
-    assert lines[0].startswith("Class performance, by the rule annotation; requests 1 cores")
-    assert lines[1] == (
-        "1 of 3 nodes pass the filter (entry 4): "
-        "the node is reserved for saving energy and the pod asks for performance."
+    lines = dict(line.split(": ", 1) for line in found["explanation"])
+    assert lines["class"] == "performance, general (rule: annotation)"
+    assert lines["filter"] == (
+        "1 of 3 nodes pass: the node is reserved for saving energy and the pod asks for "
+        "performance: 1 eco (n2), 1 draining (n3)"
     )
-    assert lines[2].startswith("n1 scores")
-    assert lines[3].startswith("kube-scheduler put it on n3")
+    assert lines["best"].startswith("n1 scores")
+    assert lines["outcome"].startswith("bound to n3*, our number ")
+    assert found["attempt"]["entries"] == [4, 5]
+
+
+async def test_the_command_prints_what_the_page_shows_about_a_pod(
+    browser: Client, scenario: ConsoleHarness
+) -> None:
+    async with ConsoleClient(scenario.url) as console:
+        text = pod_text(await console.pod("heavy", requests.Pod()))
+    shown = (await get(browser, "pods/heavy"))["explanation"]
+
+    for line in shown:
+        label, _, words = line.partition(": ")
+        assert f"\n  {label} " in text
+        assert all(part in text for part in re.split("[:,] ", words)), words
+
+
+async def test_an_earlier_state_of_a_pod_has_the_attempts_until_then(
+    new_harness: NewHarness,
+) -> None:
+    async with new_harness() as harness, Client(base_url=harness.url) as browser:
+        await harness.publish(node_seen("n1"), hardware("n1"), pending("web"))
+        await harness.decide(ask("web"))
+        await harness.publish(node_seen("n2"), hardware("n2"))
+        await harness.decide(ask("web"))
+        await harness.publish(bound("web", "n2"))
+        harness.entries += 1  # its outcome
+        await harness.filter(ask("other"))
+        before, first, now = [
+            await get(browser, "pods/web", **query) for query in ({"at": 3}, {"at": 5}, {})
+        ]
+
+    assert (before["attempt"], before["outcome"], before["decisions"]) == (None, None, [])
+    assert "decisions: No decision about it is in the log." in before["explanation"]
+    assert (first["attempt"]["number"], first["attempt"]["entries"]) == (1, [2, 3])
+    assert (first["outcome"], len(first["decisions"])) == (None, 2)
+    assert (now["attempt"]["number"], now["attempt"]["entries"]) == (2, [4, 5])
+    assert now["outcome"]["node"] == "n2"
+
+
+async def test_a_decision_with_unknown_settings_says_so_and_has_no_points(
+    new_harness: NewHarness,
+) -> None:
+    nodes = {"n1": NodeState(ordinal=0, at=NOON), "n2": NodeState(ordinal=1, at=NOON)}
+    moment = DecisionContext(TwinColumns.of(nodes, 0), 2, 0, NOON)
+    scored = decide_prioritize(ask("web"), ["n1", "n2"], moment, Weights(cooling=0.3))
+    later = SettingsDeclared(settings="later", code="joulie/999", values={"tide": 1.0})
+    by_later = replace(scored, basis=replace(scored.basis, settings="later"))
+    async with new_harness() as harness, Client(base_url=harness.url) as browser:
+        await harness.publish(node_seen("n1"), node_seen("n2"))
+        await harness.publish_decisions(later, scored, by_later)
+        undeclared, declared = [await get(browser, f"decisions/{entry}") for entry in (2, 3)]
+        pod = await get(browser, "pods/web")
+
+    settings = scored.basis.settings
+    assert undeclared["settings_unknown"] == f"the settings {settings} are not in the log"
+    assert declared["settings_unknown"] == (
+        "the settings later, of joulie/999, have values that this version does not know"
+    )
+    for found in (undeclared["candidates"], declared["candidates"], pod["attempt"]["scores"]):
+        assert [each["terms"]["points"] for each in found] == [None, None]
+    assert f"points: unknown: {declared['settings_unknown']}" in pod["explanation"]
 
 
 async def test_cards_have_their_claims(browser: Client) -> None:

@@ -16,12 +16,14 @@ from joulie_bus.events.codec import open_envelope
 from joulie_bus.streams.channels import CHANNELS
 from joulie_bus.testing import one_of_each, producer
 from joulie_console.schema.asyncapi import document
-from joulie_projections.chain.signed import Handover, Head, Retirement
+from joulie_projections.chain.head import Head
+from joulie_projections.chain.signed import Handover, Retirement
 
 pytestmark = pytest.mark.anyio
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(document("1.0.0")))
 MESSAGES: dict[str, Any] = DOCUMENT["components"]["messages"]
-HEAD = Head(pos=1, hash=b"h", signed_at=1, key_id="k", signature=b"s")
+NOTE = f"joulie/x\n1\n{'A' * 43}=\nentry AA==\ntime 1\nkey k\n\n\u2014 joulie/x AAAAAAAA\n"
+HEAD = Head(note=NOTE)
 
 
 def references(tree: Any) -> Iterator[str]:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.anyio
 NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 PERIOD = {"since": "2020-01-01T00:00:00Z", "until": "2100-01-01T00:00:00Z"}
 HOURS = 3
+HOUR_NS = 3_600_000_000_000
 DAY_NS = 86_400 * 10**9
 SAVINGS = Savings(
     computed_ms=1,
@@ -148,7 +149,7 @@ async def test_an_answer_changes_with_the_ledger_although_no_fact_arrives(
         after = await client.get("/v1/energy", params=PERIOD, headers=known)
 
     assert (same.status_code, after.status_code) == (304, 200)
-    assert after.json()["meter_kwh"] > before.json()["meter_kwh"] == 0.0
+    assert (before.json()["meter_kwh"], after.json()["meter_kwh"] > 0) == (None, True)
 
 
 async def test_a_period_without_energy_is_empty(new_harness: NewHarness) -> None:
@@ -158,7 +159,7 @@ async def test_a_period_without_energy_is_empty(new_harness: NewHarness) -> None
             past = {"since": "2020-01-01T00:00:00Z", "until": "2021-01-01T00:00:00Z"}
             found = (await client.get("/v1/energy", params=past)).json()
 
-    assert (found["items"], found["series"], found["meter_kwh"]) == ([], [], 0.0)
+    assert (found["items"], found["series"], found["meter_kwh"]) == ([], [], None)
 
 
 async def test_a_period_that_ends_before_it_starts_is_refused(new_harness: NewHarness) -> None:
@@ -205,3 +206,52 @@ async def test_energy_of_today_is_compared_by_the_share_of_the_newest_report(
     assert today["saved_cost"] is None
     assert today["to_ms"] == found["complete_to_ms"] == midnight_ns // 1_000_000 + 2000
     assert found["report"]["baseline"] == "kube-default"
+
+
+async def test_one_figure_says_what_was_saved(new_harness: NewHarness) -> None:
+    """The energy of today is all that the ledger has: the page of energy has its figure."""
+    now = time.time_ns()
+    midnight_ns = now - now % DAY_NS
+    state = LedgerState()
+    facts: list[AnyEvent] = [node_seen("n1"), power("n1", 100), power("n1", 100)]
+    state.fold(records(*facts, start_s=(midnight_ns - NOON) / 1e9, step_s=1), ())
+    savings = msgspec.structs.replace(SAVINGS, from_ms=0, to_ms=now // 1_000_000)
+    async with new_harness() as harness:
+        harness.fill_ledger(state)
+        harness.keep_savings(savings)
+        async with httpx2.AsyncClient(base_url=harness.url) as client:
+            today = (await client.get("/v1/saved")).json()["today"]
+            found = (await client.get("/v1/energy", params={"hours": 25})).json()
+
+    figures = ("meter_kwh", "saved_kwh", "saved_cost", "saved_kgco2e", "uncompared_kwh", "why")
+    assert found["saved_in_period"]["saved_kwh"]["mid"] > 0
+    for name in figures:
+        assert found["saved_in_period"][name] == today[name], name
+    assert found["saved_in_period"]["meter_kwh"] == found["meter_kwh"]
+
+
+@pytest.mark.parametrize("by", ["namespace", "node"])
+async def test_power_is_shown_by_minutes_where_some_hours_are_known(
+    new_harness: NewHarness, by: str
+) -> None:
+    """A node draws 3 kW for half an hour, then 300 W for another one. By hours, as a long period
+    is read, it draws the same all the time."""
+    state = LedgerState()
+    readings = [power("n1", 3000)] * 60 + [power("n1", 300)] * 60
+    now = time.time_ns()
+    hour_ns = now - now % HOUR_NS - HOUR_NS
+    facts: list[AnyEvent] = [node_seen("n1"), *readings]
+    state.fold(records(*facts, start_s=(hour_ns - NOON) / 1e9, step_s=29.5), ())
+    async with new_harness() as harness:
+        harness.fill_ledger(state)
+        async with httpx2.AsyncClient(base_url=harness.url) as client:
+            found = (await client.get("/v1/energy", params={"hours": 720, "by": by})).json()
+
+    watts = [
+        (pods + idle) * 3.6e9 / (end - start) for start, end, pods, idle, *_ in found["series"]
+    ]
+    assert len(watts) >= 10
+    assert max(watts) == pytest.approx(3000, rel=0.05)
+    assert min(watts) == pytest.approx(300, rel=0.05)
+    whole = sum(point[2] + point[3] for point in found["series"])
+    assert whole == pytest.approx(found["meter_kwh"])

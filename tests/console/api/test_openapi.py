@@ -36,6 +36,7 @@ async def schemathesis(
         *("--checks", ",".join(CHECKS), "--max-examples", str(examples)),
         *("--exclude-path", "/v1/stream"),  # its response does not end
         *("--phases", phases, "--seed", "1", "--no-color"),
+        *("--request-timeout", "120"),  # a report computes for seconds on a busy machine
         cwd=directory,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,

@@ -26,6 +26,7 @@ from joulie_bus.streams.roles import Role
 from joulie_bus.testing import node_seen
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.history.history import History
+from joulie_projections.store.energy_lag import seconds_behind
 from joulie_projections.store.energy_table import EnergyTable
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +34,7 @@ NewHarness = Callable[..., AbstractAsyncContextManager[ConsoleHarness]]
 OF_THE_ANSWER = {  # differ from call to call
     *("at_ms", "age_ms", "behind_ms", "ledger_behind_ms"),
     *("ledger_behind_s", "commit_age_s", "oldest_s", "now_ms", "age_s"),
-    *("lease_s", "behind_s"),
+    *("lease_s", "behind_s", "unsigned_s"),
 }
 ALL_ENERGY = queries.Energy(
     since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2100, 1, 1, tzinfo=UTC), by="node"
@@ -66,6 +67,7 @@ async def local(harness: ConsoleHarness) -> AsyncGenerator[Answers, None]:
     stored = Stored(
         lambda: History.readable(place),
         lambda: EnergyTable.readable(place),
+        lambda: seconds_behind(place),
         in_streams(harness.bus, history),
     )
     try:
@@ -143,7 +145,7 @@ async def test_a_report_by_a_console_is_the_one_by_the_command(
     scenario: ConsoleHarness, server: Embedded, tmp_path: Path
 ) -> None:
     """The console of the scenario may read the key. A head can be signed between both."""
-    words = ("report", "--json", "--from", "2026-05-04T12:00:00.123", "--to", "2099-01-01")
+    words = ("report", "-o", "json", "--from", "2026-05-04T12:00:00.123", "--to", "2099-01-01")
     by_console = json.loads(await joulie(*words, "--server", scenario.url, data=tmp_path))
     environ, there = broker_settings(server, Role.AUDITOR), scenario.database.parent
     by_command = json.loads(await joulie(*words, data=there, **environ))

@@ -23,6 +23,7 @@ from joulie.client import (
     connection,
     queries,
 )
+from joulie_answers.pages import all_pages
 from joulie_answers.schema import routes
 from joulie_answers.schema.routes import Route
 
@@ -68,6 +69,22 @@ async def test_a_query_selects_and_sorts(scenario: ConsoleHarness) -> None:
 
     assert [node.name for node in eco.items] == ["n2"]
     assert [node.measured_w for node in sorted_by_watts.items] == [300, 150, None]
+
+
+@pytest.mark.parametrize("following", [1, 1000])
+async def test_a_list_whose_pages_lead_back_is_refused(following: int) -> None:
+    page = answers.HeadList(
+        position=1, at_ms=1, age_ms=1, behind_ms=1, items=[], next=following, entries=7, unsigned=0
+    )
+
+    async def same(_: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(page), content_type="application/json")
+
+    async with serving(same) as url, ConsoleClient(url) as console:
+        with pytest.raises(ConsoleNotReached, match="list without end"):
+            await all_pages(console.heads, queries.Heads())
+        with pytest.raises(ConsoleNotReached, match="list without end"):
+            [each async for each in console.pages(console.heads, queries.Heads())]
 
 
 async def test_all_pages_are_one_list(scenario: ConsoleHarness) -> None:
@@ -164,7 +181,7 @@ async def test_something_else_than_a_console_is_reported(scenario: ConsoleHarnes
         return web.Response(text="<html>")
 
     async with serving(answer) as url, ConsoleClient(url) as console:
-        with pytest.raises(JoulieError, match="/v1/reach of http://127"):
+        with pytest.raises(JoulieError, match="what it answers to /v1/reach"):
             await console.reach()
 
 
@@ -208,4 +225,4 @@ def test_the_import_loads_nothing_that_only_a_replay_or_a_server_needs() -> None
     loaded = {name.split(".")[0] for name in done.stdout.split()}
 
     assert loaded & {*HEAVY} == set()
-    assert "aiohttp" in loaded
+    assert "aiohttp" not in loaded, "a stream alone needs it"

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 import joulie_migrations
-from audit_kit import RecordedLog, small_log_in
+from audit_kit import RecordedLog, small_log_in, written_archive
 from console_kit import ConsoleHarness
-from joulie_audit.archive.archiver import Archiver
-from joulie_audit.archive.columnar import Segment
 from joulie_bus.testing import ask, eco, hardware, node_seen, power
 from joulie_projections.store import database
 
@@ -93,5 +91,4 @@ async def test_an_archive_is_replayed(tmp_path: Path) -> None:
 
 
 async def exported(recorded: RecordedLog, to: Path) -> None:
-    async with recorded.reading() as (history, facts):
-        await Archiver(to, Segment(), 2**62).run(history, facts)
+    await written_archive(recorded, to)

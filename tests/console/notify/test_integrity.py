@@ -4,20 +4,14 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 import joulie_migrations
-from audit_kit import RecordedLog, small_log_in
+from audit_kit import RecordedLog, small_log_in, written_archive
 from joulie_answers.readers.history import HistoryReader
-from joulie_audit.archive.archiver import Archiver
-from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.parts import Archive
-from joulie_audit.retention.cut_points import CutOptions, heads_of
-from joulie_audit.retention.trim import Trimmer
-from joulie_audit.retention.trim_streams import newest_records
+from joulie_audit.retention.cut_points import CutOptions
 from joulie_bus.streams.records import Message
-from joulie_bus.streams.subjects import Stream
 from joulie_bus.testing import CLUSTER, ask, power
 from joulie_console.notify import integrity
 from joulie_console.notify.integrity import Integrity
@@ -26,7 +20,10 @@ from joulie_projections.decision_log import heads
 from joulie_projections.decision_log.heads import Head
 from joulie_projections.history.history import History
 from joulie_projections.history.trimming import TrimStore
+from joulie_projections.projector.trim_streams import anchored_heads
 from joulie_projections.store import database
+from signed_heads import head_at
+from trim_kit import ArchiveTrim
 
 pytestmark = pytest.mark.anyio
 
@@ -69,15 +66,14 @@ async def flaws(log: RecordedLog) -> list[Condition]:
 
 
 async def trim(log: RecordedLog, archive: Path) -> None:
-    async with log.reading() as (history, facts):
-        await Archiver(archive, Segment(), 2**62).run(history, facts)
+    await written_archive(log, archive)
     builder, engine = log.builder, database.trimmer(log.database)
     reading = Sources(log.database).reading
-    trimmer = Trimmer(Archive.of(archive), TrimStore(engine), reading, builder.signer.public)
-    published = heads_of(await newest_records(builder.bus, Stream.HEADS, 1000))
+    trimmer = ArchiveTrim(Archive.of(archive), TrimStore(engine), reading, builder.signer.public)
+    published = await anchored_heads(builder.bus, 1000)
     try:
-        options = CutOptions(builder.clock(), builder.clock(), "test")
-        done = await trimmer.run(builder.bus, CLUSTER, published, options)
+        options = CutOptions(builder.clock(), "test")
+        done = await trimmer.run(builder.bus, published, options, builder.clock())
     finally:
         engine.dispose()
     assert done.rows > 0
@@ -120,10 +116,10 @@ async def test_a_log_that_was_emptied_lacks_the_entry_of_its_head(
 
 
 async def test_a_head_of_another_log_at_the_broker_is_a_flaw(recorded: RecordedLog) -> None:
-    newest = own_heads(recorded)[-1]
-    await publish(recorded, replace(newest, pos=newest.pos - 1))
+    earlier = own_heads(recorded)[-1].pos - 1
+    await publish(recorded, head_at(recorded.builder.signer, earlier, bytes(32)))
 
     [found] = await flaws(recorded)
 
-    assert (found.kind, found.since) == ("log.invalid", str(newest.pos - 1))
+    assert (found.kind, found.since) == ("log.invalid", str(earlier))
     assert "is not what its signed head says" in found.text

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import Engine
 
 from audit_kit import LogBuilder
+from console_kit import energy_of
 from joulie_answers.readers.history import HistoryReader, PlacedPlans
 from joulie_bus.errors import BrokerRefused, DatabaseUnreachable
 from joulie_bus.log import answered
@@ -44,7 +45,7 @@ async def test_a_tail_that_starts_during_a_failover_waits_for_the_database(
     made = LogBuilder(Store(writer), DecisionLog(writer), Signer.of(tmp_path / "head.key"))
     await made.facts(node_seen("n1"), plan_made("p1"))
     history = Failing(lambda: History.readable(database_file))
-    tail = EventTail(made.bus, history)
+    tail = EventTail(made.bus, history, energy_of(database_file))
     async with background(tail.follow(), "tail"):
         await until(lambda: tail.is_ready)
     history.close()
@@ -74,7 +75,7 @@ async def test_a_tail_that_starts_during_an_election_waits_for_the_broker(
     await made.facts(node_seen("n1"), plan_made("p1"))
     bus = Electing(made.broker)
     history = HistoryReader(lambda: History.readable(database_file))
-    tail = EventTail(bus, history)
+    tail = EventTail(bus, history, energy_of(database_file))
     async with background(tail.follow(), "tail"):
         await until(lambda: tail.is_ready)
     history.close()

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine
 
 from audit_kit import LogBuilder
-from console_kit import ConsoleHarness, running_console
+from console_kit import ConsoleHarness, energy_of, running_console
 from joulie_answers.readers import plan_pages as plans
 from joulie_answers.readers.facts import in_streams
 from joulie_answers.readers.history import HistoryReader
@@ -61,7 +61,7 @@ async def pages(
     """Pages over a tail that keeps five plans and has stopped reading."""
     monkeypatch.setattr(event_tail, "PLANS_KEPT", 5)
     history = HistoryReader(lambda: History.readable(database_file))
-    tail = EventTail(maker.bus, history)
+    tail = EventTail(maker.bus, history, energy_of(database_file))
     async with background(tail.follow(), "journal"):
         await until(lambda: tail.is_ready)
     yield PlanPages(in_streams(maker.bus, history), history, tail)

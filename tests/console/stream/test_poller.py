@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from console_kit import FRESH_S, STALENESS_S, ConsoleHarness
+from console_kit import FRESH_S, STALENESS_S, ConsoleHarness, energy_of
 from joulie_answers.readers.history import HistoryReader
 from joulie_answers.schema.requests import Stream
 from joulie_bus.testing import node_seen, until
@@ -27,7 +27,7 @@ async def poller_of(harness: ConsoleHarness, directory: Path) -> tuple[ClusterPo
     the projector: what nothing is known of has no point in the power chart."""
     await until(lambda: harness.view.age_s < FRESH_S)
     history = HistoryReader(lambda: History.readable(directory / "joulie.db"))
-    tail = EventTail(harness.bus, history)
+    tail = EventTail(harness.bus, history, energy_of(directory / "joulie.db"))
     poller = ClusterPoller(harness.view, tail, "local", STALENESS_S)
     await poller.poll(time.monotonic() - 10 * POWER_S)
     return poller, tail

@@ -21,6 +21,7 @@ from console_kit import (
     open_stream,
     running_console,
 )
+from joulie_answers.readers import history
 from joulie_answers.views.decision_text import DescribedEntry
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import SettingsDeclared
@@ -137,6 +138,23 @@ async def test_clients_resume_at_a_restarted_console(
             rest = await read_events(reader, 33)
 
     assert entries([*first, *rest]) == list(range(1, 41))
+
+
+async def test_clients_that_return_at_once_wait_for_a_busy_history(
+    empty_streams: Embedded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A console that starts has nothing in memory, and more clients than queries may wait."""
+    monkeypatch.setattr(history, "MAX_QUERIES", 1)
+    monkeypatch.setattr(server_sent_events, "AGAIN_S", 0.01)
+    async with contextlib.AsyncExitStack() as stack:
+        harness = await stack.enter_async_context(console_harness(empty_streams, tmp_path))
+        await harness.publish_decisions(*settings_entries(20))
+        url = await stack.enter_async_context(running_console(empty_streams, tmp_path))
+        opened = [open_stream(url, "0.0", topics="decisions") for _ in range(20)]
+        readers = [await stack.enter_async_context(each) for each in opened]
+        found = await asyncio.gather(*(read_events(reader, 20) for reader in readers))
+
+    assert [entries(each) for each in found] == [list(range(1, 21))] * 20
 
 
 @pytest.mark.parametrize(

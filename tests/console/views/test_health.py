@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from joulie_answers.schema.responses import ReplicaSpool
 from joulie_bus.streams.records import IncompleteCopy
 from joulie_bus.streams.subjects import Stream
 from joulie_console.views.health import HealthInputs, warnings_of
@@ -135,6 +136,7 @@ def test_a_ledger_that_lacks_facts_for_more_than_ten_seconds_is_a_warning(
         ({"pending": 1, "decided_s": 31.0}, "the list of decisions ends there"),
         ({"database": "locked"}, "decisions and past states are missing"),
         ({"ledger_s": 43.0}, "figures of energy end before that"),
+        ({"ledger_s": None}, "The ledger cannot be read"),
     ],
     ids=str,
 )
@@ -144,3 +146,18 @@ def test_a_warning_says_what_it_means_for_the_figures_in_view(
     (found,) = warnings_of(HEALTHY._replace(**change))
 
     assert means in found.text
+
+
+def test_entries_that_wait_in_a_spool_for_long_are_named_with_their_replica() -> None:
+    def waits(oldest_s: float | None, waiting: int | None = 7) -> HealthInputs:
+        return HEALTHY._replace(
+            spools=[ReplicaSpool(name="extender-1", waiting=waiting, oldest_s=oldest_s)]
+        )
+
+    (warning,) = warnings_of(waits(20.0))
+    assert (warning.part, warning.text) == (
+        "extender",
+        "7 entries of extender-1 are not at the broker, the oldest for 20.0 s: it takes them late, "
+        "or not.",
+    )
+    assert warnings_of(waits(1.0)) == warnings_of(waits(None, None)) == []
