@@ -7,17 +7,18 @@ from pathlib import Path
 import msgspec
 
 from joulie_bus.runtime.secret_files import write_private
-from joulie_bus.runtime.settings import Source
+from joulie_bus.runtime.settings import Source, named
 from joulie_bus.streams.roles import Role
 from joulie_projections.catalog_file import GpuResourceSettings
 from joulie_projections.component.process import serve_part
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.view.viewing import viewing
-from joulie_simulator.energy.achieved import Achieved
 from joulie_simulator.service import Simulation, SimulatorOptions, WebhookSettings
 
 SETTINGS = (WebhookSettings, GpuResourceSettings)
-NAMES = ("nodes", "seed", "speed", "pods_per_second", "trace", "bind_verb", "hours")
+NAMES = [
+    each.metadata["name"].removeprefix("--").replace("-", "_") for each in named(SimulatorOptions)
+]
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
@@ -56,11 +57,17 @@ async def _simulate(wires: Wiring, options: SimulatorOptions) -> None:
         try:
             await simulation.run()
         except asyncio.CancelledError:
-            _write(file, simulation.achieved())
+            _write(file, simulation)
             raise
-        _write(file, simulation.achieved())
+        _write(file, simulation)
         await asyncio.Event().wait()
 
 
-def _write(file: Path, achieved: Achieved) -> None:
-    write_private(file, msgspec.json.encode(achieved.as_json()).decode())
+def _write(file: Path, simulation: Simulation) -> None:
+    placements = simulation.placements
+    found = {
+        **simulation.achieved().as_json(),
+        "bound": placements.bound,
+        "unanswered": placements.unanswered,
+    }
+    write_private(file, msgspec.json.encode(found).decode())

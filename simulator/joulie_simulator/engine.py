@@ -17,6 +17,8 @@ from joulie_bus.core.backoff import Backoff
 from joulie_bus.events import (
     FacilityPolled,
     Fact,
+    GpuGone,
+    NodeGone,
     NodeSeen,
     PodAsk,
     PodBound,
@@ -31,6 +33,7 @@ from joulie_projections.pods.kubernetes_pod import Pod
 from joulie_simulator.cluster.cluster import WAKE_S, EndForecast, SimCluster, SimNode
 from joulie_simulator.energy.achieved import Achieved, Pods, WorkDone
 from joulie_simulator.hardware.physics import Caps, ambient_c, cooling_w, reading_mw
+from joulie_simulator.hardware.shapes import card_uuid
 from joulie_simulator.workload.workload import Job, Workload
 
 HALL = "simulated-hall"
@@ -165,6 +168,17 @@ class Engine:
                 node.set_power("waking")
                 self._waking.append((self.now_s + WAKE_S, name))
         return facts
+
+    def lose(self, name: str) -> list[Fact]:
+        """The node leaves the cluster with its cards and pods, whose work is not done."""
+        node = self.cluster.nodes[name]
+        pods = list(node.running)
+        for uid in pods:
+            node.release(uid, self.now_s)
+        self._forecast(name)
+        node.cordon(is_cordoned=True)
+        cards = [GpuGone(uuid=card_uuid(name, at)) for at in range(node.shape.gpus)]
+        return [*(PodGone(uid=uid) for uid in pods), *cards, NodeGone(node=name)]
 
     def _awake(self, name: str) -> NodeSeen:
         node = self.cluster.nodes[name]

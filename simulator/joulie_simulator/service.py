@@ -37,8 +37,9 @@ from joulie_simulator.energy.achieved import Achieved
 from joulie_simulator.engine import Engine, Options
 from joulie_simulator.hardware.physics import Caps
 from joulie_simulator.meters import Meters
+from joulie_simulator.odd_nodes import OddNodes
 from joulie_simulator.scheduler.outbox import Outbox
-from joulie_simulator.scheduler.scheduler import Registration, Scheduler
+from joulie_simulator.scheduler.scheduler import Placements, Registration, Scheduler
 from joulie_simulator.scheduler.webhook import Webhook
 from joulie_simulator.trace_file import Trace
 from joulie_simulator.workload.workload import Sizes, Table, Workload
@@ -87,6 +88,12 @@ class SimulatorOptions:
     )
     hours: float = setting(
         number(0, 100_000), "--hours", "0", "Simulated hours after which time stops; 0: never"
+    )
+    odd_nodes: int = setting(
+        integer(0, 1000),
+        "--odd-nodes",
+        "0",
+        "Nodes that arrive late, as many that fall silent, and as many that leave",
     )
     sample_s: float | None = None  # between two readings of one node; None: as agents publish them
     lost: float = 0.01  # share of lost readings
@@ -137,12 +144,21 @@ class Simulation:
         self._engine = engine_of(settings, secrets.token_hex(3), gpu_resources)
         self._meters = Meters(settings.seed, settings.speed, settings.lost, settings.pace())
         self._refused = Refusals("telemetry", "these readings are lost; the next ones follow")
+        self._odd = OddNodes([*self._engine.cluster.nodes], settings.odd_nodes)
+        self._began = time.monotonic()
         self._changed = asyncio.Event()
         self._is_over = False
+        self.placements = Placements()
+
+    @property
+    def _passed_s(self) -> float:
+        """Real time since the start."""
+        return time.monotonic() - self._began
 
     async def run(self) -> None:
         """Runs until the simulated hours are over, or until cancelled."""
         await self._publish_initial_facts()
+        self._began = time.monotonic()
         await self._read_all()
         async with asyncio.TaskGroup() as tasks:
             others = [
@@ -174,7 +190,8 @@ class Simulation:
         """Publish a watcher's first list: all nodes, and the removal of pods of earlier runs."""
         await self._view.wait_ready(30)
         gone = [PodGone(uid=uid) for uid in sorted(self._view.cluster_state.pods)]
-        await self._outbox.publish([*gone, *self._engine.initial_facts()])
+        known = self._odd.known_at_start(self._engine.initial_facts())
+        await self._outbox.publish([*gone, *known])
         nodes = len(self._engine.cluster.nodes)
         log.info("introduced", nodes=nodes, seed=self._settings.seed, speed=self._settings.speed)
 
@@ -187,6 +204,9 @@ class Simulation:
                 passed = (time.monotonic() - began) * self._settings.speed
                 facts = self._engine.advance(min(began_s + passed, until_s))
                 facts += self._engine.order_power(self._power_orders(next(orders)))
+                facts += self._odd.arrived(self._passed_s)
+                for name in self._odd.left(self._passed_s):
+                    facts += self._engine.lose(name)
                 await self._outbox.put(facts)
                 if facts:
                     self._changed.set()
@@ -200,10 +220,10 @@ class Simulation:
         turn = 0
         async with aclosing(_every(self._interval_s / slices)) as steps:
             async for _ in steps:
-                some = names[turn % slices :: slices]
+                some = self._odd.there(names[turn % slices :: slices])
                 self._engine.cap(self._enforced(some))
                 await self._outbox.put(self._engine.label(self._labelled(some)))
-                sampled = self._engine.sample(some)
+                sampled = self._engine.sample(self._odd.with_readings(some, self._passed_s))
                 await self._publish_readings(self._meters.readings(sampled, _now()))
                 turn += 1
 
@@ -235,7 +255,8 @@ class Simulation:
     def _power_orders(self, names: Iterable[str]) -> list[tuple[str, bool]]:
         """Whether plans want these nodes asleep."""
         nodes = self._view.cluster_state.nodes
-        return [(name, nodes[name].power_state == "asleep") for name in names if name in nodes]
+        there = self._odd.there(names)
+        return [(name, nodes[name].power_state == "asleep") for name in there if name in nodes]
 
     async def _report_facility(self) -> None:
         async with aclosing(_every(FACILITY_S)) as steps:
@@ -257,6 +278,7 @@ class Simulation:
         scheduler = Scheduler(
             engine.cluster, webhook, draw, Registration(settings.weight, settings.bind)
         )
+        scheduler.placements = self.placements  # also after a failure of this task
         while not self._is_over:
             for _ in range(len(engine.waiting)):
                 if self._is_over:
@@ -267,7 +289,8 @@ class Simulation:
                     engine.waiting.append(waiting)
                     continue
                 name = await scheduler.place(waiting.job)
-                if name is not None and await scheduler.bind(waiting.job, name):
+                is_there = name is not None and bool(self._odd.there([name]))
+                if name is not None and is_there and await scheduler.bind(waiting.job, name):
                     await self._outbox.put(engine.bind(waiting.job, name))
                 else:
                     engine.waiting.append(waiting.later(now))

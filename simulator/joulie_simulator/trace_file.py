@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from joulie_bus.errors import BadTrace
+from joulie_bus.runtime.system_errors import reason_of
 from joulie_extender.gpu.shapes import CARD, Shape
 from joulie_simulator.hardware.shapes import Machine
 from joulie_simulator.workload.workload import Size, share_mb
@@ -59,7 +60,7 @@ def _read_file(path: Path, columns: Sequence[str], made: Callable[[Row], T]) -> 
         with path.open(newline="") as file:
             return _read(csv.DictReader(file), str(path), columns, made)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadTrace(str(path), str(error)) from error
+        raise BadTrace(str(path), reason_of(error)) from error
 
 
 def _read(

@@ -86,7 +86,7 @@ def test_a_sleeping_node_draws_what_the_conditions_name() -> None:
 
 
 def test_the_command_has_a_row_for_each_condition(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*COMMAND, "--sensitivity", "--json"]) == 0
+    assert main([*COMMAND, "--sensitivity", "-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
 
     assert [(row["conditions"], row["policy"], row["sleep"]) for row in rows] == [

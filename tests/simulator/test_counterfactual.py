@@ -10,7 +10,9 @@ from joulie_simulator.energy.counterfactual import (
     Happened,
     LoggedPod,
     Question,
+    Run,
     compared,
+    run_baseline,
     step_s,
 )
 from joulie_simulator.energy.jobs import Job
@@ -31,22 +33,6 @@ def question(
     wanted: list[LoggedPod], *, seconds: float = 2 * HOUR_S, use: float = 0.5, sleeps: bool = False
 ) -> Question:
     return Question(NODES, wanted, seconds, use, sleeps)
-
-
-def test_the_baseline_saves_nothing_against_itself() -> None:
-    found = compared(question(pods(60, every_s=60)), BASELINE)
-
-    assert found.saved_kwh == (0, 0, 0)
-    assert found.saved_per_work == (0, 0, 0)
-
-
-def test_packing_and_sleeping_save_energy_at_equal_work() -> None:
-    found = compared(question(pods(60, every_s=60), sleeps=True), "joulie-energy")
-
-    assert found.saved_kwh.low > 0
-    assert 0 < found.saved_per_work.mid < 1
-    for before, after in zip(found.runs[BASELINE], found.runs["joulie-energy"], strict=True):
-        assert before.work_kwh == pytest.approx(after.work_kwh, rel=0.02)
 
 
 @pytest.mark.long
@@ -104,41 +90,35 @@ def test_the_extender_of_the_product_knows_the_cards_of_each_node() -> None:
     )
 
 
+def baseline_of(asked: Question) -> Run:
+    return run_baseline(asked, VARIANTS[0])
+
+
 def of_product(wanted: list[LoggedPod], weights: Weights, seconds: float = 2 * HOUR_S) -> Question:
     product = Product.of(weights)
     return Question(NODES, wanted, seconds, 0.5, product.sleeps, product=product)
 
 
 def test_the_energy_of_a_run_is_idle_power_and_what_pods_use() -> None:
-    found = compared(question(pods(1, every_s=1, cores=8, lasting_s=HOUR_S)), BASELINE)
+    run = baseline_of(question(pods(1, every_s=1, cores=8, lasting_s=HOUR_S)))
 
-    (run, *_) = found.runs[BASELINE]
     assert run.kwh == pytest.approx(8 * 0.1 * 2 + 8 * 0.005 * 0.5, rel=0.02)
 
 
 def test_a_short_period_has_shorter_steps_and_the_same_power() -> None:
-    long = compared(question(pods(60, every_s=60), seconds=40 * HOUR_S), BASELINE)
-    short = compared(
-        question(pods(60, every_s=1, lasting_s=20), seconds=40 * 60, use=0.5), BASELINE
-    )
+    long = baseline_of(question(pods(60, every_s=60), seconds=40 * HOUR_S))
+    short = baseline_of(question(pods(60, every_s=1, lasting_s=20), seconds=40 * 60, use=0.5))
 
     assert step_s(40 * HOUR_S) == 60
     assert step_s(40 * 60) == pytest.approx(1.2)
-    assert short.runs[BASELINE][0].kwh == pytest.approx(long.runs[BASELINE][0].kwh / 60, rel=0.02)
+    assert short.kwh == pytest.approx(long.kwh / 60, rel=0.02)
 
 
 def test_pods_wait_while_nothing_is_free() -> None:
-    found = compared(question(pods(16, every_s=0, cores=32, lasting_s=HOUR_S / 2)), BASELINE)
+    run = baseline_of(question(pods(16, every_s=0, cores=32, lasting_s=HOUR_S / 2)))
 
-    (run, *_) = found.runs[BASELINE]
     assert (run.placed, run.waiting) == (16, 0)
     assert run.wait_p99_s == pytest.approx(HOUR_S / 2, rel=0.05)
-
-
-def test_the_same_question_has_the_same_answer() -> None:
-    asked = question(pods(60, every_s=60), sleeps=True)
-
-    assert compared(asked, "joulie") == compared(asked, "joulie")
 
 
 def happened(wanted: list[LoggedPod], off_s: float = 0.0) -> Happened:
@@ -202,10 +182,6 @@ def training(count: int, *, cards: int = 2, lasting_s: float = HOUR_S) -> list[L
     return [LoggedPod(60.0 * n, 8, cards, True, lasting_s) for n in range(count)]
 
 
-def kwh(asked: Question, policy: str = BASELINE) -> float:
-    return compared(asked, policy).runs[policy][0].kwh
-
-
 @pytest.mark.long
 def test_a_card_of_a_measured_model_draws_by_its_curve_under_both_policies() -> None:
     one = training(1, lasting_s=2 * HOUR_S)
@@ -213,9 +189,11 @@ def test_a_card_of_a_measured_model_draws_by_its_curve_under_both_policies() -> 
     by_curve = idle_and_cores + 2 * H100.added_w(0.85 * 0.5) * 2 / 1000
     by_line = idle_and_cores + 2 * 700 * 0.85 * 0.5 * 2 / 1000
 
-    for policy in (BASELINE, "joulie-energy"):
-        assert kwh(on_cards(H100, one), policy) == pytest.approx(by_curve, rel=1e-3)
-        assert kwh(on_cards(None, one), policy) == pytest.approx(by_line, rel=1e-3)
+    awake = Product(AWAKE, WEIGHTS)
+    for curve, expected in ((H100, by_curve), (None, by_line)):
+        asked = on_cards(curve, one)._replace(product=awake)
+        for run in (baseline_of(asked), compared(asked, "joulie-energy").runs["joulie-energy"][0]):
+            assert run.kwh == pytest.approx(expected, rel=1e-3)
 
 
 def test_what_happened_draws_by_the_curve_too() -> None:
@@ -244,17 +222,18 @@ def test_a_measured_card_that_is_held_and_not_used_draws_the_power_of_its_proces
 SHARED = [LoggedNode("shared", 32, 8, 150.0, 5.0, 18.0, physical_cards=2)]  # of 72 W
 
 
-@pytest.mark.parametrize("policy", [BASELINE, "joulie-energy"])
-def test_pods_that_share_a_card_by_time_draw_their_parts_of_it(policy: str) -> None:
+def test_pods_that_share_a_card_by_time_draw_their_parts_of_it() -> None:
     wanted = [LoggedPod(0.0, 2, 1, False, HOUR_S) for _ in range(8)]
-    run = compared(Question(SHARED, wanted, HOUR_S, 0.5, False), policy).runs[policy][0]
+    asked = Question(SHARED, wanted, HOUR_S, 0.5, False, product=Product(AWAKE, WEIGHTS))
+    found = compared(asked, "joulie-energy").runs
 
-    assert (run.placed, run.waiting) == (8, 0)
-    assert run.kwh == pytest.approx((150 + 8 * (2 * 5 + 18 * 0.65) * 0.5) / 1000, rel=1e-3)
+    for run in (found[BASELINE][0], found["joulie-energy"][0]):
+        assert (run.placed, run.waiting) == (8, 0)
+        assert run.kwh == pytest.approx((150 + 8 * (2 * 5 + 18 * 0.65) * 0.5) / 1000, rel=1e-3)
 
 
 def test_units_of_a_node_are_no_room_for_a_pod_of_more_cards_than_it_has() -> None:
     wanted = [LoggedPod(0.0, 2, cards, False, HOUR_S) for cards in (2, 3)]
-    run = compared(Question(SHARED, wanted, HOUR_S, 0.5, False), BASELINE).runs[BASELINE][0]
+    run = baseline_of(Question(SHARED, wanted, HOUR_S, 0.5, False))
 
     assert (run.placed, run.waiting) == (1, 1)

@@ -41,6 +41,15 @@ def test_an_empty_node_draws_its_idle_power() -> None:
     assert list(Fleet(1, 1, MEASURED).power_w) == [350.0, 1400.0]
 
 
+def test_half_of_a_mixed_fleet_are_newer_nodes_that_draw_less() -> None:
+    fleet = Fleet(10, 4, MEASURED, mixed=True)
+
+    assert list(fleet.power_w).count(350.0) == list(fleet.power_w).count(210.0) == 5
+    assert list(fleet.power_w).count(1400.0) == 2
+    assert list(fleet.power_w).count(840 * 0.7 + 560) == 2
+    assert sorted(set(fleet.cpu_peak_w[:10])) == [420.0, 700.0]
+
+
 def test_a_job_draws_by_its_share_of_the_cores_and_its_use_of_them() -> None:
     fleet = Fleet(1, 0, PEER)
     fleet.place(0, job(cores=48))
@@ -154,7 +163,7 @@ def test_the_rows_of_a_suite_are_the_same_each_time() -> None:
 def test_the_command_prints_energy_with_its_work(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["simulate", "energy", "--nodes", "50", "--hours", "1", "--seeds", "1"]
     words += ["--suite", "compat"]
-    assert main([*words, "--policies", "joulie", "--json"]) == 0
+    assert main([*words, "--policies", "joulie", "-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
 
     assert [set(row) for row in rows] == [set(FIGURES)] * 2

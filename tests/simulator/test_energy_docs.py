@@ -15,10 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from joulie_cli.main import main
-from joulie_simulator.energy import suites
-from joulie_simulator.energy.product import SAVING
 from joulie_simulator.energy.suites import (
-    LOADS,
     QUEUE_NODES,
     SEEDS,
     TRACE_LOAD,
@@ -67,14 +64,6 @@ VARIED = [
     Shown(load, "joulie-energy", conditions, seeds, tuple(rest))
     for conditions, load, seeds, *rest in cells_of("|".join(map(re.escape, CONDITIONS)))
 ]
-# The page names the rows that were measured with the plans before: those of other policies too.
-BEFORE = {"boot 15 minutes", "asleep 40 and 200 W", "extender's weight 10", "1 wake in 100 fails"}
-WITH_PLANS_OF_TODAY = [
-    (load, "joulie-energy", conditions)
-    for load in LOADS
-    for conditions in CONDITIONS
-    if conditions not in BEFORE
-]
 TRACE_ROWS = {
     sizes: [
         tuple(cell.strip().strip("`") for cell in line.split("|")[2:-1])
@@ -106,11 +95,7 @@ def test_the_page_has_a_transcript_and_a_table() -> None:
 @pytest.mark.drill
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("shown", [*ROWS, *VARIED])
-def test_a_row_of_the_tables_is_that_of_a_run(
-    shown: Shown, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if shown[:3] not in WITH_PLANS_OF_TODAY:
-        monkeypatch.setattr(suites, "SAVING", SAVING._replace(sleep_rules=4))
+def test_a_row_of_the_tables_is_that_of_a_run(shown: Shown) -> None:
     cases = [
         Case(shown.load, "kube-default", False, baseline_of(shown.conditions)),
         Case(shown.load, shown.policy, True, shown.conditions),

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from joulie_cli.main import main
-from joulie_simulator.energy.fleet import ASLEEP, MEASURED, PEER, Fleet
+from joulie_simulator.energy.fleet import MEASURED, PEER, Fleet
+from joulie_simulator.energy.folded import FoldedCluster
 from joulie_simulator.energy.jobs import CLASSES, Job
 from joulie_simulator.energy.policies import POLICIES
+from joulie_simulator.energy.product import SAVING, PlannedNodes
 from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
 from joulie_simulator.energy.streams import Load, fair_jobs, kept_shares, trace_jobs
 from joulie_simulator.energy.suites import (
@@ -27,12 +29,11 @@ from joulie_simulator.energy.suites import (
     trace,
 )
 from joulie_simulator.energy.switching.autoscaler import AUTOSCALERS
-from joulie_simulator.energy.switching.sleep import SleepController, SleepRules
 from joulie_simulator.energy.trend import Trends
 from joulie_simulator.energy.waiting import Queue, Waiting
 from joulie_simulator.plots import energy_plot, energy_table
 
-NO_SPARE = SleepRules(spare_cpu_nodes=0.0, spare_gpu_nodes=0.0, idle_minutes=2, wake_minutes=3)
+QUICK_TO_SLEEP = SAVING._replace(policy_numbers="reserve=0,sleep_after_s=60,max_step=1")
 SMALL = Size(nodes=50, hours=6.0)
 COMMAND = ["simulate", "energy", "--nodes", "20", "--hours", "1", "--seeds", "1"]
 
@@ -46,13 +47,15 @@ def run(
     *each: Job,
     minutes: int = 10,
     policy: str = "joulie-energy",
-    sleep: SleepRules | None = None,
+    sleeps: bool = False,
 ) -> Outcome:
     trends = Trends(fleet.size)
     jobs = sorted(each, key=lambda one: one.arrival_s)
-    control = SleepController(fleet, sleep) if sleep else None
-    made = POLICIES[policy](trends)
-    return run_queueing(fleet, jobs, made, minutes, Beside(trends, control))
+    beside = Beside(trends)
+    if sleeps:
+        folded = FoldedCluster(fleet)
+        beside = Beside(trends, PlannedNodes(fleet, folded, QUICK_TO_SLEEP), folded)
+    return run_queueing(fleet, jobs, POLICIES[policy](trends), minutes, beside)
 
 
 def row(policy: str, seed: int, kwh: float, work: float) -> Row:
@@ -94,21 +97,6 @@ def test_the_queue_tries_jobs_in_order_of_arrival_and_no_larger_one_after_a_fail
     assert len(queue) == 3
 
 
-def test_an_empty_node_sleeps_after_its_idle_minutes() -> None:
-    fleet = Fleet(1, 0, MEASURED)
-    done = run(fleet, minutes=10, sleep=NO_SPARE)
-
-    assert fleet.power_w[0] == ASLEEP.cpu_node_w
-    assert done.kwh == pytest.approx((2 * 350 + 8 * ASLEEP.cpu_node_w) / 60_000)
-
-
-def test_a_waiting_job_wakes_a_node_and_starts_when_it_is_awake() -> None:
-    done = run(Fleet(1, 0, MEASURED), job(at=300.0), minutes=20, sleep=NO_SPARE)
-
-    assert (done.admitted, done.switched.wakes) == (1, 1)
-    assert done.wait_p50_s == 180
-
-
 def test_a_soft_taint_keeps_jobs_without_cards_off_gpu_nodes_while_others_have_room() -> None:
     fleet = Fleet(1, 1, MEASURED)
     run(
@@ -121,20 +109,6 @@ def test_a_soft_taint_keeps_jobs_without_cards_off_gpu_nodes_while_others_have_r
 
     assert list(fleet.jobs) == [1, 2]
     assert list(fleet.free_cores) == [32, 56]
-
-
-def test_spare_nodes_stay_awake() -> None:
-    fleet = Fleet(10, 0, MEASURED)
-    run(fleet, minutes=20, sleep=SleepRules(spare_cpu_nodes=0.25, spare_gpu_nodes=0.25))
-
-    assert fleet.awake.sum() == 3
-
-
-def test_a_gpu_node_wakes_for_cores_when_no_cpu_node_is_asleep() -> None:
-    fleet = Fleet(1, 1, MEASURED)
-    jobs = [job(cores=96, at=300.0, seconds=3600) for _ in range(2)]
-
-    assert run(fleet, *jobs, minutes=30, sleep=NO_SPARE).admitted == 2
 
 
 def test_a_job_without_cards_stays_off_free_cards_while_a_cpu_node_has_room() -> None:
@@ -160,7 +134,7 @@ def test_no_job_is_lost_and_the_parts_of_the_energy_add_up(
 ) -> None:
     fleet = Fleet(3, 2, idle)
     jobs = [job(cores, gpus, at=60.0 * at, seconds=60.0 * n) for cores, gpus, at, n in asks]
-    done = run(fleet, *jobs, minutes=30, policy=policy, sleep=NO_SPARE if sleeps else None)
+    done = run(fleet, *jobs, minutes=30, policy=policy, sleeps=sleeps)
 
     assert done.admitted + done.waiting == done.arrived == len(jobs)
     assert sum(done.parts) == pytest.approx(done.kwh)
@@ -271,8 +245,8 @@ def test_the_plot_is_written_to_a_file(tmp_path: Path, capsys: pytest.CaptureFix
     assert "joulie-energy, with sleep" in (tmp_path / "plot.svg").read_text()
     assert len(capsys.readouterr().out.splitlines()) == 3
 
-    assert main([*words, "peer", "--plot", str(tmp_path)]) == 1
-    assert "was not written" in capsys.readouterr().err
+    assert main([*words, "peer", "--plot", str(tmp_path)]) == 2
+    assert "Nothing was written" in capsys.readouterr().err
 
 
 def test_the_suite_trace_takes_a_list_of_pods(
@@ -284,7 +258,7 @@ def test_the_suite_trace_takes_a_list_of_pods(
         "deletion_time,scheduled_time\np,8000,8192,8,1000,,LS,Running,0,3600,0\n"
     )
     words = [*COMMAND, "--policies", "kube-default", "--sleep", "off", "--trace", str(pods)]
-    assert main([*words, "--suite", "trace", "--json"]) == 0
+    assert main([*words, "--suite", "trace", "-o", "json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert found["unfinished"] > 0
 
@@ -299,7 +273,7 @@ def test_the_command_prints_the_rows_that_were_asked_for(
     suite: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*COMMAND, "--suite", suite, "--loads", "low", "--policies", "joulie-energy"]
-    assert main([*words, "--sleep", "both", "--json"]) == 0
+    assert main([*words, "--sleep", "both", "-o", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
 
     assert [(each["policy"], each["sleep"]) for each in rows] == [

@@ -31,7 +31,7 @@ BUSY = Rules(static_hp_frac=0.1, cpu_eco_pct=100, gpu_eco_pct=100)
 SLEEPY = BUSY._replace(
     policy="consolidate_and_sleep",
     queue_hp_base_frac=0.1,
-    policy_numbers="sleep_after_s=3600,min_asleep_s=0,reserve=0.7",
+    policy_numbers="sleep_after_s=60,reserve=1",
 )
 
 
@@ -307,14 +307,3 @@ def test_a_target_of_a_feed_closes_only_its_nodes() -> None:
     loop.run(5)
 
     assert closed_nodes(loop) == ours
-
-
-def test_a_plan_of_the_rules_before_closing_closes_no_node() -> None:
-    loop = idle_cluster(SLEEPY._replace(target_rules=1))
-
-    loop.limit(0.5 * loop.watts())
-    loop.run(30)
-
-    kinds = {type(event) for made in loop.plans for event in made.events}
-    assert SleepOrdered in kinds
-    assert PlacementClosed not in kinds

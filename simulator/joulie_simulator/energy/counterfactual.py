@@ -1,8 +1,7 @@
 """The pods of a log as they ran, and under other placement policies, with an interval.
 
 The other side of a log that was made without plans is the product: the operator's plans and the
-extender's decisions (`product`). Reports of the first format have a sleep controller and scores of
-the simulation instead, and are verified with them.
+extender's decisions (`product`).
 
 Under another policy the same pods arrive at the same times, request the same and run as long. A pod
 that fits on no node waits. What happened, and the other policy, are in the same physics, so that
@@ -17,15 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from joulie_projections.twin.energy_score import energy_scores
-from joulie_simulator.energy.fleet import CARD_COEFFICIENT, Fleet, work_w
-from joulie_simulator.energy.jobs import MINUTE_S, Floats, Job
+from joulie_simulator.energy.fleet import work_w
+from joulie_simulator.energy.jobs import MINUTE_S, Job
 from joulie_simulator.energy.logged_fleet import ASLEEP, LoggedFleet, LoggedNode
-from joulie_simulator.energy.policies import POLICIES, JoulieEnergy, Make, energy_nodes
+from joulie_simulator.energy.policies import POLICIES
 from joulie_simulator.energy.product import USUALLY, Product, run_product
 from joulie_simulator.energy.queueing import Beside, Outcome, run_queueing
 from joulie_simulator.energy.simulation import W_SECONDS_PER_KWH
-from joulie_simulator.energy.switching.sleep import SleepController, SleepRules
 from joulie_simulator.energy.trend import Trends
 
 BASELINE = "kube-default"
@@ -73,7 +70,7 @@ class Question(NamedTuple):
     sleeps: bool  # whether the policy of the log puts nodes to sleep
     sleep: LoggedSleep = LoggedSleep()
     happened: Happened | None = None  # None: the policy of the log is simulated, too
-    product: Product | None = None  # by which it is; None: as in the first format
+    product: Product | None = None  # by which it is
 
 
 class Variant(NamedTuple):
@@ -115,8 +112,8 @@ class Comparison(NamedTuple):
 
 def compared(asked: Question, policy: str) -> Comparison:
     """What the log holds, or the policy of the log, beside kube-scheduler's default."""
-    baseline = [_run(asked, variant, BASELINE, sleeps=False) for variant in VARIANTS]
-    ours = [_ours(asked, variant, policy) for variant in VARIANTS]
+    baseline = [run_baseline(asked, variant) for variant in VARIANTS]
+    ours = [_ours(asked, variant) for variant in VARIANTS]
     pairs = list(zip(baseline, ours, strict=True))
     saved = [before.kwh - after.kwh for before, after in pairs]
     shares = [
@@ -138,12 +135,11 @@ def _per_work(run: Run) -> float:
     return run.kwh / run.work_kwh if run.work_kwh else 0.0
 
 
-def _ours(asked: Question, variant: Variant, policy: str) -> Run:
-    if asked.product is not None:
-        return _run_product(asked, variant, asked.product)
-    if asked.happened is None:
-        return _run(asked, variant, policy, sleeps=asked.sleeps)
-    return as_it_ran(asked, asked.happened, min(1.0, asked.use * variant.factor))
+def _ours(asked: Question, variant: Variant) -> Run:
+    if asked.happened is not None:
+        return as_it_ran(asked, asked.happened, min(1.0, asked.use * variant.factor))
+    assert asked.product is not None, "a log without plans is compared with the product"
+    return _run_product(asked, variant, asked.product)
 
 
 def as_it_ran(asked: Question, happened: Happened, use: float) -> Run:
@@ -188,13 +184,11 @@ def _setting(asked: Question, variant: Variant) -> _Setting:
     return _Setting(fleet, jobs, math.ceil(asked.seconds * speed / MINUTE_S), speed)
 
 
-def _run(asked: Question, variant: Variant, policy: str, *, sleeps: bool) -> Run:
+def run_baseline(asked: Question, variant: Variant) -> Run:
     fleet, jobs, minutes, speed = _setting(asked, variant)
     trends = Trends(fleet.size)
-    made = _POLICIES[policy](trends)
-    control = SleepController(fleet, _rules(speed)) if sleeps else None
-    outcome = run_queueing(fleet, jobs, made, minutes, Beside(trends, control))
-    return _slowed(outcome, speed)
+    made = POLICIES[BASELINE](trends)
+    return _slowed(run_queueing(fleet, jobs, made, minutes, Beside(trends)), speed)
 
 
 def _run_product(asked: Question, variant: Variant, product: Product) -> Run:
@@ -206,14 +200,6 @@ def _run_product(asked: Question, variant: Variant, product: Product) -> Run:
 
 def step_s(seconds: float) -> float:
     return min(MINUTE_S, max(SHORTEST_STEP_S, seconds / STEPS))
-
-
-def _rules(speed: float) -> SleepRules:
-    usual = SleepRules()
-    return usual._replace(
-        idle_minutes=math.ceil(usual.idle_minutes * speed),
-        wake_minutes=math.ceil(usual.wake_minutes * speed),
-    )
 
 
 def _jobs(pods: Sequence[LoggedPod], use: float, speed: float) -> Iterator[Job]:
@@ -240,16 +226,3 @@ def _slowed(outcome: Outcome, speed: float) -> Run:
         outcome.waiting,
         outcome.switched.wakes,
     )
-
-
-class _FirstEnergy(JoulieEnergy):
-    """`SCORING=energy` as reports of the first format have it: ledgers had no curves of cards."""
-
-    def scores(self, fleet: Fleet, job: Job) -> Floats:
-        nodes = energy_nodes(fleet, job)
-        if isinstance(fleet, LoggedFleet):
-            nodes = nodes._replace(w_per_card=fleet.card_w * CARD_COEFFICIENT[job.performance])
-        return energy_scores(nodes, job.cores, job.gpus).score
-
-
-_POLICIES: Mapping[str, Make] = {**POLICIES, "joulie-energy": lambda _: _FirstEnergy()}

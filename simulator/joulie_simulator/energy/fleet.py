@@ -53,19 +53,35 @@ QUARTER = IdleModel("quarter", 175.0, 175.0, 420.0, 420.0, 70.0, 0.75)
 CURVED = MEASURED._replace(name="curved", idle_card_w=H100_W[0], curve=CardPower.of(H100_W))
 
 
+# Shares of the power of an older node: of a newer CPU node, and of the chassis of a newer GPU node.
+NEWER_CPU_NODE, NEWER_CHASSIS = 0.6, 0.7
+
+
 class Fleet:
-    """CPU nodes first; ties between nodes go to the lowest index."""
+    """CPU nodes first; ties between nodes go to the lowest index.
+
+    A mixed fleet has two generations: every second node, in a random order, is a newer one.
+    """
 
     def __init__(
-        self, cpu_nodes: int, gpu_nodes: int, idle: IdleModel, asleep: Asleep = ASLEEP
+        self,
+        cpu_nodes: int,
+        gpu_nodes: int,
+        idle: IdleModel,
+        asleep: Asleep = ASLEEP,
+        *,
+        mixed: bool = False,
     ) -> None:
         kinds = np.arange(cpu_nodes + gpu_nodes) >= cpu_nodes
+        self.newer = _newer(cpu_nodes, gpu_nodes) if mixed else np.zeros(len(kinds), np.bool_)
+        cpu_share = np.where(self.newer & ~kinds, NEWER_CPU_NODE, 1.0)
+        idle_share = np.where(self.newer & kinds, NEWER_CHASSIS, cpu_share)
         self.idle = idle
         self.size = len(kinds)
         self.cores = np.where(kinds, GPU_NODE_CORES, CPU_NODE_CORES)
         self.cards = np.where(kinds, GPU_NODE_CARDS, 0)
         self.physical_cards: Ints = self.cards  # pods can request more than these, in units of them
-        self.cpu_peak_w = np.where(kinds, GPU_NODE_CPU_PEAK_W, CPU_NODE_PEAK_W)
+        self.cpu_peak_w = np.where(kinds, GPU_NODE_CPU_PEAK_W, CPU_NODE_PEAK_W) * cpu_share
         self.peak_w = self.cpu_peak_w + self.cards * CARD_PEAK_W
         self.free_cores: Ints = self.cores.copy()
         self.free_cards: Ints = self.cards.copy()
@@ -73,8 +89,8 @@ class Fleet:
         self.dynamic_w: Floats = np.zeros(self.size)
         self.awake: Bools = np.ones(self.size, dtype=np.bool_)  # accepts jobs
         self.waiting = 0  # jobs in the queue at the start of the minute
-        self._empty_w = np.where(kinds, idle.empty_gpu_node_w, idle.empty_cpu_node_w)
-        self._busy_w = np.where(kinds, idle.busy_gpu_node_w, idle.busy_cpu_node_w)
+        self._empty_w = np.where(kinds, idle.empty_gpu_node_w, idle.empty_cpu_node_w) * idle_share
+        self._busy_w = np.where(kinds, idle.busy_gpu_node_w, idle.busy_cpu_node_w) * idle_share
         self._asleep_w = np.where(kinds, asleep.gpu_node_w, asleep.cpu_node_w)
         self.idle_w: Floats = self._empty_w + self.cards * idle.idle_card_w
         self.core_w: Floats = self.cpu_peak_w * idle.cpu_dynamic / self.cores
@@ -140,6 +156,12 @@ class Fleet:
     def marginal_w(self, job: Job) -> Floats:
         """The formula's estimate for each node, without knowledge of the job's utilisation."""
         return self.cpu_peak_w * CPU_COEFFICIENT * job.cores / self.cores + cards_w(job)
+
+
+def _newer(cpu_nodes: int, gpu_nodes: int) -> Bools:
+    draw = np.random.default_rng(1)
+    halves = [draw.permutation(count) < count // 2 for count in (cpu_nodes, gpu_nodes)]
+    return np.concatenate(halves)
 
 
 def cards_w(job: Job) -> float:

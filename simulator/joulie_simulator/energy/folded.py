@@ -14,6 +14,7 @@ from joulie_bus.events import (
     PodBound,
     PodGone,
     PodPending,
+    TelemetrySampled,
 )
 from joulie_operator.planning.eligible import RESERVED_LABEL
 from joulie_projections.fold.registry import evolve
@@ -101,6 +102,11 @@ class FoldedCluster:
             )
         )
 
+    def read(self, number: int) -> None:
+        """A reading of the node's power."""
+        power_mw = round(self._fleet.power_w[number] * 1000)
+        self.fold(TelemetrySampled(node=self.names[number], power_mw=power_mw))
+
     def arrived(self, uid: int, job: Job) -> None:
         self.fold(PodPending(pod=pod_of(job, uid)))
 
@@ -134,7 +140,7 @@ class FoldedCluster:
         fleet, cards = self._fleet, int(self._fleet.physical_cards[number])
         return HardwareDiscovered(
             node=self.names[number],
-            cpu_model="simulated CPU",
+            cpu_model="newer simulated CPU" if fleet.newer[number] else "simulated CPU",
             cpu_sockets=SOCKETS,
             cpu_cores=round(fleet.cores[number]),
             cpu_max_mw_per_socket=int(fleet.rated_cpu_w(number) * 1000 / SOCKETS),

@@ -14,7 +14,7 @@ from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.context import DecisionContext
 from joulie_extender.decide.filter import filter_nodes
 from joulie_extender.decide.scoring import score
-from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
+from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.rules.rule import PASSED
 from joulie_operator.planning.policies import BUILT_IN
 from joulie_operator.planning.reconcile import LoadedPolicy, PlanBasis, plan
@@ -22,7 +22,7 @@ from joulie_operator.planning.rules import Rules, numbers
 from joulie_operator.planning.sleep import SLEEPING_POLICY, sleep_numbers
 from joulie_simulator.energy.fleet import Fleet
 from joulie_simulator.energy.folded import FoldedCluster, pod_of
-from joulie_simulator.energy.jobs import Floats, Job
+from joulie_simulator.energy.jobs import Floats, Ints, Job
 from joulie_simulator.energy.policies import KubeDefault
 from joulie_simulator.energy.queueing import Beside, Outcome, Switched, run_queueing
 from joulie_simulator.energy.switching.conditions import CONDITIONS, USUAL, Conditions
@@ -32,7 +32,7 @@ PER_POINT = 10  # of an extender with weight 1, as kube-scheduler adds it to its
 # PRESET=savings.
 SAVING = Rules(policy="consolidate_and_sleep", eco_without_caps=False, preset=SAVINGS)
 AWAKE = SAVING._replace(policy="static_partition")
-GPU = GpuWeights(binpack=1.0, packing="fragmentation", need_rule=BY_SCARCITY, in_units=True)
+GPU = GpuWeights(binpack=1.0, packing="fragmentation")
 WEIGHTS = Weights(scoring="energy", gpu=GPU, preset=SAVINGS)
 USUALLY = CONDITIONS[USUAL]
 PRODUCT_POLICIES: Mapping[str, Weights] = {"joulie-energy": WEIGHTS}
@@ -73,6 +73,9 @@ def run_product(
     return run_queueing(fleet, jobs, scores, minutes, beside)
 
 
+READ_AFTER_MINUTES = 3  # once its idle power is seen
+
+
 class PlannedNodes:
     """Makes a plan each minute and switches the nodes as its executor would."""
 
@@ -84,6 +87,7 @@ class PlannedNodes:
         self._conditions = conditions
         self._ready: dict[int, list[int]] = {}  # nodes by the minute in which they are awake
         self._waking = np.zeros(fleet.size, np.bool_)
+        self._empty_minutes: Ints = np.zeros(fleet.size, np.int64)  # of nodes that are awake
         self._wakes, self._boot_w_minutes, self._lost = 0, 0.0, set[int]()
         self._draw = np.random.default_rng(1)
 
@@ -100,6 +104,7 @@ class PlannedNodes:
 
     def step(self, minute: int, _: Iterable[Job]) -> Sequence[int]:
         """The plan finds the waiting jobs in the cluster state. It evicts none."""
+        self._read_empty_nodes()
         self._folded.commit()
         state, basis = self._folded.cluster_state, PlanBasis(self._folded.folded, self._folded.now)
         made = plan(state, self._policy, self._rules, basis)
@@ -110,6 +115,14 @@ class PlannedNodes:
         self._folded.settle()
         self._boot_w_minutes += float(self._fleet.power_w[self._waking].sum())
         return ()
+
+    def _read_empty_nodes(self) -> None:
+        """Once for each time that a node is empty: plans use readings of nodes without pods only.
+        Scores are computed without readings, from hardware and pods."""
+        empty = self._fleet.awake & (self._fleet.jobs == 0)
+        self._empty_minutes = np.where(empty, self._empty_minutes + 1, 0)
+        for node in np.flatnonzero(self._empty_minutes == READ_AFTER_MINUTES):
+            self._folded.read(int(node))
 
     def _switch(self, event: NodePlan, minute: int) -> None:
         node = self._folded.numbers[event.node]

@@ -28,7 +28,7 @@ from joulie_simulator.workload.workload import Sizes
 REFERENCE_NODES, REFERENCE_HOURS = 2500, 48.0
 QUEUE_NODES = 500
 SEEDS = (42, 123, 456, 789, 1337, 2024, 9999, 31415)  # those of the published experiment
-COMPAT, FAIR, TRACE = "compat", "fair", "trace"
+COMPAT, FAIR, MIXED, TRACE = "compat", "fair", "mixed", "trace"
 IDLE_MODELS: Mapping[str, IdleModel] = {model.name: model for model in (MEASURED, PEER)}
 # Mean demand divided by what exists; at the peak of the day 1.6 times as much arrives.
 LOADS: Mapping[str, Load] = {
@@ -123,10 +123,17 @@ def thinned(jobs: list[Job], share: float, seed: int) -> list[Job]:
     return [job for job, at in zip(jobs, drawn, strict=True) if at < share]
 
 
-def fair(size: Size, seed: int, cases: Sequence[Case], idle: IdleModel = MEASURED) -> list[Row]:
+def fair(
+    size: Size,
+    seed: int,
+    cases: Sequence[Case],
+    idle: IdleModel = MEASURED,
+    *,
+    mixed: bool = False,
+) -> list[Row]:
     """The reference's classes at loads that the fleet can carry; no job is dropped.
 
-    One node in five has GPUs.
+    One node in five has GPUs. A mixed fleet has two generations of nodes.
     """
     gpu_nodes = size.nodes // 5
     cpu_nodes = size.nodes - gpu_nodes
@@ -134,7 +141,8 @@ def fair(size: Size, seed: int, cases: Sequence[Case], idle: IdleModel = MEASURE
     def jobs_of(load: str | float) -> list[Job]:
         return fair_jobs(seed, size.hours, kept_shares(cpu_nodes, gpu_nodes, LOADS[str(load)]))
 
-    return _rows(_Suite(FAIR, jobs_of, (cpu_nodes, gpu_nodes), idle), size, seed, cases)
+    suite = _Suite(MIXED if mixed else FAIR, jobs_of, (cpu_nodes, gpu_nodes), idle)
+    return _rows(suite, size, seed, cases)
 
 
 def trace(
@@ -170,7 +178,8 @@ def _rows(suite: _Suite, size: Size, seed: int, cases: Sequence[Case]) -> list[R
     found = []
     for case in cases:
         conditions = suite.conditions(case)
-        fleet = Fleet(*suite.nodes, conditions.idle, conditions.asleep)
+        mixed = suite.name == MIXED
+        fleet = Fleet(*suite.nodes, conditions.idle, conditions.asleep, mixed=mixed)
         done = run_case(fleet, jobs[case.load], case, int(size.hours * 60))
         found.append(_queue_row(suite.name, case, seed, done))
     return found

@@ -12,7 +12,7 @@ from joulie_bus.events import GpuAsk, PodAsk, PodBound, PodGone, PodPending
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.scoring import gpu_score, score
 from joulie_extender.gpu.card_choice import choose_cards
-from joulie_extender.gpu.fit import BY_SCARCITY, GpuWeights
+from joulie_extender.gpu.fit import GpuWeights
 from joulie_extender.gpu.models import Aliases
 from joulie_extender.gpu.pool import Pool
 from joulie_extender.gpu.shapes import CARD, Shape
@@ -40,9 +40,7 @@ class Product:
     ) -> None:
         """`models` are the sets of models that pods allow; each is a name in the catalog. Without
         a scoring, the scores are those of cards alone."""
-        gpu = GpuWeights(
-            packing=packing, aliases=_aliases(models), need_rule=BY_SCARCITY, in_units=True
-        )
+        gpu = GpuWeights(packing=packing, aliases=_aliases(models))
         self._weights = Weights(gpu=gpu, scoring=scoring) if scoring else Weights(gpu=gpu)
         self._is_about_cards = not scoring
         self._names = [f"n{row}" for row in range(len(pool.nodes))]

@@ -1,6 +1,7 @@
 """kube-scheduler's cycle as an extender sees it: filter, prioritize, sum, bind."""
 
 import random
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from joulie_bus.runtime.logging import get_logger
@@ -22,6 +23,14 @@ class Registration(NamedTuple):
 DEFAULT = Registration()
 
 
+@dataclass
+class Placements:
+    """Pods that were bound, and those of them for which the extender gave no answer in time."""
+
+    bound: int = 0
+    unanswered: int = 0
+
+
 class Scheduler:
     """Places one pod at a time, as kube-scheduler does. A failing extender is ignored."""
 
@@ -37,9 +46,12 @@ class Scheduler:
         self._webhook = webhook
         self._draw = draw
         self._ways = ways
+        self._is_ignored = False  # the extender, for the pod that was placed last
+        self.placements = Placements()
 
     async def place(self, job: Job) -> str | None:
         """The node for the job, or None if it stays pending."""
+        self._is_ignored = False
         names = self._cluster.sample(job)
         if not names:
             return None
@@ -53,7 +65,16 @@ class Scheduler:
         return self._draw.choice([name for name in names if added[name] == highest])
 
     async def bind(self, job: Job, node: str) -> bool:
-        """Returns False if the extender's bind verb failed: the pod then stays pending."""
+        """Binds the pod that was placed last. Returns False if the extender's bind verb failed: the
+        pod then stays pending.
+        """
+        is_bound = await self._bind(job, node)
+        if is_bound:
+            self.placements.bound += 1
+            self.placements.unanswered += self._is_ignored
+        return is_bound
+
+    async def _bind(self, job: Job, node: str) -> bool:
         if self._webhook is None or not self._ways.bind or not job.gpus:
             return True
         try:
@@ -71,10 +92,10 @@ class Scheduler:
         try:
             reply = await self._webhook.call("filter", _args(manifest, names))
         except WebhookFailed as error:
-            log.warning("extender_ignored", error=str(error))
+            self._ignore(str(error))
             return names
         if reply.get("Error"):
-            log.warning("extender_ignored", error=reply["Error"])
+            self._ignore(reply["Error"])
             return names
         return reply.get("NodeNames") or []
 
@@ -84,9 +105,13 @@ class Scheduler:
         try:
             reply = await self._webhook.call("prioritize", _args(manifest, names))
         except WebhookFailed as error:
-            log.warning("extender_ignored", error=str(error))
+            self._ignore(str(error))
             return {}
         return {entry["Host"]: entry["Score"] for entry in reply}
+
+    def _ignore(self, why: str) -> None:
+        self._is_ignored = True
+        log.warning("extender_ignored", error=why)
 
 
 def _binding(job: Job, node: str) -> dict[str, str]:

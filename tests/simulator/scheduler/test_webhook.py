@@ -9,7 +9,7 @@ import pytest
 from joulie_bus.runtime.ports import free_port
 from joulie_simulator.cluster.cluster import SimCluster
 from joulie_simulator.scheduler import webhook as webhook_module
-from joulie_simulator.scheduler.scheduler import Registration, Scheduler
+from joulie_simulator.scheduler.scheduler import Placements, Registration, Scheduler
 from joulie_simulator.scheduler.webhook import Webhook, WebhookFailed
 from joulie_simulator.workload.workload import Job
 
@@ -224,6 +224,28 @@ async def test_a_failed_prioritize_loses_only_the_scores() -> None:
     name, _ = await placed(passing(*NAMES), SERVER_ERROR, taken={NAMES[0]: 9, NAMES[1]: 9})
 
     assert name == NAMES[2]
+
+
+@pytest.mark.parametrize(
+    ("replies", "unanswered"),
+    [
+        ([passing(*NAMES), scores(0, 0, 50)], 0),
+        ([passing(NAMES[1])], 0),
+        ([SERVER_ERROR, scores(0, 0, 50)], 1),
+        ([passing(*NAMES), SERVER_ERROR], 1),
+    ],
+    ids=["answered", "one node left", "no filter", "no scores"],
+)
+async def test_pods_bound_without_an_answer_are_counted(
+    replies: list[bytes], unanswered: int
+) -> None:
+    async with peer(*replies) as (_, webhook):
+        scheduler = Scheduler(SimCluster(3), webhook, random.Random(1))
+        node = await scheduler.place(job(1))
+        assert node is not None
+        await scheduler.bind(job(1), node)
+
+    assert scheduler.placements == Placements(bound=1, unanswered=unanswered)
 
 
 WITH_CARDS = Job("uid-1", "train", "team", "", 1, 1024, 2, 60, 0.5)
