@@ -1,6 +1,6 @@
 """Measures what one agent costs: processor time, memory and messages, and an outage of the broker.
 
-    .venv/bin/python benchmarks/agent.py [--seconds 120] [--cards 8] [--pods 30]
+    make bench NAME=agent [ARGS="--seconds 120 --cards 8 --pods 30"]
 
 `joulie agent` reads a node in files: two packages with their memory, whose counters advance, the
 groups of pods, and cards of NVIDIA by a library that answers from a recording. There NVML's energy
@@ -20,7 +20,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "node"))
+from durable_brokers import lazy_broker
+from report import Table
 
 import host_trees
 import nvml_recordings
@@ -29,9 +30,11 @@ from joulie_bus.jetstream.connection import Address
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, lazy_broker
+from joulie_bus.testing import CLUSTER
 
 WARM_S, AFTER_S = 15, 12
+SMALLEST = {"seconds": 20, "cards": 2, "pods": 5, "outage": 15}
+LATE, LATEST = "of these late", "the latest by s"
 
 
 class Usage(NamedTuple):
@@ -99,15 +102,15 @@ async def readings(log: JetStreamLog) -> list[TelemetrySampled]:
     return [event for event in events if isinstance(event, TelemetrySampled)]
 
 
-async def measured(log: JetStreamLog, pid: int, seconds: float) -> dict[str, float]:
+async def usage(log: JetStreamLog, pid: int, seconds: float) -> dict[str, float]:
     first, before, began = usage_of(pid), (await log.state(Stream.TEL)).last, time.monotonic()
     await asyncio.sleep(seconds)
     passed_s = time.monotonic() - began
     last, after = usage_of(pid), (await log.state(Stream.TEL)).last
     return {
-        "percent of a core": round((last.cpu_s - first.cpu_s) / passed_s * 100, 2),
-        "MiB": round(last.rss_mib, 1),
-        "messages per second": round((after - before) / passed_s, 2),
+        "% of a core": (last.cpu_s - first.cpu_s) / passed_s * 100,
+        "MiB": last.rss_mib,
+        "messages per second": (after - before) / passed_s,
     }
 
 
@@ -127,7 +130,7 @@ def broker_of(parent: int) -> int:
     return next(int(pid) for pid in children if "nats" in Path(f"/proc/{pid}/comm").read_text())
 
 
-async def main(options: argparse.Namespace, directory: Path) -> None:
+async def of_node(options: argparse.Namespace, directory: Path) -> list[Table]:
     node = Node(directory / "host", options.pods)
     (directory / "nvml").mkdir()
     library = nvml_recordings.library(directory / "nvml")
@@ -147,37 +150,42 @@ async def main(options: argparse.Namespace, directory: Path) -> None:
             },
         )
         try:
-            await follow(options, node, agent.pid, address)
+            return await follow(options, node, agent.pid, address)
         finally:
             agent.terminate()
             agent.wait()
 
 
-async def follow(options: argparse.Namespace, node: Node, pid: int, address: Address) -> None:
+async def follow(
+    options: argparse.Namespace, node: Node, pid: int, address: Address
+) -> list[Table]:
     async with JetStreamLog.open(address, "benchmark") as log:
         await asyncio.sleep(WARM_S)
-        print("steady  ", await measured(log, pid, options.seconds))
+        rows = {"steady power": await usage(log, pid, options.seconds)}
         node.step = 100
-        print("changing", await measured(log, pid, options.seconds))
+        rows["changing power"] = await usage(log, pid, options.seconds)
         before = len(await readings(log))
         await outage(options.outage)
         found = await readings(log)
-        later = found[before:]
-        print(
-            f"outage of {options.outage:g} s: {len(later)} readings, "
-            f"{sum(bool(each.late_ms) for each in later)} late, "
-            f"the latest by {max((each.late_ms for each in later), default=0) / 1000:.0f} s, "
-            f"{len({each.counted_from for each in found})} counter"
-        )
-        cards = {len(each.card_mw) for each in found}
-        print(f"{len(found)} readings of {cards} cards, {len(found[-1].card_uj)} counters")
+    later = found[before:]
+    away = {
+        "readings": float(len(later)),
+        LATE: float(sum(bool(each.late_ms) for each in later)),
+        LATEST: max((each.late_ms for each in later), default=0) / 1000,
+        "counters of energy": float(len({each.counted_from for each in found})),
+        "cards in a reading": float(max(len(each.card_mw) for each in found)),
+    }
+    title = f"{options.outage:g} s without the broker"
+    return [Table(title="cost", rows=rows), Table.of(title, away)]
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=120)
     parser.add_argument("--cards", type=int, default=8)
     parser.add_argument("--pods", type=int, default=30)
     parser.add_argument("--outage", type=float, default=40)
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(main(parser.parse_args(), Path(folder)))
+        return asyncio.run(of_node(args, Path(folder)))

@@ -1,6 +1,6 @@
 """Agents as identities: each shows the token of its own pod, and publishes for its own node.
 
-    .venv/bin/python benchmarks/agent_identities.py [--agents 5000] [--servers 1] [--rate 1]
+    make kube && make bench NAME=agent_identities [ARGS="--agents 5000 --servers 1 --rate 1"]
 
 A real kube-apiserver (`make kube`) has a node, a pod and a bound token for each agent; `joulie
 callout` is a process of its own, and so is each nats-server. The agents share one process: each has
@@ -8,10 +8,10 @@ a connection of its own and speaks no more of the protocol than an agent does; t
 those that the agent's producer makes, and each waits for the acknowledgement of the one before. A
 reading is late by the time from its making to the acknowledgement that it is stored.
 
-It prints how long all agents take to connect the first time, when each token is reviewed; the
+Measured are: how long all agents take to connect the first time, when each token is reviewed; the
 latency of readings; how long it takes after all servers were killed and started again until all
-agents are connected and have published; and what becomes of messages for another node. With each
-figure it says what each program took of the processors. `--folder /dev/shm` leaves the disk out.
+agents are connected and have published; and what becomes of messages for another node; and what
+each program takes of the processors meanwhile. `--folder /dev/shm` leaves the disk out.
 """
 
 import argparse
@@ -26,11 +26,11 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "kube"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "broker"))
+from process_usage import cpu_s, require
+from report import NotMeasured, Table
 
 from agent_pods import SPACE, account, agent_token
 from joulie_bus.broker.embedded import Embedded
@@ -40,12 +40,20 @@ from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.streams import ensure
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.ports import free_port
+from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role, inbox
 from joulie_bus.streams.subjects import agent_name
 from joulie_bus.testing import CLUSTER
 from joulie_bus.testing.brokers import asking_cluster
 from kube_real import ASSETS, Running, program, real_server
 
+SMALLEST = {"agents": 20, "rate": 5.0, "seconds": 3.0}
+PROGRAMS = ("nats-server", "callout", "signer", "kube-apiserver", "etcd")
+WAITING = "not made: the one before was not stored"
+LATE = "not made: this benchmark was late"
+CONNECTED = "all connected for the first time, each token reviewed, s"
+PUBLISHED = "after the restart, all have published, s"
+GIVEN_UP = "attempts that were given up"
 AT_ONCE = 16
 TRIED = 100  # agents that publish for another node
 PATIENCE_S = 300.0
@@ -62,16 +70,17 @@ class Figures:
         self.latency_ms = []
         self.waiting = self.late = self.given_up = 0
 
-    def shown(self, seconds: float) -> str:
-        found = sorted(self.latency_ms)
-        if not found:
-            return "nothing was stored"
+    def row(self, seconds: float) -> dict[str, float]:
+        found = sorted(self.latency_ms) or [float("nan")]
         p50, p99 = (found[int(len(found) * part)] for part in (0.5, 0.99))
-        return (
-            f"{len(found) / seconds:,.0f} readings/s stored, p50 {p50:.1f} ms, p99 {p99:.1f} ms, "
-            f"longest {found[-1]:.0f} ms; not made: {self.waiting} because the one before was not "
-            f"stored yet, {self.late} because this benchmark was late"
-        )
+        return {
+            "readings stored per second": len(found) / seconds,
+            "p50 ms": p50,
+            "p99 ms": p99,
+            "longest ms": found[-1],
+            WAITING: float(self.waiting),
+            LATE: float(self.late),
+        }
 
 
 class Agent(asyncio.Protocol):
@@ -207,48 +216,22 @@ async def reconnect(agents: Sequence[Agent]) -> None:
         await asyncio.sleep(0.02)
 
 
-def stat(place: str) -> list[str]:
-    """The fields of a process after its name."""
-    with contextlib.suppress(OSError):
-        return Path(place).read_text().rpartition(")")[2].split()
-    return []
-
-
 class Processors:
-    """What each program of this benchmark took of the processors since the last call."""
+    """What each program took of the processors since the last call, in % of a core."""
 
-    def __init__(self, callout: int) -> None:
-        self._names = {os.getpid(): "this benchmark", callout: "callout"}
-        self._began, self._before = time.monotonic(), self._ticks()
+    def __init__(self) -> None:
+        self._began, self._before = time.monotonic(), cpu_s()
 
-    def _ticks(self) -> dict[int, float]:
-        """By process; of all processes of the machine by 0."""
-        found, ours = dict[int, float](), {os.getpid()}
-        for number in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
-            fields = stat(f"/proc/{number}/stat")
-            if fields and (number in ours or int(fields[1]) in ours):
-                ours.add(number)
-                found[number] = int(fields[11]) + int(fields[12])
-        busy = [int(each) for each in Path("/proc/stat").read_text().split()[1:8]]
-        return {**found, 0: sum(busy) - busy[3] - busy[4]}
-
-    def _name(self, number: int) -> str:
-        if not number:
-            return "all of the machine"
-        return self._names.get(number) or Path(f"/proc/{number}/comm").read_text().strip()
-
-    def shown(self) -> str:
-        now, ticks, sums = time.monotonic(), self._ticks(), dict[str, float]()
-        for number, used in ticks.items():
-            name = self._name(number)
-            sums[name] = sums.get(name, 0) + used - self._before.get(number, 0)
-        hundredth = os.sysconf("SC_CLK_TCK") * (now - self._began) / 100
-        self._began, self._before = now, ticks
-        parts = ", ".join(f"{name} {used / hundredth:.0f} %" for name, used in sums.items())
-        return f"  processors ({os.cpu_count()} x 100 %): {parts}"
+    def taken(self) -> dict[str, float]:
+        now, used = time.monotonic(), cpu_s()
+        require(PROGRAMS, used)
+        share = 100 / (now - self._began)
+        found = {name: (used[name] - self._before.get(name, 0.0)) * share for name in PROGRAMS}
+        self._began, self._before = now, used
+        return found
 
 
-def sync_ms(folder: Path) -> str:
+def sync_ms(folder: Path) -> float:
     """What the broker waits for, once for each message that it stores singly."""
     took = list[float]()
     opened = os.open(folder / "sync", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_SYNC)
@@ -257,13 +240,11 @@ def sync_ms(folder: Path) -> str:
         os.write(opened, bytes(300))
         took.append(1000 * (time.perf_counter() - began))
     os.close(opened)
-    took.sort()
-    return f"a write with a sync takes {sum(took) / 500:.2f} ms at the mean, p50 {took[250]:.2f} ms"
+    return median(took)
 
 
 class Site(NamedTuple):
     servers: Sequence[Embedded]
-    callout: int = 0  # its process
 
     @property
     def ports(self) -> list[int]:
@@ -271,30 +252,36 @@ class Site(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def callout(site: Site, server: Running, folder: Path) -> AsyncGenerator[Site, None]:
+async def callout(site: Site, server: Running, folder: Path) -> AsyncGenerator[None, None]:
     first = site.servers[0]
     seed = folder / "issuer"
     seed.write_text(first.issuer.seed)
-    address = first.address_of_callout()
-    env = {
-        "NATS_URL": ",".join(each.url for each in site.servers),
-        "NATS_USER": address.user,
-        "NATS_PASSWORD": address.password,
-        "METRICS_ADDR": f"127.0.0.1:{free_port()}",
-        "LOG_LEVEL": "error",
+    account = ("--account", f"{SPACE}:joulie-agent")
+    words = {
+        "signer": ("--issuer", str(seed)),
+        "callout": (*account, "--kubeconfig", str(server.kubeconfig("admin"))),
     }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "joulie_cli.main", "callout", "--issuer", str(seed)),
-        *("--account", f"{SPACE}:joulie-agent"),
-        *("--kubeconfig", str(server.kubeconfig("admin"))),
-        env={**os.environ, **env},
-    )
+    processes = []
+    for user, options in words.items():
+        address = first.address_of_callout(user)
+        env = {
+            "NATS_URL": ",".join(each.url for each in site.servers),
+            "NATS_USER": address.user,
+            "NATS_PASSWORD": address.password,
+            "NATS_INBOX": address.inbox,
+            "METRICS_ADDR": f"127.0.0.1:{free_port()}",
+            "LOG_LEVEL": "error",
+        }
+        command = (sys.executable, "-m", "joulie_cli.main", user, *options)
+        process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **env})
+        processes.append(process)
     try:
         await asyncio.sleep(4)
-        yield site._replace(callout=process.pid)
+        yield
     finally:
-        process.terminate()
-        await process.wait()
+        for process in processes:
+            process.terminate()
+        await asyncio.gather(*(process.wait() for process in processes))
 
 
 async def tokens(server: Running, count: int) -> dict[str, str]:
@@ -310,57 +297,67 @@ async def tokens(server: Running, count: int) -> dict[str, str]:
 
 
 async def until_all(agents: Sequence[Agent], are: Callable[[Agent], bool]) -> float:
-    """The seconds that it took, PATIENCE_S at most."""
+    """The seconds that it took. Raises NotMeasured after PATIENCE_S."""
     began = time.monotonic()
     while missing := sum(not are(each) for each in agents):
         if time.monotonic() > began + PATIENCE_S:
-            print(f"{missing} of {len(agents)} agents are missing after {PATIENCE_S:.0f} s")
-            break
+            raise NotMeasured(f"{missing} agents are missing after {PATIENCE_S:.0f} s")
         await asyncio.sleep(0.1)
     return time.monotonic() - began
 
 
-async def steady(name: str, figures: Figures, used: Processors, seconds: float) -> None:
-    await asyncio.sleep(5)
+class Found(NamedTuple):
+    """The rows of each table."""
+
+    readings: dict[str, dict[str, float]]
+    processors: dict[str, dict[str, float]]
+    times: dict[str, float]
+
+
+async def steady(name: str, figures: Figures, found: Found, seconds: float) -> None:
+    await asyncio.sleep(min(5.0, seconds))
     figures.begin()
-    used.shown()
+    used = Processors()
     await asyncio.sleep(seconds)
-    print(f"{name}: {figures.shown(seconds)}\n{used.shown()}", flush=True)
+    found.readings[name], found.processors[name] = figures.row(seconds), used.taken()
 
 
-async def measured(args: argparse.Namespace, site: Site, agents: Sequence[Agent]) -> None:
-    figures, used = agents[0]._figures, Processors(site.callout)
-    tasks = [
-        asyncio.create_task(pace(agents, args.rate)),
-        asyncio.create_task(reconnect(agents)),
-    ]
-    first_s = await until_all(agents, lambda each: each.connected)
-    print(f"connected for the first time, each token reviewed: {first_s:.1f} s", flush=True)
-    print(f"  {figures.given_up} attempts were given up\n{used.shown()}")
-    await steady("steady", figures, used, args.seconds)
-    tried = agents[:TRIED]
+async def measure(args: argparse.Namespace, site: Site, agents: Sequence[Agent]) -> Found:
+    figures, found = agents[0]._figures, Found({}, {}, {})
+    async with (
+        background(pace(agents, args.rate), "pace"),
+        background(reconnect(agents), "reconnect"),
+    ):
+        found.times[CONNECTED] = await until_all(agents, lambda each: each.connected)
+        await steady("steady", figures, found, args.seconds)
+        await forged(agents[:TRIED], figures, found)
+        await restarted(site, agents, figures, found)
+        await steady("after a restart of all servers", figures, found, args.seconds)
+    return found
+
+
+async def forged(tried: Sequence[Agent], figures: Figures, found: Found) -> None:
     for each, another in zip(tried, [*tried[1:], tried[0]], strict=True):
         each.forge(another.node)
     await asyncio.sleep(2)
-    print(f"messages for another node: {len(tried)} tried, {figures.refused} refused", flush=True)
+    found.times["messages for another node"] = float(len(tried))
+    found.times["of these refused"] = float(figures.refused)
+
+
+async def restarted(site: Site, agents: Sequence[Agent], figures: Figures, found: Found) -> None:
     figures.begin()
-    used.shown()
     for server in site.servers:
         server.kill()
     await asyncio.gather(*(server.wait() for server in site.servers))
     began = time.monotonic()
     await asyncio.gather(*(server.start() for server in site.servers))
-    print(f"the broker answers {time.monotonic() - began:.1f} s after its restart", flush=True)
+    found.times["after the restart, the broker answers, s"] = time.monotonic() - began
     await until_all(agents, lambda each: each.has_published)
-    back_s = time.monotonic() - began
-    print(f"after the restart of the broker, all have published: {back_s:.1f} s", flush=True)
-    print(f"  {figures.given_up} attempts were given up\n{used.shown()}")
-    await steady("steady again", figures, used, args.seconds)
-    for task in tasks:
-        task.cancel()
+    found.times[PUBLISHED] = time.monotonic() - began
+    found.times[GIVEN_UP] = float(figures.given_up)
 
 
-async def run(args: argparse.Namespace) -> None:
+async def run(args: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
         programs = program(ASSETS, "kube-apiserver").parent
@@ -372,28 +369,27 @@ async def run(args: argparse.Namespace) -> None:
             admin = await Connection.open(servers[0].address_of(Role.ADMIN), "drill")
             await ensure(admin, CLUSTER, replicas=args.servers)
             await admin.close()
-            began = time.monotonic()
             made = await tokens(server, args.agents)
-            print(
-                f"{len(made)} nodes, pods and tokens in {time.monotonic() - began:.0f} s",
-                flush=True,
-            )
-            print(f"{sync_ms(folder)}; load {os.getloadavg()[0]:.1f}", flush=True)
-            async with callout(site, server, folder) as site:
+            sync = sync_ms(folder)
+            async with callout(site, server, folder):
                 figures = Figures()
                 agents = [Agent(n, token, site.ports, figures) for n, token in made.items()]
-                await measured(args, site, agents)
+                found = await measure(args, site, agents)
+    found.times["a write with a sync, ms"] = sync
+    return [
+        Table(title="readings", rows=found.readings, zero={WAITING, LATE}),
+        Table.of("connections", found.times, zero={GIVEN_UP}),
+        Table(title="processors, % of a core", rows=found.processors),
+    ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agents", type=int, default=5000)
     parser.add_argument("--servers", type=int, default=1, choices=(1, 3))
     parser.add_argument("--rate", type=float, default=1.0, help="readings a second of each agent")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--folder", type=Path)
-    asyncio.run(run(parser.parse_args()))
 
 
-if __name__ == "__main__":
-    main()
+def measured(args: argparse.Namespace) -> list[Table]:
+    return asyncio.run(run(args))

@@ -1,6 +1,6 @@
 """Compares the cost of Joulie's publisher and reader with plain nats-py, on one broker, in one run.
 
-    .venv/bin/python benchmarks/bus.py [--messages 20000]
+    make bench NAME=bus [ARGS="--messages 20000"]
 
 It uses two brokers: one that syncs rarely, so that the clients dominate, and Joulie's, whose
 acknowledgement means "on the disk", so that the disk dominates. CPU is that of this process, per
@@ -9,7 +9,6 @@ message.
 
 import argparse
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -17,7 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nats
+from durable_brokers import lazy_broker
 from nats.aio.client import Client
+from report import Table
 
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.connection import Address, Connection
@@ -28,7 +29,9 @@ from joulie_bus.jetstream.streams import ensure, state_of
 from joulie_bus.streams.records import Message
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, lazy_broker, power, producer
+from joulie_bus.testing import CLUSTER, power, producer
+
+SMALLEST = {"messages": 2000}
 
 
 class Cost(NamedTuple):
@@ -128,26 +131,30 @@ async def run(count: int) -> dict[str, dict[str, Cost]]:
     return {"broker that syncs every two minutes": relaxed, "ours, every message on disk": synced}
 
 
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--messages", type=int, default=20_000)
-    options.add_argument("--json", type=Path, help="also write the figures to this file")
-    args = options.parse_args()
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--messages", type=int, default=20_000)
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
     found = asyncio.run(run(args.messages))
-    for broker, costs in found.items():
-        print(broker)
-        for name, (per_s, cpu_us) in costs.items():
-            print(f"  {name:<40}{per_s:>12,.0f}/s {cpu_us:>8.1f} us CPU each")
-        publish = ratio(costs, "publish, ours", "publish, nats-py, awaited one by one")
-        pull = ratio(costs, "pull, ours", "pull, nats-py, fetch(500)")
-        print(f"  ours beside nats-py: publish x {publish:.1f}, pull x {pull:.1f}")
-    if args.json:
-        args.json.write_text(json.dumps(found))
+    tables = [
+        Table(
+            title=broker,
+            rows={
+                name: {"/s": each.per_s, "CPU µs each": each.cpu_us} for name, each in costs.items()
+            },
+        )
+        for broker, costs in found.items()
+    ]
+    return [*tables, Table(title="beside nats-py", rows={b: ratios(c) for b, c in found.items()})]
+
+
+def ratios(costs: dict[str, Cost]) -> dict[str, float]:
+    return {
+        "publish": ratio(costs, "publish, ours", "publish, nats-py, awaited one by one"),
+        "pull": ratio(costs, "pull, ours", "pull, nats-py, fetch(500)"),
+    }
 
 
 def ratio(costs: dict[str, Cost], ours: str, theirs: str) -> float:
     return costs[ours].per_s / costs[theirs].per_s
-
-
-if __name__ == "__main__":
-    main()

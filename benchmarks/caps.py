@@ -1,6 +1,6 @@
 """From a plan to the limits of 100 nodes, and back to the view that pods are scored from.
 
-    .venv/bin/python benchmarks/caps.py [--nodes 100] [--rounds 10]
+    make bench NAME=caps [ARGS="--nodes 100 --rounds 10"]
 
 Broker, projector, operator and extender are processes with their usual settings. Each node has a
 connection and a writer of caps of its own, on a tree of files like that of powercap; they share one
@@ -8,7 +8,7 @@ process, which also reads the nodes' power once a second: what their limits allo
 is set and withdrawn by turns, and the operator changes all caps without waiting for a tick.
 
 A delay is the time from the plan that caps a node until a view, the same as the extender's, has the
-report that its limits are set and read back. The second line counts until the extender's own page
+report that its limits are set and read back. The second row counts until the extender's own page
 has the same position; it makes that page once a second, so this is an upper bound.
 """
 
@@ -16,7 +16,6 @@ import argparse
 import asyncio
 import contextlib
 import functools
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,11 +23,7 @@ from statistics import quantiles
 from typing import NamedTuple
 
 import msgspec
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "node"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "three"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "process"))
+from report import Table
 
 import host_trees
 from capped_cluster import CappedCluster
@@ -52,6 +47,7 @@ from joulie_projections.store import database
 from joulie_projections.view.view import View
 from seen_positions import read_by_extender
 
+SMALLEST = {"nodes": 10, "rounds": 2}
 SOCKETS, MOST_W = 2, 350  # of the tree
 LOOK_S, ASK_S, READ_S = 0.005, 0.02, 1.0
 PATIENCE_S = 60.0
@@ -137,7 +133,7 @@ def is_applied(node: NodeState) -> bool:
     return node.applied_at > node.caps_at and node.applied_cpu_mw == ordered
 
 
-async def measured(args: argparse.Namespace, folder: Path) -> Delays:
+async def delays_of(args: argparse.Namespace, folder: Path) -> Delays:
     await asyncio.to_thread(joulie, "migrate", "--data", folder / "data")
     nodes = [Node(f"n{number}", folder) for number in range(args.nodes)]
     address = f"127.0.0.1:{free_port()}"
@@ -205,24 +201,20 @@ async def all_planned(view: View, count: int) -> None:
             await asyncio.sleep(LOOK_S)
 
 
-def line(title: str, delays_s: list[float]) -> str:
+def row(delays_s: list[float]) -> dict[str, float]:
     cuts = quantiles(delays_s, n=100)
-    return (
-        f"{title}: p50 {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, longest {max(delays_s):.2f} s"
-        f" ({len(delays_s)} caps)"
-    )
+    figures = {"p50 s": cuts[49], "p99 s": cuts[98], "longest s": max(delays_s)}
+    return figures | {"caps": float(len(delays_s))}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=10)
-    args = parser.parse_args()
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(measured(args, Path(folder)))
-    print(line("in a view", [each.delay_s for each in found.seen]))
-    print(line("in the extender's view", found.of_extender))
-
-
-if __name__ == "__main__":
-    main()
+        found = asyncio.run(delays_of(args, Path(folder)))
+    rows = {"in a view": row([each.delay_s for each in found.seen])}
+    rows["on the extender's page"] = row(found.of_extender)
+    return [Table(title="from a plan to the report of a cap", rows=rows)]

@@ -1,6 +1,6 @@
 """Measures prioritize for pods that claim devices of DRA, beside the same pods without claims.
 
-    make bench, or: .venv/bin/python benchmarks/claims.py [--preset savings] [--calls 600]
+    make bench NAME=claims [ARGS="--preset savings --calls 600"]
 
 The extender is the real one, over HTTP, as in `benchmarks/extender.py`: each call is recorded. The
 cluster has 1,000 nodes with eight devices each. Both kinds of pods are asked about in turns, with
@@ -12,18 +12,15 @@ time: the view changes between the calls.
 import argparse
 import asyncio
 import itertools
-import json
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).parent / "kit"))
-
 from called_extender import CLUSTER, Caller, args, cpu_s, name_of, ours, pod
+from report import Table
 
 from joulie_bus.broker.embedded import address_within
 from joulie_bus.events import DeviceClaim, DevicesAsked, DeviceSeen
@@ -38,6 +35,7 @@ BLOCK = 20  # calls of one kind, before those of the other
 CHANGES_PER_S = 20
 WARM = 2  # blocks that are not counted
 TEMPLATE = "two"
+SMALLEST = {"preset": ["savings"], "calls": 200}
 KINDS: tuple[str, ...] = ("plain", "claiming")
 
 
@@ -99,7 +97,7 @@ def measure(port: int, pid: int, blocks: int) -> dict[str, dict[str, float]]:
             cpu[kind] += cpu_s(pid) - before
     caller.close()
     return {
-        kind: {"p50_ms": 1000 * median(times), "cpu_ms": 1000 * cpu[kind] / len(times)}
+        kind: {"p50 ms": 1000 * median(times), "CPU ms": 1000 * cpu[kind] / len(times)}
         for kind, times in took.items()
     }
 
@@ -120,26 +118,16 @@ async def compared(preset: str, blocks: int) -> dict[str, dict[str, float]]:
             return found
 
 
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--preset", nargs="*", default=["savings", "headroom"])
-    options.add_argument("--calls", type=int, default=600, help="of each kind")
-    options.add_argument("--json", type=Path, help="also write the figures to this file")
-    given = options.parse_args()
-    found = {}
-    for preset in given.preset:
-        kinds = found[preset] = asyncio.run(compared(preset, given.calls // BLOCK))
-        plain, claiming = (kinds[kind] for kind in KINDS)
-        for what in ("p50_ms", "cpu_ms"):
-            ratio = claiming[what] / plain[what]
-            print(
-                f"{preset:<10}{what:<8}without claims {plain[what]:.3f}  "
-                f"with claims {claiming[what]:.3f}  ratio {ratio:.2f}",
-                flush=True,
-            )
-    if given.json:
-        given.json.write_text(json.dumps(found))
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--preset", nargs="*", default=["savings", "headroom"])
+    parser.add_argument("--calls", type=int, default=600, help="of each kind")
 
 
-if __name__ == "__main__":
-    main()
+def measured(args: argparse.Namespace) -> list[Table]:
+    tables = []
+    for preset in args.preset:
+        rows = asyncio.run(compared(preset, args.calls // BLOCK))
+        plain, claiming = (rows[kind] for kind in KINDS)
+        rows["ratio"] = {what: claiming[what] / plain[what] for what in plain}
+        tables.append(Table(title=preset, rows=rows))
+    return tables

@@ -1,8 +1,7 @@
 """Measures devices of DRA with a real kube-apiserver: how soon they are known, and claiming pods
 that a real kube-scheduler places.
 
-    .venv/bin/python benchmarks/devices.py [--nodes 1000] [--claims 10000] [--pods 400]
-        [--rounds 2]
+    make kube && make bench NAME=devices [ARGS="--nodes 1000 --claims 10000 --pods 400"]
 
 - known: from the start of `joulie up` beside a cluster that has all its nodes, ResourceSlices and
   ResourceClaims, and a pod for each ResourceClaim, until the database has every card with its
@@ -21,25 +20,22 @@ import asyncio
 import contextlib
 import itertools
 import sqlite3
-import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy.exc import SQLAlchemyError
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the real programs
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/process"))
-sys.path.insert(0, str(Path(__file__).parent / "kit"))
-
 from bindings import Bindings
-from extenders_beside import ALONE, BARE, UNTHROTTLED, node_name, peer, require_programs
-from process_usage import cpu_s
+from extenders_beside import ALONE, BARE, UNTHROTTLED, peer, require_programs
+from process_usage import BENCHMARK, cpu_s
+from readings import node_name
+from report import Table
+from sqlalchemy.exc import SQLAlchemyError
 
 from joulie_answers.readers.gauges import gauges_of
 from joulie_bus.errors import JoulieError
@@ -60,7 +56,7 @@ from kube_devices import (
     put_claiming,
     put_nodes_of_eight,
 )
-from kube_real import ASSETS, ProgramMissing, Running, all_of, program, real_server
+from kube_real import ASSETS, Running, all_of, program, real_server
 from kube_scheduled import deployed_block, scheduling
 
 HOSTS = 100  # of those on which pods are placed
@@ -68,6 +64,11 @@ SCHEDULED = (ALONE, BARE, SAVINGS, HEADROOM)
 PER_HOST, LOOK_S, PATIENCE_S = 8, 0.2, 600.0
 KNOWN = """SELECT (SELECT count(*) FROM pod)
     + (SELECT count(*) FROM gpu WHERE instr(body, CAST('claims' AS blob)))"""
+SMALLEST = {"nodes": 20, "claims": 40, "pods": 20, "rounds": 1}
+CLUSTER, HELPERS = ("kube-scheduler", "kube-apiserver", "etcd"), (BENCHMARK, BARE)
+AFTER_START, AFTER_FIRST = "s after the start", "s after the first is known"
+PER_SECOND = "claiming pods per second"
+OF_CLUSTER, OF_JOULIE = "CPU ms per pod, of the cluster", "CPU ms per pod, of Joulie"
 SETTINGS = {"LEASE_DURATION": "15s", "RECONCILE_INTERVAL": "1m", "LOG_LEVEL": "warning"}
 
 
@@ -75,11 +76,9 @@ class Known(NamedTuple):
     from_start_s: float
     from_first_s: float
 
-    def __str__(self) -> str:
-        return (
-            f"known {self.from_start_s:.1f} s after the start, "
-            f"{self.from_first_s:.1f} s after the first"
-        )
+    @property
+    def row(self) -> dict[str, float]:
+        return {AFTER_START: self.from_start_s, AFTER_FIRST: self.from_first_s}
 
 
 @contextlib.asynccontextmanager
@@ -168,7 +167,7 @@ def cards_in(data: Path) -> int:
     return 0
 
 
-async def placed(server: Running, pods: int, setting: str) -> str:
+async def placed(server: Running, pods: int, setting: str) -> dict[str, float]:
     async with contextlib.AsyncExitStack() as stack:
         config = await stack.enter_async_context(configured(server, setting))
         config["clientConnection"] = UNTHROTTLED
@@ -182,8 +181,9 @@ async def placed(server: Running, pods: int, setting: str) -> str:
         assert await bindings.wait_for(pods, PATIENCE_S), f"{len(bindings)} of {pods} placed"
         took, then, count = time.perf_counter() - began, cpu_s(), len(bindings) - warm
         each = {name: (then[name] - used.get(name, 0.0)) * 1000 / count for name in then}
-        cpu = ", ".join(f"{name} {ms:.1f}" for name, ms in sorted(each.items()) if ms >= 0.1)
-        return f"{count / took:>8.1f} claiming pods/s   CPU ms for a pod: {cpu}"
+        cluster_ms = sum(each.pop(name) for name in CLUSTER)
+        joulie_ms = sum(ms for name, ms in each.items() if name not in HELPERS)
+        return {PER_SECOND: count / took, OF_CLUSTER: cluster_ms, OF_JOULIE: joulie_ms}
 
 
 @contextlib.asynccontextmanager
@@ -215,41 +215,38 @@ async def ours(server: Running, preset: str) -> AsyncGenerator[str, None]:
         yield extender
 
 
-async def measure_known(nodes: int, claims: int) -> None:
-    devices = nodes * PER_HOST
+async def measure_known(nodes: int, claims: int) -> Table:
+    devices, rows = nodes * PER_HOST, dict[str, dict[str, float]]()
     async with cluster(nodes) as server:
         await put_held(server, claims, devices)
         found = await known(server, claims, min(claims, devices))
-    print(f"{nodes} slices, {devices} devices, {claims} claims and pods: {found}", flush=True)
+    rows[f"{nodes} slices, {devices} devices, {claims} claims and pods"] = found.row
     async with cluster(nodes) as server:
         await put_plain(server, claims, nodes)
-        found = await known(server, claims, 0)
-    print(f"{claims} pods without claims: {found}", flush=True)
+        rows[f"{claims} pods without claims"] = (await known(server, claims, 0)).row
+    return Table(title="known", rows=rows, zero={AFTER_FIRST})
 
 
-async def measure(nodes: int, claims: int, pods: int, rounds: int) -> None:
-    if claims:
-        await measure_known(nodes, claims)
-    for _, setting in itertools.product(range(rounds), SCHEDULED if pods else ()):
+async def measure(args: argparse.Namespace) -> list[Table]:
+    tables = [await measure_known(args.nodes, args.claims)] if args.claims else []
+    found = defaultdict[str, list[dict[str, float]]](list)
+    for _, setting in itertools.product(range(args.rounds), SCHEDULED if args.pods else ()):
         async with cluster(HOSTS) as server:
-            found = await placed(server, pods, setting)
-        print(f"{setting:<10}{found}", flush=True)
+            found[setting].append(await placed(server, args.pods, setting))
+    rows = {
+        setting: {name: median(each[name] for each in rounds) for name in rounds[0]}
+        for setting, rounds in found.items()
+    }
+    return [*tables, Table(title="placed", rows=rows, zero={ALONE, BARE})] if rows else tables
 
 
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--nodes", type=int, default=1000)
-    options.add_argument("--claims", type=int, default=10_000)
-    options.add_argument("--pods", type=int, default=400)
-    options.add_argument("--rounds", type=int, default=2)
-    args = options.parse_args()
-    try:
-        require_programs()
-    except ProgramMissing as missing:
-        print(missing)
-        return
-    asyncio.run(measure(args.nodes, args.claims, args.pods, args.rounds))
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--claims", type=int, default=10_000)
+    parser.add_argument("--pods", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=2)
 
 
-if __name__ == "__main__":
-    main()
+def measured(args: argparse.Namespace) -> list[Table]:
+    require_programs()
+    return asyncio.run(measure(args))

@@ -1,5 +1,7 @@
 """The ledger at scale: 5,000 nodes with ten pods each, a reading every 10 s.
 
+    make bench NAME=energy [ARGS="--nodes 5000 --hours 3"]
+
 Folds some minutes of them in the three forms in which the product has them (columns of the archive,
 messages, columns in memory) and extrapolates to 30 days, in minutes of one core. A pod that starts
 and ends is folded beside the readings; its cost is printed on its own. Also prints the time of
@@ -9,14 +11,14 @@ reports, and the sizes of intervals for a year.
 import argparse
 import gc
 import hashlib
-import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from report import Table
 
 from joulie_audit.archive.archiver import PART_ROWS
 from joulie_audit.archive.columnar import Segment
@@ -34,31 +36,39 @@ from joulie_bus.streams.subjects import stream_of
 from joulie_bus.testing import bound, hardware, node_seen, pending, power
 from joulie_bus.testing.clock import NOON
 from joulie_bus.testing.stamping import CLUSTER, Voices
-from joulie_projections.energy.intervals import Interval, day_of, packed, unpacked
+from joulie_projections.energy.intervals import (
+    DAY_MS,
+    KEPT_MS,
+    LENGTHS,
+    Grain,
+    Interval,
+    day_of,
+    packed,
+    unpacked,
+)
 from joulie_projections.energy.intervals import PodEnergy as Pod
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.meters import Readings
 from joulie_projections.energy.report import report_of
 from joulie_projections.energy.saved import LedgerState
 
+SMALLEST = {"nodes": 50, "pods": 2, "hours": 1, "parts": 1, "starts": 20}
 EVERY_S = 10
 DAYS = 30
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--nodes", type=int, default=5000)
-    options.add_argument("--pods", type=int, default=10, help="per node")
-    options.add_argument("--hours", type=int, default=3, help="folded from memory")
-    options.add_argument("--parts", type=int, default=3, help="of the archive, within one hour")
-    options.add_argument("--starts", type=int, default=1000, help="pods that start, in one part")
-    print(json.dumps(measured(options.parse_args()), indent=1))
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=10, help="per node")
+    parser.add_argument("--hours", type=int, default=3, help="folded from memory")
+    parser.add_argument("--parts", type=int, default=3, help="of the archive, within one hour")
+    parser.add_argument("--starts", type=int, default=1000, help="pods that start, in one part")
 
 
-def measured(args: argparse.Namespace) -> dict[str, Any]:
+def measured(args: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory() as place:
         stored = of_stored_log(args, Path(place))
-    return stored | of_memory(args)
+    return [Table.of("stored log", stored), Table.of("in memory", of_memory(args))]
 
 
 # --- a log ------------------------------------------------------------------------------------
@@ -141,10 +151,10 @@ def of_stored_log(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     more = (1 + commit_s / PASS_S) / 60  # the state is committed after each PASS_S
     hours_min = 24 * DAYS * hour_s(by_columns) / 60
     return {
-        "archive_30_days_min": columns_s / readings * whole * more + hours_min,
-        "messages_30_days_min": messages_s / readings * whole * more + hours_min,
-        "archive_bytes_per_reading": sum(size_of(file) for file in files) / readings,
-        "pod_us": busy_s / args.starts * 1e6,
+        "30 days from the archive, minutes": columns_s / readings * whole * more + hours_min,
+        "30 days from messages, minutes": messages_s / readings * whole * more + hours_min,
+        "archive, bytes of a reading": sum(size_of(file) for file in files) / readings,
+        "a pod that starts and ends, µs": busy_s / args.starts * 1e6,
     }
 
 
@@ -193,16 +203,27 @@ def of_memory(args: argparse.Namespace) -> dict[str, Any]:
     packing_s = timed(lambda: [packed_size(each) for each in ledger.closed])
     hour = next(each for each in ledger.closed if each.grain == "hour")
     day = day_of(hour.start_ms, [hour] * 24)
-    days = [day] * DAYS
+    days, readings = [day] * DAYS, args.hours * 360 * args.nodes
     return {
-        "memory_30_days_min": (fold_s + packing_s) / args.hours * 24 * DAYS / 60,
-        "report_30_days_by_node_s": timed(lambda: report_of(days, "node")),
-        "report_30_days_by_namespace_s": timed(lambda: report_of(days, "namespace")),
-        "report_30_days_by_pod_s": timed(lambda: report_by_pod(day)),
-        "minutes_bytes": packed_size(ledger.closed[0]),
-        "hour_bytes": packed_size(hour),
-        "day_bytes": packed_size(day),
+        "30 days from memory, minutes": (fold_s + packing_s) / args.hours * 24 * DAYS / 60,
+        "report of 30 days by node, s": timed(lambda: report_of(days, "node")),
+        "report of 30 days by namespace, s": timed(lambda: report_of(days, "namespace")),
+        "report of 30 days by pod, s": timed(lambda: report_by_pod(day)),
+        "minutes, bytes": packed_size(ledger.closed[0]),
+        "an hour, bytes": packed_size(hour),
+        "a day, bytes": packed_size(day),
+        "a year, MB": year_mb({"minutes": ledger.closed[0], "hour": hour, "day": day}),
+        "500 readings a second, % of a core": 500 * fold_s / readings * 100,
     }
+
+
+def year_mb(intervals: Mapping[Grain, Interval]) -> float:
+    """What is kept of a year: fine intervals for a shorter time."""
+    kept_ms: dict[Grain, int] = {**KEPT_MS, "day": 365 * DAY_MS}
+    return sum(
+        packed_size(interval) * kept_ms[grain] / LENGTHS[grain] / 1e6
+        for grain, interval in intervals.items()
+    )
 
 
 def fold_hours(ledger: Ledger, nodes: int, hours: int) -> None:
@@ -230,7 +251,3 @@ def timed(act: Callable[[], object]) -> float:
     started = time.process_time()
     act()
     return time.process_time() - started
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Measures the extender's answers as kube-scheduler sees them, beside an echo and a bare extender.
 
-    make bench, or: .venv/bin/python benchmarks/extender.py [--calls 1500] [--nodes 5000]
+    make bench NAME=extender [ARGS="--calls 1500 --nodes 5000"]
 
 The extender is the real one: broker, projector and database run beside it, and every answer is
 spooled and shipped. The client is another process with one keep-alive connection and prepared
@@ -25,17 +25,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import msgspec
-
-sys.path.insert(0, str(Path(__file__).parent / "kit"))
-
 from called_extender import (
-    CLUSTER,
     Caller,
     args,
     await_port,
@@ -44,16 +40,12 @@ from called_extender import (
     ours,
     pod,
 )
+from extenders_beside import HERE
+from report import Table
 
-from joulie_bus.broker.embedded import address_within
-from joulie_bus.events import TelemetrySampled
-from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.ports import free_port
-from joulie_bus.streams.roles import Role
-from joulie_projections.component.data_directory import DataDirectory
 
-HERE = Path(__file__).parent
+SMALLEST = {"nodes": 500, "calls": 300, "few": 0, "names": [500]}
 FAT = 9_000  # bytes of a whole node
 WARM = 60  # calls that are not counted
 EVENTS_PER_S = 5_000
@@ -188,7 +180,7 @@ def floor_ms(question: Question, size: int) -> float:
 @contextlib.contextmanager
 def peer(kind: str, nodes: int) -> Generator[tuple[int, int], None, None]:
     port = free_port()
-    command = [sys.executable, str(HERE / "kit" / "peers.py"), kind, str(port), str(nodes)]
+    command = [sys.executable, str(HERE / "peers.py"), kind, str(port), str(nodes)]
     process = subprocess.Popen(command)
     try:
         await_port(port)
@@ -198,28 +190,10 @@ def peer(kind: str, nodes: int) -> Generator[tuple[int, int], None, None]:
         process.wait()
 
 
-async def storm(data: Path, nodes: int) -> None:
-    """Publishes readings of all nodes in turn, EVENTS_PER_S, until the process is killed."""
-    running = DataDirectory(data).running()
-    assert running is not None
-    says = Producer("storm", CLUSTER, time.time_ns)
-    address = address_within(data, running.nats_url, Role.ADMIN)
-    async with JetStreamLog.open(address, "storm") as bus:
-        number, step = 0, EVENTS_PER_S // 100
-        started = time.monotonic()
-        while True:
-            readings = [
-                TelemetrySampled(node=name_of((number + at) % nodes), power_mw=200_000 + at)
-                for at in range(step)
-            ]
-            await bus.publish([says.stamp(reading) for reading in readings])
-            number += step
-            await asyncio.sleep(max(0.0, started + number / EVENTS_PER_S - time.monotonic()))
-
-
 @contextlib.contextmanager
 def telemetry(data: Path, nodes: int) -> Generator[None, None, None]:
-    command = [sys.executable, __file__, "--storm", str(data), "--nodes", str(nodes)]
+    """Readings of all nodes in turn, by another process."""
+    command = [sys.executable, str(HERE / "readings.py"), str(data), str(nodes), str(EVENTS_PER_S)]
     process = subprocess.Popen(command)
     try:
         time.sleep(3)
@@ -255,73 +229,43 @@ def askings(nodes: int, calls: int, few: int, names: list[int]) -> list[Asking]:
     return made
 
 
-def show(asking: str, server: str, found: dict[str, Figures], bare: dict[str, Figures]) -> None:
-    for verb, each in found.items():
-        ratio = each.p50_ms / bare[verb].p50_ms
-        print(
-            f"{asking:>14}  {verb:<11}{server:<16}{each.p50_ms:>9.3f}{each.p99_ms:>9.3f}"
-            f"{each.per_s:>9.0f}{each.cpu_ms:>9.3f}{ratio:>9.2f}",
-            flush=True,
-        )
-
-
-async def compare(nodes: int, calls: int, few: int, names: list[int]) -> "Found":
-    found: Found = {}
-    print(
-        f"{'':>14}  {'verb':<11}{'extender':<16}{'p50 ms':>9}{'p99 ms':>9}{'calls/s':>9}"
-        f"{'cpu ms':>9}{'/ bare':>9}"
-    )
+async def compare(args: argparse.Namespace) -> list[Table]:
+    tables = list[Table]()
+    nodes = args.nodes
     with tempfile.TemporaryDirectory() as place:
         async with ours(nodes, Path(place)) as (port, pid, data):
-            for asking, questions in askings(nodes, calls, few, names):
-                rows = {kind: await of_peer(kind, nodes, questions()) for kind in ("bare", "echo")}
-                rows["ours"] = await asyncio.to_thread(measure, port, pid, questions())
+            for asking, questions in askings(nodes, args.calls, args.few, args.names):
+                found = {kind: await of_peer(kind, nodes, questions()) for kind in (BARE, ECHO)}
+                found[OURS] = await asyncio.to_thread(measure, port, pid, questions())
                 if asking in (SAMPLED, ALL):
                     with telemetry(data, nodes):
-                        rows[STORM] = await asyncio.to_thread(measure, port, pid, questions())
-                        rows[BARE_IN_STORM] = await of_peer("bare", nodes, questions())
-                for server, each in rows.items():
-                    show(asking, server, each, rows["bare"])
-                first = next(questions())
-                print(f"{asking:>14}  floor: {floor_ms(first, int(asking.split()[0])):.3f} ms")
-                found[asking] = rows
-            for budget in budgets(found, resident_mib(pid)):
-                print(budget)
-    return found
+                        found[STORM] = await asyncio.to_thread(measure, port, pid, questions())
+                        found[BARE_IN_STORM] = await of_peer(BARE, nodes, questions())
+                tables.append(Table(title=asking, rows=rows(found)))
+                print(f"{asking}: measured", flush=True)
+                size = int(asking.split()[0])
+                floor = {"decode and encode only, ms": floor_ms(next(questions()), size)}
+                tables.append(Table.of(f"{asking}, floor", floor))
+            memory = Table.of("memory", {"of the extender, MiB": resident_mib(pid)})
+    return [*tables, memory]
 
 
-Found = dict[str, dict[str, dict[str, Figures]]]
-STORM, BARE_IN_STORM = "ours, 5000 ev/s", "bare, 5000 ev/s"
+BARE, ECHO, OURS = "bare", "echo", "joulie"
+STORM, BARE_IN_STORM = f"joulie, {EVENTS_PER_S} readings/s", f"bare, {EVENTS_PER_S} readings/s"
 
 
-class Budget(NamedTuple):
-    what: str
-    at_most: float
-    found: float
-
-    def __str__(self) -> str:
-        verdict = "kept" if self.found <= self.at_most else "MISSED"
-        return f"{self.what:<58}{self.found:>9.2f}  budget {self.at_most:>6.1f}  {verdict}"
-
-
-def budgets(found: Found, resident_mib: float) -> Iterator[Budget]:
-    """The budgets and the measured values. They are for two cores without other work."""
-    if ALL in found:
-        ours = found[ALL]["ours"]
-        yield Budget("prioritize, 5,000 names, p50 ms", 3, ours["prioritize"].p50_ms)
-        yield Budget("prioritize, 5,000 names, p99 ms", 8, ours["prioritize"].p99_ms)
-        yield Budget("filter, 5,000 names, p99 ms", 8, ours["filter"].p99_ms)
-    if "5000 nodes" in found:
-        ours = found["5000 nodes"]["ours"]
-        yield Budget("prioritize, 5,000 full nodes, p50 ms", 150, ours["prioritize"].p50_ms)
-    if SAMPLED in found:
-        rows = found[SAMPLED]
-        for verb in ("filter", "prioritize"):
-            for extender, beside in (("ours", ""), (STORM, ", beside 5,000 readings/s")):
-                figures = rows[extender][verb]
-                yield Budget(f"{verb}, 500 names{beside}, p50 ms", 1, figures.p50_ms)
-                yield Budget(f"{verb}, 500 names{beside}, p99 ms", 5, figures.p99_ms)
-    yield Budget("memory of the extender, MiB", 150, resident_mib)
+def rows(found: Mapping[str, dict[str, Figures]]) -> dict[str, dict[str, float]]:
+    return {
+        f"{verb}, {server}": {
+            "p50 ms": each.p50_ms,
+            "p99 ms": each.p99_ms,
+            "calls per second": each.per_s,
+            "CPU ms": each.cpu_ms,
+            "p50 of the bare one's": each.p50_ms / found[BARE][verb].p50_ms,
+        }
+        for server, verbs in found.items()
+        for verb, each in verbs.items()
+    }
 
 
 def resident_mib(pid: int) -> float:
@@ -329,22 +273,12 @@ def resident_mib(pid: int) -> float:
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--nodes", type=int, default=5000)
-    options.add_argument("--calls", type=int, default=1500)
-    options.add_argument("--few", type=int, default=12, help="calls with whole nodes; 0 for none")
-    options.add_argument("--names", type=int, nargs="*", default=[100, 500, 5000])
-    options.add_argument("--json", type=Path, help="also write the figures to this file")
-    options.add_argument("--storm", type=Path, help=argparse.SUPPRESS)
-    args = options.parse_args()
-    if args.storm:
-        asyncio.run(storm(args.storm, args.nodes))
-        return
-    found = asyncio.run(compare(args.nodes, args.calls, args.few, args.names))
-    if args.json:
-        args.json.write_bytes(msgspec.json.encode(found))
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--calls", type=int, default=1500)
+    parser.add_argument("--few", type=int, default=12, help="calls with whole nodes; 0 for none")
+    parser.add_argument("--names", type=int, nargs="*", default=[100, 500, 5000])
 
 
-if __name__ == "__main__":
-    main()
+def measured(args: argparse.Namespace) -> list[Table]:
+    return asyncio.run(compare(args))

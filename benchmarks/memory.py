@@ -1,17 +1,16 @@
 """Measures the memory of an extender with a large cluster.
 
-    .venv/bin/python benchmarks/memory.py [--nodes 5000] [--pods 10] [--cards 8]
+    make bench NAME=memory [ARGS="--nodes 5000 --pods 10 --cards 8"]
 
 A real database holds nodes with 31 readings each, their pods, their cards, and a claim on every
-other card. `joulie extender` starts from it, follows readings, and answers. Each line shows the
-resident memory of the process at that step, and its maximum so far. The first line, without a
+other card. `joulie extender` starts from it, follows readings, and answers. Each row has the
+resident memory of the process at that step, and its maximum so far. The first row, without a
 cluster, is the interpreter and the modules.
 """
 
 import argparse
 import asyncio
 import contextlib
-import json
 import random
 import socket
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from report import Table
 
 import joulie_migrations
 from joulie_bus.events import CardClaimed, Fact, GpuAsk, GpuSeen, PodAsk, PodBound
@@ -42,6 +42,7 @@ from joulie_projections.store import database
 from joulie_projections.store.store import Store
 
 CLUSTER = Subjects("local")
+SMALLEST = {"nodes": 20, "pods": 2, "cards": 2}
 CARD = "NVIDIA-H100-80GB-HBM3"
 READINGS = 31
 PATIENCE_S = 30
@@ -179,11 +180,16 @@ async def extending(data: DataDirectory) -> AsyncGenerator[tuple[Process, JetStr
     async with Supervisor.over(data, {"extender": ()}, addresses, extra, CLUSTER) as supervisor:
         address = supervisor.broker.address_of(Role.ADMIN)
         async with JetStreamLog.open(address, "bench") as bus:
-            running = data.running()
-            assert running is not None
-            process = Process(running.parts["extender"], port)
+            await until(lambda: pid_of(data) != 0)
+            process = Process(pid_of(data), port)
             await until(lambda: process.asked("GET", "/healthz") != b"")
             yield process, bus
+
+
+def pid_of(data: DataDirectory) -> int:
+    """0 until the supervisor has started it."""
+    running = data.running()
+    return running.parts.get("extender", 0) if running else 0
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -200,7 +206,7 @@ async def until(condition: Callable[[], bool]) -> None:
 Sizes = dict[str, tuple[float, float]]
 
 
-async def measured(folder: Path, nodes: int, pods: int, cards: int) -> Sizes:
+async def sizes_of(folder: Path, nodes: int, pods: int, cards: int) -> Sizes:
     sizes: Sizes = {}
     async with extending(DataDirectory(folder / "empty")) as (process, _):
         await asyncio.sleep(1)
@@ -245,21 +251,14 @@ async def follow(projecting: Projecting, bus: Log, nodes: int, number: int) -> N
         await bus.send_live(CLUSTER.delta, delta)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--nodes", type=int, default=5000)
-    options.add_argument("--pods", type=int, default=10, help="on each node")
-    options.add_argument("--cards", type=int, default=8, help="in each node")
-    options.add_argument("--json", type=Path, help="also write the figures to this file")
-    args = options.parse_args()
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=10, help="on each node")
+    parser.add_argument("--cards", type=int, default=8, help="in each node")
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory() as folder:
-        sizes = asyncio.run(measured(Path(folder), args.nodes, args.pods, args.cards))
-    print(f"{'':<24}{'resident MiB':>14}{'at most MiB':>14}")
-    for step, (resident, most) in sizes.items():
-        print(f"  {step:<22}{resident:>14.0f}{most:>14.0f}")
-    if args.json:
-        args.json.write_text(json.dumps(sizes))
-
-
-if __name__ == "__main__":
-    main()
+        sizes = asyncio.run(sizes_of(Path(folder), args.nodes, args.pods, args.cards))
+    rows = {step: {"resident MiB": now, "at most MiB": most} for step, (now, most) in sizes.items()}
+    return [Table(title="memory of an extender", rows=rows)]

@@ -1,13 +1,13 @@
 """Compares packing policies on lists of pods whose mixes differ from those of the published lists.
 
-    .venv/bin/python benchmarks/packing_lists.py DIR [--part choose] [--lists a,b] [--seeds 2]
+    make bench NAME=packing_lists ARGS="--folder DIR [--part choose] [--lists a,b] [--seeds 2]"
 
 DIR has openb's node list and its pod lists `default` and `gpuspec25`. A list is drawn from their
 pods: so many pods that ask for no GPU, and of the GPUs that are asked for so much by pods of a part
 of a card and by pods of several; so many that name models; and the cores of pods with GPUs times a
 factor. The lists of `choose` are for choosing rules and weights, those of `judge` for judging them:
-look at these last. Columns: percent of all GPUs that are allocated once 80, 90 and 100 % have
-arrived, mean of the seeds.
+look at these last. Columns: percent of all GPUs that are allocated once so many have arrived, mean
+of the seeds.
 """
 
 import argparse
@@ -20,12 +20,15 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from report import NotMeasured, Table
+
 from joulie_extender.gpu.pool import PoolNode
 from joulie_extender.gpu.shapes import CARD, Shape
 from joulie_simulator.gpu_packing.published import Row, filled, pool_of
 from joulie_simulator.gpu_packing.published_policies import POLICIES
 from joulie_simulator.trace_file import machines_of, shapes_of
 
+SMALLEST = {"lists": "cpu20", "policies": "joulie", "seeds": 1}
 GPUS = 8000  # that the pods of a list ask for: more than there are
 SHOWN = (80, 90, 100)
 
@@ -119,35 +122,33 @@ def rows_of(folder: Path, run: tuple[str, Mix, str, int]) -> list[Row]:
     return filled(policy, POLICIES[policy](pool, pods, seed), pool, pods, seed)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?")
+def compared(args: argparse.Namespace, mix: Mix) -> dict[str, dict[str, float]]:
+    policies = args.policies.split(",")
+    runs = [("", mix, each, seed) for each in policies for seed in range(1, args.seeds + 1)]
+    with ProcessPoolExecutor(min(len(runs), os.cpu_count() or 1)) as pool:
+        rows = [row for run in pool.map(partial(rows_of, args.folder), runs) for row in run]
+    return {
+        policy: {
+            f"{level} % arrived": mean(
+                row.allocated for row in rows if (row.policy, row.arrived) == (policy, level)
+            )
+            for level in SHOWN
+        }
+        for policy in policies
+    }
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--folder", type=Path, help="of openb's lists")
     parser.add_argument("--part", choices=PARTS, default="choose")
     parser.add_argument("--lists", default="")
     parser.add_argument("--policies", default="fgd,joulie")
     parser.add_argument("--seeds", type=int, default=2)
-    args = parser.parse_args()
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
     if args.folder is None:
-        print("needs a folder with openb's node list and pod lists: nothing was measured")
-        return
+        raise NotMeasured("it needs a folder with openb's node list and pod lists (--folder)")
     mixes = PARTS[args.part]
     names = args.lists.split(",") if args.lists else list(mixes)
-    for name in names:
-        _compare(args, name, mixes[name])
-
-
-def _compare(args: argparse.Namespace, name: str, mix: Mix) -> None:
-    policies = args.policies.split(",")
-    runs = [(name, mix, each, seed) for each in policies for seed in range(1, args.seeds + 1)]
-    with ProcessPoolExecutor(min(len(runs), os.cpu_count() or 1)) as pool:
-        rows = [row for run in pool.map(partial(rows_of, args.folder), runs) for row in run]
-    for policy in policies:
-        found = [
-            mean(row.allocated for row in rows if (row.policy, row.arrived) == (policy, level))
-            for level in SHOWN
-        ]
-        print(f"{name:20}{policy:14}", "".join(f"{each:8.2f}" for each in found), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+    return [Table(title=name, rows=compared(args, mixes[name])) for name in names]

@@ -1,6 +1,6 @@
 """A power target on a feed of simulated nodes: met, held, lost and given back.
 
-    .venv/bin/python benchmarks/power_budget.py [--nodes 5000] [--hours 3] [--share 0.7]
+    make bench NAME=power_budget [ARGS="--nodes 5000 --hours 3 --share 0.7"]
 
 Time is virtual. The plans are the operator's, at its pace; the orders and the writers of caps are
 those of the product, and the physics of the simulator obey the limits that they set. Each node runs
@@ -9,7 +9,7 @@ one job after the other on nearly all of it, of class performance on nodes of th
 held `--tick` seconds: a plan is made once a tick at most, and the power is looked at.
 
 With `--mixed`, a node of class performance with cards runs a job of its class on half of them and
-one of class standard on the others. `--rules 3` plans as before cards were capped one by one.
+one of class standard on the others.
 
 The settings are the defaults, but for the share of performance nodes (`--performance`: a tenth;
 these are the nodes with the most cards) and the caps of eco nodes before the target (`--eco-cap`).
@@ -19,61 +19,69 @@ meanwhile.
 
 import argparse
 import logging
-import sys
 import tempfile
 from pathlib import Path
 
 import structlog
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit" / "energy"))
+from report import Table
 
 from budget_drill import Drill, Report, drill
 from joulie_operator.planning.rules import Rules
 
 LOST_S = 120
+SMALLEST = {"nodes": 20, "hours": 0.05}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--hours", type=float, default=3.0)
     parser.add_argument("--share", type=float, default=0.7, help="of the power before")
     parser.add_argument("--performance", type=float, default=0.1, help="share of the nodes")
     parser.add_argument("--eco-cap", type=int, default=100, help="per cent, without a target")
-    parser.add_argument("--mixed", action="store_true", help="see below")
-    parser.add_argument("--rules", type=int, default=Rules().target_rules, help="see below")
+    parser.add_argument("--mixed", action="store_true", help="see above")
     parser.add_argument("--tick", type=int, default=30)
     parser.add_argument("--lost", type=int, default=LOST_S, help="seconds without a broker")
     parser.add_argument("--folder", type=Path, help="where the writers keep limits")
-    args = parser.parse_args()
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     rules = Rules(
         static_hp_frac=args.performance,
         cpu_eco_pct=args.eco_cap,
         gpu_eco_pct=args.eco_cap,
-        target_rules=args.rules,
     )
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         made = Drill(args.nodes, rules, Path(folder), mixed=args.mixed)
-        print(shown(drill(made, args.share, round(args.hours * 3600), args.lost, args.tick)))
+        found = drill(made, args.share, round(args.hours * 3600), args.lost, args.tick)
+    return [table(found)]
 
 
-def shown(found: Report) -> str:
-    met = "not met within 30 s" if found.met_s is None else f"met after {found.met_s} s"
-    return "\n".join(
-        (
-            f"before {found.before_w / 1e6:.3f} MW, target {found.target_w / 1e6:.3f} MW: {met}",
-            f"held: {found.held_mean:.1%} of the target, {found.held_most:.1%} at most, "
-            f"{found.above_s} s above it",
-            f"broker cut off: {found.lost_most:.1%} at most until the safe caps, "
-            f"{found.safe_most:.1%} with them",
-            f"given back: {found.after:.1%} of the power before",
-            f"times that a performance pod was capped: {found.slowed}",
-            f"cards of class standard that were capped beside them: {found.capped_cards} at most",
-            f"{found.plans} plans, {found.plan_ms:.0f} ms of a core each",
-        )
-    )
+MAY_BE_ZERO = {
+    "met within 30 s",
+    "met after s",
+    "above the target, s",
+    "times that a performance pod was capped",
+    "cards of class standard capped beside them, at most",
+}
 
 
-if __name__ == "__main__":
-    main()
+def table(found: Report) -> Table:
+    """Shares are in % of the target, but the last."""
+    figures = {
+        "power before, MW": found.before_w / 1e6,
+        "target, MW": found.target_w / 1e6,
+        "met within 30 s": float(found.met_s is not None),
+        "met after s": float(found.met_s or 0),
+        "mean while held, %": found.held_mean * 100,
+        "most while held, %": found.held_most * 100,
+        "above the target, s": float(found.above_s),
+        "most without a broker, until the safe caps, %": found.lost_most * 100,
+        "most with the safe caps, %": found.safe_most * 100,
+        "power afterwards, % of that before": found.after * 100,
+        "times that a performance pod was capped": float(found.slowed),
+        "cards of class standard capped beside them, at most": float(found.capped_cards),
+        "plans": float(found.plans),
+        "CPU of a plan, ms": found.plan_ms,
+    }
+    return Table.of("power target", figures, zero=MAY_BE_ZERO)

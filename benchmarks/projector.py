@@ -1,6 +1,6 @@
 """Measures durable commits, the delay from publish to view, and the start of a new view.
 
-    .venv/bin/python benchmarks/projector.py [--events 60000] [--only brokers]
+    make bench NAME=projector [ARGS="--events 60000 --only brokers"]
 
 Each database runs once with the projector's batches and once with one transaction per event, in
 the same run, with the time of an fsync on the same disk for comparison. The load is readings of
@@ -17,7 +17,6 @@ are published as fast as the broker accepts them, then evenly at the rate of 5,0
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import statistics
 import sys
@@ -26,11 +25,10 @@ import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "kit"))
-
-from durable_brokers import KINDS, Kind, running
+from durable_brokers import KINDS, Kind, lazy_broker, running
 from even_readings import APART, freshness, messages
 from process_usage import cpu_by_pid
+from report import Table
 
 import joulie_migrations
 from joulie_bus.events import AnyEvent
@@ -39,7 +37,7 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.log.producer import Producer
 from joulie_bus.runtime import logging
 from joulie_bus.runtime.tasks import background
-from joulie_bus.testing import CLUSTER, hardware, lazy_broker, node_seen
+from joulie_bus.testing import CLUSTER, hardware, node_seen
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
@@ -51,12 +49,12 @@ LARGE = 5000
 RATE = 5000  # events a second while freshness is measured
 AT_REST = 500  # of 5,000 agents whose power is steady
 SYNCS = 200
-# On two idle cores. A rate is a minimum, milliseconds are a maximum.
-DURABLE_PER_S = {"SQLite": 40_000, "PostgreSQL": 20_000}
-BUDGETS = {
-    "publish to view, p50 ms": 5,
-    "publish to view, p99 ms": 15,
-    "cold view of 5,000 nodes, ms": 1000,
+SMALLEST = {
+    "events": 2000,
+    "broker_events": 500,
+    "rounds": 1,
+    "seconds": 1.0,
+    "only": "databases",
 }
 
 
@@ -142,8 +140,8 @@ async def throughput(places: list[Place], folder: Path, events: int) -> dict[str
         per_s = await durable_per_s(bus, ours, key, events, batch)
         cpu = time.process_time() - cpu
         return {
-            "ours": per_s,
-            "ours, CPU of this process, us each": cpu / events * 1e6,
+            "events per second": per_s,
+            "CPU µs each": cpu / events * 1e6,
             "one transaction per event": await durable_per_s(bus, naive, key, few, 1),
         }
 
@@ -201,7 +199,7 @@ async def projected(kind: Kind, folder: Path, events: int, seconds: float) -> di
                 found = await flooded(bus, view, events, (brokers.pids, pid))
                 fresh = await freshness(brokers.address, view, seconds, AT_REST)
             engine.dispose()
-    return found | {"p50 ms": fresh.p50_ms, "p99 ms": fresh.p99_ms}
+    return found | {"publish to view, p50 ms": fresh.p50_ms, "p99 ms": fresh.p99_ms}
 
 
 async def flooded(
@@ -217,9 +215,9 @@ async def flooded(
     seconds, after = time.perf_counter() - started, cpu_by_pid()
     used = {pid: (after[pid] - before[pid]) / events * 1e6 for pid in (*brokers, projector)}
     return {
-        "events/s": events / seconds,
-        "broker us": sum(used[pid] for pid in brokers),
-        "projector us": used[projector],
+        "events per second": events / seconds,
+        "CPU µs each, servers": sum(used[pid] for pid in brokers),
+        "CPU µs each, projector": used[projector],
     }
 
 
@@ -235,64 +233,39 @@ async def compared(events: int, seconds: float, rounds: int) -> dict[str, dict[s
     }
 
 
-def databases(events: int, seconds: float) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+def databases(events: int, seconds: float) -> Table:
+    rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         files: list[Place] = [Path(folder) / f"{name}.db" for name in "abc"]
-        found["SQLite"] = asyncio.run(measure(files, events, seconds))
+        rows["SQLite"] = asyncio.run(measure(files, events, seconds))
     try:
         with Postgres.running(durable=True) as server:
             urls: list[Place] = [server.empty() for _ in "abc"]
-            found["PostgreSQL"] = asyncio.run(measure(urls, events, seconds))
+            rows["PostgreSQL"] = asyncio.run(measure(urls, events, seconds))
     except PostgresMissing as missing:
-        print(f"PostgreSQL was left out; it requires {missing}")
-    for name, figures in found.items():
-        show(name, figures)
-    return found
+        print(f"PostgreSQL was left out; it requires {missing}", file=sys.stderr)
+    return Table(title="databases", rows=rows)
 
 
-def brokers(events: int, seconds: float, rounds: int) -> dict[str, dict[str, float]]:
+def brokers(events: int, seconds: float, rounds: int) -> list[Table]:
     found = asyncio.run(compared(events, seconds, rounds))
     with tempfile.TemporaryDirectory() as folder:
-        sync_ms = fsync_ms(Path(folder))
-    print(
-        f"{events:,} events, median of {rounds}; {os.cpu_count()} cores, load "
-        f"{os.getloadavg()[0]:.1f}, fdatasync {sync_ms:.2f} ms; CPU per event"
-    )
-    print(f"{'':<34}" + "".join(f"{name:>14}" for name in next(iter(found.values()))))
-    for name, figures in found.items():
-        print(f"  {name:<32}" + "".join(f"{value:>14,.1f}" for value in figures.values()))
-    return found
+        disk = Table.of("disk", {"fdatasync, ms": fsync_ms(Path(folder))})
+    return [Table(title="brokers", rows=found), disk]
 
 
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--events", type=int, default=60_000)
-    options.add_argument("--broker-events", type=int, default=20_000, help="for each broker")
-    options.add_argument("--rounds", type=int, default=3, help="of each broker")
-    options.add_argument("--seconds", type=float, default=5.0, help="of following")
-    options.add_argument("--only", choices=("databases", "brokers"), help="one of both tables")
-    options.add_argument("--json", type=Path, help="also write the figures to this file")
-    args = options.parse_args()
-    logging.configure("error", "console", "bench")
-    found: dict[str, dict[str, float]] = {}
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--events", type=int, default=60_000)
+    parser.add_argument("--broker-events", type=int, default=20_000, help="for each broker")
+    parser.add_argument("--rounds", type=int, default=3, help="of each broker")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of following")
+    parser.add_argument("--only", choices=("databases", "brokers"), help="one of both tables")
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
+    tables = []
     if args.only != "brokers":
-        found |= databases(args.events, args.seconds)
+        tables.append(databases(args.events, args.seconds))
     if args.only != "databases":
-        found |= brokers(args.broker_events, args.seconds, args.rounds)
-    if args.json:
-        args.json.write_text(json.dumps(found))
-
-
-def show(name: str, figures: dict[str, float]) -> None:
-    budgets = {**BUDGETS, "ours": DURABLE_PER_S[name]}
-    print(f"{name:<46}{'budget':>12}")
-    for what, value in figures.items():
-        budget = f"{budgets[what]:>12,.0f}" if what in budgets else ""
-        print(f"  {what:<32}{value:>12,.2f}{budget}".rstrip())
-    ratio = figures["ours"] / figures["one transaction per event"]
-    print(f"  ours beside one transaction per event: x {ratio:.0f}")
-
-
-if __name__ == "__main__":
-    main()
+        tables += brokers(args.broker_events, args.seconds, args.rounds)
+    return tables

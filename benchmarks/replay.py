@@ -1,6 +1,6 @@
 """Measures fold, recompute and verify. It runs in one process, except for `--jobs`.
 
-    make bench, or: .venv/bin/python benchmarks/replay.py [--events 300000] [--jobs 2]
+    make bench NAME=replay [ARGS="--events 300000 --jobs 2"]
 
 Facts come from memory, so that the speed of the broker does not count. Rates are per second of
 CPU, that is, per core. Compare ratios between machines, not the figures.
@@ -8,14 +8,15 @@ CPU, that is, per core. Compare ratios between machines, not the figures.
 
 import argparse
 import asyncio
-import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from report import Table
+
 import joulie_migrations
+from audit_kit import LogBuilder, RecordedLog
 from joulie_audit.chain.entries import WorkerOptions
 from joulie_audit.recompute.answers import RecordedAnswer, check_answer
 from joulie_audit.recompute.fold import FoldedState, rows_of
@@ -36,9 +37,7 @@ from joulie_projections.store import database
 from joulie_projections.store.store import Store
 from joulie_projections.twin.columns import TwinColumns
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
-from audit_kit import LogBuilder, RecordedLog
-
+SMALLEST = {"events": 3_000, "nodes": 100, "decisions": 50, "entries": 2_000}
 BATCH = 1_000  # a batch of a busy projector
 CANDIDATES = 500
 RUNS = 5  # of short measurements; the best counts, as other load only slows a run
@@ -159,15 +158,15 @@ async def verified(directory: Path, entries: int, jobs: int) -> dict[str, float]
     return figures
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
+def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", type=int, default=300_000)
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--decisions", type=int, default=2_000)
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--jobs", type=int, default=1, help="processes that verify together")
-    parser.add_argument("--json", type=Path)
-    args = parser.parse_args()
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
     names = names_of(args.nodes)
     batches = telemetry(names, args.events)
     figures = {
@@ -177,12 +176,4 @@ def main() -> None:
     }
     with tempfile.TemporaryDirectory() as directory:
         figures |= asyncio.run(verified(Path(directory), args.entries, args.jobs))
-    print(f"{args.nodes} nodes, {args.events} events, one process")
-    for name, value in figures.items():
-        print(f"  {name:<50} {value:>12,.0f}")
-    if args.json:
-        args.json.write_text(json.dumps(figures))
-
-
-if __name__ == "__main__":
-    main()
+    return [Table.of("one process", figures)]

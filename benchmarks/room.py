@@ -1,6 +1,6 @@
 """Measures the bytes of a reading and of a pod in the streams, the database and the archive.
 
-    .venv/bin/python benchmarks/room.py [--nodes 1000] [--seconds 20] [--pods 400]
+    make bench NAME=room [ARGS="--nodes 1000 --seconds 20 --pods 400"]
 
 It uses a real broker, a real projector and a real SQLite file. Readings are spread over each
 second, as in a cluster, so the number of batches is the same as there. Pods are filtered and scored
@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+from report import Table
 
 import joulie_migrations
 from joulie_audit.archive.archiver import Archiver
@@ -27,9 +27,7 @@ from joulie_audit.archive.columnar import Parquet, Segment, has_parquet
 from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts
 from joulie_audit.archive.parts import Archive
-from joulie_audit.retention.cut_points import CutOptions, heads_of
-from joulie_audit.retention.trim import Trimmer
-from joulie_audit.retention.trim_streams import newest_records
+from joulie_audit.retention.cut_points import CutEvidence, CutOptions, asked_cut
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, PodFinished, PodGone
 from joulie_bus.jetstream.connection import Connection
@@ -54,9 +52,12 @@ from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import History
 from joulie_projections.history.trimming import TrimStore
 from joulie_projections.projector.projector import Projector, ProjectorSettings
+from joulie_projections.projector.trim_streams import anchored_heads
+from joulie_projections.projector.trimmer import Trimmer
 from joulie_projections.store import database
 from joulie_projections.view.view import View
 
+SMALLEST = {"nodes": 100, "seconds": 10, "pods": 40}
 ASKED = 500  # names of one request, as kube-scheduler samples a large cluster
 TURNS = 50  # publishes a second, over which readings are spread
 
@@ -95,7 +96,7 @@ class Lab:
         form = Parquet() if has_parquet() else Segment()
         with History.of(self.file) as history:
             async with StreamFacts.on(self.bus, history) as facts:
-                await Archiver(self.archive, form, 2**62).run(history, facts)
+                await Archiver(self.archive, form, 2**62, self.signer.public).run(history, facts)
             batches = sum(1 for _ in history.manifests())
         self._checkpoint()
         files = (file for file in self.archive.rglob("*") if file.is_file())
@@ -105,10 +106,14 @@ class Lab:
     async def trim(self) -> None:
         engine = database.trimmer(self.file)
         reading = Sources(self.file).reading
-        trimmer = Trimmer(Archive.of(self.archive), TrimStore(engine), reading, self.signer.public)
-        anchors = heads_of(await newest_records(self.bus, Stream.HEADS, 10_000))
-        now = time.time_ns()
-        await trimmer.run(self.bus, CLUSTER, anchors, CutOptions(now, now, "bench"))
+        trimmer = Trimmer(TrimStore(engine), reading, lambda: self.signer.public)
+        anchors, now = await anchored_heads(self.bus, 10_000), time.time_ns()
+        evidence = CutEvidence(Archive.of(self.archive), anchors, self.signer.public)
+        with reading() as history:
+            asked = asked_cut(history, evidence, CutOptions(now, "bench"))
+        if asked is not None:
+            trimmer.cut(asked, anchors, now)
+        await trimmer.delete(self.bus, CLUSTER)
         engine.dispose()
         self._checkpoint()
 
@@ -197,11 +202,7 @@ async def pods(at: Lab, names: list[str], count: int) -> None:
         await at.say(PodFinished(uid=uid), PodGone(uid=uid))
 
 
-async def main() -> None:
-    options = argparse.ArgumentParser()
-    for name, default in (("nodes", 1000), ("seconds", 20), ("pods", 400)):
-        options.add_argument(f"--{name}", type=int, default=default)
-    args = options.parse_args()
+async def sizes(args: argparse.Namespace) -> list[Table]:
     names = [f"node-{number:05d}" for number in range(args.nodes)]
     with tempfile.TemporaryDirectory() as folder:
         async with lab(Path(folder)) as at:
@@ -214,22 +215,23 @@ async def main() -> None:
             asked = await at.measure()
             await at.trim()
             after = await at.measure()
-    _show(read.since(before), count, asked.since(read), args.pods)
-    whole = f"{asked.streams + asked.database:,} bytes of streams and database"
-    print(f"after a trim of all but the newest: {whole} became {after.streams + after.database:,}")
-
-
-def _show(readings: Size, count: int, pods: Size, asked: int) -> None:
-    print(f"{'':22}{'streams':>10}{'database':>10}{'archive':>10}   bytes each")
-    for name, size, by in (("reading", readings, count), ("pod, 500 candidates", pods, asked)):
-        each = "".join(f"{value / by:>10.1f}" for value in size[:3])
-        print(f"{name:<22}{each}   {size.batches / by:.3f} batches each")
-    figures = {
-        "reading": [each / count for each in readings],
-        "pod": [each / asked for each in pods],
+    rows = {
+        "a reading": row(read.since(before), count),
+        f"a pod with {min(ASKED, args.nodes)} candidates": row(asked.since(read), args.pods),
     }
-    print(msgspec.json.encode(figures).decode())
+    whole = {"before": asked.streams + asked.database, "after": after.streams + after.database}
+    trimmed = Table.of("bytes of streams and database, trimmed to the newest", whole)
+    return [Table(title="bytes each", rows=rows), trimmed]
 
 
-if __name__ == "__main__":
-    asyncio.run(main())
+def row(size: Size, count: int) -> dict[str, float]:
+    return {name: value / count for name, value in size._asdict().items()}
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    for name, default in (("nodes", 1000), ("seconds", 20), ("pods", 400)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
+    return asyncio.run(sizes(args))

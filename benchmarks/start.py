@@ -1,6 +1,6 @@
 """Measures the start of Joulie on an empty cluster: NodeTwins, kube-apiserver, and memory.
 
-    make kube && .venv/bin/python benchmarks/start.py [--nodes 5000] [--rate 200]
+    make kube && make bench NAME=start [ARGS="--nodes 5000 --rate 200"]
 
 etcd and kube-apiserver are real, and `joulie up` runs beside them. The time starts with the
 process and ends when all nodes have a NodeTwin with a status. CPU is that of the programs in this
@@ -11,39 +11,42 @@ of kube-apiserver. The memory of each process is read a minute after the last wr
 import argparse
 import asyncio
 import json
-import os
-import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the real programs
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
-sys.path.insert(0, str(Path(__file__).parent / "kit"))
-
-from extenders_beside import ENVIRON, LOOK_S, PATIENCE_S, a_node, at_rest, data_of
-from process_usage import Process, cpu_s, descendants
+from extenders_beside import (
+    ENVIRON,
+    LOOK_S,
+    PATIENCE_S,
+    a_node,
+    at_rest,
+    components_of,
+    data_of,
+)
+from process_usage import IMPORTS, Process, cpu_s, descendants, require
+from report import Table
 
 from joulie_bus.runtime.ports import free_port
 from joulie_bus.runtime.tasks import background
 from joulie_operator.kube.api_client import ApiServer
 from joulie_process import joulie
 from kube_conditions import NODES
-from kube_real import ASKED, ASSETS, ProgramMissing, Running, all_of, program, real_server
+from kube_real import ASKED, ASSETS, Running, all_of, program, real_server
 
 LIST_EVERY_S = 1.0
-REST_S = 60.0
+SMALLEST = {"nodes": 20, "rest": 3.0}
 VERBS = ("create", "patch", "update", "delete")
-PROGRAMS = ("kube-apiserver", "etcd")  # not Joulie's; nor is this process
+CLUSTER = ("kube-apiserver", "etcd")
 
 
 class Start(NamedTuple):
     took_s: float
-    cores: dict[str, float]  # used by each program
+    cpu_s: dict[str, float]  # of each program
     lists_ms: list[float]
 
 
@@ -60,9 +63,9 @@ class Writes:
         *lines, self._rest = (self._rest + self._log.read()).split(b"\n")
         for line in lines:
             asked = json.loads(line)
-            of, code = asked["objectRef"], asked["responseStatus"]["code"]
-            if asked["verb"] not in VERBS or of["resource"] == "leases":
+            if asked["verb"] not in VERBS or asked["objectRef"]["resource"] == "leases":
                 continue
+            of, code = asked["objectRef"], asked["responseStatus"]["code"]
             resource = "/".join(filter(None, (of["resource"], of.get("subresource", ""))))
             self.counts[resource if code < 300 else f"{resource}: {code}"] += 1
             if resource == "nodetwins/status" and code < 300:
@@ -86,12 +89,12 @@ async def start(server: Running, writes: Writes, nodes: int) -> Start:
             await asyncio.sleep(0.2)
             writes.read()
     took_s, then = time.perf_counter() - began, cpu_s()
-    cores = {name: (then[name] - used.get(name, 0.0)) / took_s for name in then}
-    return Start(took_s, cores, took_ms)
+    return Start(took_s, {name: then[name] - used.get(name, 0.0) for name in then}, took_ms)
 
 
-async def measured(nodes: int, environ: dict[str, str]) -> None:
-    assets = program(ASSETS, "kube-apiserver").parent
+async def of_cluster(args: argparse.Namespace) -> list[Table]:
+    assets, nodes = program(ASSETS, "kube-apiserver").parent, args.nodes
+    environ = {"APPLY_RATE": args.rate} if args.rate else {}
     with tempfile.TemporaryDirectory() as place:
         async with real_server(Path(place) / "server", assets) as server:
             await all_of(server.api.create(NODES, a_node(number)) for number in range(nodes))
@@ -100,61 +103,56 @@ async def measured(nodes: int, environ: dict[str, str]) -> None:
             operator, data = server.kubeconfig("operator"), data_of(server)
             writes, began = Writes(server), time.perf_counter()
             async with joulie("up", operator, data, PATIENCE_S, **settings):
-                show(await start(server, writes, nodes))
+                done = await start(server, writes, nodes)
                 await at_rest(server, nodes)
+                all_s = time.perf_counter() - began
                 writes.read()
-                show_writes(writes.counts, time.perf_counter() - began)
-                await asyncio.sleep(REST_S)
-                show_memory(descendants())
+                await asyncio.sleep(args.rest)
+                components = [*components_of(server), IMPORTS]
+                return [
+                    times(done, all_s),
+                    Table.of("writes", writes.counts),
+                    programs(done, components, nodes),
+                ]
 
 
-def show(done: Start) -> None:
-    print(f"{'all NodeTwins have a status after':<36}{done.took_s:>8.1f} s")
-    for name, cores in sorted(done.cores.items(), key=lambda each: -each[1]):
-        if cores >= 0.01:
-            print(f"{'  cores, ' + name:<36}{cores:>8.2f}")
-    slowest, half = max(done.lists_ms), median(done.lists_ms)
-    print(
-        f"{'another client lists 500 nodes':<36}{half:>8.0f} ms, at most {slowest:.0f}", flush=True
-    )
+def times(done: Start, all_s: float) -> Table:
+    figures = {
+        "all NodeTwins have a status after s": done.took_s,
+        "all labels and events after s": all_s,
+        "another client lists 500 nodes, median ms": median(done.lists_ms),
+        "another client lists 500 nodes, slowest ms": max(done.lists_ms),
+    }
+    return Table.of("start", figures)
 
 
-def show_writes(counts: Counter[str], took_s: float) -> None:
-    print(f"{'all labels and events after':<36}{took_s:>8.1f} s")
-    print("writes: " + ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items())))
+def programs(done: Start, components: Sequence[str], nodes: int) -> Table:
+    """CPU until all NodeTwins have a status; memory at rest, and its maximum so far."""
+    require(components, (name for name, used in done.cpu_s.items() if used))
+    found = [process for process in descendants() if process.name in (*components, *CLUSTER)]
+    rows = dict[str, dict[str, float]]()
+    for name in (*components, *CLUSTER):
+        sizes = [mib(process) for process in found if process.name == name]
+        rows[name] = {
+            "CPU s": done.cpu_s[name],
+            "CPU ms a node": done.cpu_s[name] / nodes * 1000,
+            "resident MiB": sum(size for size, _ in sizes),
+            "at most MiB": sum(most for _, most in sizes),
+        }
+    return Table(title="programs", rows=rows)
 
 
-def show_memory(found: Iterable[Process]) -> None:
-    """Resident memory now, and its maximum so far, of each process of Joulie."""
-    sizes = [(each.name, *mib(each.pid)) for each in found if is_ours(each)]
-    print(f"{'':<16}{'resident MiB':>14}{'at most MiB':>14}")
-    for name, resident, most in sorted(sizes):
-        print(f"{name:<16}{resident:>14.0f}{most:>14.0f}")
-    print(f"{'all':<16}{sum(size for _, size, _ in sizes):>14.0f}")
-
-
-def is_ours(process: Process) -> bool:
-    return process.pid != os.getpid() and process.name not in PROGRAMS
-
-
-def mib(pid: int) -> tuple[float, float]:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    kib = dict(line.split(":") for line in lines)
+def mib(process: Process) -> tuple[float, float]:
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    kib = dict(line.split(":", 1) for line in lines)
     return int(kib["VmRSS"].split()[0]) / 1024, int(kib["VmHWM"].split()[0]) / 1024
 
 
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--nodes", type=int, default=5000)
-    options.add_argument("--rate", default="", help="APPLY_RATE")
-    args = options.parse_args()
-    try:
-        program(ASSETS, "kube-apiserver")
-    except ProgramMissing as missing:
-        print(f"not measured: {missing}")
-        return
-    asyncio.run(measured(args.nodes, {"APPLY_RATE": args.rate} if args.rate else {}))
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--rate", default="", help="APPLY_RATE")
+    parser.add_argument("--rest", type=float, default=60.0, help="seconds before memory is read")
 
 
-if __name__ == "__main__":
-    main()
+def measured(args: argparse.Namespace) -> list[Table]:
+    return asyncio.run(of_cluster(args))

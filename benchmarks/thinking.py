@@ -1,19 +1,18 @@
 """Measures the pure functions: fold, snapshot, filter, score. One process, no I/O.
 
-    make bench, or: .venv/bin/python benchmarks/thinking.py [--nodes 5000]
+    make bench NAME=thinking [ARGS="--nodes 5000"]
 
-Prints the median of several runs. Ratios are comparable between machines, absolute times are not.
+Medians of several runs. Ratios are comparable between machines, absolute times are not.
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
+from report import Table
 
 from joulie_bus.events import PodAsk, TelemetrySampled
 from joulie_bus.streams.records import Record
@@ -28,6 +27,7 @@ from joulie_projections.state.state_changes import Draft
 from joulie_projections.twin.columns import TwinColumns
 
 RUNS = 7
+SMALLEST = {"nodes": 500}
 
 
 def median_s(call: Callable[[], object]) -> float:
@@ -68,7 +68,7 @@ def telemetry(names: list[str], count: int) -> list[Record]:
     return made
 
 
-def measure(nodes: int) -> dict[str, float]:
+def figures(nodes: int) -> dict[str, float]:
     cluster_state = cluster(nodes)
     names = list(cluster_state.nodes)
     facts = telemetry(names, 20_000)
@@ -124,18 +124,9 @@ def _on_a_new_twin_columns(
     decide_prioritize(pod, asked, moment, weights)
 
 
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--nodes", type=int, default=5000)
-    options.add_argument("--json", type=Path, help="also write the figures to this file")
-    args = options.parse_args()
-    found = measure(args.nodes)
-    print(f"{args.nodes} nodes, median of {RUNS} runs")
-    for name, value in found.items():
-        print(f"  {name:<46}{value:>14,.3f}")
-    if args.json:
-        args.json.write_text(json.dumps(found))
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=5000)
 
 
-if __name__ == "__main__":
-    main()
+def measured(args: argparse.Namespace) -> list[Table]:
+    return [Table.of("thinking", figures(args.nodes))]

@@ -1,32 +1,25 @@
 """Measures the CPU time of one tick of the operator when nothing has changed.
 
-    make bench, or: .venv/bin/python benchmarks/ticks.py
+    make bench NAME=ticks
 
-A tick is a plan, and the comparison of every node and NodeTwin with its desired state. The budget
-is one second at 5,000 nodes. It prints medians; the cost per node is comparable between machines,
-times are not. Then it measures watchers and applier over HTTP. The API server is the one of the
-tests, in a process of its own, and counts the writes.
+A tick is a plan, and the comparison of every node and NodeTwin with its desired state. The figures
+are medians; the cost per node is comparable between machines, times are not. Then it measures
+watchers and applier over HTTP. The API server is the one of the tests, in a process of its own, and
+counts the writes.
 """
 
 import argparse
 import asyncio
-import json
 import statistics
-import sys
 import time
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # for the API server of the tests
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
-sys.path.insert(0, str(Path(__file__).parent / "kit"))
-
 from kube_served import ServedCluster, folded, served
+from report import Table
 
 from joulie_bus.events import AnyEvent, Fact
-from joulie_bus.runtime import logging
 from joulie_bus.runtime.settings import Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.testing import (
@@ -56,11 +49,10 @@ from kube_builders import joulie_server
 from kube_settled import OPTIONS, SELECTOR, settle
 
 RUNS = 5
-SIZES = (100, 1_000, 5_000, 20_000)
+SMALLEST = {"sizes": [20, 40], "http_nodes": 20, "changed": 5}
 PODS_PER_NODE = 30  # 150,000 pods on 5,000 nodes
-HTTP_NODES = 5_000
-CHANGED = 100
 RESTS_S = 5.0
+WRITES = "writes"
 RULES = Rules(policy="queue_aware_v1")
 
 
@@ -131,8 +123,10 @@ class Held(NamedTuple):
     cluster_state: ClusterState
 
 
-async def beside(cluster_state: ClusterState, server: ServedCluster) -> None:
-    cluster = ObservedCluster.empty()
+async def beside(
+    cluster_state: ClusterState, server: ServedCluster, changed: int
+) -> dict[str, dict[str, float]]:
+    cluster, rows = ObservedCluster.empty(), dict[str, dict[str, float]]()
     settings = Source.of(APPLY_RATE="10000").load(ApplierSettings)
     async with Api.of(server.kubeconfig) as api:
         applier = Applier(api, Held(cluster_state), cluster, SELECTOR, settings)
@@ -144,57 +138,56 @@ async def beside(cluster_state: ClusterState, server: ServedCluster) -> None:
         ):
             await cluster.twins.complete.wait()
             await asyncio.sleep(RESTS_S)
-            report("start: all read, all compared", began, server.writes())
+            rows["start: all read, all compared"] = row(began, server.writes())
             began, before = time.process_time(), server.writes()
             await asyncio.sleep(RESTS_S)
-            report(f"{RESTS_S:g} s in which nothing changes", began, server.writes() - before)
+            rows[f"{RESTS_S:g} s in which nothing changes"] = row(began, server.writes() - before)
             began = time.process_time()
-            names = list(cluster_state.nodes)[:CHANGED]
+            names = list(cluster_state.nodes)[:changed]
             facts = [turned(cluster_state, name) for name in names]
             folded(cluster_state, facts, time.time_ns())
-            while (server.writes() - before)["create", "events"] < CHANGED:
+            while (server.writes() - before)["create", "events"] < changed:
                 await asyncio.sleep(0.2)
-            report(f"{CHANGED} nodes change their class", began, server.writes() - before)
+            rows[f"{changed} nodes change their class"] = row(began, server.writes() - before)
+    return rows
 
 
 def turned(cluster_state: ClusterState, name: str) -> Fact:
     return performance(name) if cluster_state.nodes[name].profile == "eco" else eco(name)
 
 
-def report(what: str, began: float, wrote: Counter[tuple[str, str]]) -> None:
-    writes = ", ".join(f"{count} {verb} {of}" for (verb, of), count in sorted(wrote.items()))
-    print(f"  {what:<40}{time.process_time() - began:>8.2f} s CPU   wrote {writes or 'nothing'}")
+def row(began: float, wrote: Counter[tuple[str, str]]) -> dict[str, float]:
+    return {"CPU s": time.process_time() - began, WRITES: float(wrote.total())}
 
 
-def over_http(nodes: int) -> None:
+def over_http(nodes: int, changed: int) -> Table:
     cluster_state, made = settled(nodes), joulie_server()
     settle(made, cluster_state, time.time_ns())
     with served(lambda: made) as server:
-        print(f"\n{nodes} nodes and NodeTwins over HTTP")
-        asyncio.run(beside(cluster_state, server))
+        rows = asyncio.run(beside(cluster_state, server, changed))
+    return Table(title=f"{nodes} nodes and NodeTwins over HTTP", rows=rows, zero={WRITES})
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(prog="ticks.py")
-    options.add_argument("--json", type=Path, help="also write the figures to this file")
-    args = options.parse_args()
-    logging.configure("error", "console", "bench")
-    titles = ("plan", "compare", "tick", "µs a node", "in between")
-    print(f"{'nodes':>8}{'pods':>10}" + "".join(f"{title:>12}" for title in titles))
-    found = {}
-    for nodes in SIZES:
+def ticks(sizes: list[int]) -> Table:
+    rows = {}
+    for nodes in sizes:
         cluster_state = settled(nodes)
-        each = found[nodes] = cost(cluster_state)
-        ms = [part * 1e3 for part in (each.plan, each.compare, each.tick)]
-        print(
-            f"{nodes:>8}{len(cluster_state.pods):>10}" + "".join(f"{part:>9.1f} ms" for part in ms),
-            end="",
-        )
-        print(f"{each.tick / nodes * 1e6:>12.1f}{each.glance * 1e3:>9.1f} ms")
-    if args.json:
-        args.json.write_text(json.dumps({nodes: each._asdict() for nodes, each in found.items()}))
-    over_http(HTTP_NODES)
+        each = cost(cluster_state)
+        rows[f"{nodes} nodes, {len(cluster_state.pods)} pods"] = {
+            "plan, ms": each.plan * 1e3,
+            "compare, ms": each.compare * 1e3,
+            "tick, ms": each.tick * 1e3,
+            "µs a node": each.tick / nodes * 1e6,
+            "in between, ms": each.glance * 1e3,
+        }
+    return Table(title="ticks", rows=rows)
 
 
-if __name__ == "__main__":
-    main()
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sizes", type=int, nargs="*", default=[100, 1_000, 5_000, 20_000])
+    parser.add_argument("--http-nodes", type=int, default=5_000)
+    parser.add_argument("--changed", type=int, default=100, help="nodes")
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
+    return [ticks(args.sizes), over_http(args.http_nodes, args.changed)]

@@ -1,6 +1,6 @@
 """Measures the time to compute a past state of a long log, and replay with several processes.
 
-    .venv/bin/python benchmarks/travel.py [--events 1000000] [--nodes 1000] [--jobs 2]
+    make bench NAME=travel [ARGS="--events 1000000 --nodes 1000 --jobs 2"]
 
 `--events 10000000 --jobs 0` covers what the snapshots of the default settings cover, without the
 replay. It takes some minutes, and 5 GiB of memory for the facts.
@@ -14,7 +14,6 @@ on the number of nodes, not on the length of the log: rows are looked up by thei
 import argparse
 import asyncio
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from report import Table
+
 import joulie_migrations
+from audit_kit import NoFacts
 from joulie_audit.archive.archiver import Archiver
 from joulie_audit.archive.columnar import Segment
 from joulie_audit.archive.combined_history import Sources
@@ -36,6 +38,7 @@ from joulie_bus.log.producer import Producer
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_bus.testing import CLUSTER, NOON, SECOND, hardware, node_seen, records
+from joulie_projections.decision_log.heads import Signer
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.fold.sequence import FoldCursor, sequence
 from joulie_projections.fold.snapshots import frozen_state_of, pack
@@ -44,9 +47,7 @@ from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kit"))
-from audit_kit import NoFacts
-
+SMALLEST = {"events": 60_000, "nodes": 50, "moments": 5}
 SNAPSHOT_EVERY = 25_000
 BATCH = 1_000
 
@@ -143,7 +144,8 @@ async def replayed(
     if not jobs:
         return took
     with History.of(file) as history:
-        await Archiver(archive, Segment(), 2**62).run(history, facts)
+        ring = Signer.of(file.with_name("head.key")).public
+        await Archiver(archive, Segment(), 2**62, ring).run(history, facts)
         for count in jobs:
             kept = Kept(archive)
             async with kept(history) as opened:
@@ -154,13 +156,14 @@ async def replayed(
     return took
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
+def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2, help="processes of the replay; 0: none")
     parser.add_argument("--moments", type=int, default=40)
-    args = parser.parse_args()
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "joulie.db"
         held = written(file, [f"node-{number:05d}" for number in range(args.nodes)], args.events)
@@ -168,16 +171,14 @@ def main() -> None:
         wanted = (1, args.jobs) if args.jobs else ()
         again = asyncio.run(replayed(file, held, Path(directory) / "a", wanted))
         size = file.stat().st_size / 2**20
-    print(f"{args.events} events of {args.nodes} nodes, {size:.0f} MiB")
     seconds = [journey.seconds for journey in took]
-    print(f"  {len(took)} past states: median {statistics.median(seconds):.2f} s", end=", ")
-    print(
-        f"slowest {max(seconds):.2f} s; at most", max(j.folded for j in took), "events were folded"
-    )
+    figures = {
+        "database, MiB": size,
+        "past states": float(len(took)),
+        "a past state, median s": statistics.median(seconds),
+        "a past state, slowest s": max(seconds),
+        "events folded for it, at most": float(max(each.folded for each in took)),
+    }
     if again:
-        print(f"  replay: {again[0]:.1f} s by one process, {again[1]:.1f} s by {args.jobs}", end="")
-        print(f", {again[0] / again[1]:.2f} times as fast")
-
-
-if __name__ == "__main__":
-    main()
+        figures |= {"replay by one process, s": again[0], f"by {args.jobs}, s": again[1]}
+    return [Table.of("past states", figures)]

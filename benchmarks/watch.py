@@ -1,28 +1,24 @@
 """Measures the operator's watches on a large cluster (start, idle, restart) and its applier.
 
-    .venv/bin/python benchmarks/watch.py [NODES [PODS]]
+    make bench NAME=watch [ARGS="--nodes 5000 --pods 150000"]
 
 The API server is the one of the tests, in a process of its own on the same machine. The log is in
 memory, so that only the watchers are measured.
 """
 
+import argparse
 import asyncio
 import resource
-import sys
 import time
 from pathlib import Path
 from typing import Any, cast
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # for the API server of the tests
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
-sys.path.insert(0, str(Path(__file__).parent / "kit"))
-
 from kube_served import folded, served
+from report import Table
 
 from joulie_bus.events import Fact, codec
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
 from joulie_bus.log.producer import Producer
-from joulie_bus.runtime import logging
 from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_bus.testing import VirtualClock, eco, noon, performance
 from joulie_operator.desired.pending_writes import Now, WriteOptions, WritePlanner
@@ -47,6 +43,8 @@ from kube_api import ApiServer
 from kube_builders import joulie_server, node, pod
 
 IDLE_S = 5.0
+SMALLEST = {"nodes": 20, "pods": 60}
+WALL, CPU, FOUND = "wall s", "CPU s", "facts or writes"
 TEMPLATES = 2000  # deployments, jobs and other templates of the pods
 SUBJECTS = Subjects("bench")
 
@@ -79,9 +77,9 @@ class Meter:
     def __init__(self) -> None:
         self.wall, self.cpu = time.perf_counter(), cpu_s()
 
-    def tell(self, what: str, note: str = "") -> None:
+    def row(self, found: int = 0) -> dict[str, float]:
         wall, cpu = time.perf_counter() - self.wall, cpu_s() - self.cpu
-        print(f"  {what:<44} {wall:8.2f} s wall {cpu:8.2f} s CPU   {note}")
+        return {WALL: wall, CPU: cpu, FOUND: float(found)}
 
 
 async def watching(
@@ -112,21 +110,18 @@ async def ended(tasks: list[asyncio.Task[None]]) -> None:
     await asyncio.wait(tasks)
 
 
-async def measure(kubeconfig: Path, nodes: int, pods: int) -> None:
-    broker = MemoryBroker(SUBJECTS, VirtualClock())
+async def measure(kubeconfig: Path, nodes: int) -> dict[str, dict[str, float]]:
+    broker, rows = MemoryBroker(SUBJECTS, VirtualClock()), dict[str, dict[str, float]]()
     log, cluster_state = MemoryLog(broker), ClusterState()
     async with Api.of(kubeconfig) as api:
         meter = Meter()
         tasks = await started(await watching(api, log, cluster_state, ObservedCluster.empty()))
         published = (await log.state(Stream.OBS)).last
-        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        meter.tell(
-            "first start, all facts published", f"{published} facts, {peak_mb:.0f} MB at most"
-        )
+        rows["first start, all facts published"] = meter.row(published)
 
         meter = Meter()
         await asyncio.sleep(IDLE_S)
-        meter.tell("idle, two watches open")
+        rows["idle, two watches open"] = meter.row()
         await ended(tasks)
 
         draft = Draft(cluster_state)
@@ -137,20 +132,23 @@ async def measure(kubeconfig: Path, nodes: int, pods: int) -> None:
         meter, cluster = Meter(), ObservedCluster.empty()
         tasks = await started(await watching(api, log, cluster_state, cluster))
         news = (await log.state(Stream.OBS)).last - published
-        meter.tell("restart, compared with the log", f"{news} facts")
+        rows["restart, compared with the log"] = meter.row(news)
         await ended(tasks)
-    await apply_to(cluster_state, cluster, nodes)
+    return rows | applied(cluster_state, cluster, nodes)
 
 
-async def apply_to(cluster_state: ClusterState, cluster: ObservedCluster, nodes: int) -> None:
+def applied(
+    cluster_state: ClusterState, cluster: ObservedCluster, nodes: int
+) -> dict[str, dict[str, float]]:
     """Measures how the applier finds its writes, without the writes themselves."""
+    rows = dict[str, dict[str, float]]()
     options = WriteOptions({"joulie.io/managed": "true"}, 60)
     planner = WritePlanner(cluster.nodes, cluster.twins, options)
     names = sorted(cluster_state.nodes)
     folded(cluster_state, map(eco, names), noon())
     meter = Meter()
     found = planner.pending_writes(cluster_state, Now(0.0, noon()))
-    meter.tell("applier: every node is new", f"{len(found)} nodes with writes")
+    rows["applier: every node is new"] = meter.row(len(found))
     for node_writes in found:
         spec = next(step.spec for step in node_writes.steps if step.spec)
         twin = NodeTwin(metadata=cluster.nodes.get(node_writes.name).metadata, spec=spec)  # type: ignore[union-attr]
@@ -160,21 +158,20 @@ async def apply_to(cluster_state: ClusterState, cluster: ObservedCluster, nodes:
     meter, looks = Meter(), 20
     for number in range(looks):
         planner.pending_writes(cluster_state, Now(0.2 + number / 100, noon()))
-    meter.tell(f"applier: {looks} looks, nothing changed")
+    rows[f"applier: {looks} looks, nothing changed"] = meter.row()
     folded(cluster_state, map(performance, names[:: max(1, nodes // 100)]), noon())
     meter = Meter()
     found = planner.pending_writes(cluster_state, Now(1.0, noon()))
-    meter.tell("applier: a hundred plans", f"{len(found)} nodes with writes")
+    rows["applier: a hundred plans"] = meter.row(len(found))
+    return rows
 
 
-def main() -> None:
-    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    pods = int(sys.argv[2]) if len(sys.argv) > 2 else nodes * 30
-    logging.configure("error", "console", "bench")
-    with served(lambda: cluster_of(nodes, pods)) as server:
-        print(f"{nodes} nodes, {pods} pods")
-        asyncio.run(measure(server.kubeconfig, nodes, pods))
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--pods", type=int, default=150_000)
 
 
-if __name__ == "__main__":
-    main()
+def measured(args: argparse.Namespace) -> list[Table]:
+    with served(lambda: cluster_of(args.nodes, args.pods)) as server:
+        rows = asyncio.run(measure(server.kubeconfig, args.nodes))
+    return [Table(title="watches and applier", rows=rows, zero={FOUND})]

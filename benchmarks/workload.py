@@ -1,6 +1,6 @@
 """Runs a mixed workload on a real kube-scheduler, with a bare extender and with Joulie.
 
-    make kube && .venv/bin/python benchmarks/workload.py [--minutes 30] [--nodes 5000]
+    make kube && make bench NAME=workload [ARGS="--minutes 30 --nodes 5000"]
 
 Jobs of several kinds are created at a steady rate, and their pods are deleted after a while, as in
 scheduler_perf. The mix:
@@ -12,9 +12,9 @@ scheduler_perf. The mix:
     spread       four pods that prefer different nodes (topology spread)
     preemption   one pod of high priority, for a node that a pod of low priority fills
 
-A fit node exists at any time for every kind but the last, which has to evict a pod first. For each
-kind this prints p50, p99 and the longest time from creation to binding, then the ratio of the p99
-of both extenders over all kinds with a fit node. A pod that is still pending at the end is counted
+A fit node exists at any time for every kind but the last, which has to evict a pod first. Each kind
+has p50, p99 and the longest time from creation to binding; the ratio is that of the p99 of both
+extenders over all kinds with a fit node. A pod that is still pending at the end is counted
 with the time that it has waited. The labels of the nodes are those of Joulie's plan in both runs.
 Two minutes are the default, for a first look.
 """
@@ -23,49 +23,41 @@ import argparse
 import asyncio
 import contextlib
 import random
-import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit"))  # starts the real programs
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests/kit/kube"))
-sys.path.insert(0, str(Path(__file__).parent / "kit"))
 
 from bindings import Bindings, Waits
 from extenders_beside import (
+    AT_ONCE,
     BARE,
-    OURS,
     cluster_of,
     configured,
-    node_name,
     pods_gone,
     require_programs,
+    settled,
 )
+from readings import node_name
+from report import Table
 
+from joulie_bus.runtime.presets import HEADROOM
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
 from kube_builders import pod
 from kube_conditions import PODS
-from kube_real import ProgramMissing, Running, all_of
+from kube_real import Running, all_of
 from kube_scheduled import scheduling
 
+SMALLEST = {"nodes": 20, "minutes": 0.4, "pool": 4}
 PODS_PER_S = 40
 LIFETIME_S = 40.0  # of a pod, after which it is deleted
 TRIES = 5
 LAST_PATIENCE_S = 30.0  # for the pods that are pending at the end
-POOL = 10  # one in so many nodes is filled by a pod of low priority
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+UNPLACED = "not placed"
 PREEMPTION, ALL_FIT = "preemption", "with a fit node"
 HOST = "kubernetes.io/hostname"
 Tree = dict[str, Any]
-
-
-class Wanted(NamedTuple):
-    nodes: int
-    minutes: float
-    settings: list[str]
 
 
 # --- jobs ---------------------------------------------------------------------------------------
@@ -162,24 +154,23 @@ def jobs(seed: int) -> Iterator[Job]:
 Created = dict[str, list[str]]  # the names of the pods of each kind
 
 
-async def one_run(server: Running, setting: str, wanted: Wanted) -> Waits:
-    """Prints the times of each kind; returns those of all kinds with a fit node."""
+async def one_run(server: Running, setting: str, args: argparse.Namespace) -> dict[str, Waits]:
+    """The times of each kind, and of all kinds with a fit node."""
     async with (
-        configured(setting, server, wanted.nodes) as config,
+        configured(setting, server, args.nodes) as config,
         Bindings.following(server.api) as bindings,
         scheduling(server, config),
     ):
-        filled = wanted.nodes // POOL
+        filled = args.nodes // args.pool
         low = (filling(f"low-{number}", number, "low") for number in range(filled))
         await all_of(map(bindings.create, low))
         await bindings.wait_for(filled, LAST_PATIENCE_S)
-        created = await churn(server.api, bindings, wanted.minutes * 60)
+        created = await churn(server.api, bindings, args.minutes * 60)
         await bindings.wait_for(filled + sum(map(len, created.values())), LAST_PATIENCE_S)
         fit = [name for kind, names in created.items() if kind != PREEMPTION for name in names]
-        for kind, names in {**created, ALL_FIT: fit}.items():
-            print(line(setting, kind, bindings.waits(names), len(names)), flush=True)
+        found = {kind: bindings.waits(names) for kind, names in {**created, ALL_FIT: fit}.items()}
         await pods_gone(server)
-        return bindings.waits(fit)
+        return found
 
 
 async def churn(api: ApiServer, bindings: Bindings, seconds: float) -> Created:
@@ -214,40 +205,47 @@ async def deleted(api: ApiServer, name: str) -> None:
     raise TimeoutError(f"the API server has not deleted the pod {name} in {TRIES} tries")
 
 
-def line(setting: str, kind: str, waits: Waits, pods: int) -> str:
-    times = f"p50 {waits.p50:>6.3f}  p99 {waits.p99:>6.3f}  longest {waits.longest:>7.3f} s"
-    return f"{setting:<8}{kind:<18}{pods:>7} pods   {times}   not placed {waits.unplaced}"
-
-
 # --- both runs ----------------------------------------------------------------------------------
 
 
-async def compare(wanted: Wanted) -> None:
-    found = dict[str, Waits]()
-    async with cluster_of(wanted.nodes, with_joulie=True) as server:
+async def compared(args: argparse.Namespace) -> list[Table]:
+    found = dict[str, dict[str, Waits]]()
+    async with cluster_of(args.nodes) as server:
+        await settled(server, args.nodes, **AT_ONCE)
         for name, value in (("low", 0), ("high", 1000)):
             await server.put(PRIORITIES, {"metadata": {"name": name}, "value": value})
-        for setting in wanted.settings:
-            found[setting] = await one_run(server, setting, wanted)
-    if {BARE, OURS} <= found.keys():
-        ratio = found[OURS].p99 / found[BARE].p99
-        print(f"\np99 with a fit node, of the bare one's: {ratio:.2f}")
-        print(f"longest with a fit node: {found[OURS].longest:.2f} s")
+        for setting in args.ask:
+            found[setting] = await one_run(server, setting, args)
+    tables = [times(setting, waits) for setting, waits in found.items()]
+    if {BARE, HEADROOM} <= found.keys():
+        ratio = found[HEADROOM][ALL_FIT].p99 / found[BARE][ALL_FIT].p99
+        tables.append(Table.of("ratios", {"p99 with a fit node, of the bare one's": ratio}))
+    return tables
 
 
-def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--nodes", type=int, default=5000)
-    options.add_argument("--minutes", type=float, default=2)
-    options.add_argument("--ask", nargs="*", choices=[BARE, OURS], default=[BARE, OURS])
-    args = options.parse_args()
-    try:
-        require_programs()
-    except ProgramMissing as missing:
-        print(f"not measured: {missing}")
-        return
-    asyncio.run(compare(Wanted(args.nodes, args.minutes, args.ask)))
+def times(setting: str, found: Mapping[str, Waits]) -> Table:
+    rows = {
+        kind: {
+            "pods": float(waits.pods),
+            "p50 s": waits.p50,
+            "p99 s": waits.p99,
+            "longest s": waits.longest,
+            UNPLACED: float(waits.unplaced),
+        }
+        for kind, waits in found.items()
+    }
+    return Table(title=setting, rows=rows, zero={UNPLACED})
 
 
-if __name__ == "__main__":
-    main()
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=5000)
+    parser.add_argument("--minutes", type=float, default=2)
+    parser.add_argument("--ask", nargs="*", choices=[BARE, HEADROOM], default=[BARE, HEADROOM])
+    parser.add_argument(
+        "--pool", type=int, default=10, help="one in so many nodes is filled at first"
+    )
+
+
+def measured(args: argparse.Namespace) -> list[Table]:
+    require_programs()
+    return asyncio.run(compared(args))

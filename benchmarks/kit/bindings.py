@@ -33,6 +33,7 @@ class Waits(NamedTuple):
     p50: float
     p99: float
     longest: float
+    pods: int
     unplaced: int  # pods that are counted with the time that they have waited so far
 
 
@@ -82,7 +83,8 @@ class Bindings:
         now, names = time.perf_counter(), list(names)
         waited = [self._bound.get(name, now) - self._began[name] for name in names]
         unplaced = sum(name not in self._bound for name in names)
-        return Waits(percentile(waited, 50), percentile(waited, 99), max(waited), unplaced)
+        p50, p99 = (percentile(waited, percent) for percent in (50, 99))
+        return Waits(p50, p99, max(waited), len(names), unplaced)
 
     def most_on_a_node(self) -> int:
         return max(Counter(self._nodes.values()).values(), default=0)

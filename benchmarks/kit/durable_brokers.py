@@ -63,6 +63,13 @@ async def running(kind: Kind, folder: Path) -> AsyncGenerator[Brokers, None]:
         await asyncio.gather(*(server.wait() for server in servers))
 
 
+@contextlib.asynccontextmanager
+async def lazy_broker(folder: Path) -> AsyncGenerator[Address, None]:
+    """One server that rarely syncs its disk, so that its clients dominate."""
+    async with running(Kind(1, is_synced=False), folder) as brokers:
+        yield brokers.address
+
+
 def _config(kind: Kind, place: Path, ports: tuple[int, int], routes: Sequence[int]) -> str:
     client, route = ports
     urls = ", ".join(f"nats://127.0.0.1:{each}" for each in routes)

@@ -5,19 +5,16 @@ import contextlib
 import socket
 import sys
 import tempfile
-import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from readings import node_name
+
 from joulie_answers.readers.gauges import gauges_of
-from joulie_bus.broker.embedded import address_within
-from joulie_bus.jetstream.log import JetStreamLog
-from joulie_bus.log.producer import Producer
 from joulie_bus.runtime.ports import free_port
-from joulie_bus.streams.roles import Role
+from joulie_bus.runtime.presets import HEADROOM, PRESET, SAVINGS
 from joulie_bus.streams.subjects import Subjects
-from joulie_bus.testing import power
 from joulie_process import joulie
 from joulie_projections.component.data_directory import DataDirectory
 from kube_builders import schedulable
@@ -35,20 +32,27 @@ from kube_real import (
 from kube_scheduled import deployed_block
 
 CLUSTER = Subjects("local")
+HERE = Path(__file__).parent
 PATIENCE_S = 600.0
 LOOK_S = 2.0
 UNTHROTTLED = {"qps": 5000, "burst": 10000}
 # One plan a minute, the default. Readings stay fresh for the whole run.
 ENVIRON = {
-    "LEASE_DURATION": "15s",
+    "LEASE_DURATION": "60s",  # a busy machine is no reason to lose it
     "RECONCILE_INTERVAL": "1m",
     "TWIN_STALENESS_THRESHOLD": "10h",
     "LOG_LEVEL": "warning",
 }
+# Writes of NodeTwins when a preset is changed, faster than a real cluster should allow.
+AT_ONCE = {"APPLY_RATE": "2000"}
 HARDWARE = {"joulie.io/hw.cpu-model": "AMD-EPYC-9654", "joulie.io/hw.cpu-sockets": "2"}
+CARDS = {"joulie.io/hw.gpu-model": "NVIDIA-H100-80GB-HBM3", "joulie.io/hw.gpu-count": "8"}
+WITH_CARDS, PER_NODE = 10, 8  # one node in so many has cards
 DENSE, SPARSE = 96, 64  # cores: dense nodes are planned for performance first
-ALONE, ECHO, BARE, CROWDED, OURS = "none", "echo", "bare", "bare, joulie up", "joulie"
-SETTINGS = (ALONE, ECHO, BARE, CROWDED, OURS)
+ALONE, ECHO, BARE = "none", "echo", "bare"
+CROWDED, PAGED = "bare, joulie up", "savings, page open"
+PRESETS = {SAVINGS: SAVINGS, HEADROOM: HEADROOM, CROWDED: SAVINGS, PAGED: SAVINGS}
+SETTINGS = (ALONE, ECHO, BARE, CROWDED, SAVINGS, HEADROOM, PAGED)
 
 
 def require_programs() -> None:
@@ -60,60 +64,59 @@ def require_programs() -> None:
 # --- the cluster --------------------------------------------------------------------------------
 
 
-def node_name(number: int) -> str:
-    """The names that the bare extender knows."""
-    return f"node-{number:05d}.example.internal"
-
-
 def a_node(number: int) -> Tree:
     """Every other node has more cores, and is therefore planned for performance. kube-scheduler
     sends 500 nodes with consecutive names; if all of these were eco, the benchmark would measure
-    the sample.
+    the sample. A tenth of the nodes has cards.
     """
-    return node_with(number, cores=DENSE if number % 2 else SPARSE)
+    has_cards = number % WITH_CARDS == 0
+    made = node_with(number, DENSE if number % 2 else SPARSE, gpus=PER_NODE if has_cards else 0)
+    made["metadata"]["labels"] |= CARDS if has_cards else {}
+    return made
 
 
-def node_with(number: int, cores: int) -> Tree:
-    made = schedulable(node_name(number), cores=cores)
+def node_with(number: int, cores: int, gpus: int = 0) -> Tree:
+    made = schedulable(node_name(number), cores=cores, gpus=gpus)
     made["metadata"]["labels"] |= HARDWARE
     return made
 
 
 @contextlib.asynccontextmanager
 async def cluster_of(
-    nodes: int, with_joulie: bool, make: Callable[[int], Tree] = a_node, **environ: str
+    nodes: int, make: Callable[[int], Tree] = a_node
 ) -> AsyncGenerator[Running, None]:
-    """A server with this many nodes; for Joulie, also with their NodeTwins."""
+    """A server with this many nodes."""
     assets = program(ASSETS, "kube-apiserver").parent
     with tempfile.TemporaryDirectory() as place:
         async with real_server(Path(place) / "server", assets) as server:
             await all_of(server.api.create(NODES, make(number)) for number in range(nodes))
-            if with_joulie:
-                await _settled(server, nodes, environ)
             yield server
+
+
+async def settled(server: Running, nodes: int, **environ: str) -> None:
+    """Writes all NodeTwins once."""
+    async with up(server, nodes, environ):
+        pass
 
 
 async def pods_gone(server: Running) -> None:
     await all_of([server.api.delete(f"{PODS}/{name}") for name in await server.all(PODS)])
 
 
-async def _settled(server: Running, nodes: int, environ: dict[str, str]) -> None:
-    """Writes the NodeTwins once, faster than a real cluster should allow."""
-    async with _ours(server, nodes, environ | {"APPLY_RATE": "2000"}):
-        await _read_all(data_of(server), nodes)
-        await at_rest(server, nodes)
+# --- what runs beside it ------------------------------------------------------------------------
 
 
-async def _read_all(data: Path, nodes: int) -> None:
-    """Publishes one reading of each node, because no meter is read here."""
-    running = DataDirectory(data).running()
-    assert running is not None
-    says = Producer("bench", CLUSTER, time.time_ns)
-    async with JetStreamLog.open(
-        address_within(data, running.nats_url, Role.ADMIN), "bench"
-    ) as bus:
-        readings = [power(node_name(number), 200 + number % 100) for number in range(nodes)]
-        await bus.publish([says.stamp(reading) for reading in readings])
+def kubelets(server: Running) -> contextlib.AbstractAsyncContextManager[object]:
+    """Each bound pod is updated as by its kubelet."""
+    words = [sys.executable, str(HERE / "kubelets.py"), str(server.kubeconfig("admin"))]
+    return started(words, server.directory)
+
+
+def readings(
+    server: Running, nodes: int, per_second: int
+) -> contextlib.AbstractAsyncContextManager[object]:
+    words = [sys.executable, str(HERE / "readings.py"), str(data_of(server)), str(nodes)]
+    return started([*words, str(per_second)], server.directory)
 
 
 # --- extenders ----------------------------------------------------------------------------------
@@ -126,24 +129,32 @@ async def configured(
     """kube-scheduler's configuration, while the extender of this setting runs."""
     async with contextlib.AsyncExitStack() as stack:
         address = ""
-        if setting in (CROWDED, OURS):
-            address = await stack.enter_async_context(_ours(server, nodes, environ))
+        if setting in PRESETS:
+            settings = AT_ONCE | {PRESET: PRESETS[setting]} | environ
+            address = await stack.enter_async_context(up(server, nodes, settings))
         if setting in (ECHO, BARE, CROWDED):
             kind = ECHO if setting == ECHO else BARE
             address = await stack.enter_async_context(peer(kind, nodes, server.directory))
-        config = deployed_block("kube-scheduler.yaml", address)
-        config["clientConnection"] = UNTHROTTLED
-        config["extenders"][0]["urlPrefix"] += "/energy" if setting == OURS else ""
-        if setting in (ECHO, BARE, CROWDED):
-            del config["extenders"][0]["preemptVerb"]  # the peers have no such verb
-        yield config if address else config | {"extenders": []}
+        yield _configuration(setting, address)
+
+
+def _configuration(setting: str, address: str) -> Tree:
+    config = deployed_block("kube-scheduler.yaml", address)
+    config["clientConnection"] = UNTHROTTLED
+    if not address:
+        return config | {"extenders": []}
+    if setting in (ECHO, BARE, CROWDED):
+        del config["extenders"][0]["preemptVerb"]  # the peers have no such verb
+    else:
+        config["extenders"][0]["urlPrefix"] += "/energy"
+    return config
 
 
 @contextlib.asynccontextmanager
 async def peer(kind: str, nodes: int, directory: Path) -> AsyncGenerator[str, None]:
     port = free_port()
-    peers = str(Path(__file__).parent / "peers.py")
-    async with started([sys.executable, peers, kind, str(port), str(nodes)], directory):
+    words = [sys.executable, str(HERE / "peers.py"), kind, str(port), str(nodes)]
+    async with started(words, directory):
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
@@ -152,10 +163,10 @@ async def peer(kind: str, nodes: int, directory: Path) -> AsyncGenerator[str, No
 
 
 @contextlib.asynccontextmanager
-async def _ours(server: Running, nodes: int, environ: dict[str, str]) -> AsyncGenerator[str, None]:
+async def up(server: Running, nodes: int, environ: Mapping[str, str]) -> AsyncGenerator[str, None]:
     """`joulie up` with a NodeTwin for every node, once all processes are up to date."""
     extender = f"127.0.0.1:{free_port()}"
-    settings = ENVIRON | {"EXTENDER_ADDR": extender} | environ
+    settings = ENVIRON | {"EXTENDER_ADDR": extender} | dict(environ)
     operator, data = server.kubeconfig("operator"), data_of(server)
     async with joulie("up", operator, data, PATIENCE_S, **settings):
         await at_rest(server, nodes)
@@ -164,6 +175,19 @@ async def _ours(server: Running, nodes: int, environ: dict[str, str]) -> AsyncGe
 
 def data_of(server: Running) -> Path:
     return server.directory / "data"
+
+
+def components_of(server: Running) -> dict[str, int]:
+    """The processes of `joulie up` by their names, as its supervisor lists them."""
+    running = DataDirectory(data_of(server)).running()
+    assert running is not None
+    return running.parts
+
+
+def console_of(server: Running) -> str:
+    running = DataDirectory(data_of(server)).running()
+    assert running is not None
+    return running.endpoints["console"]
 
 
 async def at_rest(server: Running, nodes: int) -> None:

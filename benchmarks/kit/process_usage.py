@@ -1,24 +1,42 @@
-"""The CPU time and the memory of this process and its descendants, by the name of the program."""
+"""The CPU time and the memory of this process and its descendants, by the name of the program.
+
+The components of `joulie up` are forked from one process, so their command line is its own: they
+are known by the title that each sets. A child without a name of its own counts for its parent.
+"""
 
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from joulie_bus.streams.roles import Role
+from joulie_cli.supervisor.forked import MOST_OF_A_NAME
+
 TICKS = os.sysconf("SC_CLK_TCK")
+TITLE = "joulie "  # of a forked component; Linux keeps MOST_OF_A_NAME bytes of it
+COMPONENTS = {str(role)[: MOST_OF_A_NAME - len(TITLE)]: str(role) for role in Role}
+MAIN = "joulie_cli.main"
+FORK_SERVER, TRACKER = "multiprocessing.forkserver", "multiprocessing.resource_tracker"
+IMPORTS = "imports"  # the process from which components are forked
+BENCHMARK = "benchmark"  # this process and its helpers
+PYTHON, HERE = "python", str(Path(__file__).parent)
+
+
+class Unattributed(Exception):
+    """A process that belongs to no program: its CPU would be missing from the figures."""
 
 
 class Process(NamedTuple):
     pid: int
     parent: int
-    name: str
+    name: str  # empty if it has none of its own
     cpu_s: float
 
 
 def cpu_s() -> dict[str, float]:
-    """The CPU time of each program so far."""
+    """The CPU time of each program so far. Raises Unattributed."""
     used = defaultdict[str, float](float)
     for process in descendants():
         used[process.name] += process.cpu_s
@@ -27,6 +45,12 @@ def cpu_s() -> dict[str, float]:
 
 def cpu_by_pid() -> dict[int, float]:
     return {process.pid: process.cpu_s for process in descendants()}
+
+
+def require(names: Iterable[str], found: Iterable[str]) -> None:
+    """Each of these components is among the programs whose CPU was found."""
+    if missing := sorted(set(names) - set(found)):
+        raise Unattributed(f"No CPU was found of {', '.join(missing)}. Nothing was measured.")
 
 
 def memory_mib() -> dict[str, float]:
@@ -54,31 +78,61 @@ def pin(names: set[str]) -> None:
 
 
 def descendants() -> Iterator[Process]:
-    """This process and its descendants. A child may have a smaller number than its parent."""
+    """This process and its descendants, each with a name. Raises Unattributed. A child may have a
+    smaller number than its parent."""
     children = defaultdict[int, list[Process]](list)
     left = list[Process]()
     for process in _processes():
         children[process.parent].append(process)
         if process.pid == os.getpid():
-            left.append(process)
+            left.append(process._replace(name=BENCHMARK))
     while left:
         process = left.pop()
         yield process
-        left += children[process.pid]
+        left += [_named(child, process) for child in children[process.pid]]
+
+
+def _named(child: Process, parent: Process) -> Process:
+    if parent.name == IMPORTS and child.name in ("", IMPORTS):
+        raise Unattributed(
+            f"Process {child.pid} was forked as a component and has no title. Nothing was measured."
+        )
+    return child if child.name else child._replace(name=parent.name)
 
 
 def _processes() -> Iterator[Process]:
     for pid in (int(each.name) for each in Path("/proc").glob("[0-9]*")):
         with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            used = (int(fields[11]) + int(fields[12])) / TICKS
-            yield Process(pid, int(fields[1]), _name_of(words), used)
+            place = Path(f"/proc/{pid}")
+            fields = (place / "stat").read_text().rpartition(")")[2].split()
+            if fields[0] == "Z":
+                continue  # it has ended, and its CPU is among that of the children of its parent
+            words = (place / "cmdline").read_text().split("\0")
+            title = (place / "comm").read_text().strip()
+            yield Process(pid, int(fields[1]), name_of(title, words), _cpu_s(place, fields))
 
 
-def _name_of(words: list[str]) -> str:
-    """The name of a process of Joulie, or of a program."""
+def _cpu_s(place: Path, fields: list[str]) -> float:
+    """Of all threads, in nanoseconds if the kernel counts them, and of children that have ended."""
+    ended_s = 0.0 if place.name == str(os.getpid()) else sum(map(int, fields[13:15])) / TICKS
+    try:
+        threads = [each.read_text() for each in place.glob("task/*/schedstat")]
+        counted_s = sum(int(each.split()[0]) for each in threads) / 1e9
+    except (OSError, IndexError):  # a thread has ended, or the kernel does not count
+        counted_s = 0.0
+    return ended_s + max(counted_s, sum(map(int, fields[11:13])) / TICKS)
+
+
+def name_of(title: str, words: list[str]) -> str:
+    """Of a component of Joulie, or of a program; empty if it has none of its own."""
+    if title.startswith(TITLE):
+        return COMPONENTS.get(title.removeprefix(TITLE), title.removeprefix(TITLE))
     for at, word in enumerate(words):
-        if word == "joulie_cli.main" or word.endswith("peers.py"):
+        if word == MAIN or word.endswith("peers.py"):
             return words[at + 1]
-    return Path(words[0]).name
+        if word.startswith(HERE):
+            return Path(word).stem
+        if FORK_SERVER in word or TRACKER in word:
+            return IMPORTS
+    program = Path(words[0]).name
+    return "" if program.startswith(PYTHON) else program
