@@ -37,7 +37,9 @@ def _run(argv: Sequence[str], *, is_process: bool) -> int:
         gc.freeze()
         gc.enable()
     try:
-        wires = wired(args.command, program.settings, args.data, args.config, every_setting)
+        wires = wired(
+            args.command, program.settings_for(args), args.data, args.config, every_setting
+        )
         return program.run(args, wires)
     except BrokenPipeError:  # the reader of a pipe closed it
         _discard_output()
@@ -48,7 +50,8 @@ def _run(argv: Sequence[str], *, is_process: bool) -> int:
             raise
         from joulie_bus.core.redaction import masked
 
-        print(masked(f"joulie {args.command}: {message}"), file=sys.stderr)
+        for line in message.splitlines():  # one for each setting that cannot be used
+            print(masked(f"joulie {args.command}: {line}"), file=sys.stderr)
         return NOTHING_RUNS if isinstance(error, NotStarted) else FAILED
 
 

@@ -17,6 +17,6 @@ gc.disable()
 for module in ("wiring", "connecting", "process"):  # which are imported late
     import_module(f"joulie_projections.component.{module}")
 for name in COMPONENTS:
-    commands()[name].load().program()
+    commands()[name].load().program().all_settings()
 gc.freeze()  # so that no search for garbage writes to the shared pages
 gc.enable()

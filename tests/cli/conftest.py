@@ -3,10 +3,14 @@
 import os
 import shutil
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from joulie_cli.main import main
 from recorded_demo import RecordedDemo, recorded_once
+
+GOLDEN = Path(__file__).parents[1] / "audit/golden"
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +24,18 @@ def recorded_demo(tmp_path_factory: pytest.TempPathFactory) -> RecordedDemo:
 def demo_data(recorded_demo: RecordedDemo, tmp_path: Path) -> Path:
     """A copy of the recorded data directory, of the test's own."""
     return shutil.copytree(recorded_demo.data, tmp_path / "data")
+
+
+class Golden(NamedTuple):
+    """The golden log, restored; its facts are read from the archive that it was restored from."""
+
+    data: Path
+    archive: Path
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    """For tests that change nothing in it."""
+    data = tmp_path_factory.mktemp("golden") / "data"
+    assert main(["archive", "restore", "--dir", str(GOLDEN), "--data", str(data)]) == 0
+    return Golden(data, GOLDEN)

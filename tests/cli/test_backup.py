@@ -25,7 +25,7 @@ def backup(recorded_demo: RecordedDemo, tmp_path_factory: pytest.TempPathFactory
     backup.mkdir()
     shutil.copytree(recorded_demo.data, data)
     (backup / "moment").write_text(recorded_demo.moment)
-    assert joulie("backup", "--to", backup / "archive", "--data", data).returncode == 0
+    assert joulie("backup", "--dir", backup / "archive", "--data", data).returncode == 0
     for copied in ("nats", "credentials"):
         shutil.copytree(data / copied, backup / copied)
     for file in ("head.key", "head.pub"):
@@ -35,7 +35,7 @@ def backup(recorded_demo: RecordedDemo, tmp_path_factory: pytest.TempPathFactory
 
 
 def restored(backup: Path, new: Path) -> Path:
-    done = joulie("archive", "restore", "--to", backup / "archive", "--data", new)
+    done = joulie("archive", "restore", "--dir", backup / "archive", "--data", new)
     assert done.returncode == 0, done.stderr
     for file in ("head.key", "head.pub"):
         shutil.copy(backup / file, new / file)
@@ -104,7 +104,7 @@ def test_a_database_whose_broker_lost_its_disk_continues_only_when_asked(
 
 def test_a_backup_is_restored_as_of_a_chosen_time(backup: Path, tmp_path: Path) -> None:
     at, past = (backup / "moment").read_text(), tmp_path / "past"
-    done = joulie("restore", "--from", backup / "archive", "--at", at, "--data", past)
+    done = joulie("restore", "--dir", backup / "archive", "--at", at, "--data", past)
     assert done.returncode == 0, done.stderr
     shutil.copy(backup / "head.pub", past / "head.pub")
 
@@ -125,7 +125,7 @@ def test_a_backup_is_restored_as_of_a_chosen_time(backup: Path, tmp_path: Path) 
 def test_a_time_of_which_the_backup_holds_nothing_is_refused_before_anything_is_made(
     backup: Path, tmp_path: Path
 ) -> None:
-    early = ("restore", "--from", backup / "archive", "--data", tmp_path / "past", "--at")
+    early = ("restore", "--dir", backup / "archive", "--data", tmp_path / "past", "--at")
 
     before, future = joulie(*early, "2020-01-01"), joulie(*early, "2999-01-01")
 

@@ -104,7 +104,7 @@ async def publish(data: Path, node: str, *found: InventoryRead) -> None:
 
 async def found_by_agents(server: ApiServer, data: Path) -> None:
     """Objects are made, renewed and deleted for what agents find."""
-    await publish(data, "n3", inventory("n3", "GPU-A", problem="XID 79"))
+    await publish(data, "n3", inventory("n3", "GPU-a", problem="XID 79"))
     await so(lambda: {"gpu-a"} <= server.all("gpus").keys())
     await so(lambda: server.all("gpus")["gpu-a"].get("status", {}).get("healthy") is False)
     await so(lambda: "status" in server.all("nodehardwares").get("n3", {}))

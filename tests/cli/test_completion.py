@@ -1,14 +1,18 @@
 """`joulie completion`: the scripts, run by the shells that this machine has."""
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from joulie_cli.command_line.commands import commands
 from joulie_cli.main import main
 
+Golden = Any  # of conftest.py
 COMPLETED = {
     "joulie ver": {"verify"},
     "joulie energy --by n": {"namespace", "node"},
@@ -38,8 +42,10 @@ def script_for(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     return file
 
 
-def said_by(*words: str | Path) -> list[str]:
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+def said_by(*words: str | Path, **environ: str) -> list[str]:
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=True, timeout=60, env=os.environ | environ
+    )
     assert done.stderr == ""
     return done.stdout.splitlines()
 
@@ -75,6 +81,48 @@ def test_fish_completes_commands_options_and_values(
     asked = said_by("fish", "--no-config", "-c", f'source {script}; complete -C "{line}"')
 
     assert {each.split("\t")[0] for each in asked} == wanted
+
+
+@pytest.fixture
+def with_data(golden: Golden) -> dict[str, str]:
+    """The command itself on PATH, over the recorded log."""
+    programs = Path(sys.executable).parent
+    return {"JOULIE_DATA": str(golden.data), "PATH": f"{programs}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize(
+    ("line", "listed"),
+    [("joulie twin ", "nodes"), ("joulie gpus --node ", "nodes"), ("joulie explain ", "pods")],
+)
+def test_bash_and_fish_complete_the_names_of_nodes_and_pods(
+    line: str,
+    listed: str,
+    with_data: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = said_by("joulie", "completion", listed, **with_data)
+    begun, wanted = names[0][:5], {name for name in names if name.startswith(names[0][:5])}
+    assert len(names) > 10
+    offered = dict[str, set[str]]()
+    if shutil.which("bash"):
+        script = script_for("bash", tmp_path, capsys)
+        words = ("bash", "--norc", "-c", ASK_BASH, "bash", script, f"{line}{begun}")
+        offered["bash"] = set(said_by(*words, **with_data))
+    if shutil.which("fish"):
+        script = script_for("fish", tmp_path, capsys)
+        asked = f'source {script}; complete -C "{line}{begun}"'
+        found = said_by("fish", "--no-config", "-c", asked, **with_data)
+        offered["fish"] = {each.split("\t")[0] for each in found}
+
+    assert {shell: names & wanted for shell, names in offered.items()} == dict.fromkeys(
+        offered, wanted
+    )
+
+
+def test_no_data_have_no_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "nodes", "--data", str(tmp_path / "none")]) == 0
+    assert capsys.readouterr().out.strip() == ""
 
 
 def test_zsh_reads_its_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

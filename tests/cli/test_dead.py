@@ -40,7 +40,7 @@ def data(tmp_path: Path) -> Path:
 def test_both_are_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dead", "list", "--data", str(data)]) == 1
     *whole, short, more = capsys.readouterr().out.splitlines()
-    assert main(["dead", "list", "--json", "--data", str(data)]) == 1
+    assert main(["dead", "list", "-o", "json", "--data", str(data)]) == 1
     listed = json.loads(capsys.readouterr().out)
 
     assert len(whole) == BODIES_PER_SUBJECT

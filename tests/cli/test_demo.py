@@ -16,6 +16,7 @@ from joulie_cli.demo.demo import (
     demo_options,
     free_or,
     log_to_file,
+    moved,
     trends_in_simulated_time,
 )
 from joulie_cli.main import main
@@ -39,6 +40,15 @@ def test_a_larger_cluster_gets_more_pods_and_is_read_less_often(
         pods,
         interval_s,
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "odd"),
+    [(["--nodes", "200"], 2), (["--nodes", "50"], 0), (["--nodes", "200", "--hours", "1"], 0)],
+)
+def test_a_demo_of_many_nodes_has_late_silent_and_leaving_ones(words: list[str], odd: int) -> None:
+    assert options_for(*words).simulated.odd_nodes == odd
+    assert options_for(*words, "--odd-nodes", "3").simulated.odd_nodes == 3
 
 
 def test_a_given_option_overrides_the_computed_default() -> None:
@@ -73,6 +83,22 @@ def test_an_address_from_the_settings_is_used_unchanged() -> None:
 
     assert addresses["console"] == HostPort("127.0.0.1", port)
     assert free.port != port
+
+
+def test_a_port_that_is_taken_is_named_with_the_address_that_was_chosen() -> None:
+    source = Source.of()
+    addresses = {
+        "extender": HostPort("127.0.0.1", 9876),
+        "console": HostPort("127.0.0.1", 20001),
+        "metrics": BusSettings().metrics_addr,
+    }
+
+    [line] = moved(source, addresses)
+
+    assert line == (
+        "Port 9870 is taken by another program: the console is at http://127.0.0.1:20001/ instead. "
+        "CONSOLE_ADDR chooses an address."
+    )
 
 
 def test_demos_that_start_at_the_same_moment_get_different_ports() -> None:

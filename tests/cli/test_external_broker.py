@@ -3,6 +3,8 @@
 import asyncio
 import os
 import subprocess
+import sys
+from asyncio import StreamReader
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -11,10 +13,10 @@ import pytest
 import joulie_forked
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.jetstream.streams import require
-from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Subjects
 from joulie_bus.testing import bare_broker, connected
+from joulie_cli.supervisor.supervisor import free_addresses
 
 pytestmark = pytest.mark.anyio
 
@@ -26,9 +28,13 @@ async def bare(tmp_path: Path) -> AsyncGenerator[Embedded, None]:
 
 
 async def joulie(command: str, data: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
-    told = {**clean, "METRICS_ADDR": f"127.0.0.1:{free_port()}", **environ}
+    told = environment(**environ)
     return await asyncio.to_thread(joulie_forked.joulie, command, "--data", str(data), environ=told)
+
+
+def environment(**environ: str) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("NATS_")}
+    return {**clean, **free_addresses(), **environ}
 
 
 def as_role(broker: Embedded, role: Role) -> dict[str, str]:
@@ -43,7 +49,7 @@ async def test_migrate_creates_the_streams_of_the_broker_in_the_settings(
         await require(connection, Subjects("local"))
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(f"The streams are at {bare.url}.\n")
+    assert done.stdout.startswith(f"The streams are at {bare.url}.\n")
 
 
 async def test_migrate_without_a_broker_changes_only_the_database(tmp_path: Path) -> None:
@@ -71,3 +77,37 @@ async def test_only_the_administrator_creates_streams(bare: Embedded, tmp_path: 
     assert done.returncode == 2
     assert "STREAM.CREATE.JOULIE_TEL: this user may not do that (code 403)" in done.stderr
     assert told["NATS_PASSWORD"] not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("component", "role", "runs"),
+    [
+        ("projector", Role.PROJECTOR, "leading"),
+        ("extender", Role.EXTENDER, "serving"),
+        ("console", Role.CONSOLE, "serving"),
+    ],
+)
+async def test_a_component_that_starts_before_the_migration_waits_for_it(
+    bare: Embedded, tmp_path: Path, component: str, role: Role, runs: str
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "joulie_cli.main", component, "--data", str(tmp_path / "data")),
+        env=environment(MIGRATION_TIMEOUT="1m", **as_role(bare, role)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    try:
+        await until_line(process.stdout, "waits_for_migration")
+        await joulie("migrate", tmp_path / "data", **as_role(bare, Role.ADMIN))
+        await until_line(process.stdout, runs)
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+async def until_line(lines: StreamReader, words: str) -> None:
+    async for line in lines:
+        if words in line.decode():
+            return
+    pytest.fail(f"it ended without {words!r}")

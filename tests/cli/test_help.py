@@ -1,6 +1,8 @@
 """`joulie --help` and the command line as such."""
 
+import argparse
 import re
+import shlex
 import subprocess
 import sys
 from importlib import import_module
@@ -15,8 +17,8 @@ import joulie_migrations
 from joulie_bus.streams.roles import Role
 from joulie_cli.admin import grant, migrate
 from joulie_cli.ask import energy
-from joulie_cli.command_line.commands import COMPONENTS, GROUPS, Printed, commands
-from joulie_cli.command_line.parser import EXIT_CODES, parser, parser_of
+from joulie_cli.command_line.commands import COMPONENTS, GROUPS, Command, Printed, commands
+from joulie_cli.command_line.parser import EXIT_CODES, parsed, parser, parser_of
 from joulie_cli.main import main
 from joulie_projections.energy.report import By
 
@@ -82,7 +84,7 @@ def test_every_command_names_a_program_with_settings() -> None:
     for command in commands().values():
         program = command.load().program()
         assert callable(program.text if isinstance(program, Printed) else program.run)
-        assert all(isinstance(cls, type) for cls in program.settings)
+        assert all(isinstance(cls, type) for cls in program.all_settings())
 
 
 def test_every_module_of_a_command_is_in_the_table() -> None:
@@ -127,13 +129,40 @@ def test_an_unknown_command_gets_similar_names(capsys: pytest.CaptureFixture[str
     assert "there is no command 'energ'. Similar: energy" in capsys.readouterr().err
 
 
+def actions_of(command: Command) -> dict[str, argparse.Action]:
+    return {flag: each for each in parser_of(command)._actions for flag in each.option_strings}
+
+
 def test_every_command_that_prints_data_offers_the_same_formats() -> None:
     for command in commands().values():
-        actions = {flag: a for a in parser_of(command)._actions for flag in a.option_strings}
-        if "--json" in actions:
+        actions = actions_of(command)
+        assert not {"--json", "--yaml", "--csv"} & actions.keys()  # -o has each of them
+        if "-o" in actions:
             assert "json" in (actions["--output"].choices or ())
             assert command.name == "report" or "yaml" in (actions["--output"].choices or ())
             assert actions["-o"] is actions["--output"]
+
+
+def test_from_and_to_are_times_in_every_command() -> None:
+    for command in commands().values():
+        actions = actions_of(command)
+        assert {actions[flag].metavar for flag in ("--from", "--to") if flag in actions} <= {"TIME"}
+
+
+def test_every_help_has_examples_that_the_command_accepts() -> None:
+    for command in commands().values():
+        assert command.examples
+        for example in command.examples:
+            assert f"  {example}\n" in (parser_of(command).epilog or "")
+            program, *words = shlex.split(example.partition(" > ")[0])
+            assert (program, parsed(words).command) == ("joulie", command.name)
+
+
+def test_an_abbreviated_option_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parsed(["replay", "--from", "5"])  # of --from-position
+
+    assert "--from" in capsys.readouterr().err
 
 
 def test_a_status_loads_no_client_of_the_broker_and_no_extender(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from joulie_cli.kubectl.__main__ import parsed
+from joulie_cli.ask.explain import question_of
+from joulie_cli.asking import questions
+from joulie_cli.kubectl.__main__ import EXAMPLES, parsed
 from kube_api import ApiServer
 from kube_builders import joulie_server
 
@@ -15,7 +17,10 @@ pytestmark = pytest.mark.anyio
 PATIENCE_S = 60
 
 
-def twin(name: str, state: str, *, headroom: float, watts: float | None = None) -> dict[str, Any]:
+def twin(
+    name: str, state: str, *, headroom: float, watts: float | None = None, why: str = ""
+) -> dict[str, Any]:
+    """`why` is the reason of the condition for which it takes no pods."""
     power: dict[str, Any] = {"nodeCappedPowerW": 600.0, "nodeTdpW": 1000.0}
     if watts is not None:
         power |= {"source": "kepler", "measuredNodePowerW": watts}
@@ -34,6 +39,7 @@ def twin(name: str, state: str, *, headroom: float, watts: float | None = None) 
             "predictedCoolingStressScore": 12.5,
             "performancePods": 2,
             "powerMeasurement": power,
+            "conditions": [{"type": "Schedulable", "status": "False", "reason": why}] * bool(why),
         },
     }
 
@@ -66,15 +72,44 @@ async def test_the_overview_of_a_cluster(server: ApiServer, tmp_path: Path) -> N
 
     assert code == 0
     assert out.splitlines() == [
-        "Nodes     3: performance 1  eco 1  draining 0  unknown 1",
+        "Nodes     3: performance 1  eco 1  draining 0  unknown 1; 2 awake",
         "Power     0.8 kW on 2 nodes measured; caps allow 1.2 kW of 2.0 kW",
         "Headroom  65 on average; cooling stress at most 12.5",
         "Demand    4 performance pods running",
         "",
-        "NODE  PROFILE      CLASS        HEADROOM  COOLING  CPU-CAP  GPU-CAP  WATTS  PERF-PODS",
-        "n1    eco          eco          50        12.5     60       -        300    2",
-        "n2    performance  performance  80        12.5     100      -        500    2",
-        "n3    -            unknown      -         -        -        -        -      -",
+        "NODE  PROFILE      CLASS        STATE  HEADROOM  COOLING  CPU-CAP  GPU-CAP  WATTS  "
+        "PERF-PODS",
+        "n1    eco          eco          awake  50        12.5     60       -        300    2",
+        "n2    performance  performance  awake  80        12.5     100      -        500    2",
+        "n3    -            unknown      -      -         -        -        -        -      -",
+    ]
+
+
+async def test_a_node_that_is_lost_or_drained_is_not_awake(
+    server: ApiServer, tmp_path: Path
+) -> None:
+    server.put("nodetwins", twin("n1", "performance", headroom=80, why="NotReady"))
+    server.put("nodetwins", twin("n2", "performance", headroom=80, why="Cordoned"))
+    _, out, _ = await kubectl(server, tmp_path)
+
+    assert out.splitlines()[0].endswith("; 1 not ready, 1 cordoned")
+    assert [" ".join(line.split()[1:5]) for line in out.splitlines()[6:8]] == [
+        "performance performance not ready",
+        "performance performance cordoned 80",
+    ]
+
+
+async def test_what_no_node_twin_holds_is_not_a_zero(tmp_path: Path) -> None:
+    made = joulie_server()
+    made.put("nodetwins", {"metadata": {"name": "n3"}, "spec": {"nodeName": "n3"}})
+    async with made.listening():
+        _, out, _ = await kubectl(made, tmp_path)
+
+    assert out.splitlines()[:4] == [
+        "Nodes     1: performance 0  eco 0  draining 0  unknown 1",
+        "Power     - on 0 nodes measured; caps allow - of -",
+        "Headroom  - on average; cooling stress at most -",
+        "Demand    - performance pods running",
     ]
 
 
@@ -168,3 +203,34 @@ async def test_an_unreachable_cluster_is_an_error_without_a_traceback(tmp_path: 
 
     assert code == 2
     assert err.startswith("kubectl joulie: Cannot connect to host 127.0.0.1")
+
+
+def test_a_node_and_a_plan_are_explained_as_by_joulie() -> None:
+    assert question_of(parsed(["explain", "node", "n1"])) is questions.node_changes
+    assert question_of(parsed(["explain", "plan", "p1"])) is questions.plan
+    assert question_of(parsed(["explain", "train-0", "-n", "team-a"])) is questions.pod
+
+
+def test_every_help_has_examples_that_the_command_accepts() -> None:
+    for name, lines in EXAMPLES.items():
+        assert lines
+        for line in lines:
+            assert parsed(line.split()[2:]).command == name
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["gpus", "--fre"], "kubectl joulie gpus: there is no option --fre. Similar: --free."),
+        (["gpsu"], "did you mean gpus?"),
+        (["report", "--json"], "Similar: -o json."),
+    ],
+)
+def test_a_wrong_option_is_one_line_with_a_similar_one(
+    words: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        parsed(words)
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert (end.value.code, named in line) == (2, True), line

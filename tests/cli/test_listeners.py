@@ -32,7 +32,7 @@ def test_beyond_loopback_a_process_does_not_start_and_names_the_setting(
     done = joulie(command, tmp_path / "data", **{name: f":{free_port()}"})
 
     assert done.returncode == 2
-    assert "Nothing was started: 1 setting(s) cannot be used." in done.stderr
+    assert done.stderr.count("Nothing was started.") == 1
     assert needs in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "data").exists()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from joulie_demo import demo, joulie, told_by
+from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.testing import Postgres
 
 SMALL = ("--nodes", "20", "--seed", "3")
@@ -18,7 +19,7 @@ def continued(data: Path, **settings: str) -> None:
 
 
 def trimmed(data: Path, archive: Path) -> None:
-    words = ("archive", "--to", archive, "--now", "--trim", "--keep", "1ms", "--data", data)
+    words = ("archive", "--dir", archive, "--now", "--trim", "--keep", "1ms", "--data", data)
     done = joulie(*words)
     assert done.returncode == 0, done.stderr
 
@@ -30,8 +31,13 @@ def require_whole(data: Path, archive: Path, before: dict[str, Any], **settings:
     assert after["entries"] > before["entries"] > 20
 
 
+def energy(place: Path | str) -> list[Any]:
+    with EnergyTable.readable(place) as table:
+        return list(table.between(0, 2**62, ("node", "pod")).intervals)
+
+
 def move(source: str, target: str) -> None:
-    moved = joulie("migrate", "--from", source, "--to", target)
+    moved = joulie("migrate", "--from-url", source, "--to-url", target)
     assert moved.returncode == 0, moved.stderr
 
 
@@ -42,10 +48,13 @@ def test_a_trimmed_log_continues_in_postgresql(
     url, archive, old = postgres.empty(), tmp_path / "archive", tmp_path / "joulie.db"
     trimmed(demo_data, archive)
     _, before = told_by("verify", "--data", demo_data)
-    (demo_data / "joulie.db").rename(old)
+    for name in ("joulie.db", "joulie-ledger.db"):
+        (demo_data / name).rename(tmp_path / name)
+    energy_before = energy(tmp_path / "joulie.db")
 
     move(f"sqlite:///{old}", url)
 
+    assert energy(url) == energy_before != []
     continued(demo_data, DATABASE_URL=url)
     require_whole(demo_data, archive, before, DATABASE_URL=url)
 
@@ -57,11 +66,14 @@ def test_a_trimmed_log_continues_in_sqlite_after_it_was_in_postgresql(
     url, archive, old = postgres.empty(), tmp_path / "archive", tmp_path / "joulie.db"
     trimmed(demo_data, archive)
     _, before = told_by("verify", "--data", demo_data)
-    (demo_data / "joulie.db").rename(old)
+    for name in ("joulie.db", "joulie-ledger.db"):
+        (demo_data / name).rename(tmp_path / name)
+    energy_before = energy(tmp_path / "joulie.db")
 
     move(f"sqlite:///{old}", url)
     move(url, f"sqlite:///{demo_data / 'joulie.db'}")
 
+    assert energy(demo_data / "joulie.db") == energy_before != []
     continued(demo_data)
     require_whole(demo_data, archive, before)
 
@@ -75,7 +87,7 @@ def test_a_trimmed_log_is_restored_from_its_archive_with_the_position_in_its_str
     _, before = told_by("verify", "--data", demo_data)
     (demo_data / "joulie.db").rename(tmp_path / "joulie.db")
 
-    restored = joulie("archive", "restore", "--to", archive, "--data", demo_data)
+    restored = joulie("archive", "restore", "--dir", archive, "--data", demo_data)
     assert restored.returncode == 0, restored.stderr
 
     continued(demo_data)
@@ -85,7 +97,7 @@ def test_a_trimmed_log_is_restored_from_its_archive_with_the_position_in_its_str
 def test_a_log_moves_into_an_empty_database_only(demo_data: Path) -> None:
     url = f"sqlite:///{demo_data / 'joulie.db'}"
 
-    refused = joulie("migrate", "--from", url, "--to", url)
+    refused = joulie("migrate", "--from-url", url, "--to-url", url)
 
     assert refused.returncode == 2
     assert "moves to an empty database" in refused.stderr

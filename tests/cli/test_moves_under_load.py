@@ -16,8 +16,8 @@ from joulie_projections.decision_log.log import DecisionLog
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
 from joulie_projections.testing import Postgres
-from mixed_versions import EXTENDERS, TODAY, Site
 from nats_snapshot import connected, restore, snapshot_of
+from own_installation import EXTENDERS, Site
 from programs import kept
 from site_under_load import PATIENCE_S, SiteUnderLoad
 
@@ -37,19 +37,19 @@ class Move(SiteUnderLoad):
 
     def start_others(self) -> None:
         for each in self.others:
-            self.site.start(each, TODAY)
+            self.site.start(each)
 
     async def change_database(self, to: str | Path) -> None:
         await self.stop_others(f"move to {_url(to).split(':')[0]}")
         source, target = map(_url, (self.site.database, to))
-        await self.site.run(TODAY, "migrate", "--from", source, "--to", target)
+        await self.site.run("migrate", "--from-url", source, "--to-url", target)
         self.site.database = to
         self.start_others()
-        await self.replace(TODAY, *EXTENDERS)
+        await self.replace(*EXTENDERS)
 
     async def read_to_the_end(self) -> None:
         """By a projector, of streams that nothing is written to."""
-        self.site.start("projector", TODAY)
+        self.site.start("projector")
         async with (
             asyncio.timeout(PATIENCE_S),
             JetStreamLog.open(self.site.address_of(Role.ADMIN), "test") as bus,
@@ -84,11 +84,11 @@ async def no_cluster() -> AsyncGenerator[None, None]:
 async def move(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncGenerator[Move, None]:
     """Pods are reported as bound, or extenders bind them in a real API server."""
     async with cluster(tmp_path / "cluster") if request.param else no_cluster() as server:
-        site = Site(tmp_path, TODAY, kubeconfigs=kubeconfigs_of(server))
+        site = Site(tmp_path, kubeconfigs=kubeconfigs_of(server))
         await site.with_accounts()
         async with kept([site.broker]):
             await site.until_broker_answers()
-            await site.run(TODAY, "migrate")
+            await site.run("migrate")
             async with kept([*site.components.values()]):
                 yield Move(site, server)
 
@@ -120,7 +120,7 @@ async def test_a_log_continues_with_streams_that_a_snapshot_brought_back(move: M
             for each in [await snapshot_of(client, stream) for stream in Stream]:
                 await restore(client, each)
             await client.close()
-            await move.site.run(TODAY, "migrate", "--adopt")
+            await move.site.run("migrate", "--adopt")
         move.start_others()
         await move.answers_of("with streams from the snapshot")
 
@@ -133,11 +133,11 @@ async def test_a_log_continues_beside_a_new_broker(move: Move, tmp_path: Path) -
         await move.stop_others("new broker")
         async with move.site.broker_out_of_reach():
             await move.read_to_the_end()
-            await move.site.run(TODAY, "archive", "--to", str(archive), "--now")
+            await move.site.run("archive", "--dir", str(archive), "--now")
             await move.site.broker.stop()
             shutil.rmtree(move.site.place / "store")
             await move.site.start_broker()
-            await move.site.run(TODAY, "migrate", "--new-broker")
+            await move.site.run("migrate", "--new-broker")
         move.start_others()
         await move.answers_of("with the new broker")
 

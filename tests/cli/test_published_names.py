@@ -50,7 +50,7 @@ NAMES = [*(("operator", name) for name in OPERATOR), *(("extender", name) for na
 
 @pytest.mark.parametrize(("part", "name"), NAMES)
 def test_a_published_variable_works_or_is_named_with_what_replaced_it(part: str, name: str) -> None:
-    classes = commands()[part].load().program().settings
+    classes = commands()[part].load().program().all_settings()
     replaced = {name for cls in classes for name in getattr(cls, "REPLACED", {})}
 
     assert name in {row.name for row in declared(*classes)} | replaced
@@ -142,27 +142,17 @@ def test_the_numbers_of_a_burst_follow_from_the_scale_of_trends(
     )
 
 
-@pytest.mark.parametrize("name", ScoringSettings.REPLACED)
-def test_a_removed_setting_changes_no_score_and_is_named_with_what_to_do(name: str) -> None:
-    source = Source.of(**{name: "7"})
-
-    assert source.load(ScoringSettings).weights() == Weights()
-    assert "remove the setting" in source.without_effect[name]
-
-
 def test_entries_of_removed_settings_keep_their_values() -> None:
     then = Weights(cooling_power="measured", trend_limit=3.0, neutral=20.0, burst_w_per_min=7.0)
 
     assert weights_of(declaration(then)) == then
 
 
-def test_without_levels_a_group_gets_no_points_and_the_settings_are_those_of_older_entries() -> (
-    None
-):
+def test_without_levels_a_group_gets_no_points() -> None:
     without = Source.of(SCORE_GANG_LEVELS="none").load(ScoringSettings).weights()
     node_alone = Source.of(SCORE_GANG_LEVELS="").load(ScoringSettings).weights()
 
-    assert not {"gang_points", "gang_levels"} & {*declaration(without).values}
+    assert (without.gang_points, without.gang_levels) == (0.0, "")
     assert (node_alone.gang_points, node_alone.gang_levels) == (40.0, "")
 
 

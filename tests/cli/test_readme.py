@@ -51,7 +51,7 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data of a shorter `make demo` in another directory."""
     recipe = re.search(r"^demo:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe is not None
-    assert recipe[1] == "$(BIN)/joulie demo"
+    assert recipe[1].partition("; ")[2].split(" || ")[0] == "$(BIN)/joulie demo"
     place = tmp_path_factory.mktemp("readme")
     (place / "openb_pod_list_default.csv").write_text(PODS)
     (place / "openb_node_list_all_node.csv").write_text(NODES)
@@ -64,7 +64,7 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def scored_in(where: Path) -> list[dict[str, Any]]:
-    asked = ["joulie", "decisions", "--kind", "prioritize", "--json"]
+    asked = ["joulie", "decisions", "--kind", "prioritize", "-o", "json"]
     listed: dict[str, Any] = json.loads(run(asked, where).stdout or '{"items": []}')
     return list(listed["items"])
 
@@ -111,7 +111,7 @@ def test_no_command_of_the_readme_is_left_out() -> None:
     # tests/deploy/test_installed.py runs helm, and knows the label; tests/deploy/test_release.py
     # compares the name of the archive, and .ci/cluster makes it.
     others = [command for command in left if command.split()[0] not in {"helm", "kubectl"}]
-    assert [command.split(" && ")[0] for command in others] == ["make demo", "make image-archive"]
+    assert [command.split(" && ")[0] for command in others] == ["make image-archive"]
 
 
 @pytest.mark.parametrize("file", ELSEWHERE.values())

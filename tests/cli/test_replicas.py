@@ -74,7 +74,9 @@ class Replica:
             while True:
                 with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                     page = json.loads((await get(self.port, "/debug/scoring")).body)
-                    if page["position"] >= FACTS and page["viewBehindMs"] < KNOWN_MS:
+                    behind_ms = page["viewBehindMs"]  # None: not known yet
+                    is_known = behind_ms is not None and behind_ms < KNOWN_MS
+                    if page["position"] >= FACTS and is_known:
                         return
                 await asyncio.sleep(0.05)
 

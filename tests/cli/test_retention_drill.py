@@ -155,7 +155,7 @@ def tabulated(samples: list[Sample]) -> None:
 def archiver(data: Path, archive: Path) -> "subprocess.Popen[bytes]":
     environ = {**os.environ, "ARCHIVE_KEEP": f"{KEEP_S}s", "LOG_LEVEL": "warning"}
     environ["METRICS_ADDR"] = f"127.0.0.1:{free_port()}"
-    words = ["archive", "--every", f"{EVERY_S}s", "--now", "--to", str(archive)]
+    words = ["archive", "--every", f"{EVERY_S}s", "--now", "--dir", str(archive)]
     return subprocess.Popen(
         [sys.executable, "-m", "joulie_cli.main", *words, "--data", str(data)], env=environ
     )

@@ -12,7 +12,7 @@ from joulie_extender.protocol.scheduler_config import CONFIGURATIONS
 
 
 def configuration(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    assert main(["scheduler-config", "--json", *words]) == 0
+    assert main(["scheduler-config", "-o", "json", *words]) == 0
     tree: dict[str, Any] = json.loads(capsys.readouterr().out)
     return tree
 

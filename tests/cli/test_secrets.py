@@ -75,7 +75,7 @@ def begun(command: str, place: Path, **planted: str) -> Command:
     if command == "operator":
         words += ["--kubeconfig", place / "kubeconfig"]
     elif command == "archive":
-        words += ["--to", place / "archive"]
+        words += ["--dir", place / "archive"]
     return Command(words, environment(**planted), place)
 
 
@@ -97,7 +97,7 @@ def test_every_part_is_started() -> None:
 def test_no_mistake_in_the_settings_shows_a_secret(tmp_path: Path, command: str) -> None:
     said = all_said_by(begun(command, tmp_path, **MISTAKES))
 
-    assert "setting(s) cannot be used" in said
+    assert "Nothing was started." in said
     assert PLANTED not in said
     assert SEED not in said
 

@@ -43,7 +43,7 @@ def test_all_policies_are_compared_in_one_table(
 
 
 def test_json_has_the_same_rows(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    main(["simulate", "gpus", "--json", *files])
+    main(["simulate", "gpus", "-o", "json", *files])
     rows = json.loads(capsys.readouterr().out)
 
     assert len(rows) == 10
@@ -53,7 +53,7 @@ def test_json_has_the_same_rows(files: tuple[str, ...], capsys: pytest.CaptureFi
 def test_without_files_it_is_the_demo_cluster_and_its_pods(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    main(["simulate", "gpus", "--json", "--nodes", "40", "--seeds", "1"])
+    main(["simulate", "gpus", "-o", "json", "--nodes", "40", "--seeds", "1"])
 
     assert {row["gpus"] for row in json.loads(capsys.readouterr().out)} == {88}
 
@@ -70,7 +70,7 @@ def test_the_published_method_has_a_row_for_each_policy_seed_and_level(
 ) -> None:
     plot = tmp_path / "plot.svg"
     asked = ["--published", "--policies", "fgd,joulie", "--plot", str(plot), *files]
-    code = main(["simulate", "gpus", "--json", *asked])
+    code = main(["simulate", "gpus", "-o", "json", *asked])
     rows = json.loads(capsys.readouterr().out)
 
     assert code == 0
@@ -110,7 +110,6 @@ def test_the_published_method_prints_means_of_all_policies_and_the_bound(
     ("wrong", "named"),
     [
         (["--policies", "fgd,best"], "'best' is not a policy"),
-        (["--seeds", "0"], "--seeds 0 gives no run"),
     ],
 )
 def test_the_published_method_names_what_it_cannot_run(

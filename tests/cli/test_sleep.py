@@ -18,7 +18,7 @@ def test_sleeping_nodes_save_energy_for_the_same_pods(
     monkeypatch.setattr(joulie_forked, "PATIENCE_S", 800.0)
     options = ("--nodes", "100", "--seed", "5", "--data", tmp_path)
 
-    done = joulie("demo", "--compare", "--json", *options)
+    done = joulie("demo", "--compare", "-o", "json", *options)
 
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

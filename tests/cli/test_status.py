@@ -2,6 +2,7 @@ import contextlib
 import math
 import os
 import re
+import shutil
 import time
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -17,6 +18,7 @@ from joulie_answers.schema.responses import StreamSize
 from joulie_answers.text.status import status_text
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.ports import free_port
+from joulie_projections.component import room
 from joulie_projections.component.data_directory import DataDirectory, Running
 from joulie_projections.store import database
 from joulie_projections.store.lease_owner import new_owner
@@ -52,14 +54,27 @@ def test_sizes_come_from_the_projector(tmp_path: Path) -> None:
     metrics.STREAM_DAYS_LEFT.labels(stream="JOULIE_OBS").set(3)
     metrics.STREAM_KEPT_SECONDS.labels(stream="JOULIE_OBS").set(60)
     metrics.DATABASE_BYTES.set(500)
-    metrics.DATA_FREE_BYTES.set(600)
     with data_with_run_file(data, os.getpid(), address, "projector"):
         found = status_of(data, NOW, 300).room
 
     assert found.streams["JOULIE_OBS"] == StreamSize(
         bytes=100, max_bytes=400, days_left=3.0, kept_s=60.0
     )
-    assert (found.database_bytes, found.free_bytes) == (500, 600)
+    assert found.database_bytes == 500
+
+
+def test_the_disk_of_the_data_is_looked_at_and_not_taken_from_a_metric(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = DataDirectory(tmp_path)
+    with data_with_run_file(data, os.getpid(), f"127.0.0.1:{free_port()}"):
+        found = status_of(data, NOW, 300).room
+        monkeypatch.setattr(room, "FULL_BYTES", 2**62)
+        full = status_of(data, NOW, 300)
+
+    assert found.free_bytes == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.5)
+    assert found.full == ""
+    assert full.stale[0].startswith(f"the disk of {data.path} is full (")
 
 
 def test_gauges_are_read_by_part_and_a_silent_part_is_left_out() -> None:
@@ -90,6 +105,7 @@ def test_a_part_with_a_fault_is_named(
     metrics.serve("127.0.0.1", int(address.rpartition(":")[2]), "extender")
     metrics.VIEW_AGE_SECONDS.set(age)
     metrics.VIEW_BEHIND_SECONDS.set(0.2)
+    metrics.VIEW_PAUSED.set(0)
     with data_with_run_file(data, pid, address):
         found = status_of(data, NOW, 300)
 
@@ -116,10 +132,13 @@ def test_a_ledger_that_lacks_facts_for_more_than_ten_seconds_is_reported(
         with engine.begin() as db:
             for last, age_s in ((10, 60), (20, 30), (30, 5)):
                 db.execute(batch.insert().values(batch_row(last, NOW - age_s * 10**9)))
+        engine.dispose()
+        ledger = database.ledger(data.database)
+        with ledger.begin() as db:
             if folded_to:
                 blank = {"name": "energy", "digest": b"", "body": b""}
                 db.execute(energy_state.insert().values(position=folded_to, **blank))
-        engine.dispose()
+        ledger.dispose()
 
         assert status_of(data, NOW, 300).stale == stale
 
@@ -143,11 +162,12 @@ async def alone(tmp_path: Path) -> AsyncGenerator[tuple[DataDirectory, Engine], 
         engine.dispose()
 
 
-def lead(engine: Engine, behind_s: float, lease_s: float = 30.0) -> None:
+def lead(engine: Engine, behind_s: float, lease_s: float = 30.0) -> int:
     store = Store(engine)
     held = store.acquire(new_owner(), lease_s, "i", lambda _: True)
     assert held is not None
     store.renew(held.epoch, lease_s, held.position, lambda: behind_s)
+    return held.epoch
 
 
 @pytest.mark.anyio
@@ -167,8 +187,8 @@ async def test_components_that_run_one_by_one_are_shown_by_the_lease_and_their_a
     lines = status_text(found).splitlines()
     assert lines[0] == "running, not by joulie up"
     assert lines[1].startswith(f"  projector   process {os.getpid()} of boot ")
-    assert lines[2].startswith("  extender-0  last answer ")
-    assert not [line for line in lines if "nothing runs" in line]
+    assert lines[2].startswith("  extender-0  last answer in the log ")
+    assert not [line for line in lines if "no projector leads" in line]
 
 
 @pytest.mark.anyio
@@ -191,11 +211,21 @@ async def test_a_projector_elsewhere_that_is_behind_is_reported(
 
 
 @pytest.mark.anyio
-async def test_nothing_runs_once_the_lease_has_ended(alone: tuple[DataDirectory, Engine]) -> None:
+@pytest.mark.parametrize("is_released", [False, True])
+async def test_no_projector_leads_once_the_lease_has_ended(
+    is_released: bool, alone: tuple[DataDirectory, Engine]
+) -> None:
     data, engine = alone
-    lead(engine, behind_s=0.3, lease_s=-1.0)
+    epoch = lead(engine, behind_s=0.3, lease_s=-35.0)
+    if is_released:
+        Store(engine).release(epoch)
 
     found = status_of(data, time.time_ns(), 300)
 
     assert (found.running, found.elsewhere) == (False, None)
-    assert "nothing runs" in found.stale[0]
+    begins = (
+        "no projector leads: the last one has ended"
+        if is_released
+        else ("no projector leads since 35.")
+    )
+    assert found.stale[0].startswith(begins)

@@ -10,7 +10,7 @@ import pytest
 from joulie_bus.errors import WrongTarget
 from joulie_bus.events import TargetSet
 from joulie_bus.testing import NOON, SECOND
-from joulie_cli.admin.target import target_of
+from joulie_cli.admin.target import require_known_label, target_of
 from joulie_cli.command_line.parser import parsed
 from joulie_demo import demo, joulie
 
@@ -53,6 +53,20 @@ def test_a_target_that_makes_no_sense_is_an_error(words: tuple[str, ...], why: s
         target_of(asked("set", "t", *words), NOON)
 
 
+def test_a_target_of_a_label_that_no_node_has_names_three_that_nodes_have() -> None:
+    racks = [{"joulie.io/rack": f"r{at}"} for at in range(5)]
+    given = asked("set", "t", "--watts", "4", "--to", "+1h", "--rack", "r9")
+    require_known_label(asked("set", "--rack", "r1"), racks)
+
+    with pytest.raises(WrongTarget) as refused:
+        require_known_label(given, racks)
+
+    assert str(refused.value) == (
+        "No node has the label joulie.io/rack='r9'. Known are r4, r3, r2 (5 in all). "
+        "Nothing was set."
+    )
+
+
 @pytest.mark.drill
 def test_a_running_cluster_meets_a_target_and_replay_recomputes_the_plans(tmp_path: Path) -> None:
     """A target below the idle power cannot be met; the plans cap the eco nodes and say so."""
@@ -69,5 +83,5 @@ def test_a_running_cluster_meets_a_target_and_replay_recomputes_the_plans(tmp_pa
 
 
 def plans(data: Path) -> list[dict[str, Any]]:
-    told = json.loads(joulie("plans", "--all", "--json", "--data", data).stdout)
+    told = json.loads(joulie("plans", "--all", "-o", "json", "--data", data).stdout)
     return [each["plan"] for each in told["items"] if "plan" in each]

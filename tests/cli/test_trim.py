@@ -57,7 +57,7 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data directory in which a demo ended, and its archive beside it."""
     path = tmp_path_factory.mktemp("trimmed")
     grow(path / "data", 100)
-    assert main(["archive", "--now", "--to", str(path / "a"), "--data", str(path / "data")]) == 0
+    assert main(["archive", "--now", "--dir", str(path / "a"), "--data", str(path / "data")]) == 0
     return path
 
 
@@ -73,7 +73,7 @@ def asked(capsys: pytest.CaptureFixture[str]) -> Asked:
 
     def ask(*words: str | Path, data: Path) -> Any:
         capsys.readouterr()
-        code = main([*map(str, words), "--json", "--data", str(data)])
+        code = main([*map(str, words), "-o", "json", "--data", str(data)])
         out, err = capsys.readouterr()
         assert code == 0, (out, err)
         return [without_age(json.loads(line)) for line in out.splitlines()]
@@ -88,7 +88,7 @@ def without_age(told: Any) -> Any:
 
 
 def trim(asked: Asked, place: Path) -> dict[str, Any]:
-    words = ("archive", "--now", "--trim", "--keep", "1ms", "--to", place / "a")
+    words = ("archive", "--now", "--trim", "--keep", "1ms", "--dir", place / "a")
     told: dict[str, Any] = asked(*words, data=place / "data")[0]["trimmed"]
     return told
 
@@ -162,10 +162,15 @@ def test_without_the_archive_the_commands_name_it(
 
     last = done["cut"]["entry"] - 1
     assert seen["unseen"] == {"entries": [1, last], "positions": [1, done["cut"]["position"]]}
-    for words in (["replay"], ["prove", "1"], ["rebuild"], ["twin", node(data), "--at", "60"]):
+    for words in (
+        ["replay"],
+        ["prove", "1"],
+        ["rebuild", "--whole"],
+        ["twin", node(data), "--at", "60"],
+    ):
         assert main([*words, "--data", str(data)]) == 2
         assert "--archive DIR" in capsys.readouterr().err
-    assert main(["rebuild", "--from-snapshot", "--data", str(data)]) == 0
+    assert main(["rebuild", "--data", str(data)]) == 0
     assert main(["verify", "--data", str(data)]) == 0
     assert f"NOT checked: entries 1 to {last}" in capsys.readouterr().out
 
@@ -176,7 +181,7 @@ def test_a_trim_that_is_killed_leaves_a_whole_log_and_is_finished_by_the_next(
     asked: Asked, place: Path, pause_s: float
 ) -> None:
     before = everything(asked, place)
-    words = ["archive", "--now", "--trim", "--keep", "1ms", "--to", place / "a"]
+    words = ["archive", "--now", "--trim", "--keep", "1ms", "--dir", place / "a"]
     running = subprocess.Popen(
         [*COMMAND, *map(str, words), "--data", str(place / "data")], stdout=subprocess.DEVNULL
     )
@@ -220,7 +225,7 @@ def test_an_archiver_that_keeps_everything_trims_nothing(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ARCHIVE_KEEP", "never")
-    words = ["archive", "--now", "--to", str(place / "a"), "--data", str(place / "data")]
+    words = ["archive", "--now", "--dir", str(place / "a"), "--data", str(place / "data")]
 
     assert main(words) == 0
     assert main([*words, "--trim"]) == 2
@@ -235,7 +240,7 @@ def test_nothing_is_trimmed_before_its_copy_is_in_the_bucket(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     data = ("--data", str(place / "data"))
-    words = ["archive", "--now", "--trim", "--keep", "1ms", "--to", str(place / "a"), *data]
+    words = ["archive", "--now", "--trim", "--keep", "1ms", "--dir", str(place / "a"), *data]
     monkeypatch.setenv("ARCHIVE_BUCKET", f"http://127.0.0.1:{free_port()}/archive/none")
 
     assert main(words) == 2
@@ -246,7 +251,7 @@ def test_nothing_is_trimmed_before_its_copy_is_in_the_bucket(
     shutil.rmtree(place / "a" / "log")
     assert main(words) == 2
     assert Archive(place / "a").log, "parts are written, although the bucket fails"
-    assert main([*words, "--to", str(tmp_path / "lost")]) == 2
+    assert main([*words, "--dir", str(tmp_path / "lost")]) == 2
     assert not Archive(tmp_path / "lost").facts, "another archive than in the bucket would begin"
 
     with serving_s3(tmp_path) as server:
@@ -254,7 +259,7 @@ def test_nothing_is_trimmed_before_its_copy_is_in_the_bucket(
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("ARCHIVE_BUCKET", f"{server.url}/cluster-a")
         assert main(words) == 0
-        assert main(["archive", "fetch", "--to", str(tmp_path / "fetched"), *data]) == 0
+        assert main(["archive", "fetch", "--dir", str(tmp_path / "fetched"), *data]) == 0
 
     with closing(sqlite3.connect(place / "data" / "joulie.db")) as db:
         assert db.execute("SELECT count(*) FROM cut").fetchone() == (1,)
@@ -266,7 +271,7 @@ def test_nothing_is_trimmed_before_its_copy_is_in_the_bucket(
 def test_a_fetch_without_a_bucket_names_the_setting(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["archive", "fetch", "--to", str(tmp_path / "a"), "--data", str(tmp_path / "data")]
+    words = ["archive", "fetch", "--dir", str(tmp_path / "a"), "--data", str(tmp_path / "data")]
 
     assert main(words) == 2
     assert "Set ARCHIVE_BUCKET" in capsys.readouterr().err

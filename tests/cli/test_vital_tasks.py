@@ -73,7 +73,8 @@ class Place(NamedTuple):
                     "EXTENDER_TLS_KEY_FILE": str(key),
                 }
             case "operator":
-                return ("--kubeconfig", kubeconfig, "--executors", self.path / "executors.toml"), {
+                return ("--kubeconfig", kubeconfig), {
+                    "POWER_CONTROLLERS": str(self.path / "controllers.toml"),
                     "ENABLE_FACILITY_METRICS": "true",
                     "FACILITY_HTTP_ENDPOINT": f"http://127.0.0.1:{free_port()}",
                     "GRID_SOURCE": str(self.path / "tariff.csv"),
@@ -85,7 +86,7 @@ class Place(NamedTuple):
                 words = ("--kubeconfig", kubeconfig, "--cert", cert, "--key", key)
                 return (*words, "--listen", f"127.0.0.1:{free_port()}"), {}
             case "archive":
-                return ("--every", "1h", "--to", self.path / "archive"), {}
+                return ("--every", "1h", "--dir", self.path / "archive"), {}
             case "console":
                 return (), {
                     "CONSOLE_ADDR": f"127.0.0.1:{free_port()}",
@@ -112,8 +113,8 @@ async def place(tmp_path: Path) -> AsyncGenerator[Place, None]:
     (tmp_path / "tariff.csv").write_text("from,price,currency\n2025-01-01,0.25,EUR\n")
     for name in ("user", "password"):
         (tmp_path / name).write_text("joulie\n")
-    (tmp_path / "executors.toml").write_text(
-        '[[executor]]\nkind = "redfish"\nnodes = "joulie.io/rack=r1"\n'
+    (tmp_path / "controllers.toml").write_text(
+        '[[controller]]\nkind = "redfish"\nswitches = true\n'
         'address = "https://{node}.bmc.example"\n'
         f'user_file = "{tmp_path}/user"\npassword_file = "{tmp_path}/password"\n'
     )

@@ -56,6 +56,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]
     """A demo that has ended: its data, what it said, and the processes it had."""
     data = tmp_path_factory.mktemp("demo") / "data"
     with demo(data, "--nodes", "40", "--seed", "7", PRESET="savings") as running:
+        running.await_start()
         running.await_decisions(120)
         pids = running.pids()
         told = running.end()
@@ -69,14 +70,17 @@ Past = tuple[Path, dict[str, Any], dict[str, int]]
 def test_the_demo_prints_a_summary(past: Past) -> None:
     data, told, _ = past
     listed = joulie(
-        "decisions", "--data", data, "--kind", "decision.filter", "--limit", "10000", "--json"
+        "decisions", "--data", data, "--kind", "decision.filter", "--limit", "10000", "-o", "json"
     )
     filters = json.loads(listed.stdout)["items"]
 
     assert set(told) == {
         *("decisions", "events", "position", "lag_ms", "behind_ms", "nodes", "pods", "refused"),
-        *("endpoints", "restarts", "simulated"),
+        *("endpoints", "restarts", "simulated", "spooled", "unwritten", "disk_full_s"),
+        "saved",
     }
+    assert (told["spooled"], told["unwritten"], told["disk_full_s"]) == (0, 0, 0)
+    assert told["simulated"]["bound"] >= told["pods"] - told["simulated"]["pods"]["waiting"] > 0
     assert told["nodes"] == 40
     assert told["decisions"] > 50
     assert told["position"] >= told["events"] > told["decisions"] > told["pods"] > 0
@@ -181,6 +185,7 @@ def test_a_demo_on_postgres_has_the_same_result_and_no_database_file(
     url = postgres.empty()
     assert joulie("migrate", "--data", tmp_path, DATABASE_URL=url).returncode == 0
     with demo(tmp_path, "--nodes", "40", "--seed", "7", DATABASE_URL=url) as running:
+        running.await_start()
         running.await_decisions(decisions)
         told = running.end()
 
@@ -255,6 +260,7 @@ def test_a_demo_resumes_from_the_stored_state(past: Past, tmp_path: Path) -> Non
     data = tmp_path / "data"
     subprocess.run(["cp", "-r", str(past[0]), str(data)], check=True)
     with demo(data, "--nodes", "40") as running:
+        running.await_start()
         running.await_decisions(past[1]["decisions"] + 20)
         running.wait_until(lambda: knows_where_all_are(data))
         status_code, status = told_by("status", "--data", data)
@@ -280,10 +286,12 @@ def test_killing_every_part_loses_and_duplicates_nothing(tmp_path: Path) -> None
 
     verified, log = told_by("verify", "--data", tmp_path)
     replayed, again = told_by("replay", "--data", tmp_path)
+    proved, proofs = told_by("prove", "--missing", "--data", tmp_path)
 
     assert (verified, replayed) == (0, 0)
     assert (again["mismatches"], again["decisions"]) == (0, told["decisions"])
     assert log["entries"] >= told["decisions"]
+    assert (proved, proofs["items"], "unkept" in log) == (0, [], False)
 
 
 @pytest.mark.drill
@@ -320,7 +328,7 @@ def test_an_archive_run_waits_for_a_command_that_reads_and_reports_it(
     past: Past, tmp_path: Path
 ) -> None:
     lock = DataDirectory(past[0]).lock()
-    words = ["archive", "--to", tmp_path / "kept", "--now", "--data", past[0]]
+    words = ["archive", "--dir", tmp_path / "kept", "--now", "--data", past[0]]
     command = [sys.executable, "-m", "joulie_cli.main", *map(str, words)]
     waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert waiting.stderr is not None
@@ -339,7 +347,7 @@ def test_an_archive_writes_its_keys_through_no_link(past: Past, tmp_path: Path) 
     others.write_text("of others")
     kept.mkdir()
     (kept / "head.pub").symlink_to(others)
-    done = joulie("archive", "--to", kept, "--now", "--data", past[0])
+    done = joulie("archive", "--dir", kept, "--now", "--data", past[0])
 
     assert done.returncode == 0, done.stderr
     assert others.read_text() == "of others"
@@ -400,9 +408,8 @@ def test_up_without_a_cluster_runs_and_reports_that_none_is_watched(tmp_path: Pa
     assert up.process.returncode == 130
     assert "For a cluster give --kubeconfig FILE" in err
     assert [name for name, pid in pids.items() if is_alive(pid)] == []
-    first, *_, last = sorted(patience, key=patience.__getitem__)
-    assert (first, last) == ("extender", "console")
-    even = {patience[name] for name in ("projector", "nats-server", "ledger")}
+    assert min(patience, key=patience.__getitem__) == "extender"
+    even = {patience[name] for name in ("projector", "nats-server", "ledger", "console")}
     assert len(even) == 1
     assert max(even) < patience["operator"]
 

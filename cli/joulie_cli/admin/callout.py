@@ -1,4 +1,7 @@
-"""authenticate agents at the broker by the tokens of their pods."""
+"""review the tokens of agents for `joulie signer`.
+
+joulie callout --kubeconfig FILE
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_bus.broker.callout import Issuer
     from joulie_projections.component.wiring import Wiring
 
 ACCOUNT, AUDIENCE = "joulie-system:joulie-agent", "joulie-broker"
@@ -19,13 +21,6 @@ ACCOUNT, AUDIENCE = "joulie-system:joulie-agent", "joulie-broker"
 
 def options(parser: argparse.ArgumentParser) -> None:
     shared.cluster(parser)
-    parser.add_argument(
-        "--issuer",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="nkey seed (SA...) of the issuer in the broker's configuration",
-    )
     parser.add_argument(
         "--account",
         default=ACCOUNT,
@@ -44,7 +39,6 @@ def program() -> Program:
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
-    from joulie_bus.broker.callout import Issuer
     from joulie_bus.errors import SettingsError
     from joulie_operator.cluster_settings import ClusterSettings
     from joulie_projections.component.process import serve_part
@@ -52,14 +46,10 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
         raise SettingsError(["KUBECONFIG: the API server reviews tokens; name a cluster"])
-    try:
-        issuer = Issuer.of(args.issuer.read_text())
-    except (OSError, ValueError) as error:
-        raise SettingsError([f"--issuer {args.issuer}: {error}"]) from error
-    return serve_part(wires, "callout", _serve(args, wires, issuer, cluster))
+    return serve_part(wires, "callout", _serve(args, wires, cluster))
 
 
-async def _serve(args: argparse.Namespace, wires: Wiring, issuer: Issuer, cluster: str) -> None:
+async def _serve(args: argparse.Namespace, wires: Wiring, cluster: str) -> None:
     from joulie_bus.jetstream.connection import Connection
     from joulie_operator.cluster_settings import IN_CLUSTER
     from joulie_operator.identity.service import Callout
@@ -72,6 +62,6 @@ async def _serve(args: argparse.Namespace, wires: Wiring, issuer: Issuer, cluste
         connection = await Connection.open(broker_of_settings(wires), "joulie-callout")
         try:
             reviews = TokenReviews(api, expected, time.monotonic)
-            await Callout(connection, issuer, reviews).run()
+            await Callout(connection, reviews).run()
         finally:
             await connection.close()

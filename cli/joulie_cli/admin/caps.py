@@ -1,4 +1,8 @@
-"""measure what caps save, by the energy of finished pods; or give the limits of this node back."""
+"""measure what caps save, by the energy of finished pods; or give the limits of this node back.
+
+joulie caps --from -14d
+joulie caps release
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
-    from joulie_answers.report.gather import Period
+    from joulie_answers.report.form import Period
     from joulie_audit.ledger.cap_effect import Measured
     from joulie_bus.events import CapsMeasured
     from joulie_projections.component.wiring import Wiring
@@ -30,8 +34,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="release: give back the limits that `joulie agent --caps` set on this node (measure)",
     )
     shared.limits_of_node(parser)
-    parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
-    parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
+    shared.period(parser)
     parser.add_argument(
         "--record", action="store_true", help="write it to the log, for caps_where_measured"
     )
@@ -50,18 +53,15 @@ def program() -> Program:
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
-    from joulie_answers.report.gather import Period
+    from joulie_answers.report.form import Period
     from joulie_audit.access.past import archive_of
     from joulie_bus.core.times import rfc3339
     from joulie_cli.display.output import show
-    from joulie_cli.display.times import time_of_period
+    from joulie_cli.display.times import period_of
 
     if args.what == "release":
         return _release(args)
-    now = time.time_ns()
-    first = time_of_period(args.first, now) // MS if args.first else 0
-    last = (time_of_period(args.last, now) if args.last else now) // MS
-    period = Period(first, last)
+    period = Period(*(each // MS for each in period_of(args, time.time_ns())))
     period, found = asyncio.run(_measured(wires, archive_of(args, wires), period))
     events = [event for each in found if (event := each.event(*period)) is not None]
     if args.record and events:
@@ -94,7 +94,8 @@ async def _measured(
     wires: Wiring, archive: Path | None, period: Period
 ) -> tuple[Period, list[Measured]]:
     """The part of the period that the ledger holds, and what was measured in it."""
-    from joulie_answers.report.gather import NOTHING_FOLDED, Period
+    from joulie_answers.report.form import Period
+    from joulie_answers.report.gather import NOTHING_FOLDED
     from joulie_audit.access.past import facts_of
     from joulie_audit.ledger.cap_effect import CappedLives, effect_of, finished_pods
     from joulie_audit.ledger.pods_in_log import folded

@@ -1,4 +1,9 @@
-"""list, show and retry messages that could not be folded."""
+"""list, show and retry messages that could not be folded.
+
+joulie dead
+joulie dead show 4711
+joulie dead retry 4711
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list", help="list")
     parser.add_argument(
-        "position", type=int, nargs="?", help="position of the message to show or retry"
+        "position", type=shared.count, nargs="?", help="position of the message to show or retry"
     )
     shared.archive(parser)
 
@@ -35,6 +40,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
     from joulie_audit.access.past import archive_of, history_of
+    from joulie_bus.errors import NotRetryable
     from joulie_cli.display.output import show
     from joulie_projections.fold import quarantine
     from joulie_projections.fold.quarantine_quota import is_single
@@ -45,6 +51,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         line = [_as_json(poison) for poison in found]
         show(args, line, _as_text(found))
         return 1 if found else 0
+    if args.position is None:
+        raise NotRetryable("No position is given. Nothing was done. `joulie dead list` has them.")
     poison = _at(found, args.position)
     if args.action == "retry":
         asyncio.run(_retry(wires, poison))
@@ -64,7 +72,7 @@ async def _retry(wires: Wiring, poison: Poison) -> None:
         await bus.publish([message])
 
 
-def _at(found: list[Poison], position: int | None) -> Poison:
+def _at(found: list[Poison], position: int) -> Poison:
     from joulie_bus.errors import NotRetryable
     from joulie_projections.fold.quarantine_quota import positions_of
 

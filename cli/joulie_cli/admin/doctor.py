@@ -1,4 +1,8 @@
-"""check an installation; exit code 0 for no fault, 1 for warnings, 2 for failures."""
+"""check an installation; exit code 1 if a check warns or fails.
+
+joulie doctor
+joulie doctor --kubeconfig ~/.kube/config --accept-warnings
+"""
 
 from __future__ import annotations
 
@@ -48,7 +52,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
     settings = wires.source.finish()
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
-    certificates = Path(args.certificates) if args.certificates else None
+    certificates = _directory(args.certificates)
     case = Case(wires, settings, cluster, _namespace(args, wires), _last_call, certificates)
     findings = asyncio.run(examine(case))
     shown = [row for row in settings if args.settings or row.origin != "default"]
@@ -56,6 +60,15 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     code = exit_code(findings, accepted=Level.WARN if args.accept_warnings else Level.OK)
     show(args, as_tree(findings, settings, code), text)
     return code
+
+
+def _directory(named: str | None) -> Path | None:
+    from joulie_bus.errors import SettingsError
+
+    found = Path(named) if named else None
+    if found is not None and not found.is_dir():
+        raise SettingsError([f"--certificates={named} is no directory"])
+    return found
 
 
 async def _last_call(api: ApiServer, namespace: str) -> LastCall:

@@ -1,4 +1,8 @@
-"""print accounts and users of the broker for nats-server's configuration."""
+"""print accounts and users of the broker for nats-server's configuration.
+
+joulie grant all
+joulie grant agent node-17
+"""
 
 from __future__ import annotations
 
@@ -100,4 +104,6 @@ def _refuse_name(role: str, name: str) -> None:
     from joulie_bus.streams.roles import NAMED
 
     named = " and ".join(NAMED)
-    raise SettingsError([f"joulie grant {role} {name}: only {named} are granted by name"])
+    raise SettingsError(
+        [f"{name!r} is the name of no {role}: only `joulie grant` of {named} takes one"]
+    )

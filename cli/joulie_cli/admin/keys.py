@@ -1,4 +1,9 @@
-"""list, rotate, retire and replace the keys that sign the log."""
+"""list, rotate, retire and replace the keys that sign the log.
+
+joulie keys
+joulie keys rotate
+joulie keys retire 2 --compromised-since 2026-11-21T10:30
+"""
 
 from __future__ import annotations
 
@@ -78,8 +83,7 @@ def _list(args: argparse.Namespace, ring: Ring) -> int:
 
     listed = [_as_json(number, key, ring) for number, key in enumerate(ring.keys, 1)]
     lines = [_as_text(number, key, ring) for number, key in enumerate(ring.keys, 1)]
-    if ring.newest.raw:
-        lines.append(f"     for witnesses: {verifier_of(ring, ring.newest)}")
+    lines.append(f"     for witnesses: {verifier_of(ring, ring.newest)}")
     show(args, listed, "\n".join(lines))
     return 0
 
@@ -131,7 +135,7 @@ async def _since(args: argparse.Namespace, wires: Wiring, public: Ring) -> int:
     from joulie_bus.log.whole_stream import everything
     from joulie_bus.streams.subjects import Stream
     from joulie_cli.display.times import as_time
-    from joulie_projections.chain.signed import Head, statement_in
+    from joulie_projections.chain.head import Head, statement_in
 
     when: str = args.compromised_since
     if when.isdecimal():
@@ -155,14 +159,14 @@ def _as_json(number: int, key: Key, ring: Ring) -> dict[str, Any]:
     return {
         "number": number,
         "key_id": key.id,
-        "kind": "ed25519" if key.raw else "hmac",
+        "kind": "ed25519",
         "signs": key == ring.newest,
         "first": key.after + 1,
         "last": None if key.until == ENDLESS else key.until,
         "since": rfc3339(key.began_at // MS) if key.began_at else None,
         "until": rfc3339(key.ended_at // MS) if key.ended_at else None,
         "compromised_since": key.since if key.is_compromised else None,
-        "verifier": str(verifier_of(ring, key)) if key.raw else None,
+        "verifier": str(verifier_of(ring, key)),
     }
 
 

@@ -1,4 +1,8 @@
-"""migrate the database to this version's schema and create missing streams."""
+"""migrate the database to this version's schema and create missing streams.
+
+joulie migrate --phase pre
+joulie migrate --from-url sqlite:////srv/joulie/joulie.db --to-url postgresql://owner@db/joulie
+"""
 
 from __future__ import annotations
 
@@ -28,9 +32,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="the streams were restored from a snapshot: continue the log with them",
     )
     parser.add_argument(
-        "--from", dest="source", metavar="URL", help="copy this database, of stopped components"
+        "--from-url", dest="source", metavar="URL", help="copy this database, of stopped components"
     )
-    parser.add_argument("--to", metavar="URL", help="into this one, which is empty")
+    parser.add_argument(
+        "--to-url", dest="target", metavar="URL", help="into this one, which is empty"
+    )
 
 
 def program() -> Program:
@@ -41,19 +47,19 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
     import joulie_migrations
-    from joulie_bus.jetstream.streams import prepare_streams
-    from joulie_bus.streams.roles import Role
-    from joulie_projections.component.connecting import address_of, names_a_broker
+    from joulie_projections.component.connecting import names_a_broker
     from joulie_projections.relocation.moving import as_text, move
     from joulie_projections.store import database
 
-    if args.source or args.to:
-        print(as_text(asyncio.run(move(args.source, args.to))))
+    if args.source or args.target:
+        print(as_text(asyncio.run(move(args.source, args.target))))
         return 0
     wires.data.create()
     engine = database.migrator(wires.data.database)
     try:
         database.require_reachable(engine)
+        if not (args.adopt or args.new_broker) and names_a_broker(wires):
+            _prepare_streams(wires)  # an embedded broker gets its streams at every start
         reached = joulie_migrations.upgrade(engine, args.phase or "")
         print(f"{database.without_password(wires.data.database)} is at schema {reached}.")
     finally:
@@ -62,11 +68,20 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         return _adopt(wires)
     if args.new_broker:
         return _continue(wires)
-    if names_a_broker(wires):  # an embedded broker gets its streams at every start
-        address = address_of(wires, Role.ADMIN)
-        asyncio.run(prepare_streams(address, wires.subjects, wires.bus.nats_replicas))
-        print(f"The streams are at {address.safe_url}.")
     return 0
+
+
+def _prepare_streams(wires: Wiring) -> None:
+    """Before the schema: components that wait for the schema find the streams, too."""
+    import asyncio
+
+    from joulie_bus.jetstream.streams import prepare_streams
+    from joulie_bus.streams.roles import Role
+    from joulie_projections.component.connecting import address_of
+
+    address = address_of(wires, Role.ADMIN)
+    asyncio.run(prepare_streams(address, wires.subjects, wires.bus.nats_replicas))
+    print(f"The streams are at {address.safe_url}.")
 
 
 def _continue(wires: Wiring) -> int:

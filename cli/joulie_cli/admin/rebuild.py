@@ -1,4 +1,8 @@
-"""fold all facts into a new generation of rows, then switch to it."""
+"""fold the facts into a new generation of rows, then switch to it.
+
+joulie rebuild
+joulie rebuild --whole
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,9 @@ if TYPE_CHECKING:
 
 def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
-    parser.add_argument("--from-snapshot", action="store_true", help="not from the first fact")
+    parser.add_argument(
+        "--whole", action="store_true", help="fold from the first fact, not from a snapshot"
+    )
     shared.archive(parser)
 
 
@@ -36,7 +42,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_cli.display.output import show
 
     done = asyncio.run(_rebuild(args, wires))
-    show(args, done._asdict(), _as_text(done))
+    show(args, done._asdict(), as_text(done))
     return 1 if done.differs_at else 0
 
 
@@ -52,16 +58,14 @@ async def _rebuild(args: argparse.Namespace, wires: Wiring) -> RebuildResult:
     try:
         database.require_reachable(engine)
         joulie_migrations.require(engine)
-        start = _newest(wires) if args.from_snapshot else None
         owner = new_owner()
         archive = archive_of(args, wires)
-        if start is None:
-            _require_beginning(wires, archive)
+        start = _start(wires, archive, is_whole=args.whole)
         async with broker_of(wires) as bus:
-            if start is not None or archive is None:
+            if archive is None:
                 return await rebuild(bus, engine, owner, start)
             async with _past(wires, bus, archive) as past:
-                return await rebuild(bus, engine, owner, None, past)
+                return await rebuild(bus, engine, owner, start, past)
     finally:
         engine.dispose()
 
@@ -83,42 +87,45 @@ async def _past(
         yield HistorySource(Sources(wires.data.database, archive).reading, facts)
 
 
-def _require_beginning(wires: Wiring, archive: Path | None) -> None:
-    """Folding from the first fact requires that it is still stored."""
+def _start(wires: Wiring, archive: Path | None, *, is_whole: bool) -> Snapshot | None:
+    """The newest snapshot that the folds of this version alone made; None to begin at the first
+    fact. If that was trimmed, any snapshot will do.
+    """
     from joulie_audit.access.past import history_of
     from joulie_audit.chain.log_start import trimmed_hint
+    from joulie_audit.replay.fold_start import newest_start
     from joulie_bus.errors import NotInTheLog
 
     with history_of(wires) as history:
         cut = history.cut()
-    if cut is not None and archive is None:
-        raise NotInTheLog(
-            f"Nothing was rebuilt: {trimmed_hint(cut)} Or start at a snapshot: --from-snapshot."
-        )
+        is_beginning_there = cut is None or archive is not None
+        start = None if is_whole else newest_start(history, history.pure_starts())
+        if start is None and not is_beginning_there and not is_whole:
+            start = newest_start(history, history.starts())
+    if start is None and cut is not None and not is_beginning_there:
+        raise NotInTheLog(f"Nothing was rebuilt: {trimmed_hint(cut)}")
+    return start
 
 
-def _newest(wires: Wiring) -> Snapshot:
-    from joulie_bus.errors import NoSnapshot
-    from joulie_projections.history.history import History
+def as_text(done: RebuildResult) -> str:
+    from joulie_projections.fold.comparison import uncompared_text
 
-    with History.of(wires.data.database) as history:
-        held = history.checkpoint()
-        found = history.snapshot_before(held.position) if held else None
-    if found is None:
-        raise NoSnapshot
-    return found
-
-
-def _as_text(done: RebuildResult) -> str:
     result = (
         f"{done.events} events folded in {done.seconds:.1f} s; generation {done.generation} of the "
         f"rows is in use from position {done.position} on."
     )
+    if done.folded_from:
+        result += (
+            f"\nFolded from the snapshot at position {done.folded_from} on; --whole folds from the "
+            "first fact."
+        )
     if done.set_aside:
         result += (
             f"\n{done.set_aside} messages that were folded before are refused by this version, and "
             f"are in quarantine now: `joulie dead list` shows them."
         )
+    if done.uncompared:
+        result += f"\n{uncompared_text(done.uncompared)}"
     if done.differs_at:
         result += (
             f"\nThe state differs from the one that this version computed before: the first "

@@ -1,4 +1,7 @@
-"""remove labels, NodeTwins and statuses from the cluster, before an uninstall."""
+"""remove labels, NodeTwins and statuses from the cluster, before an uninstall.
+
+joulie release --kubeconfig ~/.kube/config
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,8 @@ async def _release(cluster: str, settings: LeaseSettings, args: argparse.Namespa
     from joulie_operator.apply.release import release, stop_deployment
     from joulie_operator.cluster_settings import IN_CLUSTER
     from joulie_operator.kube.api_client import ApiServer
-    from joulie_operator.kube.lease import NAME, Lease, lease_path
+    from joulie_operator.kube.lease import Lease, lease_path
+    from joulie_operator.resources.rights import LEASE
 
     done: list[Released] = []
 
@@ -95,8 +99,8 @@ async def _release(cluster: str, settings: LeaseSettings, args: argparse.Namespa
             async with asyncio.timeout(args.wait):
                 await lease.lead(work)
         except TimeoutError as error:
-            raise LeaseHeld(NAME, settings.namespace, args.wait) from error
-        for name in (NAME, SCHEDULER_LEASE):
+            raise LeaseHeld(LEASE, settings.namespace, args.wait) from error
+        for name in (LEASE, SCHEDULER_LEASE):
             await api.delete(lease_path(settings.namespace, name))
     return done[0]
 

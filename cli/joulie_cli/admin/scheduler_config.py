@@ -1,4 +1,7 @@
-"""print the configuration of a kube-scheduler that calls this installation."""
+"""print the configuration of a kube-scheduler that calls this installation.
+
+joulie scheduler-config --url http://127.0.0.1:9876
+"""
 
 import argparse
 from pathlib import Path
@@ -23,7 +26,12 @@ def options(parser: argparse.ArgumentParser) -> None:
         choices=CONFIGURATIONS,
         help="energy; gpu or split where the extender binds (by EXTENDER_BINDS)",
     )
-    parser.add_argument("--url", metavar="URL", help="the extender, as kube-scheduler reaches it")
+    parser.add_argument(
+        "--url",
+        type=shared.web_url,
+        metavar="URL",
+        help="the extender, as kube-scheduler reaches it",
+    )
     parser.add_argument("--namespace", metavar="NAME", help="of the installation (POD_NAMESPACE)")
     parser.add_argument(
         "--certificates",
@@ -33,9 +41,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="where kube-scheduler has ca.crt, scheduler.crt, scheduler.key (/etc/joulie)",
     )
     parser.add_argument("--name", metavar="NAME", help="schedulerName of the profile")
-    parser.add_argument("--weight", type=int, default=1, metavar="W", help="of the score (1)")
     parser.add_argument(
-        "--percentage", type=int, default=0, metavar="N", help="percentageOfNodesToScore"
+        "--weight", type=shared.count, default=1, metavar="W", help="of the score (1)"
+    )
+    parser.add_argument(
+        "--percentage", type=shared.percent, default=0, metavar="N", help="percentageOfNodesToScore"
     )
     parser.add_argument("--extenders", action="store_true", help="only the block `extenders`")
 

@@ -1,4 +1,8 @@
-"""limit the power of the cluster, of a feed or of a rack for a time."""
+"""limit the power of the cluster, of a feed or of a rack for a time.
+
+joulie target set evening --watts 320000 --from +1h --to +3h --because heat
+joulie target clear evening
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from joulie_bus.events import TargetSet
     from joulie_projections.component.wiring import Wiring
     from joulie_projections.state.state import Target
@@ -32,9 +38,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def _watts(text: str) -> float:
-    watts = float(text)
+    try:
+        watts = float(text)
+    except ValueError:
+        watts = -1.0
     if not 0 <= watts <= MOST_WATTS:
-        raise argparse.ArgumentTypeError(f"{text} is not a power from 0 to {MOST_WATTS:g} W")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a power from 0 to {MOST_WATTS:g} W")
     return watts
 
 
@@ -59,9 +68,56 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         show(args, found, _as_text(found))
         return 0
     event = target_of(args, time.time_ns())
+    if args.action == "clear":
+        _require_set(wires, args.name)
+    elif args.feed or args.rack:
+        _require_label(wires, args)
     asyncio.run(_publish(wires, event))
     show(args, {"target": event.target}, _done(event))
     return 0
+
+
+def _require_set(wires: Wiring, name: str) -> None:
+    """Raises WrongTarget. Nothing is known of the targets where only the broker can be reached."""
+    from joulie_audit.access.past import history_of
+    from joulie_bus.core.similar_names import similar_names
+    from joulie_bus.errors import WrongTarget
+
+    if not wires.data.has_database:
+        return
+    with history_of(wires) as history:
+        targets = history.cluster_state().targets
+    if name not in targets:
+        known = similar_names(name, targets)
+        raise WrongTarget(f"No target {name!r} is set. Set are {known}. Nothing was withdrawn.")
+
+
+def _require_label(wires: Wiring, args: argparse.Namespace) -> None:
+    """Raises WrongTarget where nodes are known and none has the label with this value."""
+    from joulie_audit.access.past import history_of
+
+    if not wires.data.has_database:
+        return
+    with history_of(wires) as history:
+        nodes = history.cluster_state().nodes.values()
+    if nodes:
+        require_known_label(args, [node.labels for node in nodes])
+
+
+def require_known_label(args: argparse.Namespace, labels: Iterable[Mapping[str, str]]) -> None:
+    """Raises WrongTarget."""
+    from joulie_bus.core.similar_names import similar_names
+    from joulie_bus.errors import WrongTarget
+    from joulie_operator.planning.power_target import FEED_LABEL
+    from joulie_projections.twin.totals import RACK_LABEL
+
+    label, name = (RACK_LABEL, args.rack) if args.rack else (FEED_LABEL, args.feed)
+    known = {each[label] for each in labels if each.get(label)}
+    if name not in known:
+        values = similar_names(name, known)
+        raise WrongTarget(
+            f"No node has the label {label}={name!r}. Known are {values}. Nothing was set."
+        )
 
 
 def target_of(args: argparse.Namespace, now: int) -> TargetSet:

@@ -1,4 +1,9 @@
-"""list the entries of the decision log, newest last."""
+"""list the entries of the decision log, newest last.
+
+joulie decisions --pod team-a/train-0
+joulie decisions --node node-17 --since -10m
+joulie decisions --kind bind --follow
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
 # A test compares them with the types of the events.
 ENTRY_KINDS = (
     *("settings-declared", "filter", "prioritize", "preempt", "fallback", "dropped", "set-back"),
-    *("bind", "outcome"),
+    *("bind", "outcome", "promise", "promise-key"),
 )
 
 
@@ -36,7 +41,7 @@ def question(
     """Without where it is asked: `kubectl joulie` has other options for that."""
     shared.output(parser, formats)
     parser.add_argument("--pod", metavar="POD", help="namespace/name, a name or a uid")
-    parser.add_argument("--node", metavar="NAME", help="name of a candidate")
+    parser.add_argument("--node", metavar="NODE", help="name of a candidate")
     parser.add_argument("--namespace", metavar="NAME")
     parser.add_argument(
         "--kind",
@@ -54,9 +59,9 @@ POLL_S = 0.3
 
 
 def program() -> Program:
-    from joulie_cli.asking.sources import SETTINGS
+    from joulie_cli.asking.sources import settings_of_local_data
 
-    return Program(SETTINGS, run)
+    return Program((), run, settings_of_local_data)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:

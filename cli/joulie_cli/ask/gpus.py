@@ -1,4 +1,8 @@
-"""show GPU cards, the pods that use them and their free memory."""
+"""show GPU cards, the pods that use them and their free memory.
+
+joulie gpus
+joulie gpus --free --model H100
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 def question(parser: argparse.ArgumentParser) -> None:
     """Without where it is asked: `kubectl joulie` has other options for that."""
     shared.output(parser)
-    parser.add_argument("--node", metavar="NAME", help="cards of this node")
+    parser.add_argument("--node", metavar="NODE", help="cards of this node")
     parser.add_argument(
         "--model", metavar="NAME", help="cards of this model, as in a pod's annotation"
     )
@@ -31,9 +35,9 @@ def question(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.asking.sources import SETTINGS
+    from joulie_cli.asking.sources import settings_of_local_data
 
-    return Program(SETTINGS, run)
+    return Program((), run, settings_of_local_data)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:

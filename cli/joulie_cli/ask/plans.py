@@ -1,4 +1,9 @@
-"""list the operator's plans and their reasons."""
+"""list the operator's plans and their reasons.
+
+joulie plans --node node-17
+joulie plans --next 15m
+joulie plans --defragment
+"""
 
 from __future__ import annotations
 
@@ -44,14 +49,14 @@ def question(parser: argparse.ArgumentParser) -> None:
     """Without where it is asked: `kubectl joulie` has other options for that."""
     shared.output(parser)
     shared.newest(parser)
-    parser.add_argument("--node", metavar="NAME", help="what plans did to this node")
+    parser.add_argument("--node", metavar="NODE", help="what plans did to this node")
     parser.add_argument("--all", action="store_true", help="include plans without changes")
 
 
 def program() -> Program:
-    from joulie_cli.asking.sources import SETTINGS
+    from joulie_cli.asking.sources import settings_of_local_data
 
-    return Program(SETTINGS, run)
+    return Program((), run, settings_of_local_data)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:

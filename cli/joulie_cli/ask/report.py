@@ -1,4 +1,8 @@
-"""write a signed report of a period: energy, cost, carbon, and what was saved."""
+"""write a signed report of a period: energy, cost, carbon, and what was saved.
+
+joulie report --from -24h --out day.html
+joulie report --from 2026-11-01 --to 2026-12-01 --out november.json
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,22 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from joulie.client.console import ConsoleClient
-    from joulie_answers.report.document import Document
-    from joulie_answers.report.gather import Period
+    from joulie_answers.report.form import Document, Period
     from joulie_projections.component.wiring import Wiring
 
 NOT_SIGNED = (
     "The report is not signed: the console cannot read the key of the log. `joulie report` where "
     "the key is signs it."
+)
+
+
+FORMS = ("text", "html", "json")
+PAGE_HINT = (
+    "`--out FILE` writes the page, with charts, all divisions and the signature; `--out FILE.json` "
+    "its\nJSON, which `joulie verify --report` checks."
 )
 
 
@@ -30,27 +42,33 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def question(parser: argparse.ArgumentParser) -> None:
-    shared.output(parser, ("html", "json"))
-    parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
-    parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
+    shared.output(parser, FORMS)
+    shared.period(parser)
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="the file to write; .json: JSON (stdout)"
+        "--out", type=Path, metavar="FILE", help="a file for the page; .json: JSON (stdout)"
     )
     parser.add_argument("--unsigned", action="store_true", help="without the key of the log")
 
 
 def program() -> Program:
+    return Program((), run, _settings_of_local_data)
+
+
+def _settings_of_local_data() -> Sequence[type]:
     from joulie_audit.access.past import ArchivePlace
 
-    return Program((ArchivePlace,), run)
+    return (ArchivePlace,)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
+    from joulie_cli.display.output import require_writable
     from joulie_cli.display.progress import progress
 
     require_form(args)
+    require_writable("--out", args.out)
+    _period(args)  # an error comes before the data are read
     with progress("report", quiet=False):
         document = asyncio.run(_over_http(args) if args.server else _computed(args, wires))
     write(args, document)
@@ -87,34 +105,49 @@ async def served(console: ConsoleClient, args: argparse.Namespace) -> Document:
 
 
 def write(args: argparse.Namespace, document: Document) -> None:
-    from joulie_answers.report.page import page_of
-    from joulie_answers.report.write import as_json_text
+    from joulie_answers.report.form import as_json_text
+    from joulie_answers.report.words import text_of
+    from joulie_answers.text.tables import TextWithTables
+    from joulie_cli.display.output import print_text
+    from joulie_cli.display.output import write as write_file
 
-    text = as_json_text(document) if require_form(args) == "json" else page_of(document)
+    form = require_form(args)
+    if form == "text":
+        print_text(TextWithTables.of([*text_of(document).parts, PAGE_HINT]))
+        return
+    text = as_json_text(document) if form == "json" else _page(document)
     if args.out is None:
         print(text)
         return
-    args.out.write_text(text)
+    write_file("--out", args.out, text)
     hint = f" Check it with `joulie verify --report {args.out}`." if "signature" in document else ""
     print(f"Wrote {args.out}.{hint}")
 
 
+def _page(document: Document) -> str:
+    from joulie_answers.report.page import page_of
+
+    return page_of(document)
+
+
 def require_form(args: argparse.Namespace) -> str:
-    """`json` or `html`. The name of the file decides, as for `joulie up --report`."""
-    from joulie_answers.report.write import JSON_SUFFIX
+    """`text`, `json` or `html`. A file holds the page or JSON: its name decides, as for
+    `joulie up --report`."""
+    from joulie_answers.report.form import JSON_SUFFIX
     from joulie_bus.errors import SettingsError
 
-    suffix, asked = "" if args.out is None else args.out.suffix, args.output == "json"
-    if asked and suffix in (".html", ".htm"):
+    if args.out is None:
+        form: str = args.output
+        return form
+    suffix, is_asked = args.out.suffix, args.output == "json"
+    if is_asked and suffix in (".html", ".htm"):
         why = "the name is that of a page, and JSON was asked for; name a file that ends in .json"
         raise SettingsError([f"--out={args.out}: {why}"])
-    return "json" if asked or suffix == JSON_SUFFIX else "html"
+    return "json" if is_asked or suffix == JSON_SUFFIX else "html"
 
 
 def _period(args: argparse.Namespace) -> Period:
-    from joulie_answers.report.gather import Period
-    from joulie_cli.display.times import time_of_period
+    from joulie_answers.report.form import Period
+    from joulie_cli.display.times import period_of
 
-    now = time.time_ns()
-    first = time_of_period(args.first, now) // MS if args.first else 0
-    return Period(first, (time_of_period(args.last, now) if args.last else now) // MS)
+    return Period(*(each // MS for each in period_of(args, time.time_ns())))

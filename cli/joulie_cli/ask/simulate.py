@@ -1,4 +1,8 @@
-"""compare placement policies with kube-scheduler's default, by GPUs or energy."""
+"""compare placement policies with kube-scheduler's default, by GPUs or energy.
+
+joulie simulate gpus --nodes 500
+joulie simulate energy --loads mid --quick
+"""
 
 from __future__ import annotations
 
@@ -35,21 +39,37 @@ def _both(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="published: move 1 pod in 100 so that free GPUs are of use",
     )
-    parser.add_argument("--nodes", type=int, metavar="N", help="nodes (500; suite compat 2500)")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="runs of each policy (3)")
     parser.add_argument(
-        "--seed", type=int, metavar="N", help="energy: the first seed, of --seeds consecutive ones"
+        "--nodes", type=shared.count, metavar="N", help="nodes (500; suite compat 2500)"
     )
     parser.add_argument(
-        "--weight", type=int, default=1, metavar="W", help="gpus: the extender's weight (1)"
+        "--seeds", type=shared.count, default=3, metavar="N", help="runs of each policy (3)"
+    )
+    parser.add_argument(
+        "--seed",
+        type=shared.count,
+        metavar="N",
+        help="energy: the first seed, of --seeds consecutive ones",
+    )
+    parser.add_argument(
+        "--weight",
+        type=shared.count,
+        default=1,
+        metavar="W",
+        help="gpus: the extender's weight (1)",
     )
 
 
 def _of_energy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--suite", choices=("fair", "compat", "trace"), default="fair", help="energy: the jobs"
+        "--suite",
+        choices=("fair", "mixed", "compat", "trace"),
+        default="fair",
+        help="energy: the jobs; mixed: those of fair on nodes of two generations",
     )
-    parser.add_argument("--hours", type=float, metavar="H", help="energy: simulated time (48)")
+    parser.add_argument(
+        "--hours", type=shared.above_0, metavar="H", help="energy: simulated time (48)"
+    )
     parser.add_argument(
         "--policies", default="", metavar="A,B", help="energy, published: all by default"
     )

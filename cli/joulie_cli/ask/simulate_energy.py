@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from joulie_audit.workers import on_cores
-from joulie_cli.display.output import show, written
+from joulie_cli.display.output import require_writable, show, write
 from joulie_cli.display.progress import progress
 from joulie_simulator.energy.policies import BASELINE, POLICIES
 from joulie_simulator.energy.suites import (
@@ -17,6 +17,7 @@ from joulie_simulator.energy.suites import (
     IDLE_MODELS,
     KUBE_DEFAULT,
     LOADS,
+    MIXED,
     QUEUE_NODES,
     QUEUE_POLICIES,
     SEEDS,
@@ -44,12 +45,13 @@ def run(args: argparse.Namespace) -> int:
     if mistake := _mistake(args):
         print(f"joulie simulate: {mistake} Nothing was simulated.", file=sys.stderr)
         return 2
+    require_writable("--plot", args.plot)
     seeds = _seeds(args)
     with progress("simulate", args.output != "table"):
         rows = _compat_rows(args, seeds) if args.suite == COMPAT else _queue_rows(args, seeds)
     baseline = BASELINE if args.suite == COMPAT else KUBE_DEFAULT
-    if args.plot and not written(args.plot, energy_plot.of(rows, baseline)):
-        return 1
+    if args.plot:
+        write("--plot", args.plot, energy_plot.of(rows, baseline))
     text = energy_table.of(rows, baseline) if args.output == "table" else ""
     show(args, [{name: getattr(row, name) for name in FIGURES} for row in rows], text)
     return 0
@@ -111,7 +113,7 @@ def _queue_rows(args: argparse.Namespace, seeds: Sequence[int]) -> list[Row]:
     cases = _cases(args)
     size = _size(args, Size(nodes=QUEUE_NODES), QUICK)
     idle = IDLE_MODELS[args.idle or "measured"]
-    run = partial(fair, size, idle=idle)
+    run = partial(fair, size, idle=idle, mixed=args.suite == MIXED)
     if args.suite == TRACE:
         sizes = Trace.of(args.trace) if args.trace else None
         run = partial(trace, size, idle=idle, sizes=sizes)
@@ -141,7 +143,7 @@ def _parts(cases: Sequence[Case]) -> list[Sequence[Case]]:
 def _cases(args: argparse.Namespace) -> list[Case]:
     """The table needs the case that the others are compared with; JSON has what was asked for."""
     loads: list[str | float] = [TRACE_LOAD]
-    if args.suite == FAIR:
+    if args.suite in (FAIR, MIXED):
         loads = [*(_names(args.loads) or LOADS)]
     is_compared = args.output == "table" or args.plot
     return [

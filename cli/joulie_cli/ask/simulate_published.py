@@ -12,7 +12,7 @@ from itertools import product
 from statistics import mean
 
 from joulie_audit.workers import on_cores
-from joulie_cli.display.output import show, written
+from joulie_cli.display.output import require_writable, show, write
 from joulie_cli.display.progress import progress
 from joulie_extender.gpu.pool import Pool, PoolNode
 from joulie_extender.gpu.shapes import CARD, Shape
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if mistake := _mistake(args, names) or misfit(pods, pool):
         print(f"joulie simulate: {mistake}. Nothing was simulated.", file=sys.stderr)
         return 2
+    require_writable("--plot", args.plot)
     seeds = range(1, args.seeds + 1)
     if args.defragment:
         return _defragment(args, names, pool, pods)
@@ -43,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
         runs = on_cores(partial(_filled, pool, pods), [*product(names, seeds)], __name__)
         rows = [row for run in runs for row in run]
         most = bounds(pool, pods, seeds)
-    if args.plot and not written(args.plot, packing_plot.of(rows, most)):
-        return 1
+    if args.plot:
+        write("--plot", args.plot, packing_plot.of(rows, most))
     show(args, [row._asdict() for row in rows] + _bound_rows(most), as_table(rows, most))
     return 0
 

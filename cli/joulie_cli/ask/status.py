@@ -1,4 +1,8 @@
-"""show running parts, their positions and their addresses."""
+"""show running parts, their positions and their addresses.
+
+joulie status
+joulie status --server https://joulie.example.com --token-file token -o json
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from joulie_answers.schema.responses import Status
     from joulie_projections.component.wiring import Wiring
 
@@ -20,32 +26,40 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_extender.staleness import FreshnessSettings
+    def of_local_data() -> Sequence[type]:
+        from joulie_extender.staleness import FreshnessSettings
 
-    return Program((FreshnessSettings,), run)
+        return (FreshnessSettings,)
+
+    return Program((), run, of_local_data)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
     """The exit code is 1 if nothing runs."""
-    import asyncio
-
-    from joulie_answers.here import status_of
     from joulie_answers.text.status import status_text
     from joulie_cli.display.output import show
-    from joulie_extender.staleness import FreshnessSettings
 
-    if args.server:
-        found = asyncio.run(_of_console(args, wires))
-    else:
-        reading_s = wires.source.load(FreshnessSettings).staleness_s
-        found = status_of(wires.data, time.time_ns(), reading_s)
+    found = _of_console(args) if args.server else _of_this_machine(wires)
     show(args, found, status_text(found))
     return 0 if found.running else 1
 
 
-async def _of_console(args: argparse.Namespace, wires: Wiring) -> Status:
-    from joulie_answers.schema.requests import NoParameters
-    from joulie_cli.asking.sources import source_of
+def _of_this_machine(wires: Wiring) -> Status:
+    from joulie_answers.here import status_of
+    from joulie_extender.staleness import FreshnessSettings
 
-    async with source_of(args, wires) as console:
-        return await console.status(NoParameters())
+    reading_s = wires.source.load(FreshnessSettings).staleness_s
+    return status_of(wires.data, time.time_ns(), reading_s)
+
+
+def _of_console(args: argparse.Namespace) -> Status:
+    import asyncio
+
+    from joulie_answers.schema.requests import NoParameters
+    from joulie_cli.asking.sources import console_of
+
+    async def ask() -> Status:
+        async with console_of(args) as console:
+            return await console.status(NoParameters())
+
+    return asyncio.run(ask())

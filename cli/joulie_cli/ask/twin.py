@@ -1,4 +1,8 @@
-"""show the twin of a node, now or at an earlier position."""
+"""show the twin of a node, now or at an earlier position.
+
+joulie twin node-17
+joulie twin node-17 --at -10m --history
+"""
 
 from __future__ import annotations
 
@@ -24,9 +28,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def program() -> Program:
-    from joulie_cli.asking.sources import SETTINGS
+    from joulie_cli.asking.sources import settings_of_local_data
 
-    return Program(SETTINGS, run)
+    return Program((), run, settings_of_local_data)
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:

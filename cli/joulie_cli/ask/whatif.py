@@ -1,9 +1,13 @@
-"""recompute past decisions with other settings; changes nothing."""
+"""recompute past decisions with other settings; changes nothing.
+
+joulie whatif --set SCORING=headroom
+joulie whatif --policy queue_aware_v1 --from-position 1000
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -12,7 +16,7 @@ from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
     from joulie_audit.questions.whatif import Overrides
-    from joulie_audit.recompute.score_changes import Comparison, Group
+    from joulie_audit.recompute.score_changes import Comparison, Group, ScoreChange
     from joulie_extender.catalogue.weights import Weights
     from joulie_operator.planning.rules import Rules
     from joulie_projections.component.wiring import Wiring
@@ -43,14 +47,15 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
     from joulie_answers.text import whatif_plot
-    from joulie_cli.display.output import show
+    from joulie_cli.display.output import require_writable, show, write
 
+    require_writable("--plot", args.plot)
     given = pairs(args.set, args.policy)
     other = other_of(given)
     found = asyncio.run(_compare(args, wires, other))
     if args.plot is not None:
         title = "what if " + ", ".join(f"{name}={value}" for name, value in given.items())
-        args.plot.write_text(whatif_plot.of(found, title))
+        write("--plot", args.plot, whatif_plot.of(found, title))
     show(args, as_json(given, found), as_text(given, found))
     return 0
 
@@ -84,18 +89,17 @@ def pairs(texts: list[str], policy: str | None) -> dict[str, str]:
 def other_of(given: Mapping[str, str]) -> Overrides:
     """The changed settings of scoring and planning; raises SettingsError for any other name."""
     from joulie_audit.questions.whatif import Overrides
+    from joulie_bus.core.similar_names import similar_names
     from joulie_bus.errors import SettingsError
     from joulie_bus.runtime.settings import Source
     from joulie_extender.settings import ScoringSettings
     from joulie_operator.settings import OperatorSettings
 
     scoring, planning = _fields(ScoringSettings), _fields(OperatorSettings)
-    unknown = [name for name in given if name not in scoring and name not in planning]
-    if unknown:
-        known = ", ".join(sorted({*scoring, *planning}))
-        raise SettingsError(
-            [f"{name}: not a setting of scores or plans; {known}" for name in unknown]
-        )
+    known = {**scoring, **planning}
+    if unknown := [name for name in given if name not in known]:
+        why = "not a setting of scores or plans, so nothing was computed; similar names are"
+        raise SettingsError([f"{name}: {why} {similar_names(name, known)}" for name in unknown])
     source = Source(given, said_by="the command line")
     weights, rules = source.load(ScoringSettings).weights(), source.load(OperatorSettings).rules()
     source.finish()
@@ -159,6 +163,7 @@ def as_json(given: Mapping[str, str], found: Comparison) -> dict[str, Any]:
         "all": found.all._asdict(),
         "by_class": {name: group._asdict() for name, group in found.by_class.items()},
         "by_namespace": {name: group._asdict() for name, group in found.by_namespace.items()},
+        "left_out": dict(found.left_out),
         "changes": [
             {
                 "entry": shift.entry,
@@ -167,6 +172,9 @@ def as_json(given: Mapping[str, str], found: Comparison) -> dict[str, Any]:
                 "after": shift.after.node,
                 "score_before": shift.before.score,
                 "score_after": shift.after.score,
+                "same_scale": shift.same_scale,
+                "watts_before": shift.watts_before,
+                "watts_after": shift.watts_after,
             }
             for shift in found.changes
         ],
@@ -177,20 +185,21 @@ def as_text(given: Mapping[str, str], found: Comparison) -> str:
     from joulie_audit.questions.whatif import OPEN_LOOP
 
     named = ", ".join(f"{name}={value}" for name, value in given.items())
+    left_out = [f"{count} scored pods were left out: {why}." for why, count in _left_out(found)]
     if not found.all.decisions:
-        return f"With {named}: no score in this part of the log could be recomputed."
+        nothing = f"With {named}: no score in this part of the log could be recomputed."
+        return "\n".join([nothing, *left_out])
     lines = [f"With {named}, of {found.all.decisions} scored pods:", _HEAD, _row("all", found.all)]
     lines += [_row(f"class {name}", group) for name, group in found.by_class.items()]
     lines += [_row(f"namespace {name}", group) for name, group in found.by_namespace.items()]
-    for shift in found.changes[:SHOWN]:
-        lines.append(
-            f"  {shift.pod}: {shift.before.node} {shift.before.score:.1f} -> "
-            f"{shift.after.node} {shift.after.score:.1f}"
-        )
+    lines += map(_change, found.changes[:SHOWN])
     if len(found.changes) > SHOWN:
-        lines.append(f"  ... and {len(found.changes) - SHOWN} more (--json has all)")
-    lines.append(OPEN_LOOP)
-    return "\n".join(lines)
+        lines.append(f"  ... and {len(found.changes) - SHOWN} more (-o json has all)")
+    return "\n".join([*lines, *_notes(found), *left_out, OPEN_LOOP])
+
+
+def _left_out(found: Comparison) -> list[tuple[str, int]]:
+    return sorted(found.left_out.items())
 
 
 _HEAD = (
@@ -200,8 +209,35 @@ _HEAD = (
 
 
 def _row(name: str, group: Group) -> str:
+    score = "-" if group.score_shift is None else f"{group.score_shift:+.2f}"
     return (
         f"  {name:<24}{group.decisions:>7}{group.cores:>8.0f}{group.gpus:>7.0f}{group.changed:>14}"
-        f"{group.score_shift:>+8.2f}{group.watts_before:>13.0f}{group.watts_after:>10.0f}"
+        f"{score:>8}{group.watts_before:>13.0f}{group.watts_after:>10.0f}"
         f"{group.over_cap_before:>15}{group.over_cap_after:>6}"
     )
+
+
+def _change(shift: ScoreChange) -> str:
+    if shift.same_scale:
+        before, after = f" {shift.before.score:.1f}", f" {shift.after.score:.1f}"
+    else:
+        before, after = (_in_watts(each) for each in (shift.watts_before, shift.watts_after))
+    return f"  {shift.pod}: {shift.before.node}{before} -> {shift.after.node}{after}"
+
+
+def _in_watts(watts: float | None) -> str:
+    return " (watts unknown)" if watts is None else f" {watts:.0f} W"
+
+
+def _notes(found: Comparison) -> Iterator[str]:
+    yield (
+        "Watts are what the pods add to the best nodes and keep on there, by the energy score for "
+        "both nodes, without its prices for GPUs that later pods lose."
+    )
+    if found.all.watts_unknown:
+        yield f"{found.all.watts_unknown} pods are not in the watts: a best node had no fresh data."
+    if (other := found.all.decisions - len(found.score_deltas)) > 0:
+        yield (
+            f"The scores of {other} pods are not compared: each value of SCORING has a scale of "
+            "its own."
+        )

@@ -4,36 +4,33 @@ a console behind an API server. Imports nothing that reads a database."""
 import argparse
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from joulie.client.console import ConsoleClient
 from joulie_answers.pages import PAGE, all_pages
 from joulie_answers.schema import requests as q
 from joulie_answers.schema.responses import Answer, DecisionBrief, DecisionList, Energy
 from joulie_answers.text.decisions import decisions_text
-from joulie_answers.text.defragment import defragment_text
 from joulie_answers.text.energy import energy_csv, energy_text, opencost_csv
 from joulie_answers.text.gpus import gpus_text
 from joulie_answers.text.nodes import node_text, nodes_text
 from joulie_answers.text.plans import next_plan_text, plan_text, plans_text
-from joulie_answers.text.pod import pod_text
 from joulie_bus.core.times import MS
 from joulie_bus.errors import EMPTY, NotInTheLog
-from joulie_cli.display.times import instant, time_of, time_of_period, time_since
+from joulie_cli.asking.names import (
+    require_model,
+    require_namespace,
+    require_node,
+    require_pod,
+)
+from joulie_cli.asking.source_type import Source
+from joulie_cli.display.times import instant, period_of, time_of, time_since
 from joulie_extender.decide.entry_verbs import VERBS, EntryVerb
 
-if TYPE_CHECKING:
-    from joulie_answers.answers import Answers
-
-    Source = Answers | ConsoleClient  # their methods are the same
-else:
-    Source = ConsoleClient
-
-
 CHANGES = 100  # of a node by plans
+NONE_MATCHES = "None of the {} entries matches. Remove a filter, or list all: `joulie decisions`."
 DAY_MS = 24 * 3_600_000
 
 
@@ -46,6 +43,8 @@ Question = Callable[[Source, argparse.Namespace], Awaitable[Answered]]
 
 
 async def pod(source: Source, args: argparse.Namespace) -> Answered:
+    from joulie_answers.text.pod import pod_text  # with all terms of a score
+
     [name] = args.what
     found = await source.pod(name, q.Pod(candidate=args.node or ""))
     return Answered(found, pod_text(found))
@@ -54,6 +53,10 @@ async def pod(source: Source, args: argparse.Namespace) -> Answered:
 async def gpus(source: Source, args: argparse.Namespace) -> Answered:
     query = q.Gpus(node=args.node or "", model=args.model or "", pod=args.pod or "", free=args.free)
     found = await all_pages(source.gpus, query)
+    if not found.items:
+        await require_node(source, args.node)
+        await require_pod(source, args.pod)
+        await require_model(source, args.model)
     return Answered(found, gpus_text(found))
 
 
@@ -83,7 +86,7 @@ def moment(text: str | None, now: int) -> dict[str, Any]:
 
 
 async def energy(source: Source, args: argparse.Namespace) -> Answered:
-    query = period_of(args, time.time_ns())
+    query = energy_of_period(args, time.time_ns())
     found = await all_pages(source.energy, query)
     if not found.series:
         raise NotInTheLog(
@@ -96,10 +99,9 @@ async def energy(source: Source, args: argparse.Namespace) -> Answered:
     return Answered(found, energy_csv(found) if args.output == "csv" else energy_text(found))
 
 
-def period_of(args: argparse.Namespace, now: int) -> q.Energy:
+def energy_of_period(args: argparse.Namespace, now: int) -> q.Energy:
     """Since the first reading, unless the period is named."""
-    first = time_of_period(args.first, now) if args.first else 0
-    last = time_of_period(args.last, now) if args.last else now
+    first, last = period_of(args, now)
     return q.Energy(by=args.by, since=instant(first), until=instant(last))
 
 
@@ -130,10 +132,14 @@ async def plans(source: Source, args: argparse.Namespace) -> Answered:
     found = await all_pages(source.plans, query, args.limit)
     if not found.position:
         raise NotInTheLog(EMPTY)
-    return Answered(found, plans_text(found))
+    if not found.items:
+        await require_node(source, args.node)
+    return Answered(found, plans_text(found, args.node or ""))
 
 
 async def defragment(source: Source, args: argparse.Namespace) -> Answered:
+    from joulie_answers.text.defragment import defragment_text  # with NumPy
+
     found = await source.defragment(q.Defragment(moves=args.moves))
     return Answered(found, defragment_text(msgspec.to_builtins(found), args.limit))
 
@@ -145,9 +151,17 @@ async def next_plan(source: Source, args: argparse.Namespace) -> Answered:
 
 async def decisions(source: Source, args: argparse.Namespace) -> Answered:
     found = await _newest(source, asked_for(args, time.time_ns()), _verbs(args), args.limit)
-    if not found.items:
-        raise NotInTheLog(_nothing(found.entries))
-    return Answered(found, decisions_text(found.items))
+    if found.items:
+        return Answered(found, decisions_text(found.items))
+    if not found.entries:
+        raise NotInTheLog("The log has no decisions yet. `joulie status` shows what runs.")
+    await _require_names(source, args)
+    return Answered(found, NONE_MATCHES.format(found.entries))
+
+
+async def _require_names(source: Source, args: argparse.Namespace) -> None:
+    await require_pod(source, args.pod)
+    await require_namespace(source, args.namespace)
 
 
 def asked_for(args: argparse.Namespace, now: int) -> q.Decisions:
@@ -177,17 +191,11 @@ async def following(source: Source, args: argparse.Namespace) -> AsyncIterator[l
     """The newest entries, then those that are new since the last time, newest first."""
     query, verbs = asked_for(args, time.time_ns()), _verbs(args)
     found = await _newest(source, query, verbs, args.limit)
+    if not found.items:
+        await _require_names(source, args)
     yield found.items
     seen = found.entries
     while True:
         found = await _newest(source, query, verbs, PAGE)
         yield [each for each in found.items if each.entry > seen]
         seen = max([seen, *(each.entry for each in found.items)])
-
-
-def _nothing(entries: int) -> str:
-    if not entries:
-        return "The log has no decisions yet. `joulie status` shows what runs."
-    return (
-        f"None of the {entries} entries matches. Remove a filter, or list all: `joulie decisions`."
-    )

@@ -1,4 +1,8 @@
-"""prove that the log was only appended to between two signed heads."""
+"""prove that the log was only appended to between two signed heads.
+
+joulie diff 1024 2048
+joulie diff old-head.json new-head.json
+"""
 
 from __future__ import annotations
 

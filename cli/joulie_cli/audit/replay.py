@@ -1,4 +1,9 @@
-"""fold all facts again and recompute every decision and plan."""
+"""fold all facts again and recompute every decision and plan.
+
+joulie replay
+joulie replay --from-position 1252 --to-position 1260
+joulie replay --sample 1000 --archive /srv/joulie-archive
+"""
 
 from __future__ import annotations
 
@@ -69,10 +74,19 @@ def as_json(done: ReplayReport) -> dict[str, Any]:
         "told": [mismatch._asdict() for mismatch in done.reported],
         "set_back": done.set_back,
         "lost": [mismatch._asdict() for mismatch in done.lost],
+        "uncompared": dict(done.uncompared),
+        "other_folds": done.other_folds,
+        "holes": [hole._asdict() for hole in done.holes],
+        "in_holes": done.in_holes,
+        "on_other_folds": [mismatch._asdict() for mismatch in done.on_other_folds],
+        "foreign": done.foreign,
+        "foreign_ones": [mismatch._asdict() for mismatch in done.foreign_ones],
     }
 
 
 def as_text(done: dict[str, Any]) -> str:
+    from joulie_projections.fold.comparison import uncompared_text
+
     lines = [
         f"{done['events']} events folded, {done['decisions']} decisions and {done['plans']} plans "
         f"recomputed in {done['seconds']:.1f} s: {_count(done['mismatches'])}."
@@ -84,6 +98,24 @@ def as_text(done: dict[str, Any]) -> str:
             "to a standby that lagged, or an older copy), and cannot be recomputed:"
         )
         lines.extend(f"  {_place(miss)}: {miss['what']}" for miss in done["lost"])
+    if done["foreign"]:
+        lines.append(
+            f"FOREIGN: {done['foreign']} decisions that no replica signed cannot be recomputed: "
+            "another program published them with the credential of the extenders:"
+        )
+        lines.extend(f"  {_place(miss)}: {miss['what']}" for miss in done["foreign_ones"])
+    for hole in done["holes"]:
+        lines.append(
+            f"NOT folded: positions {hole['first']} to {hole['last']}, of which messages had aged "
+            "out of their stream before they were archived."
+        )
+    if done["in_holes"]:
+        lines.append(f"{done['in_holes']} decisions and plans on them were not recomputed.")
+    if done["uncompared"]:
+        lines.append(uncompared_text(done["uncompared"]))
+    if done["other_folds"]:
+        lines.append(f"{done['other_folds']} were made on such a state and differ:")
+        lines.extend(f"  {_place(miss)}: {miss['what']}" for miss in done["on_other_folds"])
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,23 @@ from joulie_audit.access.witnessed import witnessed
 from joulie_audit.archive.parts import Archive
 from joulie_audit.chain.entries import EntryRange, Flaw
 from joulie_audit.chain.heads import unkept_flaw
-from joulie_audit.verify.verify import Report, unlogged_flaw, verify
+from joulie_audit.verify.stream_messages import compare_messages, unlogged_notes
+from joulie_audit.verify.unsigned import as_json as others_json
+from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
 from joulie_bus.errors import NotInTheLog, SettingsError, Unreachable
+from joulie_bus.log.protocol import Log
 from joulie_cli.display.output import show
 from joulie_projections.chain.keyring import Ring
+from joulie_projections.chain.sequence_gaps import GapKind
 from joulie_projections.component.opening import require_readable
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.fold.commit import Cut
+from joulie_projections.fold.manifest import CODE_VERSION
 from joulie_projections.witness.settings import WitnessSettings, heads_place
 
 SETTINGS = (ArchivePlace, WitnessSettings, *heads_places.SETTINGS)
+UNCONFIRMED = 3  # exit code: the log is valid, and too few witnesses say that it is the newest
 FROM_THE_STREAM, FROM_NOWHERE = "stream", "none"
 NO_STREAM = (
     "The broker stores the anchored heads of the log: give --heads FILE to compare with heads "
@@ -67,17 +74,21 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.archive is not None and not wires.data.has_database:
         return _verify_archive_alone(args, wires)
     require_readable(wires.data)  # before a witness or a broker is contacted
-    asked = witnessed(args, wires)  # first: the checkpoint that they confirm is then verified
+    # First: the head that they confirm is then verified.
+    asked = witnessed(args, wires, _public(args, wires))
     report, archived, anchors = asyncio.run(_verify(args, wires))
     report = report._replace(flaw=report.flaw or asked.flaw)
-    lines = as_text(report, archived)
+    lines, is_compared = as_text(report, archived), anchors is not NOTHING
     if report.flaw is None:
         lines += f"\n{asked.as_text}"
     show(args, {**as_json(report, archived), **asked.as_json}, lines)
     if args.output == "table":
-        print_notes(anchors, is_compared=anchors is not NOTHING)
+        notes = [*report.notes, *anchors.notes]
+        print_notes(anchors._replace(notes=notes), is_compared=is_compared)
     flawed = report.flaw is not None or (archived is not None and archived.flaw is not None)
-    return 1 if flawed else 0
+    if flawed or report.unkept:
+        return 1
+    return 0 if asked.is_confirmed else UNCONFIRMED
 
 
 def _verify_report(args: argparse.Namespace, wires: Wiring) -> int:
@@ -90,13 +101,14 @@ def _verify_report(args: argparse.Namespace, wires: Wiring) -> int:
 
 def _verify_archive_alone(args: argparse.Namespace, wires: Wiring) -> int:
     """Without a database beside it, as on the machine of an auditor."""
+    archive = Archive.of(args.archive)  # first, because it is what is asked about
     public = _public(args, wires)
     anchors = _given(args, wires, public)
     ring, forged = public.with_all(anchors.keys)
-    archived = verify_archive(Archive.of(args.archive), ring, None, anchors.heads)
+    archived = verify_archive(archive, ring, None, anchors.heads)
     if archived.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
         archived = archived._replace(flaw=what[0])
-    show(args, {"archive": archived._asdict()}, "\n".join(_archive_lines(archived, ALONE)))
+    show(args, {"archive": archive_json(archived)}, "\n".join(archive_lines(archived, ALONE)))
     if args.output == "table":
         print_notes(anchors, is_compared=anchors is not NOTHING)
     return 1 if archived.flaw is not None else 0
@@ -169,11 +181,24 @@ async def _by_the_stream(
             report = _report(args, wires, public, anchors)
             if report.flaw is None and report.heads and not anchors.heads:
                 report, anchors = _without_anchors(report, anchors)
-            if report.flaw is None and report.gaps:
-                report = report._replace(flaw=unlogged_flaw(report.gaps, await ids_of(bus)))
-            return report, anchors
+            if report.flaw is not None or (args.first, args.last) != (1, None):
+                return report, anchors
+            return await _with_messages(bus, wires, public, report, anchors)
     except Unreachable as error:
         raise NotInTheLog(f"{error} {NO_STREAM}") from error
+
+
+async def _with_messages(
+    bus: Log, wires: Wiring, public: Ring, report: Report, anchors: Anchors
+) -> tuple[Report, Anchors]:
+    """Compares the stream of decisions with the entries."""
+    ring, _ = public.with_all(anchors.keys)
+    with history_of(wires) as history:
+        found = await compare_messages(bus, history, ring, anchors.heads)
+    notes = [*anchors.notes, *found.notes]
+    if found.flaw is None and report.gaps:
+        notes += unlogged_notes(report.gaps, await ids_of(bus))
+    return report._replace(flaw=found.flaw), anchors._replace(notes=notes)
 
 
 def _without_anchors(report: Report, anchors: Anchors) -> tuple[Report, Anchors]:
@@ -203,10 +228,14 @@ def as_json(report: Report, archived: ArchiveReport | None = None) -> dict[str, 
     result: dict[str, Any] = {"entries": report.entries, "heads": report.heads}
     if report.gaps:
         result["holes"] = [gap._asdict() for gap in report.gaps]
+    if report.unkept:
+        result["unkept"] = [unkept._asdict() for unkept in report.unkept]
     if report.flaw is not None:
         result |= {"first_bad": report.flaw.place, "what": report.flaw.what}
+    if report.notes:
+        result["foreign"] = others_json(report.others)
     if archived is not None:
-        result["archive"] = archived._asdict()
+        result["archive"] = archive_json(archived)
     elif report.cut is not None:
         result["unseen"] = {"entries": [1, report.cut.pos - 1], "positions": [1, report.cut.p_to]}
     return result
@@ -220,15 +249,20 @@ def as_text(report: Report, archived: ArchiveReport | None = None) -> str:
             f"{report.entries} entries, {report.heads} signed heads, {report.batches} manifests, "
             f"{report.snapshots} snapshots: every hash, link and signature is valid."
         ]
-    lines.extend(f"  {gap}." for gap in report.gaps)
+    lines.extend(f"  {gap}." for gap in report.gaps if gap.kind is not GapKind.MISSING)
+    lines.extend(f"  PROMISE NOT KEPT to {unkept}." for unkept in report.unkept)
     if report.cut is not None:
         lines.append(_unseen(report.cut) if archived is None else _through(report.cut))
     if archived is not None:
-        lines += _archive_lines(archived, "every file is intact and matches the log")
+        lines += archive_lines(archived, "every file is intact and matches the log")
     return "\n".join(lines)
 
 
-def _archive_lines(archived: ArchiveReport, what: str) -> list[str]:
+def archive_json(archived: ArchiveReport) -> dict[str, Any]:
+    return {**archived._asdict(), "holes": [hole._asdict() for hole in archived.holes]}
+
+
+def archive_lines(archived: ArchiveReport, what: str) -> list[str]:
     if archived.flaw is not None:
         return [f"The archive is CORRUPTED: {archived.flaw}"]
     lines = [
@@ -240,12 +274,28 @@ def _archive_lines(archived: ArchiveReport, what: str) -> list[str]:
             f"  NOT signed: entries {archived.signed_to + 1} to {archived.entries}: the head that "
             "covers them is in the log, and not yet in the archive."
         )
-    if archived.lost:
+    if archived.other_folds:
         lines.append(
-            f"  NOT held: {archived.lost} messages, which had aged out of their stream before they "
-            "were archived."
+            f"  {_by_version(archived.other_folds)}: a restore folds these facts again, and cannot "
+            f"compare their state (this is version {CODE_VERSION})."
         )
+    if archived.holes:
+        lines.append(f"  A restore brings back {_spans(archived)}.")
+        lines.extend(f"  NOT {hole}." for hole in archived.holes)
     return lines
+
+
+def _spans(archived: ArchiveReport) -> str:
+    """The positions between the holes."""
+    begins = [1, *(hole.last for hole in archived.holes if hole.is_closed)]
+    ends = [*(hole.first - 1 for hole in archived.holes), archived.facts]
+    spans = [f"{first} to {last}" for first, last in zip(begins, ends, strict=False) if last]
+    return f"positions {' and '.join(spans)}" if spans else "nothing"
+
+
+def _by_version(positions: Mapping[str, int]) -> str:
+    named = (f"{count} positions of fold version {name}" for name, count in positions.items())
+    return " and ".join(named)
 
 
 def _unseen(cut: Cut) -> str:

@@ -1,4 +1,9 @@
-"""re-hash the decision log and check every link and signature."""
+"""re-hash the decision log and check every link and signature.
+
+joulie verify
+joulie verify --from-entry 4000 --heads none
+joulie verify --report november.json
+"""
 
 import argparse
 from pathlib import Path
@@ -37,7 +42,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         type=shared.count,
         default=0,
         metavar="N",
-        help="how many witnesses must confirm the log (more than half)",
+        help="how many witnesses must confirm the log (more than half); exit code 3 if fewer do",
+    )
+    parser.add_argument(
+        "--policy",
+        type=Path,
+        metavar="FILE",
+        help="ask the witnesses of this policy (C2SP tlog-policy) for its quorum",
     )
     shared.jobs(parser)
     shared.archive(parser)

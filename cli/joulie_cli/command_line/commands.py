@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {  # the modules of each group, as `--hel
     "audit": (*("diff", "prove", "replay", "verify"),),
     "admin": (
         *("callout", "caps", "completion", "dead", "doctor", "grant", "keys", "migrate"),
-        *("rebuild", "release", "scheduler_config", "target"),
+        *("rebuild", "release", "scheduler_config", "signer", "target"),
     ),
 }
 # Without options of its own, a command is the component itself, with `SETTINGS` and `run`.
@@ -45,13 +45,24 @@ class Program(NamedTuple):
 
     settings: Sequence[type]  # that it reads
     run: Callable[[argparse.Namespace, "Wiring"], int]  # returns the exit code
+    # Those that only the local data need: with --server they are neither imported nor read.
+    of_local_data: Callable[[], Sequence[type]] = tuple
+
+    def settings_for(self, args: argparse.Namespace) -> Sequence[type]:
+        asks_a_console = bool(getattr(args, "server", None))
+        return self.settings if asks_a_console else self.all_settings()
+
+    def all_settings(self) -> Sequence[type]:
+        return (*self.settings, *self.of_local_data())
 
 
 class Printed(NamedTuple):
     """A command that only prints what its options say: it reads neither settings nor data."""
 
     text: Callable[[argparse.Namespace], str]
-    settings: Sequence[type] = ()
+
+    def all_settings(self) -> Sequence[type]:
+        return ()
 
 
 class CommandModule(Protocol):
@@ -83,10 +94,21 @@ class Command(NamedTuple):
     @property
     def summary(self) -> str:
         """The first line of the docstring, read from the source: an import takes longer."""
+        with open(self._file, encoding="utf-8") as source:
+            return source.readline().strip().strip('"').removesuffix(".")
+
+    @property
+    def examples(self) -> list[str]:
+        """The lines of the docstring that are command lines."""
+        with open(self._file, encoding="utf-8") as source:
+            _, docstring, *_ = source.read().split('"""', 2)
+        return [line for line in docstring.splitlines() if line.startswith("joulie ")]
+
+    @property
+    def _file(self) -> str:
         found = find_spec(self.path)
         assert found is not None
-        with open(str(found.origin), encoding="utf-8") as source:
-            return source.readline().strip().strip('"').removesuffix(".")
+        return str(found.origin)
 
     @property
     def path(self) -> str:
@@ -109,5 +131,5 @@ def every_setting() -> list[str]:
     """The settings of all commands. Imports them all, so only a file with others needs it."""
     from joulie_bus.runtime.settings import BusSettings, declared
 
-    classes = [each for one in commands().values() for each in one.load().program().settings]
+    classes = [each for one in commands().values() for each in one.load().program().all_settings()]
     return [row.name for row in declared(BusSettings, *classes)]

@@ -9,6 +9,8 @@ from joulie_cli.command_line.commands import commands
 from joulie_cli.command_line.parser import parser_of
 
 PATHS = {"DIR", "FILE", "HEAD"}  # names of values that are paths
+NAMES = {"NODE": "nodes", "POD": "pods"}  # and that name something in the log
+LISTED = "joulie completion {} 2>/dev/null"  # a script asks for the names when they are needed
 
 
 class Argument(NamedTuple):
@@ -19,6 +21,12 @@ class Argument(NamedTuple):
     has_value: bool
     values: tuple[str, ...]  # that can be offered
     is_path: bool
+    names: str  # what is listed for it; empty: nothing
+
+    @property
+    def listed(self) -> str:
+        """The command that lists what can be offered; empty if none does."""
+        return LISTED.format(self.names) if self.names else ""
 
 
 class Completed(NamedTuple):
@@ -31,7 +39,7 @@ class Completed(NamedTuple):
 
     def words(self) -> list[str]:
         """All that may follow the command: values of positional arguments, and flags."""
-        return [word for each in self.arguments for word in (each.flags or each.values)]
+        return [word for each in self.arguments for word in (each.flags or _bash_values(each))]
 
 
 def script(shell: str) -> str:
@@ -50,6 +58,7 @@ def _argument(action: argparse.Action) -> Argument:
         has_value=action.nargs != 0,
         values=tuple(map(str, action.choices or ())),
         is_path=action.metavar in PATHS,
+        names=NAMES.get(str(action.metavar), ""),
     )
 
 
@@ -70,7 +79,8 @@ def _bash(found: Sequence[Completed]) -> Iterator[str]:
         for option in each.options():
             if option.has_value:
                 pattern = "|".join(f'"{each.name} {flag}"' for flag in option.flags)
-                does = f'words="{" ".join(option.values)}"' if option.values else "return"
+                values = _bash_values(option)
+                does = f'words="{" ".join(values)}"' if values else "return"
                 yield f"      {pattern}) {does} ;;"
     yield "      *)"
     yield '        case "$command" in'
@@ -82,6 +92,10 @@ def _bash(found: Sequence[Completed]) -> Iterator[str]:
     yield '  COMPREPLY=($(compgen -W "$words" -- "$current"))'
     yield "}"
     yield "complete -o default -F _joulie joulie  # where there is no word: names of files"
+
+
+def _bash_values(argument: Argument) -> list[str]:
+    return [*argument.values, *([f"$({argument.listed})"] if argument.listed else ())]
 
 
 # --- zsh --------------------------------------------------------------------------------------
@@ -114,9 +128,12 @@ def _each_flag(command: Completed) -> Iterator[tuple[Argument, str]]:
 
 def _zsh_spec(argument: Argument, flag: str) -> str:
     offers = f"({' '.join(argument.values)})" if argument.values else "_files"
+    if argument.listed:
+        offers = f"{{compadd -- $({argument.listed})}}"
     if not argument.flags:
         return f"*:{_escaped(argument.help)}:{offers}"
-    value = f":value:{offers if argument.values or argument.is_path else ' '}"
+    has_offers = argument.values or argument.is_path or argument.listed
+    value = f":value:{offers if has_offers else ' '}"
     return f"{flag}[{_escaped(argument.help)}]{value if argument.has_value else ''}"
 
 
@@ -153,4 +170,6 @@ def _fish_words(argument: Argument) -> Iterator[str]:
         yield "-r -F" if argument.is_path else "-x"
     if argument.values:
         yield f"-a {shlex.quote(' '.join(argument.values))}"
+    if argument.listed:
+        yield f"-a {shlex.quote(f'({argument.listed})')}"
     yield f"-d {shlex.quote(argument.help)}"

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 
@@ -11,13 +12,6 @@ def output(
     """The first format is the default."""
     parser.add_argument(
         "-o", "--output", choices=formats, default=formats[0], help=f"the format ({formats[0]})"
-    )
-    shorthand(parser, "json")
-
-
-def shorthand(parser: argparse.ArgumentParser, form: str) -> None:
-    parser.add_argument(
-        f"--{form}", dest="output", action="store_const", const=form, help=f"--output {form}"
     )
 
 
@@ -39,7 +33,9 @@ def source(parser: argparse.ArgumentParser) -> None:
 def server(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", metavar="URL", help="ask this console, not the local data")
     parser.add_argument("--token-file", metavar="FILE", help="server: the token of the console")
-    parser.add_argument("--ca-file", metavar="FILE", help="server: who signed its certificate")
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="server: the authority of its certificate"
+    )
 
 
 def cluster(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +60,11 @@ def limits_of_node(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def period(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--from", dest="first", metavar="TIME", help="a time, or -10m (all)")
+    parser.add_argument("--to", dest="last", metavar="TIME", help="a time, or -10m (now)")
+
+
 def newest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=count, default=20, metavar="N", help="the newest N (20)")
 
@@ -73,10 +74,13 @@ def jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def span(parser: argparse.ArgumentParser, what: str) -> None:
+    """A range of positions or entries, with the options `--from-WHAT` and `--to-WHAT`."""
     parser.add_argument(
-        "--from", dest="first", type=count, default=1, metavar="N", help=f"{what} 1"
+        f"--from-{what}", dest="first", type=count, default=1, metavar="N", help="the first (1)"
     )
-    parser.add_argument("--to", dest="last", type=count, metavar="N", help=f"{what}, the newest")
+    parser.add_argument(
+        f"--to-{what}", dest="last", type=count, metavar="N", help="the last (the newest)"
+    )
 
 
 def simulated_cluster(parser: argparse.ArgumentParser) -> None:
@@ -90,12 +94,42 @@ def simulated_cluster(parser: argparse.ArgumentParser) -> None:
         "--bind-verb", metavar="PATH", help="the extender's verb for pods with GPUs"
     )
     parser.add_argument("--hours", metavar="H", help="simulated hours after which time stops")
+    parser.add_argument(
+        "--odd-nodes",
+        metavar="N",
+        help="nodes that arrive late, as many that fall silent and as many that leave",
+    )
 
 
 def count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def web_url(text: str) -> str:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise argparse.ArgumentTypeError(f"{text!r} is not https://HOST or http://HOST")
+    return text
+
+
+def percent(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 100):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 100")
+    return int(text)
+
+
+def above_0(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return found
 
 
 def seconds(text: str) -> float:

@@ -7,13 +7,14 @@ from itertools import groupby
 from pathlib import Path
 
 from joulie_cli.command_line.commands import GROUPS, Command, commands
+from joulie_cli.command_line.one_line_errors import Parser
 
 DESCRIPTION = "Energy- and GPU-aware scheduling for Kubernetes, with an auditable log."
 EXIT_CODES = {
     0: "it was done, and what was checked is in order",
     1: "it was done, and what was checked is not in order, or nothing runs: "
     "a port, the disk or the kubeconfig cannot be used",
-    2: "it was not done; the error is on stderr",
+    2: "it was not done, such as for an unknown name; the error is on stderr",
     130: "Ctrl-C ended it",
 }
 TIMES = ("--at", "--since", "--compromised-since", "--from", "--to")
@@ -22,17 +23,17 @@ TIMES = ("--at", "--since", "--compromised-since", "--from", "--to")
 def parsed(words: Sequence[str]) -> argparse.Namespace:
     """Imports the options of the named command only."""
     if words and words[0] in commands():
-        return parser_of(commands()[words[0]]).parse_args(joined(words[1:]))
+        return parser_of(commands()[words[0]]).arguments(joined(words[1:]))
     top = parser()
     wrong = top.parse_args(words[:1]).command  # ends here for --help and --version
     similar = get_close_matches(wrong, commands(), n=3)
     hint = f" Similar: {', '.join(similar)}." if similar else ""
-    top.error(f"there is no command {wrong!r}.{hint} `joulie --help` lists all.")
+    top.error(f"there is no command {wrong!r}.{hint}")
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """The parser of `joulie` without a command."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="joulie",
         usage="joulie COMMAND [options]",
         description=f"{DESCRIPTION}\n\n{overview()}",
@@ -54,12 +55,13 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def parser_of(command: Command) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
+def parser_of(command: Command) -> Parser:
+    made = Parser(
         prog=f"joulie {command.name}",
         description=command.summary,
-        epilog=exit_codes(),
+        epilog=f"{examples(command.examples)}\n\n{exit_codes()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # an abbreviation of today is ambiguous tomorrow
     )
     made.set_defaults(command=command.name)
     made.add_argument("--data", type=Path, metavar="DIR", help="the data directory")
@@ -75,6 +77,10 @@ def overview() -> str:
         lines += ["", f"{GROUPS[group]}:"]
         lines += [f"  {command.name:<17} {command.summary}" for command in found]
     return "\n".join([*lines[1:], "", "`joulie COMMAND --help` lists the options of a command."])
+
+
+def examples(lines: Sequence[str]) -> str:
+    return "\n".join(["examples:", *(f"  {line}" for line in lines)])
 
 
 def exit_codes() -> str:

@@ -96,7 +96,7 @@ class _Run(NamedTuple):
         return Measured(str(self.data), self.settings, demo["simulated"], energy, replayed)
 
     def _answer(self, *words: str) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(self._printed(*words, "--json"))
+        answer: dict[str, Any] = json.loads(self._printed(*words, "-o", "json"))
         return answer
 
     def _printed(self, *words: str) -> bytes:

@@ -19,6 +19,7 @@ from rich.live import Live
 from joulie_answers.views.placements import placements
 from joulie_audit.access import heads_places
 from joulie_audit.ledger import component as ledger
+from joulie_bus.errors import ViewBehind
 from joulie_bus.events import AnyEvent, FilterDecided, codec
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import logging
@@ -28,10 +29,11 @@ from joulie_bus.runtime.presets import PRESET, SAVINGS
 from joulie_bus.runtime.settings import BusSettings, HostPort, Source
 from joulie_bus.runtime.tasks import background
 from joulie_bus.streams.roles import Role
-from joulie_cli.demo import compare
+from joulie_cli.demo import compare, farewell
 from joulie_cli.demo.screen import DemoLocation, Screen, TerminalSize
 from joulie_cli.display.output import show
 from joulie_cli.supervisor.supervisor import Supervisor
+from joulie_cli.supervisor.unfinished import FAILED, Unfinished
 from joulie_console import component as console
 from joulie_console.settings import ConsoleSettings
 from joulie_extender import component as extender
@@ -43,6 +45,7 @@ from joulie_projections.component.data_directory import DEFAULT, DataDirectory
 from joulie_projections.component.process import run_until_signalled
 from joulie_projections.component.wiring import Wiring
 from joulie_projections.history.history import History, StoredEntry
+from joulie_projections.state.completeness import known_ms
 from joulie_projections.store import database
 from joulie_projections.view.view import View
 from joulie_simulator import component as simulator
@@ -59,9 +62,11 @@ SETTINGS = (
 )
 PARTS = ("projector", "operator", "extender", "console", "ledger", "simulator")
 SCREEN_S = 1.0
-START_PATIENCE_S = 30.0  # for the view, and then for the nodes
+WAIT_LINE_S = 10.0  # between two lines about what a start waits for
+NODES_PATIENCE_S = 30.0  # after the view is ready
 RECONCILES_S = 1.0, 10.0  # the shortest and the longest time between plans; short, as a demo is
 PROOF_S = 60.0  # when the replay starts: by then the log holds enough decisions
+NODES_PER_ODD = 100  # of each kind: late, silent, leaving; a comparison has none
 PODS_PER_S = (8.0, 50.0)  # minimum and maximum; between them one per 15 nodes
 
 
@@ -79,9 +84,14 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     if args.compare:
         return compare.run(args, wires, options.simulated, options.arguments)
     with contextlib.nullcontext() if options.headless else log_to_file(wires):
-        summary, code = run_until_signalled(lambda stop: run_demo(wires, options, stop))
-    show(args, summary, _farewell(summary, wires))
-    return code
+        found, code = run_until_signalled(lambda stop: run_demo(wires, options, stop))
+    summary, unfinished = found
+    speed, joulie = options.simulated.speed, command_name(sys.argv[0])
+    last = farewell.text(summary, speed, joulie, _option(wires), wires.data.path)
+    show(args, summary, last)
+    for sentence in unfinished.sentences():
+        print(sentence, file=sys.stderr)
+    return FAILED if unfinished.has_failed else code
 
 
 def demo_options(args: argparse.Namespace) -> DemoOptions:
@@ -91,7 +101,10 @@ def demo_options(args: argparse.Namespace) -> DemoOptions:
     arguments = simulator.given_arguments(args)
     nodes = simulator.options_of(arguments).nodes
     least, most = PODS_PER_S
-    arguments = {"--pods-per-second": f"{min(most, max(least, nodes / 15)):.1f}"} | arguments
+    usual = {"--pods-per-second": f"{min(most, max(least, nodes / 15)):.1f}"}
+    if not simulator.options_of(arguments).hours and not args.compare:
+        usual["--odd-nodes"] = str(nodes // NODES_PER_ODD)
+    arguments = usual | arguments
     headless = args.headless or args.output != "table"
     return DemoOptions(simulator.options_of(arguments), arguments, headless, args.seconds)
 
@@ -107,27 +120,6 @@ def log_to_file(wires: Wiring) -> Generator[None, None, None]:
             yield
         finally:
             logging.configure(level, style, "demo")
-
-
-def _farewell(summary: dict[str, Any], wires: Wiring) -> str:
-    joulie, where = command_name(sys.argv[0]), _option(wires)
-    return (
-        f"{summary['decisions']} decisions for {summary['pods']} pods on {summary['nodes']} "
-        f"nodes; {summary['refused']} of them refused some node.\n"
-        f"{_work(summary['simulated'])}"
-        f"The data is in {wires.data.path}. To check it:\n"
-        f"  {joulie} verify{where}\n  {joulie} replay{where}"
-    )
-
-
-def _work(simulated: dict[str, Any] | None) -> str:
-    if simulated is None:
-        return ""
-    return (
-        f"In {simulated['simulated_s'] / 3600:.2f} simulated hours the pods did "
-        f"{simulated['core_hours']:,.1f} core-hours and {simulated['card_hours']:,.1f} card-hours "
-        f"of work, and waited {simulated['wait_p99_s']:,.0f} s at most (p99).\n"
-    )
 
 
 def command_name(program: str) -> str:
@@ -148,17 +140,13 @@ def _option(wires: Wiring) -> str:
     return "" if wires.data.path == DEFAULT.resolve() else f" --data {wires.data.path}"
 
 
-async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> dict[str, Any]:
+async def run_demo(
+    wires: Wiring, options: DemoOptions, stop: asyncio.Event
+) -> tuple[dict[str, Any], Unfinished]:
     """Returns the summary. Ctrl-C sets `stop`."""
-    extra = {
-        **wires.source.from_file(),
-        **demo_defaults(wires.source, options.simulated.speed),
-        **trends_in_simulated_time(wires.source, options.simulated.speed),
-        "JOULIE_CLUSTER": wires.bus.cluster,
-        "KUBECONFIG": "",  # a demo never connects to a real cluster
-        "EXTENDER_BINDS": "simulated",
-    }
-    addresses = addresses_of(wires.source)
+    extra, addresses = _environment(wires, options), addresses_of(wires.source)
+    for line in moved(wires.source, addresses):
+        print(line, file=sys.stderr, flush=True)
     arguments = [word for pair in options.arguments.items() for word in pair]
     parts = {**dict.fromkeys(PARTS, ()), "simulator": arguments}
     wires.data.create()
@@ -170,23 +158,54 @@ async def run_demo(wires: Wiring, options: DemoOptions, stop: asyncio.Event) -> 
         Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor,
         _viewing(wires, supervisor) as view,
     ):
-        await view.wait_ready(START_PATIENCE_S)
+        await until_ready(view, supervisor, stop)
         start = view.position
         ending = Ending(stop, over, options.seconds, _knows_all(view, options.simulated.nodes))
         if options.headless:
             print(_addresses(supervisor.endpoints), file=sys.stderr, flush=True)
             await ending.wait()
         else:
-            joulie = command_name(sys.argv[0])
-            location = DemoLocation(
-                supervisor.endpoints, joulie, _option(wires), options.simulated.speed
-            )
-            await _show(_LiveScreen(wires, supervisor, Screen(view, location)), ending)
+            await _show(_live_screen(wires, supervisor, view, options), ending)
         summary = _summary(view, start, supervisor)
-    with History.of(
-        wires.data.database
-    ) as history:  # after the parts have stopped, so that all entries count
-        return {**_counts(history), **summary, "simulated": simulated_in(wires.data)}
+    spool = wires.source.load(ServerSettings).spool_in(wires.data.spool)
+    unfinished = Unfinished.after(supervisor, spool)
+    with History.of(wires.data.database) as history:  # all parts have stopped: all entries count
+        found = {**_counts(history), **summary, **unfinished.as_json()}
+    saved = farewell.saved_in(wires.data.database)
+    return {**found, "simulated": simulated_in(wires.data), "saved": saved}, unfinished
+
+
+async def until_ready(view: View, supervisor: Supervisor, stop: asyncio.Event) -> None:
+    """Waits for the first state of the projector however busy the machine is, and says so; returns
+    when `stop` is set, too."""
+    began = said = time.monotonic()
+    while not stop.is_set():
+        with contextlib.suppress(ViewBehind):
+            return await view.wait_ready(SCREEN_S)
+        if (now := time.monotonic()) - said >= WAIT_LINE_S:
+            said = now
+            print(_waiting_line(now - began, supervisor), file=sys.stderr, flush=True)
+
+
+def _waiting_line(waited_s: float, supervisor: Supervisor) -> str:
+    load, cores = os.getloadavg()[0], os.cpu_count()
+    trouble = f"; {supervisor.trouble}" if supervisor.trouble else ""
+    return (
+        f"joulie demo: has waited {waited_s:.0f} s for the first state of the projector, and "
+        f"waits on; the load is {load:.0f} on {cores} cores{trouble}. Its log is "
+        f"{supervisor.log_of('projector')}"
+    )
+
+
+def _environment(wires: Wiring, options: DemoOptions) -> dict[str, str]:
+    return {
+        **wires.source.from_file(),
+        **demo_defaults(wires.source, options.simulated.speed),
+        **trends_in_simulated_time(wires.source, options.simulated.speed),
+        "JOULIE_CLUSTER": wires.bus.cluster,
+        "KUBECONFIG": "",  # a demo never connects to a real cluster
+        "EXTENDER_BINDS": "simulated",
+    }
 
 
 def demo_defaults(source: Source, speed: float) -> dict[str, str]:
@@ -212,7 +231,7 @@ def trends_in_simulated_time(source: Source, speed: float) -> dict[str, str]:
 
 def _knows_all(view: View, nodes: int) -> Callable[[], bool]:
     """Whether the view contains all nodes, or had the time for it."""
-    latest = time.monotonic() + START_PATIENCE_S
+    latest = time.monotonic() + NODES_PATIENCE_S
     return lambda: len(view.cluster_state.nodes) >= nodes or time.monotonic() >= latest
 
 
@@ -242,15 +261,29 @@ def addresses_of(source: Source) -> dict[str, HostPort]:
     """Addresses from the settings are used unchanged; a default port in use is replaced by a free
     one, so that a demo does not fail because of it.
     """
-    documented = {
+    return {
+        part: address if source.names(name) else free_or(address.port)
+        for part, (name, address) in _documented(source).items()
+    }
+
+
+def _documented(source: Source) -> dict[str, tuple[str, HostPort]]:
+    """The setting of each address, and its value or default."""
+    return {
         "extender": ("EXTENDER_ADDR", source.load(ServerSettings).addr),
         "console": ("CONSOLE_ADDR", source.load(ConsoleSettings).addr),
         "metrics": ("METRICS_ADDR", source.load(BusSettings).metrics_addr),
     }
-    return {
-        part: address if source.names(name) else free_or(address.port)
-        for part, (name, address) in documented.items()
-    }
+
+
+def moved(source: Source, addresses: Mapping[str, HostPort]) -> list[str]:
+    """One line for each documented port that something else has."""
+    return [
+        f"Port {address.port} is taken by another program: the {part} is at http://{taken}/ "
+        f"instead. {name} chooses an address."
+        for part, (name, address) in _documented(source).items()
+        if (taken := addresses[part]).port != address.port
+    ]
 
 
 def free_or(port: int) -> HostPort:
@@ -301,8 +334,16 @@ class _LiveScreen(NamedTuple):
         with History.of(self.wires.data.database) as history:
             # A pod has two answers, and more if kube-scheduler retries it.
             newest = [_event(entry) for entry in history.newest_answers(4 * size.rows)]
-        self.screen.restarted_parts = self.supervisor.restarted_parts
+        self.screen.trouble = self.supervisor.trouble
         live.update(self.screen.rendered(placements(newest), size), refresh=True)
+
+
+def _live_screen(
+    wires: Wiring, supervisor: Supervisor, view: View, options: DemoOptions
+) -> _LiveScreen:
+    joulie, speed = command_name(sys.argv[0]), options.simulated.speed
+    location = DemoLocation(supervisor.endpoints, joulie, _option(wires), speed)
+    return _LiveScreen(wires, supervisor, Screen(view, location))
 
 
 async def _show(display: _LiveScreen, ending: Ending) -> None:
@@ -339,16 +380,20 @@ async def replay_in_background(wires: Wiring, screen: Screen, after_s: float) ->
 
 
 def _summary(view: View, start: int, supervisor: Supervisor) -> dict[str, Any]:
-    beat = view.last_beat
+    beat, is_ready = view.last_beat, view.is_ready
     return {
-        "events": view.position - start,
-        "position": view.position,
+        "events": view.position - start if is_ready else None,
+        "position": view.position if is_ready else None,
         "lag_ms": beat.lag_ms if beat else None,
-        "behind_ms": view.ages.behind_ms,
-        "nodes": sum(node.present for node in view.cluster_state.nodes.values()),
+        "behind_ms": known_ms(view.ages.behind_ms),
+        "nodes": _nodes_of(view) if is_ready else None,
         "endpoints": supervisor.endpoints,
         "restarts": {part: count for part, count in supervisor.restarts.items() if count},
     }
+
+
+def _nodes_of(view: View) -> int:
+    return sum(node.present for node in view.cluster_state.nodes.values())
 
 
 def _counts(history: History) -> dict[str, int]:

@@ -25,6 +25,8 @@ FIXED_ROWS = 15  # lines that are neither a bar of the map nor a decision
 MAP_SHARE = 2  # the map gets at most one in MAP_SHARE of the other lines
 FRAME = 8  # columns of the map's frame and padding
 BARS = "▁▂▃▄▅▆▇█"
+FRESH_NS = 300 * 10**9  # TWIN_STALENESS_THRESHOLD
+ASLEEP, ASLEEP_COLOUR = "·", "grey50"
 COLOURS = {
     NodeClass.UNKNOWN: "grey50",
     NodeClass.PERFORMANCE: "dodger_blue1",
@@ -86,12 +88,13 @@ class Screen:
         self._rate = DecisionRate()
         self._example: Placement | None = None  # kept between frames, so that it can be copied
         self.proof = ""  # the result of the replay
-        self.restarted_parts = ""
+        self.trouble = ""
 
     def rendered(self, newest: Sequence[Placement], size: TerminalSize) -> RenderableType:
         twin_columns, cluster_state = self._view.snapshot().twin_columns, self._view.cluster_state
         self._example = self._example or next((each for each in newest if each.node), None)
-        bars = heat_map(twin_columns, size)
+        asleep = asleep_in(cluster_state)
+        bars = heat_map(twin_columns, size, asleep)
         shown = size.rows - bars.plain.count("\n") - 1
         return Group(
             self._head(twin_columns, cluster_state),
@@ -107,12 +110,12 @@ class Screen:
         speed = f"{self._location.speed:g}x real time"
         return _line(
             (f"Joulie over {len(twin_columns)} simulated nodes, {speed}   ", "bold"),
-            (self.restarted_parts, "bold red"),
+            (self.trouble, "bold red"),
             "\n",
             (f"{rate:.0f} decisions/s", "bold"),
             f"   {entries} in the log   position {self._view.position}   {_behind(self._view)}\n",
-            *by_class(twin_columns),
-            f" {float(twin_columns.floats('measured_w').sum()) / 1000:.1f} kW measured\n",
+            *by_class(twin_columns, asleep_in(cluster_state)),
+            f" {power_text(twin_columns)}\n",
             in_use(cluster_state),
         )
 
@@ -138,16 +141,38 @@ def _line(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*parts, no_wrap=True, overflow="ellipsis")
 
 
-def by_class(twin_columns: TwinColumns) -> list[tuple[str, str]]:
-    """The number of nodes of each class, in the colour of the class."""
-    rows = list(twin_columns.rows.values())
+def asleep_in(cluster_state: ClusterState) -> frozenset[str]:
+    """Nodes that a plan switched off; those that wake up included."""
+    return frozenset(name for name, node in cluster_state.nodes.items() if node.power_state)
+
+
+def power_text(twin_columns: TwinColumns) -> str:
+    """Of the nodes with a fresh reading; fresh, compared with the newest one. Unknown is no 0."""
+    rows = [*twin_columns.rows.values()]
+    sampled = twin_columns.ints("sampled_at")[rows]
+    newest = int(sampled.max(initial=0))
+    is_fresh = (sampled > 0) & (newest - sampled <= FRESH_NS)
+    fresh = int(np.count_nonzero(is_fresh))
+    if not fresh:
+        return "power not measured yet"
+    watts = float(twin_columns.floats("measured_w")[rows][is_fresh].sum())
+    of = "" if fresh == len(rows) else f" on {fresh} of {len(rows)} nodes"
+    return f"{watts / 1000:.1f} kW measured{of}"
+
+
+def by_class(
+    twin_columns: TwinColumns, asleep: frozenset[str] = frozenset()
+) -> list[tuple[str, str]]:
+    """The number of nodes that are awake of each class, in its colour, and of those asleep."""
+    rows = [row for name, row in twin_columns.rows.items() if name not in asleep]
     classes = twin_columns.columns["node_class"][rows]
     counted = {kind: int(np.count_nonzero(classes == kind)) for kind in COLOURS}
-    return [
+    found = [
         (f"■ {count} {kind.name.lower()}  ", COLOURS[kind])
         for kind, count in counted.items()
-        if count or kind != NodeClass.UNKNOWN
+        if count
     ]
+    return [*found, (f"{ASLEEP} {len(asleep)} asleep  ", ASLEEP_COLOUR)] if asleep else found
 
 
 def in_use(cluster_state: ClusterState) -> str:
@@ -159,14 +184,19 @@ def in_use(cluster_state: ClusterState) -> str:
     return f"{pods} pods running   {used} of {sum(node.gpus for node in nodes)} GPUs in use"
 
 
-def heat_map(twin_columns: TwinColumns, size: TerminalSize) -> Text:
-    """One bar per node, or per group of nodes in a large cluster: the free share of the cap."""
-    rows = np.array([twin_columns.rows[name] for name in sorted(twin_columns.rows)], np.int64)
-    width, per_bar = size.map_width, size.per_bar(len(rows))
+def heat_map(
+    twin_columns: TwinColumns, size: TerminalSize, asleep: frozenset[str] = frozenset()
+) -> Text:
+    """One bar per node, or per group of nodes in a large cluster: the free share of the cap of
+    those that are awake."""
+    names = sorted(twin_columns.rows)
+    width, per_bar = size.map_width, size.per_bar(len(names))
     rendered = Text()
-    for at in range(0, len(rows), per_bar):
-        rendered.append(*_bar(twin_columns, rows[at : at + per_bar]))
-        if (at // per_bar + 1) % width == 0 and at + per_bar < len(rows):
+    for at in range(0, len(names), per_bar):
+        awake = [twin_columns.rows[name] for name in names[at : at + per_bar] if name not in asleep]
+        bar = _bar(twin_columns, np.array(awake, np.int64)) if awake else (ASLEEP, ASLEEP_COLOUR)
+        rendered.append(*bar)
+        if (at // per_bar + 1) % width == 0 and at + per_bar < len(names):
             rendered.append("\n")
     return rendered
 
@@ -175,7 +205,10 @@ def _framed(twin_columns: TwinColumns, bars: Text, size: TerminalSize) -> Panel:
     per_bar = size.per_bar(len(twin_columns))
     title = "headroom by node" if per_bar == 1 else f"headroom, {per_bar} nodes per bar"
     return Panel(
-        bars, title=f"{title} (low bar: little headroom)", title_align="left", expand=False
+        bars,
+        title=f"{title} (low bar: little headroom; {ASLEEP}: asleep)",
+        title_align="left",
+        expand=False,
     )
 
 

@@ -4,9 +4,6 @@ import contextlib
 import sys
 from collections.abc import Callable, Generator
 
-from rich.console import Console
-from rich.progress import Progress
-
 Tell = Callable[[int, int], None]
 
 
@@ -16,6 +13,9 @@ def progress(what: str, quiet: bool) -> Generator[Tell | None, None, None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
+    from rich.console import Console
+    from rich.progress import Progress
+
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

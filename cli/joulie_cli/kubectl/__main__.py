@@ -13,12 +13,23 @@ from joulie_bus.errors import JoulieError, KubernetesRefused
 from joulie_bus.runtime import logging
 from joulie_cli.ask import decisions, explain, gpus, plans, report
 from joulie_cli.asking import questions
+from joulie_cli.asking.source_type import Source
 from joulie_cli.command_line import options as shared
-from joulie_cli.command_line.parser import joined
-from joulie_cli.display.output import rendered
+from joulie_cli.command_line.one_line_errors import Parser
+from joulie_cli.command_line.parser import examples, joined
+from joulie_cli.display.output import require_writable, show
 from joulie_cli.kubectl import nodes
 from joulie_operator.kube.api_client import NOT_FOUND, ApiServer, ApiUnreachable
 
+EXAMPLES = {  # of each command; a test gives them to the parser
+    "status": ["kubectl joulie status", "kubectl joulie status --sort-by headroom -o wide"],
+    "explain": ["kubectl joulie explain train-0 -n team-a"],
+    "gpus": ["kubectl joulie gpus --free"],
+    "decisions": ["kubectl joulie decisions --node node-17 --since -10m"],
+    "twins": ["kubectl joulie twins", "kubectl joulie twins node-17"],
+    "plans": ["kubectl joulie plans --node node-17"],
+    "report": ["kubectl joulie report --from -24h --out day.html"],
+}
 HOME = Path.home() / ".kube/config"
 
 
@@ -52,25 +63,32 @@ async def _run(args: argparse.Namespace) -> None:
         console = ConsoleClient.over(connection)
         if args.command == "report":
             report.require_form(args)
+            require_writable("--out", args.out)
             report.write(args, await report.served(console, args))
             return
         answered = await args.question(console, args)
-    print(rendered(args.output, answered.document, answered.text).rstrip("\n"))
+    show(args, answered.document, answered.text)
 
 
 def parsed(words: Sequence[str]) -> argparse.Namespace:
-    return _parser().parse_args(joined(words))
+    return _parser().arguments(joined(words))
 
 
-def _parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="kubectl joulie", description=__doc__)
+def _parser() -> Parser:
+    top = Parser(prog="kubectl joulie", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    status = commands.add_parser("status", help="show nodes with their profiles and power")
+    status = commands.add_parser(
+        "status",
+        help="show nodes with their profiles and power",
+        epilog=examples(EXAMPLES["status"]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     status.add_argument("-w", "--watch", action="store_true", help="refresh on every change")
     status.add_argument("-o", "--output", choices=("wide", "json"), help="more columns, or JSON")
     status.add_argument("--sort-by", choices=sorted(nodes.SORTS), default="node", metavar="COLUMN")
     _connection(status)
-    asked = _console(commands, "explain", explain.question, _pod)
+    asked = _console(commands, "explain", explain.question, _explained)
     asked.add_argument("-n", "--namespace", default="", metavar="NAME", help="of the pod")
     _console(commands, "gpus", gpus.question, questions.gpus)
     _console(commands, "decisions", decisions.question, questions.decisions)
@@ -80,11 +98,12 @@ def _parser() -> argparse.ArgumentParser:
     return top
 
 
-async def _pod(source: questions.Source, args: argparse.Namespace) -> questions.Answered:
+async def _explained(source: Source, args: argparse.Namespace) -> questions.Answered:
     """kubectl gives the namespace by an option."""
-    if args.namespace:
+    question = explain.question_of(args)
+    if args.namespace and question is questions.pod:
         args.what = [f"{args.namespace}/{args.what[-1]}"]
-    return await questions.pod(source, args)
+    return await question(source, args)
 
 
 def _twins(parser: argparse.ArgumentParser) -> None:
@@ -95,7 +114,7 @@ def _twins(parser: argparse.ArgumentParser) -> None:
 
 
 def _console(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    commands: "argparse._SubParsersAction[Parser]",
     name: str,
     options: Callable[[argparse.ArgumentParser], None],
     question: Callable[[ConsoleClient, argparse.Namespace], Awaitable[object]],
@@ -105,7 +124,14 @@ def _console(
         options.__doc__ or ""
     )
     what = about.splitlines()[0].removesuffix(".")
-    parser = commands.add_parser(name, help=what, description=what)
+    parser = commands.add_parser(
+        name,
+        help=what,
+        description=what,
+        epilog=examples(EXAMPLES[name]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     options(parser)
     parser.set_defaults(question=question)
     parser.add_argument(

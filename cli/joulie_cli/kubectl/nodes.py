@@ -5,21 +5,31 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from joulie_answers.text.tables import TextTable, TextWithTables
 from joulie_bus.runtime.tasks import background
+from joulie_cli.display.output import print_text
 from joulie_operator.kube.api_client import ApiServer
 from joulie_operator.kube.object_cache import ObjectCache
 from joulie_operator.observe.resource_watcher import Watcher
 from joulie_operator.resources.custom_resources import (
     NODETWINS,
+    Condition,
     GpuPowerCap,
     NodeTwin,
     PowerMeasurement,
     read_twin,
 )
 
+# By the conditions of a NodeTwin that hold for a node which takes no pods.
+TAKES_NO_PODS = {
+    ("Awake", "Asleep"): "asleep",
+    ("Awake", "WakingUp"): "waking",
+    ("Schedulable", "NotReady"): "not ready",
+    ("Schedulable", "Cordoned"): "cordoned",
+}
 CLASSES = ("performance", "eco", "draining", "unknown")
 FRAME_S = 1.0
 MEASURED = "kepler"  # the source of measured watts; all other sources are estimates of a model
@@ -32,6 +42,7 @@ class Row(NamedTuple):
     node: str
     profile: str | None
     state: str
+    power: str | None
     headroom: float | None
     cooling: float | None
     cpu_cap: float | None
@@ -53,6 +64,7 @@ COLUMNS = {
     "node": "NODE",
     "profile": "PROFILE",
     "state": "CLASS",
+    "power": "STATE",
     "headroom": "HEADROOM",
     "cooling": "COOLING",
     "cpu_cap": "CPU-CAP",
@@ -80,7 +92,7 @@ async def status(api: ApiServer, args: argparse.Namespace) -> None:
         await _follow(api, args)
         return
     pages = [page async for page in api.pages(NODETWINS)]
-    print(_rendered([read_twin(item) for page in pages for item in page.items], args))
+    print_text(_rendered([read_twin(item) for page in pages for item in page.items], args))
 
 
 async def _follow(api: ApiServer, args: argparse.Namespace) -> None:
@@ -91,8 +103,9 @@ async def _follow(api: ApiServer, args: argparse.Namespace) -> None:
         while True:
             twins.changed.clear()
             found = [twin for name in twins.names() if (twin := twins.get(name)) is not None]
-            clear = CLEAR if sys.stdout.isatty() else ""
-            print(clear + _rendered(found, args), flush=True)
+            if sys.stdout.isatty():
+                print(CLEAR, end="")
+            print_text(_rendered(found, args))
             await asyncio.gather(twins.changed.wait(), asyncio.sleep(FRAME_S))
 
 
@@ -102,7 +115,7 @@ def _rendered(twins: Sequence[NodeTwin], args: argparse.Namespace) -> str:
         told = {"summary": summary(rows), "nodes": [row._asdict() for row in rows]}
         return json.dumps(told)
     columns = COLUMNS | (WIDE if args.output == "wide" else {})
-    return f"{headline(rows)}\n\n{table(rows, columns)}"
+    return TextWithTables.of([headline(rows), "", table(rows, columns)])
 
 
 # --- output -------------------------------------------------------------------------------------
@@ -116,6 +129,7 @@ def row_of(twin: NodeTwin) -> Row:
         node=twin.metadata.name,
         profile=spec.profile if spec else None,
         state=(status.schedulable_class if status else None) or "unknown",
+        power=power_of(status.conditions if status else None),
         headroom=status.predicted_power_headroom_score if status else None,
         cooling=status.predicted_cooling_stress_score if status else None,
         cpu_cap=spec.cpu.package_power_cap_pct_of_max if spec and spec.cpu else None,
@@ -134,6 +148,14 @@ def row_of(twin: NodeTwin) -> Row:
     )
 
 
+def power_of(conditions: Sequence[Condition] | None) -> str | None:
+    """None until the operator has written the conditions."""
+    if conditions is None:
+        return None
+    found = {(each.type, each.reason) for each in conditions if each.status == "False"}
+    return next((text for which, text in TAKES_NO_PODS.items() if which in found), "awake")
+
+
 def in_order(rows: Sequence[Row], by: str) -> list[Row]:
     """Sort rows; unknown values come last in either direction."""
     named = sorted(rows, key=lambda row: row.node)
@@ -143,47 +165,54 @@ def in_order(rows: Sequence[Row], by: str) -> list[Row]:
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    counts = Counter(row.state for row in rows)
+    counts, states = Counter(row.state for row in rows), Counter(row.power for row in rows)
     headrooms = [row.headroom for row in rows if row.headroom is not None]
     return {
         "nodes": len(rows),
         "classes": {state: counts[state] for state in CLASSES},
+        "states": {state: states[state] for state in ("awake", *TAKES_NO_PODS.values())},
         "headroomMean": round(sum(headrooms) / len(headrooms), 1) if headrooms else None,
         "coolingMax": max((row.cooling for row in rows if row.cooling is not None), default=None),
-        "measuredW": round(sum(row.watts or 0 for row in rows if row.source == MEASURED), 1),
+        "measuredW": _sum(row.watts for row in rows if row.source == MEASURED),
         "measuredNodes": sum(row.source == MEASURED for row in rows),
-        "drawnW": round(sum(row.watts or 0 for row in rows), 1),
+        "drawnW": _sum(row.watts for row in rows),
         "psuMax": max((row.psu for row in rows if row.psu is not None), default=None),
-        "cappedW": round(sum(row.capped or 0 for row in rows), 1),
-        "tdpW": round(sum(row.tdp or 0 for row in rows), 1),
-        "performancePods": sum(row.perf_pods or 0 for row in rows),
+        "cappedW": _sum(row.capped for row in rows),
+        "tdpW": _sum(row.tdp for row in rows),
+        "performancePods": _sum(row.perf_pods for row in rows),
     }
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return round(sum(known), 1) if known else None
+
+
+def _kilowatts(watts: float | None) -> str:
+    return "-" if watts is None else f"{watts / 1000:.1f} kW"
 
 
 def headline(rows: Sequence[Row]) -> str:
     told = summary(rows)
     classes = "  ".join(f"{state} {told['classes'][state]}" for state in CLASSES)
-    measured = f"{told['measuredW'] / 1000:.1f} kW on {told['measuredNodes']} nodes"
-    budget = f"{told['cappedW'] / 1000:.1f} kW of {told['tdpW'] / 1000:.1f} kW"
+    states = ", ".join(f"{count} {state}" for state, count in told["states"].items() if count)
+    measured = f"{_kilowatts(told['measuredW'])} on {told['measuredNodes']} nodes"
+    budget = f"{_kilowatts(told['cappedW'])} of {_kilowatts(told['tdpW'])}"
     headroom, cooling = _cell(told["headroomMean"]), _cell(told["coolingMax"])
     return "\n".join(
         [
-            f"Nodes     {told['nodes']}: {classes}",
+            f"Nodes     {told['nodes']}: {classes}{f'; {states}' if states else ''}",
             f"Power     {measured} measured; caps allow {budget}",
             f"Headroom  {headroom} on average; cooling stress at most {cooling}",
-            f"Demand    {told['performancePods']} performance pods running",
+            f"Demand    {_cell(told['performancePods'])} performance pods running",
         ]
     )
 
 
-def table(rows: Sequence[Row], columns: dict[str, str]) -> str:
+def table(rows: Sequence[Row], columns: dict[str, str]) -> TextTable:
     cells = [[_cell(getattr(row, field)) for field in columns] for row in rows]
-    lines = [list(columns.values()), *cells]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
+    return TextTable([*columns.values()], cells)
 
 
 def _cell(value: object) -> str:

@@ -1,4 +1,7 @@
-"""set the scheduler of pods in labelled namespaces, as a mutating webhook."""
+"""set the scheduler of pods in labelled namespaces, as a mutating webhook.
+
+joulie admission --kubeconfig FILE --cert tls.crt --key tls.key
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""read the power, the hardware and the cards of this node, and publish them."""
+"""read the power, the hardware and the cards of this node, and publish them.
+
+joulie agent --once
+joulie agent --node node-17
+joulie agent --caps --dry-run
+"""
 
 from __future__ import annotations
 
@@ -60,8 +65,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_bus.errors import SettingsError
     from joulie_projections.component.process import serve_part
 
-    host = Host(_root(args.host_root))
     node = args.node or socket.gethostname().lower()
+    host = Host(_root(args.host_root), node)
     if args.once:
         return _show_once(args, node, host)
     if args.caps:
@@ -69,7 +74,8 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
             memory = memory_in(args.limits)
         except BadMemory as error:
             raise SettingsError([f"--limits {error}"]) from error
-        return serve_part(wires, "agent", enforce(wires, node, host, memory, dry_run=args.dry_run))
+        work = enforce(wires, node, host, memory, dry_run=args.dry_run)
+        return serve_part(wires, "agent-caps", work)
     return serve_part(wires, "agent", serve(wires, node, host, args.kept))
 
 

@@ -1,4 +1,9 @@
-"""write the log to an archive outside broker and database, restore it, or fetch its copy."""
+"""write the log to an archive outside broker and database, restore it, or fetch its copy.
+
+joulie archive --dir /srv/joulie-archive
+joulie archive --dir /srv/joulie-archive --every 1h --trim
+joulie archive restore --dir /srv/joulie-archive --data /srv/new
+"""
 
 from __future__ import annotations
 
@@ -14,18 +19,19 @@ from joulie_cli.command_line.commands import Program
 if TYPE_CHECKING:
     from joulie_audit.archive.archiver import ArchiveResult
     from joulie_audit.archive.bucket_copy import BucketCopy
-    from joulie_audit.retention.trim import Trimmed
+    from joulie_audit.retention.trimming import CutMade
     from joulie_audit.retention.writing import ArchiveSettings
     from joulie_projections.component.wiring import Wiring
 
 EVERY_S = 3600.0  # far less than the 24 h after which a stream drops readings
+
 MIB = 2**20
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
     parser.add_argument("action", nargs="?", choices=("write", "restore", "fetch"), default="write")
-    parser.add_argument("--to", type=Path, metavar="DIR", help="the archive (ARCHIVE_DIR)")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="the archive (ARCHIVE_DIR)")
     parser.add_argument(
         "--every",
         nargs="?",
@@ -39,7 +45,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--plain", action="store_true", help="do not write Parquet even if it is available"
     )
     parser.add_argument(
-        "--trim", action="store_true", help="then delete archived data from streams and database"
+        "--trim",
+        action="store_true",
+        help="then have the projector delete archived data from streams and database",
     )
     parser.add_argument(
         "--keep",
@@ -56,6 +64,7 @@ def program() -> Program:
 
 
 def run(args: argparse.Namespace, wires: Wiring) -> int:
+    from joulie_audit.archive.restore import RestoreOptions
     from joulie_audit.retention.periodic import PeriodicArchiver, Schedule
     from joulie_audit.retention.writing import ArchiveSettings, copy_of, write_with_copy
     from joulie_bus.runtime.vital_tasks import VitalTask, vital
@@ -63,9 +72,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_projections.component.process import serve_part
 
     settings = wires.source.load(ArchiveSettings)
-    to: Path = args.to or _directory(settings)
+    to: Path = args.dir or _directory(settings)
     if args.action == "restore":
-        return restore_from(to, args, wires)
+        return restore_from(to, args, wires, RestoreOptions())
     copy = copy_of(settings, to, wires)
     if args.action == "fetch":
         return _fetch(args, to, copy)
@@ -122,7 +131,9 @@ def _directory(settings: ArchiveSettings) -> Path:
     from joulie_bus.errors import NotInTheLog
 
     if not settings.directory:
-        raise NotInTheLog("No archive is named. Give --to DIR, or set ARCHIVE_DIR.")
+        raise NotInTheLog(
+            "No archive is named. Nothing was done. Give --dir DIR, or set ARCHIVE_DIR."
+        )
     return Path(settings.directory)
 
 
@@ -159,16 +170,14 @@ def _archived(kept: ArchiveResult, to: Path, now: bool) -> str:
     )
 
 
-def as_json(done: Trimmed) -> dict[str, Any]:
-    result = done._asdict()
+def as_json(done: CutMade) -> dict[str, Any]:
     cut = done.cut
-    result["cut"] = (
-        None if cut is None else {"entry": cut.pos, "position": cut.p_to, "by": cut.made_by}
-    )
-    return result
+    found = None if cut is None else {"entry": cut.pos, "position": cut.p_to, "by": cut.made_by}
+    told = ("is_new", "is_done", "rows", "messages", "freed")
+    return {"cut": found, **{name: getattr(done.answer, name) for name in told}}
 
 
-def as_text(done: Trimmed) -> str:
+def as_text(done: CutMade) -> str:
     from joulie_bus.core.times import MS, utc_text
 
     if done.cut is None:
@@ -176,11 +185,15 @@ def as_text(done: Trimmed) -> str:
             "Nothing was trimmed: nothing is archived, signed and anchored, older than the keep "
             "window (--keep, ARCHIVE_KEEP) and before a snapshot."
         )
-    purged = ", ".join(f"{count} of {stream}" for stream, count in done.messages.items())
-    lines = [
+    answer, at = done.answer, utc_text(done.cut.made_at // MS)
+    line = (
         f"The log is cut at entry {done.cut.pos} and position {done.cut.p_to} "
-        f"({utc_text(done.cut.made_at // MS)}{'' if done.is_new else '; unchanged'}).",
-        f"Deleted: {done.rows} rows ({done.freed / MIB:.1f} MiB freed), and messages: "
-        f"{purged or 'none'}.",
-    ]
-    return "\n".join([*lines, *done.denied])
+        f"({at}{'' if answer.is_new else '; unchanged'})."
+    )
+    if not answer.is_done:
+        return f"{line}\nThe projector still deletes what lies before." if answer.is_new else line
+    purged = ", ".join(f"{count} of {stream}" for stream, count in answer.messages.items())
+    return (
+        f"{line}\nDeleted: {answer.rows} rows ({answer.freed / MIB:.1f} MiB freed), and messages: "
+        f"{purged or 'none'}."
+    )

@@ -1,4 +1,7 @@
-"""write a backup: facts, decisions, heads and the public key, read back and compared."""
+"""write a backup: facts, decisions, heads and the public key, read back and compared.
+
+joulie backup --dir /srv/joulie-backup
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 def options(parser: argparse.ArgumentParser) -> None:
     shared.output(parser)
     parser.add_argument(
-        "--to", type=Path, required=True, metavar="DIR", help="an earlier backup there is extended"
+        "--dir", type=Path, required=True, metavar="DIR", help="an earlier backup there is extended"
     )
 
 
@@ -32,9 +35,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     from joulie_cli.display.progress import progress
 
     with progress("backup", args.output != "table"):
-        kept = asyncio.run(write(args.to, wires, now=True))
+        kept = asyncio.run(write(args.dir, wires, now=True))
     text = (
-        f"{args.to} holds facts up to position {kept.facts_to} and entries up to {kept.log_to}, "
+        f"{args.dir} holds facts up to position {kept.facts_to} and entries up to {kept.log_to}, "
         f"read back and compared. Copy head.key and the credentials to your secret store, and the "
         f"streams after this backup (docs/backup.md)."
     )

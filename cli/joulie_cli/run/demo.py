@@ -1,4 +1,9 @@
-"""run all parts over a simulated cluster, without Kubernetes."""
+"""run all parts over a simulated cluster, without Kubernetes.
+
+joulie demo
+joulie demo --nodes 5000
+joulie demo --for 5m --headless -o json
+"""
 
 import argparse
 

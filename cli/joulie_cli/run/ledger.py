@@ -1,4 +1,8 @@
-"""follow the log and keep the ledger of energy."""
+"""follow the log and keep the ledger of energy.
+
+joulie ledger
+joulie ledger --once
+"""
 
 import argparse
 

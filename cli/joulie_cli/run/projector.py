@@ -1,4 +1,7 @@
-"""order events, fold them into the twins, write the decision log."""
+"""order events, fold them into the twins, write the decision log.
+
+joulie projector --data /srv/joulie
+"""
 
 from __future__ import annotations
 

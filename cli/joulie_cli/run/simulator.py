@@ -1,4 +1,7 @@
-"""publish the facts of a simulated cluster."""
+"""publish the facts of a simulated cluster.
+
+joulie simulator --nodes 200 --speed 60
+"""
 
 import argparse
 

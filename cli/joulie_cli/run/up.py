@@ -1,4 +1,8 @@
-"""run all parts in one process group, for a real cluster or without one."""
+"""run all parts in one process group, for a real cluster or without one.
+
+joulie up --kubeconfig ~/.kube/config
+joulie up --kubeconfig ~/.kube/config --shadow --for 24h --report day.html
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from joulie_cli.command_line.commands import Program
 if TYPE_CHECKING:
     import asyncio
 
+    from joulie_cli.supervisor.unfinished import Unfinished
     from joulie_projections.component.wiring import Wiring
 
 
@@ -43,7 +48,7 @@ NO_ARCHIVE = {
     "why": "ARCHIVE_DIR is not set",
     "what": "the broker and the database only grow until they are full, and readings leave the "
     "broker after 24 hours",
-    "next": "set ARCHIVE_DIR, or run `joulie archive --to DIR --every 1h`",
+    "next": "set ARCHIVE_DIR, or run `joulie archive --dir DIR --every 1h`",
 }
 
 
@@ -63,10 +68,13 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     import asyncio
 
     from joulie_audit.ledger import component as ledger
+    from joulie_cli.display.output import require_writable
     from joulie_cli.supervisor.start_checks import require_kubeconfig
+    from joulie_cli.supervisor.unfinished import FAILED
     from joulie_operator.cluster_settings import IN_CLUSTER, ClusterSettings
     from joulie_projections.component.process import run_until_signalled
 
+    require_writable("--report", args.report)
     cluster = args.kubeconfig or wires.source.load(ClusterSettings).kubeconfig
     if not cluster:
         print(
@@ -78,7 +86,9 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     elif cluster != IN_CLUSTER:
         require_kubeconfig(Path(cluster))
     options = UpOptions(cluster, args.shadow, args.seconds)
-    _, code = run_until_signalled(lambda stop: _up(wires, options, stop))
+    unfinished, code = run_until_signalled(lambda stop: _up(wires, options, stop))
+    for sentence in unfinished.sentences():
+        print(sentence, file=sys.stderr)
     if args.report is not None:
         # Imported here: 10 MB in a process that otherwise only watches over others.
         from joulie_answers.report.write import report_now, write
@@ -86,20 +96,29 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
         ledger.fold_once(wires)
         write(args.report, asyncio.run(report_now(wires, signs=True)))
         print(f"Wrote {args.report}.")
-    return code
+    return FAILED if unfinished.has_failed else code
 
 
-async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:
+def _parts(options: UpOptions) -> dict[str, Sequence[str]]:
+    """Each with its command-line options."""
+    if options.shadow:
+        return {**dict.fromkeys(SHADOW_PARTS, ()), "operator": ("--shadow",)}
+    return dict.fromkeys(PARTS, ())
+
+
+async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> Unfinished:
     import asyncio
 
     from joulie_audit.retention import writing as archive
     from joulie_bus.runtime.logging import get_logger
     from joulie_cli.supervisor.supervisor import Supervisor
+    from joulie_cli.supervisor.unfinished import Unfinished
     from joulie_console.settings import ConsoleSettings
     from joulie_extender.settings import ServerSettings
 
+    server = wires.source.load(ServerSettings)
     addresses = {
-        "extender": wires.source.load(ServerSettings).addr,
+        "extender": server.addr,
         "console": wires.source.load(ConsoleSettings).addr,
         "metrics": wires.bus.metrics_addr,
     }
@@ -108,10 +127,8 @@ async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:
         "KUBECONFIG": options.cluster,
         "JOULIE_CLUSTER": wires.bus.cluster,
     }
-    parts: dict[str, Sequence[str]] = dict.fromkeys(PARTS, ())
+    parts = _parts(options)
     if options.shadow:
-        parts = {name: () for name in SHADOW_PARTS}
-        parts["operator"] = ("--shadow",)
         del addresses["extender"]
     if wires.source.load(archive.ArchiveSettings).directory:
         parts["archive"] = ("--every",)
@@ -124,3 +141,4 @@ async def _up(wires: Wiring, options: UpOptions, stop: asyncio.Event) -> None:
             async with asyncio.timeout(options.seconds):
                 await stop.wait()
         log.info("stopping")
+    return Unfinished.after(supervisor, server.spool_in(wires.data.spool))

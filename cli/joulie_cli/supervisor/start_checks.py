@@ -6,17 +6,16 @@ only its log file has the reason.
 
 import asyncio
 import contextlib
-import shutil
 import socket
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from joulie_bus.errors import BadKubeconfig, DiskFull, PortTaken, SettingsError
 from joulie_bus.runtime.settings import HostPort
+from joulie_bus.runtime.system_errors import reason_of
+from joulie_projections.component.room import lack_of_room
 
 LEAST_FREE_BYTES = 64 * 2**20
-PROBE_BYTES = 2**20
 
 
 def require_ports(addresses: Iterable[HostPort]) -> None:
@@ -27,19 +26,13 @@ def require_ports(addresses: Iterable[HostPort]) -> None:
             try:
                 held.enter_context(socket.create_server(at, family=family))
             except OSError as error:
-                raise PortTaken(str(at), error.strerror or str(error)) from error
+                raise PortTaken(str(at), reason_of(error)) from error
 
 
 def require_room(directory: Path) -> None:
-    """Raises DiskFull. A quota shows only when data is written."""
-    free = shutil.disk_usage(directory).free
-    if free < LEAST_FREE_BYTES:
-        raise DiskFull(str(directory), f"{free // 2**20} MiB are free")
-    try:
-        with tempfile.TemporaryFile(dir=directory) as probe:
-            probe.write(bytes(PROBE_BYTES))
-    except OSError as error:
-        raise DiskFull(str(directory), error.strerror or str(error)) from error
+    """Raises DiskFull."""
+    if why := lack_of_room(directory, LEAST_FREE_BYTES):
+        raise DiskFull(str(directory), why)
 
 
 def require_kubeconfig(file: Path) -> None:

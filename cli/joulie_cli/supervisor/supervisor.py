@@ -9,6 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from pathlib import Path
 
 import joulie_migrations
 from joulie_bus.broker.embedded import Embedded
@@ -24,6 +25,7 @@ from joulie_bus.runtime.settings import HostPort
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.roles import Role
 from joulie_bus.streams.subjects import Stream, Subjects
+from joulie_cli.supervisor.disk_watch import LOOK_S, DiskWatch
 from joulie_cli.supervisor.forked import Forked
 from joulie_cli.supervisor.start_checks import require_ports, require_room
 from joulie_projections.component.data_directory import DataDirectory, Running
@@ -34,19 +36,23 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 10.0
 LAST_BYTES = 500
 STABLE_AFTER_S = 30.0  # an uptime after which the restart pause is reset
 # Together less than the 30 s that Kubernetes and systemd wait before they kill the supervisor.
-STOP_TIMEOUT_S = 7.0  # for all components but the projector, which end together; then for that
-DRAIN_TIMEOUT_S = 4.0  # for the projector to store the extender's last decisions
+# All components but the projector end together, and then the projector.
+STOP_TIMEOUT_S = 7.0
+SHIP_TIMEOUT_S = 12.0  # for those that have decisions to publish
+DRAIN_TIMEOUT_S = 5.0  # for the projector to store the extender's last decisions
+SHIPPING = frozenset({"extender", "shadow"})
 ROLES = {
     "archive": Role.ARCHIVIST,
     "ledger": Role.AUDITOR,
     "shadow": Role.EXTENDER,
 }  # parts whose role has another name
-# On few cores the extender comes first, because kube-scheduler waits for it; the console and the
-# archiver come last. A projector that lags folds larger batches, which cost less per event. The
-# ledger folds every event, too: beside busy programs, 19 would leave it less than it needs.
+# On few cores the extender comes first, because kube-scheduler waits for it; the archiver comes
+# last. A projector that lags folds larger batches, which cost less per event. The ledger folds
+# every event, too: beside busy programs, 19 would leave it less than it needs. The console works
+# only while a client waits for its answer: with 19, a page took a minute beside busy programs.
 NICE = {
-    **{"broker": 10, "projector": 10, "ledger": 10, "operator": 15, "shadow": 15},
-    **{"console": 19, "archive": 19},
+    **{"broker": 10, "projector": 10, "ledger": 10, "console": 10},
+    **{"operator": 15, "shadow": 15, "archive": 19},
 }
 # Environment setting -> endpoint it configures.
 LISTEN_SETTINGS = {"EXTENDER_ADDR": "extender", "CONSOLE_ADDR": "console"}
@@ -61,6 +67,7 @@ class Child:
     ) -> None:
         self.name = name
         self.restarts = 0
+        self.started_ns = 0  # the last time
         self._arguments = arguments
         self._data = data
         self._environ = dict(environ)
@@ -105,11 +112,12 @@ class Child:
         if process is None or process.exit_code is not None:
             return
         process.terminate()
+        timeout_s = SHIP_TIMEOUT_S if self.name in SHIPPING else STOP_TIMEOUT_S
         try:
-            async with asyncio.timeout(STOP_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 await process.wait()
         except TimeoutError:
-            log.warning("killed", component=self.name, why=f"did not end in {STOP_TIMEOUT_S:.0f} s")
+            log.warning("killed", component=self.name, why=f"did not end in {timeout_s:.0f} s")
             process.kill()
             await process.wait()
 
@@ -130,6 +138,7 @@ class Child:
         open(self._log_path(), "ab", opener=private).close()
         words = [self.name, "--data", str(self._data.path), *self._arguments]
         self._process = await Forked.start(words, self._environ, self._log_path())
+        self.started_ns = time.time_ns()
         return self._process
 
 
@@ -144,6 +153,9 @@ class Supervisor:
         self._began = time.time_ns()
         self._metrics_addresses: dict[str, str] = {}  # of each part
         self.endpoints: dict[str, str] = {}
+        self.disk = DiskWatch(data.path)
+        # At the end: the decisions at the broker that the log lacks; None: not known.
+        self.unwritten: int | None = None
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -190,13 +202,15 @@ class Supervisor:
     async def _running(self) -> AsyncGenerator[None, None]:
         running = [asyncio.create_task(self._keep(part)) for part in self._parts]
         keeper = asyncio.create_task(vital(VitalTask.BROKER, self._restart_broker))
+        watch = asyncio.create_task(vital(VitalTask.DISK, self._watch_disk))
         try:
             yield
         finally:
             await self._stop()
-            for task in (*running, keeper):
+            for task in (*running, keeper, watch):
                 task.cancel()
-            await asyncio.gather(*running, keeper, return_exceptions=True)
+            await asyncio.gather(*running, keeper, watch, return_exceptions=True)
+            self.disk.look()
 
     async def _keep(self, part: Child) -> None:
         async def run() -> None:
@@ -232,22 +246,32 @@ class Supervisor:
             self._broker_restarts += 1
             self._write_run_file()
 
+    async def _watch_disk(self) -> None:
+        while True:
+            if self.disk.look():
+                await self._broker.stop()  # `_restart_broker` starts it again
+            await asyncio.sleep(LOOK_S)
+
     async def _drain_decisions(self) -> None:
         """Wait until the decision log holds all messages of its stream."""
         address = self._broker.address_of(Role.AUDITOR)
         with contextlib.suppress(Exception):
             async with asyncio.timeout(DRAIN_TIMEOUT_S):
                 async with JetStreamLog.open(address, "joulie-up") as bus:
-                    while not await self._is_written(bus):
+                    while self.unwritten != 0:
+                        self.unwritten = await self._count_unwritten(bus)
                         await asyncio.sleep(0.05)
 
-    async def _is_written(self, bus: JetStreamLog) -> bool:
+    async def _count_unwritten(self, bus: JetStreamLog) -> int:
         stored = await bus.state(Stream.DEC)
         engine = database.reader(self._data.database)
         try:
-            return DecisionLog(engine).read_to() >= stored.last
+            return max(0, stored.last - DecisionLog(engine).read_to())
         finally:
             engine.dispose()
+
+    def log_of(self, name: str) -> Path:
+        return self._data.logs / f"{name}.log"
 
     @property
     def restarts(self) -> dict[str, int]:
@@ -255,10 +279,15 @@ class Supervisor:
         return {"nats-server": self._broker_restarts} | parts
 
     @property
-    def restarted_parts(self) -> str:
-        """The restarted parts with their counts; empty if there are none."""
+    def trouble(self) -> str:
+        """A full disk, and the restarted parts with their counts; empty if there are none."""
         restarted = [f"{name} ({count})" for name, count in self.restarts.items() if count]
-        return f"restarted: {', '.join(restarted)}" if restarted else ""
+        return "; ".join(
+            [
+                *([f"the disk is full: {self.disk.why}"] if self.disk.why else ()),
+                *([f"restarted: {', '.join(restarted)}"] if restarted else ()),
+            ]
+        )
 
     def _write_run_file(self) -> None:
         self._data.write_run_file(
@@ -271,6 +300,7 @@ class Supervisor:
                 restarts=self.restarts,
                 metrics=self._metrics_addresses,
                 since=self._began,
+                started={part.name: part.started_ns for part in self._parts if part.started_ns},
             )
         )
 

@@ -30,6 +30,7 @@ from joulie_cli.demo.screen import (
     decisions,
     heat_map,
     in_use,
+    power_text,
 )
 from joulie_extender.catalogue.weights import Weights
 from joulie_extender.decide.decide import DecisionContext, decide_filter, decide_prioritize
@@ -105,6 +106,36 @@ def test_nodes_are_counted_by_class() -> None:
     ]
 
 
+def test_power_is_that_of_the_nodes_with_a_reading_and_unknown_is_no_zero() -> None:
+    nothing = [hardware("new"), hardware("other")]
+
+    assert power_text(twin_columns_of([])) == "power not measured yet"
+    assert power_text(twin_columns_of(nothing)) == "power not measured yet"
+    assert power_text(twin_columns_of([*HALF_FREE, hardware("new")])) == (
+        "0.3 kW measured on 1 of 2 nodes"
+    )
+    assert power_text(twin_columns_of(HALF_FREE)) == "0.3 kW measured"
+
+
+def test_a_start_shows_neither_a_power_nor_a_class_of_which_there_is_no_node() -> None:
+    started = drawn(Screen(shown([]), PLACE).rendered([], TerminalSize()))
+
+    assert "power not measured yet" in started
+    assert "0.0 kW" not in started
+    assert "■" not in started
+
+
+def test_a_node_that_sleeps_is_neither_performance_nor_a_bar() -> None:
+    twin_columns = twin_columns_of([*HALF_FREE, *NEARLY_FULL])
+    asleep = frozenset({"full"})
+
+    assert [text for text, _ in by_class(twin_columns, asleep)] == [
+        "■ 1 eco  ",
+        "· 1 asleep  ",
+    ]
+    assert "·▅" in drawn(heat_map(twin_columns, TerminalSize(), asleep))
+
+
 def test_a_bar_shows_the_free_share_of_a_node() -> None:
     assert "▁▅" in drawn(heat_map(twin_columns_of([*HALF_FREE, *NEARLY_FULL]), TerminalSize()))
 
@@ -148,6 +179,14 @@ def test_a_score_by_watts_is_shown_with_its_watts() -> None:
     assert "headroom" not in rendered
 
 
+def test_a_best_node_without_data_is_shown_without_numbers() -> None:
+    unknown = decide_prioritize(ask("plain"), ["new"], MOMENT, Weights())
+    rendered = " ".join("".join(map(drawn, decisions(placements([unknown])))).split())
+
+    assert "= no twin, or a stale one" in rendered
+    assert "headroom" not in rendered
+
+
 def test_a_pod_that_passed_and_has_no_scores_yet_is_left_out() -> None:
     passed = decide_filter(ask("plain"), ["half", "full"], MOMENT, Weights())
 
@@ -170,9 +209,9 @@ def test_the_example_commands_stay_the_same_while_decisions_change() -> None:
     assert "bin/joulie twin half --at -10s --data d" in rendered
 
 
-def test_restarted_parts_are_shown() -> None:
+def test_trouble_is_shown() -> None:
     screen = Screen(shown(HALF_FREE), PLACE)
-    screen.restarted_parts = "restarted: projector (1)"
+    screen.trouble = "restarted: projector (1)"
 
     assert "restarted: projector (1)" in drawn(screen.rendered([], TerminalSize()))
 
