@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from joulie_bus.broker import callout, embedded
-from joulie_bus.runtime.secret_settings import SUFFIX
+from joulie_bus.runtime.secret_files import SUFFIX
 from joulie_bus.runtime.settings import BusSettings, declared
 from joulie_bus.streams.batch_limits import BATCH_LIMITS
 from joulie_bus.streams.roles import Role, inbox
 from joulie_cli.admin.grant import every_account, with_variables
 from joulie_cli.command_line.commands import commands
 from joulie_extender.protocol import scheduler_config
-from joulie_operator import policy_numbers
+from joulie_operator.planning import policy_numbers
 from joulie_projections.component.wiring import PlaceSettings
 
 CHART = Path(__file__).parent / "chart"
@@ -48,6 +48,7 @@ BY_THE_CHART = frozenset(
         "ARCHIVE_DIR",
         "CONSOLE_ADDR",
         "CONSOLE_TOKEN_FILE",
+        "DATABASE_URL",
         "DATABASE_URL_FILE",
         "EXTENDER_ADDR",
         "EXTENDER_BINDS",
@@ -64,6 +65,7 @@ BY_THE_CHART = frozenset(
         "JOULIE_KEYS",
         "KUBECONFIG",
         "METRICS_ADDR",
+        "MIGRATION_TIMEOUT",
         "NATS_CA_FILE",
         "NATS_CREDS_FILE",
         "NATS_INBOX",
@@ -87,7 +89,6 @@ BY_THE_CHART = frozenset(
 # They have no meaning in a pod of this chart.
 NOT_IN_PODS = frozenset({"NATS_CERT_FILE", "NATS_KEY_FILE", "NATS_SERVER_BIN"})
 NOT_IN_PODS |= {
-    "DATABASE_URL",
     "NATS_PASSWORD",
     "NOTIFY_TOKEN",
     "S3_ACCESS_KEY",
@@ -136,15 +137,16 @@ def nats_conf() -> str:
 
 
 def callout_conf() -> str:
-    password = f"$NATS_{callout.USER.upper()}"
-    account = json.dumps(callout.account(password), separators=(",", ":"))
+    passwords = {user: f"$NATS_{user.upper()}" for user in callout.SERVICES}
+    account = json.dumps(callout.account(passwords), separators=(",", ":"))
     asking = callout.configured("$NATS_ISSUER", Role)
     return with_variables(f"{callout.ACCOUNT}: {account}\n{asking}\n")
 
 
 def parts() -> str:
     rows = {part: {"role": str(role), "inbox": inbox(role)} for part, role in USERS.items()}
-    rows[callout.USER] = {"role": callout.USER, "inbox": f"_INBOX_{callout.USER}"}
+    for user in callout.SERVICES:
+        rows[user] = {"role": user, "inbox": f"_INBOX_{user}"}
     return json.dumps(rows, indent=2) + "\n"
 
 

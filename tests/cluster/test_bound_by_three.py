@@ -30,7 +30,7 @@ from kube_conditions import NODES, PODS
 from kube_devices import CLAIMS, claiming, end_claiming, put_claiming, put_nodes_of_eight
 from kube_real import SCHEDULER, Running, Tree, program_or_skip
 from kube_scheduled import deployed_block, scheduling
-from mixed_versions import TODAY, Site
+from own_installation import Site
 from programs import kept
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(900)]
@@ -66,11 +66,11 @@ async def balanced(site: Site, answered: Counter[str]) -> AsyncGenerator[str, No
 
 @contextlib.asynccontextmanager
 async def installed(place: Path, server: Running) -> AsyncGenerator[Site, None]:
-    site = Site(place, TODAY, kubeconfigs=kubeconfigs_of(server), extenders=REPLICAS)
+    site = Site(place, kubeconfigs=kubeconfigs_of(server), extenders=REPLICAS)
     await site.with_accounts()
     async with kept([site.broker]):
         await site.until_broker_answers()
-        await site.run(TODAY, "migrate")
+        await site.run("migrate")
         async with kept([*site.components.values()]):
             yield site
 
@@ -185,8 +185,8 @@ async def test_no_card_is_given_twice_and_no_binding_lost(tmp_path: Path, seed: 
                 await until(lambda: len(watched.gone) == CARDED + CLAIMING, 300)
             # A claim of a replica that was killed before it wrote the Binding ends by itself.
             await until(lambda: not claimed(site), CLAIM_S + 60)
-            await site.run(TODAY, "verify")
-            replayed = await site.run(TODAY, "replay")
+            await site.run("verify")
+            replayed = await site.run("replay")
             ended = site.ended
 
     print(f"\n{server.version}, seed {seed}: {len(watched.gone)} pods; {dict(kills)} killed")

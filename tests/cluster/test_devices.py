@@ -79,7 +79,7 @@ def has_holders(cluster: Scheduled, count: int) -> Condition:
 
 async def gpus(data: Path) -> dict[str, Any]:
     """What `joulie gpus` shows."""
-    command = (sys.executable, "-m", "joulie_cli.main", "gpus", "--json", "--data", str(data))
+    command = (sys.executable, "-m", "joulie_cli.main", "gpus", "-o", "json", "--data", str(data))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
     found: dict[str, Any] = json.loads(out or '{"items": []}')

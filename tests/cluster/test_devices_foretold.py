@@ -80,7 +80,7 @@ def consumable(node: str) -> list[Tree]:
 
 async def explained(data: Path, pod: str) -> dict[str, Any] | None:
     """What `joulie explain` says of devices."""
-    command = (sys.executable, "-m", "joulie_cli.main", "explain", pod, "--json")
+    command = (sys.executable, "-m", "joulie_cli.main", "explain", pod, "-o", "json")
     process = await asyncio.create_subprocess_exec(
         *command, "--data", str(data), stdout=asyncio.subprocess.PIPE
     )

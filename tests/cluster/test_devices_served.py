@@ -158,7 +158,7 @@ async def line_of_doctor(server: Running, data: Path) -> tuple[str, str]:
 
 
 async def asked(data: Path, command: str, *options: str) -> Tree:
-    words = ("-m", "joulie_cli.main", command, "--json", "--data", str(data), *options)
+    words = ("-m", "joulie_cli.main", command, "-o", "json", "--data", str(data), *options)
     process = await asyncio.create_subprocess_exec(
         sys.executable, *words, stdout=asyncio.subprocess.PIPE
     )

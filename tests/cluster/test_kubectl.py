@@ -200,7 +200,7 @@ async def test_the_plugin_reads_the_console_with_the_rights_of_a_viewer(
             name: json.loads((await run("joulie_cli.kubectl", name, "-o", "json", *config)).out)
             for name in ("twins", "plans", "gpus", "decisions")
         }
-        report = await run("joulie_cli.kubectl", "report", "--json", *config)
+        report = await run("joulie_cli.kubectl", "report", "-o", "json", *config)
         tables = [
             await run("joulie_cli.kubectl", *words, *config)
             for words in (["twins"], ["twins", "n0"], ["plans"], ["gpus"], ["decisions"])
@@ -215,6 +215,24 @@ async def test_the_plugin_reads_the_console_with_the_rights_of_a_viewer(
     assert "default/fast" in tables[-1].out
     assert report.code == 2
     assert "/v1/report" in report.err
+
+
+async def test_what_the_console_refuses_is_reported_with_its_words(
+    server: Running, tmp_path: Path
+) -> None:
+    config = ["--kubeconfig", str(server.kubeconfig("admin"))]
+    said: list[Ran] = []
+    async with scheduled(server, tmp_path):
+
+        async def is_refused_by_the_console() -> bool:
+            said.append(await run("joulie_cli.kubectl", "explain", "nix", *config))
+            return "joulie-system/joulie-console refused /v1/pods/" in said[-1].err
+
+        await wait_until(is_refused_by_the_console)
+
+    assert said[-1].code == 2
+    assert "No decision about" in said[-1].err
+    assert "Is Joulie installed there" not in said[-1].err
 
 
 def binding(role: str, user: str) -> Tree:
@@ -274,7 +292,7 @@ async def test_a_pod_that_fits_one_node_gets_an_event_from_the_filter(
 async def examined(server: Running, user: str, *words: str) -> dict[str, dict[str, Any]]:
     """The findings by check."""
     config = ["--kubeconfig", str(server.kubeconfig(user))]
-    done = await run("joulie_cli.main", "doctor", "--json", *config, *words)
+    done = await run("joulie_cli.main", "doctor", "-o", "json", *config, *words)
     tree = json.loads(done.out)
     assert done.code == tree["exit_code"]
     return {each["check"]: each for each in tree["findings"]}

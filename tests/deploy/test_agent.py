@@ -140,7 +140,7 @@ def test_the_reader_reads_this_machine_with_the_mounts_of_the_chart(
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(volume["path"])
     args = [str(tmp_path / "host") if each == "/host" else each for each in container_args(spec)]
-    command = [sys.executable, "-m", "joulie_cli.main", *args, "--once", "--json"]
+    command = [sys.executable, "-m", "joulie_cli.main", *args, "--once", "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout)
 

@@ -31,7 +31,7 @@ def volume_of(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("words", [[], HA], ids=["sqlite", "postgresql"])
-def test_an_archiver_runs_by_default_as_the_one_role_that_may_purge(
+def test_an_archiver_runs_by_default_as_the_one_role_that_may_ask_for_cuts(
     words: list[str], home: Path
 ) -> None:
     trees = rendered(home, *words)

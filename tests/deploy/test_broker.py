@@ -35,6 +35,7 @@ def environment(nats: ChartBroker, kind: str) -> dict[str, str]:
         "NATS_PASSWORD_FILE": str(mounted(nats, kind, spec) / password.name),
         "NATS_CA_FILE": str(nats.place / "ca.crt"),
         "JOULIE_DATA": str(nats.place / "joulie-data"),
+        "DATABASE_URL": f"sqlite:///{nats.place}/joulie-data/joulie.db?ledger={nats.place}/ledger",
         "POD_NAMESPACE": "joulie-system",
     }
 
@@ -81,7 +82,7 @@ async def test_the_migration_and_a_reader_work_with_the_environment_of_the_chart
     _, said = await joulie(nats, "Deployment/joulie-console", "plans", "--limit", "1")
     assert "The log is empty" in said  # broker and database answered
 
-    _, said = await joulie(nats, "Pod/joulie-test", "doctor", "--json")
+    _, said = await joulie(nats, "Pod/joulie-test", "doctor", "-o", "json")
     tree, _ = json.JSONDecoder().raw_decode(said)  # a line on stderr follows
     levels = {each["check"]: each["level"] for each in tree["findings"]}
     checks = ["broker", "clock of the broker", "database", *(f"stream {each}" for each in Stream)]

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import os
 import sys
+from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from kube_real import Running
 pytestmark = [pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
 ON = ("--set", "callout.enabled=true")
 AGENTS = ("DaemonSet/joulie-agent", "DaemonSet/joulie-agent-caps")
-SERVICE = "Deployment/joulie-callout"
+REVIEWER, SIGNER = "Deployment/joulie-callout", "Deployment/joulie-signer"
 Tree = dict[str, Any]
 
 
@@ -57,7 +58,8 @@ def test_without_the_value_nothing_of_it_is_rendered(home: Path) -> None:
 
     assert not [tree for tree in trees if "callout" in tree["metadata"]["name"]]
     assert "callout" not in of_kind(trees, "ConfigMap")["joulie-nats"]["data"]["nats.conf"]
-    assert "NATS_CALLOUT" not in secret(trees, "joulie-nats-users")
+    assert not {"NATS_CALLOUT", "NATS_SIGNER"} & set(secret(trees, "joulie-nats-users"))
+    assert SIGNER not in pod_specs(trees)
 
 
 def test_the_service_may_review_tokens_and_nothing_else(home: Path) -> None:
@@ -70,7 +72,7 @@ def test_the_service_may_review_tokens_and_nothing_else(home: Path) -> None:
         "verbs": ["create"],
     }
     assert "joulie-callout" not in of_kind(trees, "Role")
-    assert pod_specs(trees)[SERVICE]["serviceAccountName"] == "joulie-callout"
+    assert pod_specs(trees)[REVIEWER]["serviceAccountName"] == "joulie-callout"
 
 
 def test_nats_server_never_sees_the_key_of_the_issuer(home: Path) -> None:
@@ -83,6 +85,34 @@ def test_nats_server_never_sees_the_key_of_the_issuer(home: Path) -> None:
     assert "issuer" not in [each["name"] for each in container["volumeMounts"]]
 
 
+def test_the_pod_with_the_key_of_the_issuer_has_its_own_user_and_nothing_else(home: Path) -> None:
+    trees = rendered(home, *ON)
+    specs = pod_specs(trees)
+    with_key = {
+        name
+        for name, spec in specs.items()
+        for volume in spec.get("volumes", ())
+        if volume.get("secret", {}).get("secretName") == "joulie-callout-issuer"
+    }
+    signer = specs[SIGNER]
+    kinds = {key for volume in signer["volumes"] for key in volume if key != "name"}
+    policies = of_kind(trees, "NetworkPolicy")
+    reaches = {
+        name
+        for name, policy in policies.items()
+        for wanted in policy["spec"]["podSelector"].get("matchExpressions", ())
+        if "signer" in wanted["values"] and "Egress" in policy["spec"]["policyTypes"]
+    }
+
+    assert with_key == {SIGNER, "StatefulSet/joulie-nats"}  # of which the init container reads it
+    assert signer["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in signer
+    assert kinds == {"emptyDir", "projected", "secret"}
+    [source] = secrets_of(signer)
+    assert [item["key"] for item in source["secret"]["items"]] == ["NATS_SIGNER"]
+    assert reaches == {"joulie-to-broker"}
+
+
 def test_a_broker_of_yours_needs_a_key_of_yours(home: Path) -> None:
     yours = ("--set", "nats.url=tls://n:4222,nats.usersSecret=u")
     words = ["template", "joulie", "deploy/chart", "--set", "generateSecrets=always", *ON, *yours]
@@ -93,7 +123,7 @@ def test_a_broker_of_yours_needs_a_key_of_yours(home: Path) -> None:
     trees = rendered(home, *ON, *yours, "--set", "callout.existingSecret=mine")
     [issuer] = [
         each["secret"]["secretName"]
-        for each in pod_specs(trees)[SERVICE]["volumes"]
+        for each in pod_specs(trees)[SIGNER]["volumes"]
         if each["name"] == "issuer"
     ]
     assert issuer == "mine"
@@ -102,31 +132,41 @@ def test_a_broker_of_yours_needs_a_key_of_yours(home: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def answering(nats: ChartBroker, server: Running) -> AsyncGenerator[None, None]:
-    """The service as its pod runs it, with the rights that the chart gives it."""
+    """Both services as their pods run them, with the rights that the chart gives them."""
     for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding"):
         await server.put(server.place(kind, NAMESPACE), of_kind(nats.trees, kind)["joulie-callout"])
-    spec = pod_specs(nats.trees)[SERVICE]
+    processes = [
+        await service(nats, SIGNER),
+        await service(nats, REVIEWER, KUBECONFIG=str(server.kubeconfig("callout"))),
+    ]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        await asyncio.gather(*(process.wait() for process in processes))
+
+
+async def service(nats: ChartBroker, name: str, **more: str) -> Process:
+    spec = pod_specs(nats.trees)[name]
     [source] = secrets_of(spec)
     [item] = source["secret"]["items"]
-    password = nats.place / item["path"]
+    place = nats.place / name.replace("/", "-")
+    place.mkdir()
+    password = place / item["path"]
     password.write_bytes(secret(nats.trees, source["secret"]["name"])[item["key"]])
     env = environment(spec) | {
         "NATS_URL": f"tls://localhost:{nats.port}",
         "NATS_CA_FILE": str(nats.place / "ca.crt"),
         "NATS_PASSWORD_FILE": str(password),
-        "KUBECONFIG": str(server.kubeconfig("callout")),
         "METRICS_ADDR": f"127.0.0.1:{free_port()}",
-        "JOULIE_DATA": str(nats.place / "callout-data"),
+        "JOULIE_DATA": str(place / "data"),
         "PATH": os.environ["PATH"],
+        **more,
     }
     args = [each.replace("/etc/joulie", str(nats.place)) for each in spec["containers"][0]["args"]]
     command = (sys.executable, "-m", "joulie_cli.main", *args)
-    process = await asyncio.create_subprocess_exec(*command, env=env)
-    try:
-        yield
-    finally:
-        process.terminate()
-        await process.wait()
+    return await asyncio.create_subprocess_exec(*command, env=env)
 
 
 def as_role(nats: ChartBroker, role: Role) -> Address:

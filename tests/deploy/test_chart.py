@@ -347,26 +347,67 @@ def test_the_projector_alone_mounts_the_key_that_signs_the_log(home: Path) -> No
         name.split("/joulie-")[1]
         for name, spec in on_one_node.items()
         if "joulie-projector-0" in str(spec.get("volumes", []))
-        and not all(each.get("readOnly") for each in data_mounts(spec))
-    } == {"ledger", "migrate", "rebuild", "archive"}
+        and not all(each.get("readOnly") for each in mounts_of(spec, "data"))
+    } == {"migrate", "rebuild"}
 
 
-def data_mounts(spec: dict[str, Any]) -> list[dict[str, Any]]:
+def mounts_of(spec: dict[str, Any], volume: str) -> list[dict[str, Any]]:
     mounts = [each for container in spec["containers"] for each in container["volumeMounts"]]
-    return [each for each in mounts if each["name"] == "data"]
+    return [each for each in mounts if each["name"] == volume]
 
 
-def test_a_key_that_an_older_version_kept_beside_the_database_is_moved(
-    home: Path, tmp_path: Path
+def test_with_sqlite_the_ledger_alone_writes_to_its_volume_and_all_others_read_it(
+    home: Path,
 ) -> None:
+    found = {
+        name.split("/joulie-")[1]: [
+            bool(each.get("readOnly")) for each in mounts_of(spec, "ledger")
+        ]
+        for name, spec in pod_specs(rendered(home)).items()
+        if "DATABASE_URL" in str(spec["containers"])
+    }
+
+    assert {name for name, reads in found.items() if reads != [True]} == {"ledger"}
+    assert found["ledger"] == [False]
+    assert set(found) >= {"projector", "console", "archive", "test", "migrate"}
+
+
+def test_the_ledger_is_another_user_of_the_group_that_all_pods_share(home: Path) -> None:
+    """Files of the projector are 0640, and keys 0600."""
+    found = {
+        name.split("/joulie-")[1]: spec["securityContext"]
+        for name, spec in pod_specs(rendered(home)).items()
+        if "DATABASE_URL" in str(spec["containers"])
+    }
+
+    assert {name for name, of in found.items() if of["runAsUser"] != 65532} == {"ledger"}
+    assert {of["runAsGroup"] for of in found.values()} == {65532}
+
+
+def test_a_chart_without_ledger_or_sqlite_has_no_volume_of_the_ledger(home: Path) -> None:
+    for trees in (
+        rendered(home, "--set=ledger.enabled=false"),
+        rendered(home, *values("values-ha")),
+    ):
+        assert "joulie-ledger" not in of_kind(trees, "PersistentVolumeClaim")
+        assert "DATABASE_URL," not in str(trees)
+        assert not any(mounts_of(spec, "ledger") for spec in pod_specs(trees).values())
+
+
+@pytest.mark.parametrize(
+    "planted", ["head.key", "head.key.next", "head.announced", "head.retire", "head.key.replaces"]
+)
+def test_nothing_on_the_volume_of_the_database_becomes_a_key(
+    planted: str, home: Path, tmp_path: Path
+) -> None:
+    """With SQLite the archiver writes to it."""
     pod = pod_specs(rendered(home))["StatefulSet/joulie-projector"]
     start = {each["name"]: each for each in pod["initContainers"]}["key"]
     data, keys, secret = (tmp_path / name for name in ("data", "keys", "secret"))
     for folder in (data, keys, secret):
         folder.mkdir()
     (secret / "head.key").write_text("of the chart")
-    (data / "head.key").write_text("rotated")
-    (data / "head.pub").write_text("ring")
+    (data / planted).write_text("planted")
 
     def started() -> dict[str, str]:
         *shell, script = start["command"]
@@ -376,12 +417,10 @@ def test_a_key_that_an_older_version_kept_beside_the_database_is_moved(
         subprocess.run([*shell, script], cwd=keys, check=True)
         return {path.name: path.read_text() for path in keys.iterdir()}
 
+    assert "data" not in [each["name"] for each in start["volumeMounts"]]
+    assert started() == {"head.key": "of the chart"}
+    (keys / "head.key").write_text("rotated")
     assert started() == {"head.key": "rotated"}
-    assert [path.name for path in data.iterdir()] == ["head.pub"]
-    (data / "head.key").write_text("of the chart")  # the older version ran again
-    assert started() == {"head.key": "rotated", "head.key.from-data": "of the chart"}
-    (keys / "head.key").unlink()
-    assert started()["head.key"] == "of the chart"
 
 
 def test_each_pod_has_the_url_of_its_right_to_the_database_alone(home: Path) -> None:
@@ -397,15 +436,15 @@ def test_each_pod_has_the_url_of_its_right_to_the_database_alone(home: Path) -> 
     }
     owners = {name for name, keys in urls.items() if keys == {"url-migrate"}}
     writers = {name for name, keys in urls.items() if keys == {"url-writer"}}
-    trimmers = {name for name, keys in urls.items() if keys == {"url-trimmer"}}
+    ledgers = {name for name, keys in urls.items() if keys == {"url-ledger"}}
     readers = {name for name, keys in urls.items() if keys == {"url-reader"}}
 
     assert owners
     assert all(name.startswith("migrate") for name in owners)
-    assert writers == {"projector", "ledger", "rebuild"}
-    assert readers == {"console", "extender", "operator", "test"}
-    assert trimmers == {"archive"}
-    known = owners | writers | readers | trimmers
+    assert writers == {"projector", "rebuild"}
+    assert ledgers == {"ledger"}
+    assert readers == {"archive", "console", "extender", "operator", "test"}
+    known = owners | writers | readers | ledgers
     assert all(not keys for name, keys in urls.items() if name not in known)
 
 
@@ -438,16 +477,17 @@ def test_a_value_chooses_whether_warnings_fail_the_test(home: Path) -> None:
 
 def test_the_rights_of_the_operator_are_those_of_deploy(home: Path) -> None:
     wanted = [tree for tree in yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text()) if tree]
-    found = [tree for tree in rendered(home) if tree["metadata"]["name"] == "joulie-operator"]
+    found = rendered(home)
 
     for tree in wanted[1:]:
         [same] = [
             each
             for each in found
             if each["kind"] == tree["kind"]
+            and each["metadata"]["name"] == tree["metadata"]["name"]
             and each["metadata"].get("namespace") == tree["metadata"].get("namespace")
         ]
-        for part in ("rules", "roleRef", "subjects"):
+        for part in ("rules", "roleRef", "subjects", "spec"):
             assert same.get(part) == tree.get(part)
 
 
@@ -604,6 +644,13 @@ def test_high_availability_has_replicas_and_a_budget_of_each(home: Path) -> None
     assert len(re.findall(r'"nats://joulie-nats-\d\.', conf)) == 3
 
 
+def test_no_budget_stops_the_drain_of_the_node_with_the_volume(home: Path) -> None:
+    """No replica of these can run elsewhere before the drain has evicted the last one."""
+    trees = rendered(home, "--set", "scheduler.replicas=2", "--set", "extender.replicas=2")
+
+    assert set(of_kind(trees, "PodDisruptionBudget")) == {"joulie-scheduler"}
+
+
 def test_an_upgrade_migrates_before_and_after_the_roll_out(home: Path) -> None:
     jobs = of_kind(rendered(home, "--is-upgrade"), "Job")
     args = [
@@ -701,18 +748,32 @@ def test_no_container_has_a_secret_in_its_environment_or_command(
     assert not [each for each in secrets if each in settings]
 
 
+def test_the_components_that_need_the_schema_wait_for_the_job_that_makes_it(
+    trees: list[dict[str, Any]],
+) -> None:
+    waiting = {
+        container["name"]
+        for spec in pod_specs(trees).values()
+        for container in spec["containers"]
+        if "MIGRATION_TIMEOUT" in {each["name"] for each in container.get("env", [])}
+    }
+
+    assert {"projector", "operator", "console", "ledger"} <= waiting
+    assert not {"agent", "nats", "kube-scheduler"} & waiting
+
+
 WITNESS = "w1.example.com+8d3a6f6c+BKz@https://w1.example.com:9880"
 
 
 def test_the_projector_knows_the_witnesses_and_where_heads_are_kept(home: Path) -> None:
-    options = ("--set", f"witnesses={{{WITNESS},w2+1+K@http://w2}}")
+    options = ("--set", f"witnesses={{{WITNESS},w2+1+K@https://w2}}")
     trees = rendered(home, *options, "--set", "headsTo.existingClaim=vault")
     spec = pod_specs(trees)["StatefulSet/joulie-projector"]
     [container] = spec["containers"]
     env = {each["name"]: each.get("value") for each in container["env"]}
     paths = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
 
-    assert env["WITNESSES"] == f"{WITNESS} w2+1+K@http://w2"
+    assert env["WITNESSES"] == f"{WITNESS} w2+1+K@https://w2"
     assert env["HEADS_TO"] == f"file:{paths['heads']}/heads.jsonl"
     claims = {
         each["name"]: each["persistentVolumeClaim"]["claimName"]

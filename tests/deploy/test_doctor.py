@@ -29,7 +29,7 @@ async def examined(
     config = ["--kubeconfig", str(server.kubeconfig(user))]
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-m", "joulie_cli.main", "doctor", "--json", *config, *words],
+        [sys.executable, "-m", "joulie_cli.main", "doctor", "-o", "json", *config, *words],
         cwd=where,
         env={"PATH": os.environ["PATH"]},
         capture_output=True,

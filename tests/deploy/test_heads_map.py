@@ -15,7 +15,8 @@ from joulie_bus.errors import KubernetesRefused
 from joulie_operator.kube import heads_map
 from joulie_operator.kube.api_client import CONFLICT, ApiServer
 from joulie_operator.kube.heads_map import ConfigMapKeeper
-from joulie_projections.chain.signed import decode
+from joulie_projections.chain.head import decode
+from joulie_projections.chain.keyring import Ring
 from joulie_projections.history.history import History
 from joulie_projections.witness.keeping import HeadKeeping
 from joulie_projections.witness.settings import ConfigMapPlace
@@ -36,8 +37,11 @@ class Site(NamedTuple):
     kubeconfig: Path  # of the account of the projector
 
     async def keep(self) -> None:
-        keeping = HeadKeeping(self.data / "joulie.db", self.keeper, NAMED)
+        keeping = HeadKeeping(self.data / "joulie.db", self.keeper, NAMED, self.ring)
         await asyncio.to_thread(keeping.keep)
+
+    def ring(self) -> Ring:
+        return self.recorded.builder.signer.public
 
     async def entries(self) -> list[int]:
         return [decode(line).pos for line in await asyncio.to_thread(self.keeper.kept)]

@@ -1,7 +1,6 @@
 """helm and the chart against a real kube-apiserver, from the command of the README to the end."""
 
 import asyncio
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,15 +14,11 @@ from joulie_operator.resources.custom_resources import GPU_GROUP, GPUS, MANAGER,
 from joulie_process import joulie
 from kube_builders import card, schedulable
 from kube_conditions import NODES, TIMEOUT_S, Condition, profiles_are, wait_until
-from kube_real import PLACES, ROOT, Running
+from kube_real import PLACES, Running
+from readme_commands import AT_ONCE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 JOULIE = [sys.executable, "-m", "joulie_cli.main"]
-
-
-def commands_of_the_readme() -> list[list[str]]:
-    text = (ROOT / "README.md").read_text().split("\n## Run it on a cluster\n")[1]
-    return [line.split() for line in re.findall(r"^\$ (helm .*)$", text, re.MULTILINE)]
 
 
 async def on_the_server(server: Running, home: Path, *words: str) -> str:
@@ -34,8 +29,7 @@ async def on_the_server(server: Running, home: Path, *words: str) -> str:
 
 
 async def installed(server: Running, home: Path) -> None:
-    [install] = commands_of_the_readme()
-    await on_the_server(server, home, *install[1:])
+    await on_the_server(server, home, *AT_ONCE[0].split()[1:])
 
 
 async def secrets(server: Running) -> dict[str, Any]:
@@ -134,7 +128,9 @@ def only_the_log_and_its_key_are_left(server: Running) -> Condition:
     names = ("gpus.gpu.mle.com", "nodehardwares.joulie.io", "nodetwins.joulie.io")
     kept = [
         *(f"CustomResourceDefinition/{name}" for name in names),
-        *("PersistentVolumeClaim/joulie-archive", "PersistentVolumeClaim/joulie-projector-keys"),
+        "PersistentVolumeClaim/joulie-archive",
+        "PersistentVolumeClaim/joulie-ledger",
+        "PersistentVolumeClaim/joulie-projector-keys",
         "Secret/joulie-head-key",
     ]
 

@@ -129,19 +129,19 @@ def test_nothing_outside_of_its_pod_reads_the_monitoring_of_the_broker(home: Pat
 
     assert monitoring.startswith('http: "127.0.0.1:8222"')
     assert {each["containerPort"] for each in container["ports"]} == {4222, 6222}
-    assert yaml.safe_dump(container).count("exec:") == 2
+    assert yaml.safe_dump(container).count("exec:") == 3
 
 
 def test_the_projector_alone_reaches_the_ports_of_the_witnesses(home: Path) -> None:
-    witnesses = "{a+1+K@http://a:9880,b+1+K@https://b.example/log,c+1+K@http://10.0.0.1}"
+    witnesses = "{a+1+K@https://a:9880,b+1+K@https://b.example/log,c+1+K@https://10.0.0.1:8443}"
     found = pods_of(rendered(home, "--set", f"witnesses={witnesses}"))
     trees = rendered(home, "--set", f"witnesses={witnesses}")
 
     reached = {
-        name: {port for port in (9880, 443, 80) if may_connect(trees, pod, None, port)}
+        name: {port for port in (9880, 443, 8443) if may_connect(trees, pod, None, port)}
         for name, pod in found.items()
     }
-    assert reached["projector"] == {9880, 443, 80}
+    assert reached["projector"] == {9880, 443, 8443}
     assert not reached["console"]
     assert not reached["extender"]
 

@@ -14,7 +14,7 @@ broker of yours.
 {{- $onBroker := concat $read (list "agent" "agent-caps") }}
 {{- if .Values.callout.enabled }}
 {{- $api = append $api "callout" }}
-{{- $onBroker = append $onBroker "callout" }}
+{{- $onBroker = concat $onBroker (list "callout" "signer") }}
 {{- end }}
 {{- $ports := list }}
 {{- range .Values.networkPolicy.apiServerPorts }}{{ $ports = append $ports (dict "port" (int .)) }}{{ end }}
@@ -65,7 +65,7 @@ broker of yours.
 
 {{/* Non-empty if the operator calls meters, prices or controllers of power at addresses of yours. */}}
 {{- define "joulie.hasMeters" -}}
-{{- .Values.operator.powerExecutorsSecret }}
+{{- .Values.operator.powerControllersSecret }}
 {{- if eq (.Values.settings.ENABLE_FACILITY_METRICS | default "false" | lower) "true" }}true{{ end }}
 {{- range .Values.settings }}{{ if contains "://" (toString .) }}true{{ end }}{{ end }}
 {{- range .Values.files }}{{ if contains "://" . }}true{{ end }}{{ end }}

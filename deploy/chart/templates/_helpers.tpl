@@ -24,7 +24,8 @@ labels: {{- include "joulie.labels" . | nindent 2 }}
 DaemonSets of agents "agent". */}}
 {{- define "joulie.ownValues" -}}
 {{- $jobs := list "migrate" "rebuild" "release" "test" }}
-{{- index .root.Values (ternary "jobs" (trimSuffix "-caps" .part) (has .part $jobs)) | toJson }}
+{{- $part := ternary "callout" (trimSuffix "-caps" .part) (eq .part "signer") }}
+{{- index .root.Values (ternary "jobs" $part (has .part $jobs)) | toJson }}
 {{- end }}
 
 {{/* The value of a component under "key", else that of all components. */}}
@@ -78,9 +79,14 @@ annotations:
 {{- if not .Values.database.existingSecret }}true{{ end }}
 {{- end }}
 
-{{/* What a component may do with the database: migrate, trimmer, writer or reader. */}}
+{{/* What a component may do with the database: migrate, ledger, writer or reader. */}}
 {{- define "joulie.databaseRight" -}}
-{{- if eq .part "migrate" }}migrate{{ else if eq .part "archive" }}trimmer{{ else if has .part (list "projector" "ledger" "rebuild") }}writer{{ else }}reader{{ end }}
+{{- if eq .part "migrate" }}migrate{{ else if eq .part "ledger" }}ledger{{ else if has .part (list "projector" "rebuild") }}writer{{ else }}reader{{ end }}
+{{- end }}
+
+{{/* Non-empty if the tables of the ledger are a file on a volume of their own. */}}
+{{- define "joulie.ledgerVolume" -}}
+{{- if and .Values.ledger.enabled (include "joulie.sqlite" .) }}true{{ end }}
 {{- end }}
 
 {{- define "joulie.urlKey" -}}
@@ -127,11 +133,14 @@ annotations:
 {{- else if .Values.openshift }}true{{ end }}
 {{- end }}
 
+{{/* The ledger is another user than the projector: neither writes the files of the other. */}}
 {{- define "joulie.podSecurity" -}}
 {{- $fixed := list }}
-{{- if include "joulie.openshift" . }}{{ $fixed = list "runAsUser" "runAsGroup" "fsGroup" }}{{ end }}
+{{- if include "joulie.openshift" .root }}{{ $fixed = list "runAsUser" "runAsGroup" "fsGroup" }}{{ end }}
 {{- $found := dict }}
-{{- range $key, $value := .Values.podSecurityContext }}
+{{- $own := dict }}
+{{- if and (eq .part "ledger") .root.Values.ledger.runAsUser }}{{ $own = dict "runAsUser" .root.Values.ledger.runAsUser }}{{ end }}
+{{- range $key, $value := merge $own .root.Values.podSecurityContext }}
 {{- if not (or (has $key $fixed) (kindIs "invalid" $value)) }}{{ $_ := set $found $key $value }}{{ end }}
 {{- end }}
 {{- toYaml $found }}
@@ -152,7 +161,7 @@ limits: { memory: 64Mi }
 {{/* What all pods of the chart share. "serviceLinks" adds the addresses of Services to the environment. */}}
 {{- define "joulie.podBasics" -}}
 enableServiceLinks: {{ hasKey . "serviceLinks" }}
-securityContext: {{- include "joulie.podSecurity" .root | nindent 2 }}
+securityContext: {{- include "joulie.podSecurity" . | nindent 2 }}
 {{- include "joulie.pullSecrets" .root }}
 {{- range $key := list "priorityClassName" "nodeSelector" "tolerations" }}
 {{- with include "joulie.chosen" (merge (dict "key" $key) $) }}
@@ -280,6 +289,11 @@ env:
 {{- end }}
 {{- if not (or (include "joulie.sqlite" .root) .withoutDatabase) }}
   - { name: DATABASE_URL_FILE, value: /etc/joulie/secrets/database-url }
+{{- else if and (include "joulie.ledgerVolume" .root) (not .withoutDatabase) }}
+  - { name: DATABASE_URL, value: "sqlite:////var/lib/joulie/joulie.db?ledger=/var/lib/joulie-ledger" }
+{{- end }}
+{{- if not .withoutDatabase }}
+  - { name: MIGRATION_TIMEOUT, value: 5m } # the Job of an installation starts with the other pods
 {{- end }}
 {{- with include "joulie.both" (merge (dict "key" "extraEnv") .) }}{{ . | nindent 2 }}{{ end }}
 {{- end }}
@@ -306,7 +320,10 @@ env:
 {{- end }}
 
 {{- define "joulie.mounts" -}}
-- { name: data, mountPath: /var/lib/joulie{{ if and (include "joulie.sqlite" .root) (eq (include "joulie.databaseRight" .) "reader") }}, readOnly: true{{ end }} }
+- { name: data, mountPath: /var/lib/joulie{{ if and (include "joulie.sqlite" .root) (has (include "joulie.databaseRight" .) (list "reader" "ledger")) }}, readOnly: true{{ end }} }
+{{- if include "joulie.ledgerVolume" .root }}
+- { name: ledger, mountPath: /var/lib/joulie-ledger{{ if ne .part "ledger" }}, readOnly: true{{ end }} }
+{{- end }}
 - { name: tmp, mountPath: /tmp }
 - { name: secrets, mountPath: /etc/joulie/secrets, readOnly: true }
 {{- if include "joulie.natsCa" .root }}
@@ -343,18 +360,29 @@ whose environment the container has. */}}
 {{- else if ne .part "projector" }}
 - { name: data, emptyDir: {} }
 {{- end }}
+{{- if include "joulie.ledgerVolume" .root }}
+- { name: ledger, persistentVolumeClaim: { claimName: joulie-ledger } }
+{{- end }}
 {{- include "joulie.extraVolumes" . }}
 {{- end }}
 
-{{/* "isReady" replaces the probe of the port for metrics. */}}
+{{/* "isReady" replaces the probe of the port for metrics. A process on a busy node needs minutes to
+start and seconds to answer: a restart would only cost more of its CPU. */}}
 {{- define "joulie.probes" -}}
+startupProbe:
+  httpGet: { path: /healthz, port: metrics }
+  periodSeconds: 2
+  timeoutSeconds: 10
+  failureThreshold: 300
 livenessProbe:
   httpGet: { path: /healthz, port: metrics }
   periodSeconds: 10
+  timeoutSeconds: 10
   failureThreshold: 6
 readinessProbe:
   httpGet: {{ .isReady | default "{ path: /readyz, port: metrics }" }}
   periodSeconds: 5
+  timeoutSeconds: 5
 {{- end }}
 
 {{/* The container of a component that serves metrics. "extra" holds more env, "ports" more ports. */}}
@@ -378,16 +406,20 @@ readinessProbe:
 
 {{/* The documents of a file of deploy/, for the namespace of the release, without the Namespace. */}}
 {{- define "joulie.manifests" -}}
-{{- range splitList "\n---\n" (.root.Files.Get .file) }}
+{{- $account := printf "system:serviceaccount:%s:" .root.Release.Namespace }}
+{{- $text := .root.Files.Get .file | replace "system:serviceaccount:joulie-system:" $account }}
+{{- $selector := printf "{%s}" (include "joulie.selectorPairs" .root) }}
+{{- range splitList "\n---\n" ($text | replace "{'joulie.io/managed': 'true'}" $selector) }}
 {{- $tree := fromYaml . }}
-{{- if and $tree (ne $tree.kind "Namespace") }}
+{{- /* Without an extender no pod is nominated. */}}
+{{- $nominates := ne $.root.Values.scheduler.mode "none" }}
+{{- if and $tree (ne $tree.kind "Namespace") (or $nominates (ne $tree.metadata.name "joulie-nominations")) }}
 {{- if eq (dig "metadata" "namespace" "" $tree) "joulie-system" }}
 {{- $_ := set $tree.metadata "namespace" $.root.Release.Namespace }}
 {{- end }}
 {{- range $tree.subjects }}{{ $_ := set . "namespace" $.root.Release.Namespace }}{{ end }}
 {{- $_ := set $tree.metadata "labels" (include "joulie.labels" $ | fromYaml) }}
-{{- if and (eq $tree.kind "ClusterRole") (eq $.root.Values.scheduler.mode "none") }}
-{{- /* Without an extender no pod is nominated. */}}
+{{- if and (eq $tree.kind "ClusterRole") (not $nominates) }}
 {{- $rules := list }}
 {{- range $tree.rules }}{{ if ne (first .resources) "pods/status" }}{{ $rules = append $rules . }}{{ end }}{{ end }}
 {{- $_ := set $tree "rules" $rules }}
@@ -396,6 +428,16 @@ readinessProbe:
 {{ toYaml $tree }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* The labels of NODE_SELECTOR, as the entries of a map of CEL. */}}
+{{- define "joulie.selectorPairs" -}}
+{{- $pairs := list }}
+{{- range splitList "," (dig "NODE_SELECTOR" "joulie.io/managed=true" .Values.settings) }}
+{{- $pair := splitn "=" 2 . }}
+{{- if $pair._1 }}{{ $pairs = append $pairs (printf "'%s': '%s'" (trim $pair._0) (trim $pair._1)) }}{{ end }}
+{{- end }}
+{{- join ", " $pairs }}
 {{- end }}
 
 {{/* The configuration of kube-scheduler from deploy/, with the extender at another address. */}}
