@@ -78,7 +78,7 @@ class Limits:
 
 
 async def installed(cluster: Cluster, host: Path) -> None:
-    await volumes(cluster, NAMESPACE)
+    await volumes(cluster)
     await run(cluster, INSTALL.split())
     for name in ("joulie-agent", "joulie-agent-caps"):
         paths = [{"name": "sys", "hostPath": {"path": str(host / "sys"), "type": "Directory"}}]

@@ -105,7 +105,7 @@ async def has_nodes(cluster: Cluster) -> None:
 
 
 async def installed(cluster: Cluster, database: Postgres) -> None:
-    await volumes(cluster, NAMESPACE, projectors=2, brokers=3, extenders=3)
+    await volumes(cluster, projectors=2, brokers=3, extenders=3)
     namespace = {"apiVersion": "v1", "kind": "Namespace"}
     await cluster.apply(namespace | {"metadata": {"name": NAMESPACE}})
     await scheduled_namespace(cluster, MANY)

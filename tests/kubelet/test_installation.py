@@ -33,22 +33,17 @@ from node_drill import (
     until,
 )
 from node_objects import deployment, everything, settled, volumes, waiting_pod
+from readme_commands import INSIDE
 
 pytestmark = [pytest.mark.anyio, pytest.mark.drill, pytest.mark.timeout(3600)]
 MANAGED = "joulie.io/managed"  # set by the administrator
 FIRST_DECISION_S = 120  # after `helm install`, on a machine that has the image
 
 
-def commands_of_the_readme() -> list[list[str]]:
-    text = (ROOT / "README.md").read_text().split("\n## Run it on a cluster\n")[1]
-    commands = re.findall(r"^\$ ((?:helm|kubectl) .*)$", text, re.MULTILINE)
-    return [line.split() for line in commands]
-
-
 async def installed(cluster: Cluster) -> None:
     """The two commands of the README, word for word, and the first decision."""
-    await volumes(cluster, NAMESPACE)
-    install, label = commands_of_the_readme()[:2]
+    await volumes(cluster)
+    install, label = (command.split() for command in INSIDE[:2])
     began_s = time.monotonic()
     await run(cluster, install)
     await run(cluster, label)

@@ -57,7 +57,7 @@ async def answered(cluster: Cluster) -> Requests:
 
 
 async def installed(cluster: Cluster) -> None:
-    await volumes(cluster, NAMESPACE)
+    await volumes(cluster)
     await run(cluster, ["helm", "install", *CHART, "--create-namespace"])
     await cluster.told("label", "node", NODE, "joulie.io/managed=true")
     await scheduled_namespace(cluster, SHOP)

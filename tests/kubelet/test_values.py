@@ -83,7 +83,7 @@ async def test_three_of_everything_place_and_explain_pods_with_a_user_for_each_r
     async with running_cluster(place) as cluster:
         with owned_database() as database:
             await namespaces(cluster)
-            await volumes(cluster, NAMESPACE, projectors=2, brokers=3, extenders=3)
+            await volumes(cluster, projectors=2, brokers=3, extenders=3)
             await secret_of_the_database(cluster)
             small = str(small_replicas(cluster))
             await run(cluster, [*INSTALL, "-f", "deploy/chart/values-ha.yaml", "-f", small])
@@ -98,7 +98,7 @@ async def test_the_chart_runs_beside_a_broker_and_a_database_of_yours(place: Pat
     async with running_cluster(place) as cluster:
         with owned_database() as database, broker_of_yours(place / "broker") as url:
             await namespaces(cluster)
-            await volumes(cluster, NAMESPACE)
+            await volumes(cluster)
             await secret_of_the_database(cluster)
             await secrets_of_the_broker(cluster, place / "broker")
             changed = [

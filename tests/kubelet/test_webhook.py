@@ -23,7 +23,7 @@ NUMBERS = itertools.count()
 
 
 async def installed(cluster: Cluster) -> None:
-    await volumes(cluster, NAMESPACE)
+    await volumes(cluster)
     await run(cluster, INSTALL.split())
     metadata = {
         "name": LAB,

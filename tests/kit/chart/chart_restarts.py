@@ -19,13 +19,15 @@ SECTIONS = (
     *("console", "ledger", "archive", "agent", "callout", "nats"),
 )
 COMPONENTS = frozenset(SECTIONS)
+SECTION_OF = {"signer": "callout"}  # without a section of its own
 OF_ITSELF = "the component of the section"
 REFUSED = "refused by the API server"
 HEAD = "| Restarts | Values |"
 
 
 def component(workload: str) -> str:
-    return workload.partition("/joulie-")[2].removesuffix("-caps")
+    name = workload.partition("/joulie-")[2].removesuffix("-caps")
+    return SECTION_OF.get(name, name)
 
 
 def components(workloads: frozenset[str]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""A whole cluster of one node with real containers, and kubectl and helm beside it."""
+"""A whole cluster of nodes with real containers, and kubectl and helm beside it."""
 
 import asyncio
 import contextlib
@@ -13,10 +13,24 @@ import node_network
 import node_programs
 from helm_chart import helm
 from kube_real import ASSETS, BIN, ROOT, Running, program, real_server, started
-from node_programs import IMAGES, NODE, socket_of
+from node_network import Node
+from node_programs import IMAGES, socket_of
 
 PATIENCE_S = 180.0
+PATIENT_S = 300  # the machine may be slow
+PAUSE, PAUSE_OF_THE_README = "localhost/pause:1", "registry.k8s.io/pause:3.10"
 Tree = dict[str, Any]
+# The class of claims that name none. A volume is chosen when its pod has a node.
+STORAGE: Tree = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {
+        "name": "local",
+        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+    },
+    "provisioner": "kubernetes.io/no-provisioner",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
 
 
 class Said(NamedTuple):
@@ -29,6 +43,7 @@ class Cluster(NamedTuple):
 
     server: Running
     place: Path
+    nodes: Sequence[Node]
 
     async def kubectl(self, *words: str, given: str = "") -> Said:
         """Runs kubectl as the administrator."""
@@ -54,13 +69,18 @@ class Cluster(NamedTuple):
         listed = {"apiVersion": "v1", "kind": "List", "items": trees}
         await self.told("apply", "-f", "-", given=json.dumps(listed))
 
-    def _run(self, command: Sequence[str], given: str) -> Said:
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of an administrator: kubectl, helm and the commands of Joulie."""
         path = f"{ROOT / '.venv/bin'}:{BIN}:{os.environ['PATH']}"
         admin = str(self.server.kubeconfig("admin"))
+        return {"PATH": path, "KUBECONFIG": admin, "HOME": str(self.place)}
+
+    def _run(self, command: Sequence[str], given: str) -> Said:
         done = subprocess.run(
             command,
             input=given,
-            env={"PATH": path, "KUBECONFIG": admin, "HOME": str(self.place)},
+            env=self.environment,
             capture_output=True,
             text=True,
             check=False,
@@ -69,50 +89,70 @@ class Cluster(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def running_cluster(place: Path) -> AsyncGenerator[Cluster, None]:
-    """What is started last ends first: the kubelet before the API server, containerd at the end."""
-    network = node_network.make(place)
+async def running_cluster(
+    place: Path, nodes: int = 1, lost_after_s: int = PATIENT_S
+) -> AsyncGenerator[Cluster, None]:
+    """What is started last ends first: kubelets before the API server, containerd at the end."""
+    made = node_network.nodes(place, nodes)
     async with contextlib.AsyncExitStack() as stack:
-        runtime = node_programs.containerd(place, network)
-        await stack.enter_async_context(started(runtime, place))
-        await _imported(place)
+
+        async def runs(command: Sequence[str], log: str = "") -> None:
+            await stack.enter_async_context(started(command, place, log))
+
+        await _have_images(made)
+        for node in made:
+            await runs(node_programs.containerd(node), f"containerd-{node.name}")
         assets = program(ASSETS, "kube-apiserver").parent
         server = await stack.enter_async_context(
             real_server(place / "server", assets, bare=True, address=node_network.ADDRESS)
         )
-        for command in (
-            node_programs.controllers(server),
-            node_programs.scheduler(server),
-            node_programs.proxy(server, place),
-            node_programs.dns(server, place),
-            node_programs.kubelet(server, place),
-        ):
-            await stack.enter_async_context(started(command, place))
-        cluster = Cluster(server, place)
-        await _has_a_node(cluster)
+        await runs(node_programs.controllers(server, lost_after_s))
+        await runs(node_programs.scheduler(server))
+        await runs(node_programs.dns(server, place))
+        cluster = Cluster(server, place, made)
+        await cluster.apply(STORAGE)
+        for node in made:
+            await runs(node_programs.proxy(server, node), f"kube-proxy-{node.name}")
+            await runs(node_programs.kubelet(server, node), f"kubelet-{node.name}")
+        for node in made:
+            await _is_ready(cluster, node)
         yield cluster
 
 
-async def _imported(place: Path) -> None:
-    """containerd has all images of .kube/images."""
-    ctr = ["ctr", "--address", str(socket_of(place)), "--namespace", "k8s.io"]
-    async with asyncio.timeout(PATIENCE_S):
-        while (await _code([*ctr, "version"], place)) != 0:
-            await asyncio.sleep(0.2)
+async def _have_images(nodes: Sequence[Node]) -> None:
+    """Each containerd finds all images of .kube/images. An import takes ten times the CPU of a
+    copy, so that one imports, ends, and is copied.
+    """
+    first, *others = nodes
+    async with started(node_programs.containerd(first), first.place, "import"):
+        await _imported(first)
+    for other in others:
+        words = [str(node_programs.root_of(node)) for node in (first, other)]
+        await asyncio.to_thread(subprocess.run, ["cp", "-a", *words], check=True)
+
+
+async def _imported(node: Node) -> None:
+    """containerd has all images, and the pod of the README finds its own."""
     archives = sorted(IMAGES.glob("*.tar"))
     assert archives, f"no images in {IMAGES}; `.ci/cluster` makes them"
-    for archive in archives:
-        code = await _code([*ctr, "images", "import", str(archive)], place)
-        assert code == 0, f"containerd refuses {archive}: {place / 'ctr.log'}"
+    async with asyncio.timeout(PATIENCE_S):
+        while await _ctr(node, "version") != 0:
+            await asyncio.sleep(0.2)
+    for words in (
+        *(("images", "import", str(archive)) for archive in archives),
+        ("images", "tag", PAUSE, PAUSE_OF_THE_README),
+    ):
+        assert await _ctr(node, *words) == 0, f"containerd refuses {words}: {node.place}/ctr.log"
 
 
-async def _code(command: Sequence[str], place: Path) -> int:
-    async with started(command, place) as process:
+async def _ctr(node: Node, *words: str) -> int:
+    command = ["ctr", "--address", str(socket_of(node)), "--namespace", "k8s.io", *words]
+    async with started(command, node.place) as process:
         return await process.wait()
 
 
-async def _has_a_node(cluster: Cluster) -> None:
-    wait = ["wait", f"node/{NODE}", "--for=condition=Ready", "--timeout=10s"]
+async def _is_ready(cluster: Cluster, node: Node) -> None:
+    wait = ["wait", f"node/{node.name}", "--for=condition=Ready", "--timeout=10s"]
     async with asyncio.timeout(PATIENCE_S):
         while (await cluster.kubectl(*wait)).code != 0:
             await asyncio.sleep(0.5)

@@ -30,7 +30,15 @@ PARTS = {
 }
 # Requests of all replicas must fit on one small node.
 SMALL = {"requests": {"cpu": "20m", "memory": "64Mi"}}
-WITHOUT_DECISION = "No decision about it is in the log."
+# What `joulie explain` prints about a pod that has no decision yet: an answer, or an error.
+WITHOUT_DECISION = (
+    "No decision about it is in the log.",
+    "No decision about ",
+    "The log has no decisions yet",
+    "was never filtered or scored",
+)
+# What kubectl prints when there is no container to run the command in, or when it was killed.
+NOT_RUNNING = ("error:", "Error from server", "command terminated with exit code 137")
 WEBHOOK = {"admission": "joulie admission"}
 
 
@@ -104,10 +112,16 @@ async def until_running(cluster: Cluster, names: Collection[str], namespace: str
 
 
 async def explanation(cluster: Cluster, pod: str) -> str:
-    """What `joulie explain` says in the pod of the console; empty without a decision."""
+    """What `joulie explain` prints in the pod of the console; empty without a decision, and while
+    that pod does not run. A command that fails otherwise fails the drill."""
     words = ["exec", "-n", NAMESPACE, "deploy/joulie-console", "--", "joulie", "explain"]
     said = await cluster.kubectl(*words, pod)
-    return said.text if said.code == 0 and WITHOUT_DECISION not in said.text else ""
+    if any(text in said.text for text in WITHOUT_DECISION):
+        return ""
+    if said.code and said.text.startswith(NOT_RUNNING):
+        return ""
+    assert said.code == 0, f"joulie explain {pod}: {said.text}"
+    return said.text
 
 
 async def placed(cluster: Cluster, *names: str) -> None:

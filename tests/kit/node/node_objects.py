@@ -2,8 +2,9 @@
 
 import asyncio
 
-from node_cluster import PATIENCE_S, Cluster, Tree
-from node_programs import FAKE, NODE
+from node_cluster import PATIENCE_S, STORAGE, Cluster, Tree
+from node_network import Node
+from node_programs import FAKE
 
 DEFAULT = "default"
 PASSING = {"events", "events.events.k8s.io"}  # the API server deletes them after an hour
@@ -38,7 +39,7 @@ def deployment(name: str, namespace: str, replicas: int, cpu: str = "1m") -> Tre
 
 def claims(projectors: int = 1, brokers: int = 1, extenders: int = 1) -> dict[str, str]:
     """The claims of the chart and their sizes; tests/deploy/test_volumes.py compares."""
-    sizes = {"joulie-projector-keys": "16Mi", "joulie-archive": "64Gi"}
+    sizes = {"joulie-projector-keys": "16Mi", "joulie-archive": "64Gi", "joulie-ledger": "2Gi"}
     counted = {"data-joulie-projector": (projectors, "20Gi"), "data-joulie-nats": (brokers, "32Gi")}
     counted["spool-joulie-extender"] = (extenders, "1Gi")
     for name, (count, size) in counted.items():
@@ -46,26 +47,26 @@ def claims(projectors: int = 1, brokers: int = 1, extenders: int = 1) -> dict[st
     return sizes
 
 
-async def volumes(cluster: Cluster, namespace: str, **replicas: int) -> None:
-    """A volume for each claim of the chart, which no other claim takes."""
-    for name, size in claims(**replicas).items():
-        await cluster.apply(volume(name, size, namespace, cluster))
+async def volumes(cluster: Cluster, **replicas: int) -> None:
+    """A volume of each claim's size on each node, whichever node its pod gets."""
+    for node in cluster.nodes:
+        for name, size in claims(**replicas).items():
+            await cluster.apply(volume(name, size, node))
 
 
-def volume(name: str, size: str, namespace: str, cluster: Cluster) -> Tree:
-    """A volume on the disk of the node, for the claim of this name."""
-    path = cluster.place / "volumes" / name
+def volume(name: str, size: str, node: Node) -> Tree:
+    """A volume on the disk of the node."""
+    path = node.place / "volumes" / name
     path.mkdir(parents=True)
-    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [NODE]}
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    here = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name]}
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name},
+        "metadata": {"name": f"{node.name}-{name}"},
         "spec": {
             "capacity": {"storage": size},
             "accessModes": ["ReadWriteOnce"],
-            "claimRef": claim | {"namespace": namespace, "name": name},
+            "storageClassName": STORAGE["metadata"]["name"],
             "persistentVolumeReclaimPolicy": "Retain",
             "local": {"path": str(path)},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},

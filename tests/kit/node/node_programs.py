@@ -7,18 +7,19 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from kube_real import BIN, ROOT, Running
-from node_network import ADDRESS, FAKE_PODS, PLUGINS, PODS
+from node_network import ADDRESS, FAKE_PODS, PLUGINS, PODS, Node, plugin
 
 IMAGES = ROOT / ".kube/images"
-NODE = "n1"
+NODE = "n1"  # the first one
 DOMAIN = "cluster.local"
 CGROUP = "NODE_CGROUP"  # the control group, in all hierarchies, that holds those of the pods
+CGROUPS = Path("/sys/fs/cgroup")
 FAKE = {"type": "kwok"}  # the label of nodes without a kubelet
 Tree = dict[str, Any]
 
 _CONTAINERD = """\
 version = 2
-root = "{place}/containerd"
+root = "{root}"
 state = "{place}/state"
 [grpc]
   address = "{socket}"
@@ -40,35 +41,58 @@ _DNS = """\
 """
 
 
-def socket_of(place: Path) -> Path:
-    return place / "containerd.sock"
+def socket_of(node: Node) -> Path:
+    return node.place / "containerd.sock"
 
 
-def containerd(place: Path, network: Path) -> list[str]:
-    config = place / "containerd.toml"
-    names = {"place": place, "socket": socket_of(place), "plugins": PLUGINS, "network": network}
-    config.write_text(_CONTAINERD.format(**names))
-    return ["containerd", "--config", str(config)]
+def root_of(node: Node) -> Path:
+    """Where containerd keeps images."""
+    return node.place / "containerd"
 
 
-def kubelet(server: Running, place: Path) -> list[str]:
-    return [
+def containerd(node: Node) -> list[str]:
+    config = node.place / "containerd.toml"
+    names = {"root": root_of(node), "place": node.place, "socket": socket_of(node)}
+    config.write_text(_CONTAINERD.format(**names, plugins=PLUGINS, network=plugin(node)))
+    return node.inside("containerd", "--config", str(config))
+
+
+def kubelet(server: Running, node: Node) -> list[str]:
+    place = node.place
+    return node.inside(
         str(BIN / "kubelet"),
-        f"--config={_written(place / 'kubelet.yaml', _kubelet_configuration(server, place))}",
-        f"--kubeconfig={server.kubeconfig('kubelet')}",
-        f"--hostname-override={NODE}",
-        f"--node-ip={ADDRESS}",
+        f"--config={_written(place / 'kubelet.yaml', _kubelet_configuration(server, node))}",
+        f"--kubeconfig={server.kubeconfig(f'kubelet-{node.name}')}",
+        f"--hostname-override={node.name}",
+        f"--node-ip={node.address}",
         f"--root-dir={place / 'kubelet'}",
         f"--cert-dir={place / 'kubelet-certificates'}",
-    ]
+    )
 
 
-def _kubelet_configuration(server: Running, place: Path) -> Tree:
+def _control_group(node: Node) -> str:
+    """That of the pods of a node. A kubelet deletes groups of pods that it does not know, so that
+    each further one has a group of its own (.ci/in-a-network deletes it).
+    """
+    ours = os.environ.get(CGROUP, "/")
+    if node.number == 1:
+        return ours
+    name = Path(ours) / f"kubepods-{node.name}"
+    for hierarchy in (each for each in CGROUPS.iterdir() if each.is_dir()):
+        made = hierarchy / name.relative_to("/")
+        made.mkdir(exist_ok=True)
+        for file in ("cpuset.cpus", "cpuset.mems"):  # empty in a new group, which then has no CPU
+            if (made / file).exists():
+                (made / file).write_text((made.parent / file).read_text())
+    return str(name)
+
+
+def _kubelet_configuration(server: Running, node: Node) -> Tree:
     names = server.directory
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": ADDRESS,
+        "address": node.address,
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": False},
@@ -78,10 +102,10 @@ def _kubelet_configuration(server: Running, place: Path) -> Tree:
         "tlsCertFile": str(names / "kubelet.crt"),
         "tlsPrivateKeyFile": str(names / "kubelet.key"),
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": os.environ.get(CGROUP, "/"),
+        "cgroupRoot": _control_group(node),
         "clusterDNS": [ADDRESS],
         "clusterDomain": DOMAIN,
-        "containerRuntimeEndpoint": f"unix://{socket_of(place)}",
+        "containerRuntimeEndpoint": f"unix://{socket_of(node)}",
         "enforceNodeAllocatable": [],
         "evictionHard": {"memory.available": "100Mi"},
         "failCgroupV1": False,
@@ -89,12 +113,13 @@ def _kubelet_configuration(server: Running, place: Path) -> Tree:
         "imageGCHighThresholdPercent": 100,
         "localStorageCapacityIsolation": False,
         "makeIPTablesUtilChains": False,
-        "podLogsDir": str(place / "pod-logs"),
+        "podLogsDir": str(node.place / "pod-logs"),
         "resolvConf": "",
     }
 
 
-def controllers(server: Running) -> list[str]:
+def controllers(server: Running, lost_after_s: int) -> list[str]:
+    """`lost_after_s` is the time without a sign of a kubelet after which its node is lost."""
     names = server.directory
     return [
         str(BIN / "kube-controller-manager"),
@@ -105,7 +130,7 @@ def controllers(server: Running) -> list[str]:
         "--controllers=*,-node-ipam-controller",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
-        "--node-monitor-grace-period=5m",  # the machine may be slow
+        f"--node-monitor-grace-period={lost_after_s}s",
         f"--cert-dir={names / 'controllers-certificates'}",
     ]
 
@@ -133,19 +158,20 @@ def kwok(server: Running) -> list[str]:
     ]
 
 
-def proxy(server: Running, place: Path) -> list[str]:
+def proxy(server: Running, node: Node) -> list[str]:
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "mode": "iptables",
         "clusterCIDR": PODS,
-        "hostnameOverride": NODE,
+        "hostnameOverride": node.name,
         "clientConnection": {"kubeconfig": str(server.kubeconfig("proxy"))},
         "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "healthzBindAddress": "127.0.0.1:10256",
         "metricsBindAddress": "127.0.0.1:10249",
     }
-    return [str(BIN / "kube-proxy"), f"--config={_written(place / 'proxy.yaml', config)}"]
+    file = _written(node.place / "proxy.yaml", config)
+    return node.inside(str(BIN / "kube-proxy"), f"--config={file}")
 
 
 def dns(server: Running, place: Path) -> list[str]:

@@ -21,7 +21,7 @@ PASSWORD = "secret"
 ROLES = {
     "writer": "joulie_writer",
     "reader": "joulie_reader",
-    "trimmer": "joulie_trimmer, joulie_reader",
+    "ledger": "joulie_ledger, joulie_reader",
 }
 MIGRATED_S = 600
 
