@@ -11,6 +11,7 @@ from sqlalchemy import Engine
 
 import joulie_migrations
 from joulie_bus.broker.embedded import Embedded
+from joulie_bus.core import redaction
 from joulie_bus.jetstream.connection import Connection
 from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import logging
@@ -24,6 +25,10 @@ gc.disable()  # until the tests are collected: half of that time was the search 
 # a process. A test that computes for seconds has the mark in its file.
 SLOW_FIXTURES = {"broker", "server", "spare_broker", "postgres", "chromium"}
 SLOW_KITS = {"joulie_demo", "joulie_forked", "joulie_process", "kube_real", "nats_trust"}
+
+# The contract of the store is tested on both databases each time. What else runs on PostgreSQL is
+# long.
+EACH_DATABASE = ("projections/store", "projections/decision_log", "migrations")
 
 # A law fails by what it finds, never by the time that a loaded machine takes.
 hypothesis.settings.register_profile(
@@ -49,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if isinstance(item, pytest.Function):
             if waits_for_a_process(item):
                 item.add_marker("slow")
+            if is_of_a_second_database(item):
+                item.add_marker("long")
             if is_quick:
                 shorten(item.obj)
 
@@ -62,10 +69,18 @@ def shorten(test: object) -> None:
         setattr(test, "_hypothesis_internal_use_settings", shorter)  # noqa: B010
 
 
+def is_of_a_second_database(item: pytest.Function) -> bool:
+    folder = item.path.parent.relative_to(Path(__file__).parent).as_posix()
+    return "postgres" in parameters(item) and not folder.startswith(EACH_DATABASE)
+
+
+def parameters(item: pytest.Function) -> set[str]:
+    callspec = getattr(item, "callspec", None)
+    return {one for one in callspec.params.values() if isinstance(one, str)} if callspec else set()
+
+
 def waits_for_a_process(item: pytest.Function) -> bool:
-    callspec = getattr(item, "callspec", None)  # a parameter may name a fixture
-    values = callspec.params.values() if callspec else ()
-    if SLOW_FIXTURES & {*item.fixturenames, *(one for one in values if isinstance(one, str))}:
+    if SLOW_FIXTURES & {*item.fixturenames, *parameters(item)}:  # a parameter may name a fixture
         return True
     return any(origin(one) in SLOW_KITS for one in vars(item.module).values())
 
@@ -74,6 +89,12 @@ def origin(thing: object) -> str:
     """The module that a name was imported from, or that it names."""
     found = getattr(thing, "__module__", None) or getattr(thing, "__name__", "")
     return str(found)
+
+
+@pytest.fixture(autouse=True)
+def own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A secret setting that one test reads is not hidden in the text of the next."""
+    monkeypatch.setattr(redaction, "_secrets", dict[str, None]())
 
 
 @pytest.fixture(autouse=True)

@@ -58,12 +58,17 @@ def test_every_room_is_built_checked_and_held_by_the_contracts() -> None:
 
 
 PACKAGES = sorted(path.parent for path in ROOT.glob("[a-z]*/joulie*/**/__init__.py"))
+MOST_MODULES = 25  # a folder that is read at one glance
 ONE_FILE_EACH = {"versions"}  # one module per step of the schema
 
 
-def test_a_package_holds_at_most_fifteen_modules() -> None:
+def test_a_package_holds_at_most_25_modules() -> None:
     modules = {path: len(list(path.glob("*.py"))) - 1 for path in PACKAGES}
-    full = [path for path, held in modules.items() if held > 15 and path.name not in ONE_FILE_EACH]
+    full = [
+        path
+        for path, held in modules.items()
+        if held > MOST_MODULES and path.name not in ONE_FILE_EACH
+    ]
 
     assert len(modules) > 50
     assert full == []
@@ -73,8 +78,8 @@ KITS = [ROOT / "benchmarks/kit", ROOT / "tests/kit", *ROOT.glob("tests/kit/[a-z]
 
 
 @pytest.mark.parametrize("folder", KITS, ids=lambda folder: Path(folder).name)
-def test_a_kit_holds_at_most_fifteen_modules(folder: Path) -> None:
-    assert 0 < len(list(folder.glob("*.py"))) <= 15
+def test_a_kit_holds_at_most_25_modules(folder: Path) -> None:
+    assert 0 < len(list(folder.glob("*.py"))) <= MOST_MODULES
 
 
 def test_the_docstring_of_a_package_says_what_belongs_there() -> None:
@@ -207,7 +212,7 @@ MAY_READ_ROWS = {
     "joulie_projections/twin/in_flight.py",
     "joulie_extender/answering/in_flight.py",  # a guess, for 20 s
     "joulie_projections/chain/outcomes.py",  # compares rows, which the log has checked
-    "joulie_projections/decision_log/log.py",
+    "joulie_projections/decision_log/last_answers.py",
     "joulie_extender/debug/recent_answers.py",  # their size
     "joulie_extender/decision_log/repeats.py",  # of answers within a minute
     "joulie_answers/views/cluster_view.py",  # the id of a node, beside its name
@@ -217,6 +222,7 @@ MAY_READ_ROWS = {
 MAY_NAME_BY_COLUMNS = {
     "joulie_extender/decide/decide.py",
     "joulie_audit/questions/explain.py",
+    "joulie_audit/recompute/added_watts.py",
     "joulie_answers/views/decision_text.py",
 }
 

@@ -1,20 +1,18 @@
 """Test kit: builds a recorded log in memory and in a real database."""
 
-import base64
 import contextlib
-import hmac
-import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
-
-import msgspec
+from unittest import mock
 
 from joulie_answers.views.decision_text import considers
+from joulie_audit.archive.archiver import Archiver, ArchiveResult
+from joulie_audit.archive.columnar import Format, Segment
 from joulie_audit.archive.fact_source import FactSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
-from joulie_audit.archive.restore import Restored, restore_at
+from joulie_audit.archive.restore import ALL, Restored, RestoreOptions, restore_at
 from joulie_audit.questions.explain import read
 from joulie_bus.events import AnyEvent, Fact, PodAsk
 from joulie_bus.log.memory import MemoryBroker, MemoryLog
@@ -29,23 +27,28 @@ from joulie_operator.planning.reconcile import PlanBasis, plan
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
 from joulie_projections.chain.entry import Entry, entry_of, fields_before_bounds
+from joulie_projections.chain.head import Head
+from joulie_projections.chain.log_end import chained
 from joulie_projections.decision_log import key_change
-from joulie_projections.decision_log.heads import Head, Signer, public_key
-from joulie_projections.decision_log.log import DecisionLog
-from joulie_projections.fold.commit import Input, Poison
-from joulie_projections.fold.manifest import Manifest
+from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log.log import DecisionLog, Signature
+from joulie_projections.fold.commit import Poison
+from joulie_projections.fold.manifest import CODE_VERSION, Manifest, rechained
 from joulie_projections.fold.quarantine_quota import within_quota
-from joulie_projections.fold.sequence import FoldCursor, sequence
+from joulie_projections.fold.sequence import FoldCursor, input_after, sequence
 from joulie_projections.fold.snapshots import frozen_state_of, pack
 from joulie_projections.history.history import History, StoredEntry
 from joulie_projections.state.state import ClusterState
+from joulie_projections.state.state_changes import Draft
 from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 from joulie_projections.twin.columns import TwinColumns
+from signed_heads import begun
 
 RULES = Rules(caps_settle_s=0.0, equal_nodes="by-name")  # n1 and n2 supply performance
 NAMES = ("n1", "n2", "n3", "n4")
+Evolve = Callable[[Draft, Fact, int], None]
 
 
 class LogBuilder:
@@ -58,6 +61,7 @@ class LogBuilder:
         self, store: Store, decision_log: DecisionLog, signer: Signer, *, headers: bool = True
     ) -> None:
         self.headers = headers
+        self.fold_version = CODE_VERSION
         self.clock = VirtualClock()
         self.broker = MemoryBroker(CLUSTER, self.clock)
         self.bus = MemoryLog(self.broker)
@@ -72,7 +76,7 @@ class LogBuilder:
         self._facts = Producer("facts", CLUSTER, self.clock, "b1")
         self._producer = Producer("extender-0", CLUSTER, self.clock, "b1")
         self._read = dict.fromkeys(Stream, 0)
-        self._decision_log.open()
+        begun(decision_log, signer.public, self._epoch)
 
     @property
     def position(self) -> int:
@@ -81,18 +85,25 @@ class LogBuilder:
     async def facts(self, *events: Fact, after_s: float = 1.0) -> None:
         """Publishes and commits one batch."""
         self.clock.advance(after_s)
-        await self.bus.publish([self._facts.stamp(event) for event in events])
+        await self.publish_facts(*events)
         await self._commit(await self._new_facts())
+
+    async def publish_facts(self, *events: Fact) -> None:
+        await self.bus.publish([self._facts.stamp(event) for event in events])
 
     async def quarantined_facts(self, *events: Fact) -> None:
         """Commits a batch as quarantined, as if older code could not read it."""
-        await self.bus.publish([self._facts.stamp(event) for event in events])
+        await self.publish_facts(*events)
         records, first = await self._new_facts(), self.position + 1
         poison = [
             Poison(position, str(record.stream), record.sequence, "unknown then", record.data)
             for position, record in enumerate(records, first)
         ]
         await self._commit(records, poison)
+
+    def read_on(self, stream: Stream, messages: int) -> None:
+        """Passes over messages of a stream, or reads some again, as a projector with a fault."""
+        self._read[stream] += messages
 
     async def _new_facts(self) -> list[Record]:
         records: list[Record] = []
@@ -107,9 +118,19 @@ class LogBuilder:
         created = {stream: (await self.bus.state(stream)).created for stream in MERGE_ORDER}
         aside = {found.position for found in poison}
         done = sequence(self.cluster_state, self._cursor, records, created, self.clock(), aside)
-        self._store.commit(self._epoch, done.commit._replace(poison=within_quota(poison)))
+        manifest = rechained(done.commit.manifest._replace(fold_version=self.fold_version))
+        commit = done.commit._replace(manifest=manifest, poison=within_quota(poison))
+        self._store.commit(self._epoch, commit)
         done.draft.commit()
-        self._cursor = done.cursor
+        self._cursor = done.cursor._replace(head=manifest.head)
+
+    @contextlib.contextmanager
+    def folded_by(self, version: str, evolve: Evolve) -> Generator[None, None, None]:
+        """Commits as code with another version of the folds does."""
+        before, self.fold_version = self.fold_version, version
+        with mock.patch("joulie_projections.fold.sequence.evolve", evolve):
+            yield
+        self.fold_version = before
 
     async def plan(self, rules: Rules = RULES, beside: Sequence[Fact] = ()) -> None:
         """Publishes a plan, in one batch with the facts `beside`."""
@@ -137,14 +158,26 @@ class LogBuilder:
         await self.bus.publish(messages)
         async with self.bus.reading(Stream.DEC, self._read[Stream.DEC]) as reader:
             records = reader.take(10_000)
-        before = self._read[Stream.DEC]
         self._read[Stream.DEC] += len(records)
+        log, created = self._decision_log, (await self.bus.state(Stream.DEC)).created
+        if not records:
+            return
+        if to_entry is entry_of:
+            log.append(self._epoch, records, created)
+            return
         added = [to_entry(record) for record in records]
-        self._decision_log.append(self._epoch, added, before, Input("", self._read[Stream.DEC]))
+        log.write(self._epoch, chained(log.end, added, input_after(created, records[-1])))
+
+    async def leave_out(self, kept: Sequence[Record], last: Record) -> None:
+        """Writes entries of some messages, as if it had read all of the stream up to `last`."""
+        created = (await self.bus.state(Stream.DEC)).created
+        log, added = self._decision_log, [entry_of(record) for record in kept]
+        log.write(self._epoch, chained(log.end, added, input_after(created, last)))
 
     def snapshot(self) -> int:
         """Keeps a snapshot as the projector does; returns its position."""
         made = pack(frozen_state_of(self.cluster_state, self._cursor), self.clock())
+        made = made._replace(fold_version=self.fold_version)
         self._store.save_snapshot(self._epoch, made, 100)
         return made.position
 
@@ -166,9 +199,11 @@ class LogBuilder:
         self.signer = key_change.prepare(self.signer, *end, self.clock()).complete()
 
     def sign(self) -> Head:
-        head = self._decision_log.sign_head(self._epoch, self.signer, self.clock())
+        cursor = self._cursor
+        facts = cursor.position, cursor.head, cursor.inputs
+        beside = Signature("inc", *facts, self.clock())
+        head = self._decision_log.sign(self._epoch, self.signer, beside)
         assert head is not None
-        self._decision_log.sign_checkpoint(self._epoch, self.signer)
         return head
 
 
@@ -221,9 +256,18 @@ async def small_log_in(
         engine.dispose()
 
 
-def restore_into(archive: Path, file: Path) -> Restored:
+def restore_into(archive: Path, file: Path, options: RestoreOptions = ALL) -> Restored:
     """Restores an archive into a new database file."""
-    return restore_at(file, Archive.of(archive))
+    return restore_at(file, Archive.of(archive), options)
+
+
+async def written_archive(
+    recorded: RecordedLog, to: Path, form: Format | None = None, before: int = 2**62
+) -> ArchiveResult:
+    """Everything up to a time, as the archiver writes it."""
+    ring = recorded.builder.signer.public
+    async with recorded.reading() as (history, facts):
+        return await Archiver(to, form or Segment(), before, ring).run(history, facts)
 
 
 class FactsAfter:
@@ -256,21 +300,6 @@ class ArchiveOpener:
 
     def __call__(self, history: History) -> contextlib.AbstractAsyncContextManager[FactSource]:
         return contextlib.nullcontext(ArchivedFacts(Archive.of(self.path), NoFacts()))
-
-
-# --- heads as versions up to 0.2.0 signed them with HEAD_SIGNATURE=hmac -------------------------
-
-
-def key_with_a_secret(path: Path) -> None:
-    secret = base64.b64encode(secrets.token_bytes(32)).decode()
-    path.write_text(f"joulie-hmac-sha256\n{secret}\n")
-
-
-def signed_with_a_secret(key: Path, pos: int, entry_hash: bytes, now: int) -> Head:
-    key_id = public_key(key.with_suffix(".pub")).newest.id
-    head = Head(pos=pos, hash=entry_hash, signed_at=now, key_id=key_id, signature=b"")
-    secret = base64.b64decode(key.read_text().split()[1])
-    return msgspec.structs.replace(head, signature=hmac.digest(secret, head.text, "sha256"))
 
 
 def about_node(history: History, node: str) -> Callable[[StoredEntry], bool]:

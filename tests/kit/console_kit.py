@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 import joulie_migrations
+from joulie_answers.readers.energy import EnergyReader
 from joulie_bus.broker.embedded import Embedded
 from joulie_bus.events import AnyEvent, DecisionEntry, PodAsk
 from joulie_bus.jetstream.log import JetStreamLog
@@ -38,6 +39,8 @@ from joulie_projections.fold.manifest import Manifest
 from joulie_projections.history.history import History
 from joulie_projections.projector.projector import Projector, ProjectorSettings
 from joulie_projections.store import database
+from joulie_projections.store.database import Place
+from joulie_projections.store.energy_lag import seconds_behind
 from joulie_projections.store.energy_table import EnergyTable
 from joulie_projections.view.view import View
 
@@ -112,7 +115,7 @@ class ConsoleHarness:
 
     def fill_ledger(self, state: LedgerState) -> None:
         """Writes a state of the ledger, as the component `ledger` does."""
-        engine = database.writer(self.database)
+        engine = database.ledger(self.database)
         try:
             EnergyTable(engine).save(0, state)
         finally:
@@ -120,7 +123,7 @@ class ConsoleHarness:
 
     def keep_holders(self, *found: IdleHolder) -> None:
         """Writes cards that are held without work, as the component `ledger` does."""
-        engine = database.writer(self.database)
+        engine = database.ledger(self.database)
         try:
             EnergyTable(engine).keep_holders(found, 1)
         finally:
@@ -128,7 +131,7 @@ class ConsoleHarness:
 
     def keep_savings(self, savings: Savings) -> None:
         """Writes what was saved, as `joulie report` does."""
-        engine = database.writer(self.database)
+        engine = database.ledger(self.database)
         try:
             EnergyTable(engine).keep_savings(savings)
         finally:
@@ -151,6 +154,10 @@ class ConsoleHarness:
     def _tip(self) -> int:
         with History.of(self.database) as history:
             return history.tip()
+
+
+def energy_of(place: Place) -> EnergyReader:
+    return EnergyReader(lambda: EnergyTable.readable(place), lambda: seconds_behind(place))
 
 
 @contextlib.asynccontextmanager

@@ -26,7 +26,6 @@ from joulie_operator.planning.reconcile import LoadedPolicy, Plan, PlanBasis, pl
 from joulie_operator.planning.rules import Rules
 from joulie_operator.plugins import load_policy
 from joulie_projections.pods.load import Load
-from joulie_projections.state.arrivals import HOURS, hour_of, window_of, with_arrival
 from joulie_projections.state.cards import CardState, Claim
 from joulie_projections.state.state import (
     CLUSTER,
@@ -39,7 +38,6 @@ from joulie_projections.state.state import (
     Sample,
     SettableCaps,
     Target,
-    hour_key,
 )
 
 RECORDED = Path(__file__).parents[1] / "operator" / "planning" / "recorded_plans.txt"
@@ -49,14 +47,8 @@ NUMBERS = {
     "reserve": (0, 0.1, 0.5),
     "max_share": (0.5, 0.8, 1),
     "wake_timeout_s": (60, 900),
-    "forecast_quantile": (0, 0.5, 0.9),
-    "forecast_s": (300, 600, 900),
-    "hysteresis": (0, 0.5, 1),
     "max_step": (0.2, 0.5, 1),
-    "min_awake_s": (0, 60, 600),
-    "min_asleep_s": (0, 60, 600),
     "empty_below": (0, 0.1, 0.5, 1),
-    "empty_timeout_s": (60, 3600),
     "evict_per_min": (0, 1),
     "evict_after_s": (60, 300),
     "caps_where_measured": (0, 1),
@@ -113,13 +105,15 @@ def cluster(number: int) -> Cluster:
         if dice.is_so(0.8):
             state.pods |= _running(dice, name, node)
     state.cluster[CLUSTER] = ClusterRow(targets=_targets(dice, state), cap_effects=_effects(dice))
-    if dice.is_so(0.7):
-        state.cluster.update(_history(dice))
     others = Dice(number + CASES)
     _agree(others, state)
     rules = _with_floor(others, _rules(dice))
     _hold_cards(Dice(number + 2 * CASES), state, rules)
     return Cluster(state, rules, PlanBasis(7, NOON, not dice.rarely(0.15)))
+
+
+def watts_of_cards(cards: int) -> int:
+    return (360 + 700 * cards) * 1000
 
 
 def _node(dice: Dice, ordinal: int) -> NodeState:
@@ -132,6 +126,7 @@ def _node(dice: Dice, ordinal: int) -> NodeState:
     power_state = dice.one(("", "asleep", "asleep", "waking")) if dice.is_so(0.4) else ""
     read_at = NOON - dice.one((1, 4, 40, 299, 301)) * SECOND
     return NodeState(
+        idle_mw=round(dice.one((0, 0, 0.28, 0.5, 0.52)) * watts_of_cards(cards)),
         ordinal=ordinal,
         at=NOON,
         present=not dice.rarely(0.05),
@@ -188,7 +183,7 @@ def _hold_cards(dice: Dice, state: ClusterState, rules: Rules) -> None:
         if "gpu" in kinds and dice.is_so(0.7):
             settable = SettableCaps(node.settable.at, (*kinds, "cards"))
             state.nodes[name] = node = msgspec.structs.replace(node, settable=settable)
-        if rules.target_rules > 3 and dice.is_so(0.3):
+        if dice.is_so(0.3):
             capped = msgspec.structs.replace(node, standard_gpu_cap_pct=dice.one((40, 60, 99)))
             state.nodes[name] = capped
 
@@ -292,25 +287,10 @@ def _effects(dice: Dice) -> dict[str, CapEffect]:
     return {workload: CapEffect(dice.ago(), measured)} if dice.is_so(0.7) else {}
 
 
-def _history(dice: Dice) -> dict[str, ClusterRow]:
-    """Arrivals in these hours of past days or weeks."""
-    rows, now = dict[str, ClusterRow](), window_of(NOON)
-    for hour_ahead in (0, 1):
-        for days_ago in (7, 14) if dice.is_so() else (1, 2, 7):
-            for window in range(now - days_ago * 288, now - days_ago * 288 + 12):
-                at = window + 12 * hour_ahead
-                key = hour_key(hour_of(at) % HOURS)
-                known = rows[key].arrivals if key in rows else None
-                if known is None or known.window <= at:
-                    cpu, gpu = dice.one((0, 8000, 64_000)), dice.one((0, 0, 1000))
-                    rows[key] = ClusterRow(arrivals=with_arrival(known, at, cpu, gpu))
-    return rows
-
-
 def _rules(dice: Dice) -> Rules:
     numbers = {name: dice.one(values) for name, values in NUMBERS.items() if dice.is_so(0.6)}
     if dice.is_calm and dice.is_so():
-        numbers |= {"empty_below": 1, "evict_per_min": 1, "empty_timeout_s": 7200, "reserve": 0}
+        numbers |= {"empty_below": 1, "evict_per_min": 1, "reserve": 0}
     if dice.is_so(0.2):
         numbers["power_target_w"] = dice.one((1000, 2000))
         numbers["power_target_w.f"] = dice.one((300, 900))
@@ -336,11 +316,6 @@ def _rules(dice: Dice) -> Rules:
         cpu_performance_w=dice.one((300.0, 5000.0)),
         gpu_absolute=dice.is_so(0.3),
         gpu_models=dice.one(("{}", '{"NVIDIA H100 SXM5":{"minCapWatts":200,"maxCapWatts":650}}')),
-        sleep_rules=dice.one((1, 2, 3, 4, 5, 5)),
-        density_rules=dice.one((1, 2)),
-        cap_rules=dice.one((1, 2)),
-        target_rules=dice.one((1, 2, 3, 4)),
-        power_model=dice.one((1, 2, 3)),
         eco_without_caps=dice.is_so(0.9),
     )
 

@@ -369,7 +369,6 @@ any_weights = st.builds(
     filter_stale=st.sampled_from(["label", "closed", "twin"]),
     cpu_pods_on_gpu_nodes=st.sampled_from(["avoid", "allow"]),
     scoring=st.just("headroom"),
-    energy_formula=st.sampled_from([1.0, 2.0, 3.0]),
     coefficients=st.builds(
         Coefficients, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.booleans()
     ),

@@ -24,15 +24,15 @@ from joulie_bus.testing.clock import NOON
 from joulie_bus.testing.grid import intensity, price
 from joulie_bus.testing.pods import bound
 from joulie_projections.energy.intervals import Interval
-from joulie_projections.energy.ledger import RULE, ZONE_LABEL, Ledger
+from joulie_projections.energy.ledger import ZONE_LABEL, Ledger
 from joulie_projections.energy.saved import LedgerState, digest_of, unpacked
 
 J = 1_000_000  # microjoules
 Timed = tuple[float, Fact]  # seconds after noon
 
 
-def folded(*facts: Timed, rule: int = RULE) -> list[Interval]:
-    ledger = Ledger(rule)
+def folded(*facts: Timed) -> list[Interval]:
+    ledger = Ledger()
     ledger.fold((fact, NOON + round(at * 1e9)) for at, fact in facts)
     ledger.end()
     return ledger.closed

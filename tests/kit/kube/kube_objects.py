@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kube_fields import NOW, Kind, Patch, Refused, Tree, details_of, own
 from kube_schemas import check, pruned
 
+ADMISSION = "admissionregistration.k8s.io"
 BUILT_IN = (
     Kind("", "v1", "nodes", "Node", has_status=True),
     Kind("", "v1", "pods", "Pod", namespaced=True, has_status=True),
@@ -19,8 +20,10 @@ BUILT_IN = (
     Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True),
     Kind("events.k8s.io", "v1", "events", "Event", namespaced=True),
     Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition"),
-    # Stored without effect: rights come from `ApiServer.users`.
+    # Stored without effect: rights come from `ApiServer.users`, and no policy is enforced.
     Kind("", "v1", "serviceaccounts", "ServiceAccount", namespaced=True),
+    Kind(ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+    Kind(ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
     Kind("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole"),
     Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding"),
     Kind("rbac.authorization.k8s.io", "v1", "roles", "Role", namespaced=True),

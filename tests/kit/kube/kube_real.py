@@ -10,6 +10,7 @@ deploy/rbac.yaml.
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import signal
 from asyncio.subprocess import Process
@@ -31,7 +32,7 @@ from joulie_operator.resources.custom_resources import GPUS, NODEHARDWARES, NODE
 from kube_versions import Differences, differences, reported
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
-HELM, KUBECTL = "HELM", "KUBECTL"
+HELM, KUBECTL, PROMTOOL = "HELM", "KUBECTL", "PROMTOOL"
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 BIN = Path(os.environ.get("KUBE_BIN") or ROOT / ".kube/bin").absolute()
@@ -41,10 +42,13 @@ BUILT = {
     RULES: BIN / "kube-rules",
     HELM: BIN / "helm",
     KUBECTL: BIN / "kubectl",
+    PROMTOOL: BIN / "promtool",
 }
 APISERVERS = "KUBE_APISERVERS"  # a directory of directories, each named for its version
 OLDER = ROOT / ".kube/apiservers"
 START_PATIENCE_S = 90.0
+# The first one has the address of the server, the others those that follow.
+KUBELETS = ("n1", "n2")
 AT_ONCE = 32  # requests of one program
 OUTPUT_TAIL = 2000  # characters of a failed program's output
 TOKENS = {
@@ -58,7 +62,7 @@ TOKENS = {
     "controllers": ("system:kube-controller-manager", ""),
     "scheduler": ("system:kube-scheduler", ""),
     "proxy": ("system:kube-proxy", ""),
-    "kubelet": ("system:node:n1", "system:nodes"),
+    **{f"kubelet-{name}": (f"system:node:{name}", "system:nodes") for name in KUBELETS},
     "viewer": ("viewer", ""),
 }
 LOOPBACK = "127.0.0.1"
@@ -249,7 +253,8 @@ def _apiserver(directory: Path, cert: Path, key: Path, ports: Sequence[int]) -> 
 
 def _beside_kubelets(authority: Authority, directory: Path, address: str) -> list[str]:
     cert, key = authority.issue(directory, "kubelet-client")
-    authority.issue(directory, "kubelet", address)
+    first = ipaddress.ip_address(address)
+    authority.issue(directory, "kubelet", *(str(first + each) for each in range(len(KUBELETS))))
     return [
         f"--bind-address={address}",
         f"--advertise-address={address}",
@@ -282,20 +287,22 @@ def _write_kubeconfig(path: Path, url: str, authority: Path, token: str) -> None
 
 
 @contextlib.asynccontextmanager
-async def started(command: Sequence[str], directory: Path) -> AsyncGenerator[Process, None]:
+async def started(
+    command: Sequence[str], directory: Path, log: str = ""
+) -> AsyncGenerator[Process, None]:
     """Runs a program inside of the block."""
-    process = await _start(command, directory)
+    process = await _start(command, directory, log)
     try:
         yield process
     finally:
         await _end(process)
 
 
-async def _start(command: Sequence[str], directory: Path) -> Process:
+async def _start(command: Sequence[str], directory: Path, log: str = "") -> Process:
     """Starts a program with its output in a file, in a session of its own, as services have: Linux
     may schedule by session, and three programs in one would share the CPU time of one.
     """
-    with (directory / f"{Path(command[0]).name}.log").open("ab") as words:
+    with (directory / f"{log or Path(command[0]).name}.log").open("ab") as words:
         return await asyncio.create_subprocess_exec(
             *command,
             stdout=words,

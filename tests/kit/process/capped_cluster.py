@@ -62,7 +62,7 @@ class CappedCluster:
 
     def twin(self, node: str) -> dict[str, Any]:
         """Empty before anything is known."""
-        said = joulie("twin", node, "--json", "--data", self.data)
+        said = joulie("twin", node, "-o", "json", "--data", self.data)
         found: dict[str, Any] = json.loads(said.stdout)["node"] if said.returncode == 0 else {}
         return found
 

@@ -19,7 +19,7 @@ from joulie_cli.supervisor.supervisor import free_addresses
 from joulie_projections.component.data_directory import DataDirectory
 from joulie_projections.history.history import Counts, History
 
-PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
+PATIENCE_S = 180.0  # a slow machine; nothing here waits so long for its own sake
 
 
 def joulie(*args: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -27,7 +27,7 @@ def joulie(*args: str | Path, **environ: str) -> subprocess.CompletedProcess[str
 
 
 def told_by(*args: str | Path, **environ: str) -> tuple[int, dict[str, Any]]:
-    done = joulie(*args, "--json", **environ)
+    done = joulie(*args, "-o", "json", **environ)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -50,6 +50,13 @@ class Running:
     def counts(self) -> Counts:
         with History.of(self._database) as history:
             return history.counts()
+
+    def await_start(self) -> None:
+        """Of a demo: it has the state of the projector."""
+        said = self.process.stderr
+        assert said is not None
+        while "console at" not in (line := said.readline()):
+            assert line, self.process.communicate()
 
     def await_decisions(self, wanted: int) -> None:
         self.wait_until(lambda: self.counts().answers >= wanted)
@@ -98,4 +105,4 @@ def running(
 
 
 def demo(data: Path, *options: str, **environ: str) -> contextlib.AbstractContextManager[Running]:
-    return running("demo", data, "--headless", "--json", *options, **environ)
+    return running("demo", data, "--headless", "-o", "json", *options, **environ)

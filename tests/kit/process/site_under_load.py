@@ -17,16 +17,11 @@ from joulie_projections.history.history import History
 from kube_real import Running
 from load import Load
 from logged_answers import Answer, logged
-from mixed_versions import EXTENDERS, TODAY, Code, Site
+from own_installation import EXTENDERS, Site
 
 PATIENCE_S = 120.0
 ANSWERS = 60  # of each step
 BINDINGS = 20  # likewise, in a cluster
-# 0.2.0 leaves out facts about pods from the sixth minute of an hour on; `joulie dead retry` folds
-# them.
-OF_0_2_0 = "rows cannot be written"
-# How a reader ends when the broker's users get accounts; the next start reads by direct gets.
-DIRECT_ONLY = "CONSUMER.CREATE"
 
 
 class Standstill:
@@ -94,10 +89,10 @@ class SiteUnderLoad:
 
     async def trim(self, archive: Path) -> None:
         """Everything is in the archive, and most of it nowhere else."""
-        await self.site.replace("projector", TODAY)  # one that ends signs all of it
+        await self.site.replace("projector")  # one that ends signs all of it
         before = logged(self.site.database)
-        words = ("--to", str(archive), "--now", "--trim", "--keep", "1ms")
-        await self.site.run(TODAY, "archive", *words)
+        words = ("--dir", str(archive), "--now", "--trim", "--keep", "1ms")
+        await self.site.run("archive", *words)
         self.trimmed = before - logged(self.site.database)
         assert self.trimmed
 
@@ -125,32 +120,27 @@ class SiteUnderLoad:
                             break
                     await asyncio.sleep(0.1)
 
-    async def replace(self, code: Code, *parts: str) -> None:
+    async def replace(self, *parts: str) -> None:
         for part in parts:
-            self.standstill.step = f"{part} to {code.name}"
-            await self.site.replace(part, code)
-            await self.answers_of(f"{part} of {code.name}")
+            self.standstill.step = f"{part} replaced"
+            await self.site.replace(part)
+            await self.answers_of(f"the new {part}")
 
-    async def require_whole(self, *options: str, older_folds: str = "") -> None:
+    async def require_whole(self, *options: str) -> None:
         """No answer is lost or doubled; the log is valid; every decision is recomputed; and no
-        component ends twice. `options` of `joulie replay`; `older_folds` is the kind of mismatch
-        that a log has after an upgrade."""
+        component ends. `options` of `joulie replay`."""
         print(f"\n{self.table()}")
         found = self.logged()
         assert self.load.answered <= found <= self.load.asked
-        await self.site.run(TODAY, "verify")
+        await self.site.run("verify")
         replayed: dict[str, Any] = json.loads(
-            await self.site.run(TODAY, "replay", "--json", *options, or_code=1)
+            await self.site.run("replay", "-o", "json", *options, or_code=1)
         )
-        # States of older folds differ, as docs/upgrade.md tells; decisions and plans do not.
-        kinds = {each["kind"] for each in replayed["told"]} - {older_folds}
-        assert kinds == set(), replayed
+        assert replayed["told"] == replayed["on_other_folds"] == [], replayed
+        assert not replayed["uncompared"], replayed
         with History.of(self.site.database) as history:
-            left_out = [each.why for each in history.quarantined()]
-        assert all(older_folds and OF_0_2_0 in why for why in left_out), left_out
-        ends = [each for each in self.site.ended if DIRECT_ONLY not in each.why]
-        assert ends == []
-        assert max(Counter(each.name for each in self.site.ended).values(), default=0) <= 1
+            assert [each.why for each in history.quarantined()] == []
+        assert self.site.ended == []
         if isinstance(self.load, ClusterLoad):
             await self._require_released()
 

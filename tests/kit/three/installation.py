@@ -132,7 +132,7 @@ class Installation:
         await until_copied(self.machines)
 
     async def checked(self, part: str, *options: str) -> dict[str, object]:
-        code, out = await self.run(part, "--json", *options)
+        code, out = await self.run(part, "-o", "json", *options)
         assert code == 0, (part, out, (self.place / f"{part}.log").read_text()[-2000:])
         found: dict[str, object] = json.loads(out)
         return found

@@ -2,25 +2,19 @@
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from joulie_audit.archive import restore
-from joulie_audit.retention import trim
 from joulie_bus.jetstream.copies import Copies
 from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.log.protocol import Log
 from joulie_bus.streams.records import StreamTip
 from joulie_extender.current_snapshot import CurrentSnapshot
-from joulie_projections.chain.entry import Entry
-from joulie_projections.chain.signed import Head
-from joulie_projections.decision_log.heads import Signer
+from joulie_projections.decision_log import log as decision_log
 from joulie_projections.decision_log.log import DecisionLog
-from joulie_projections.fold.commit import Input
 from joulie_projections.projector import projector
 from joulie_projections.projector.copies import CopyWatch
 from joulie_projections.projector.lag import StreamEnds
@@ -36,22 +30,8 @@ Patch = pytest.MonkeyPatch
 
 
 def _append_anywhere(patch: Patch) -> None:
-    """An append does not require the position in the stream that it follows."""
-    append, ends = DecisionLog.append, dict[int, int]()
-
-    def anywhere(
-        self: DecisionLog,
-        epoch: int,
-        entries: Sequence[Entry],
-        after: int,
-        read: Input,
-        quota: bytes | None = None,
-    ) -> int:
-        end = append(self, epoch, entries, min(after, self.read_to()), read, quota)
-        ends[id(self)] = max(end, ends.get(id(self), 0))
-        return ends[id(self)]
-
-    patch.setattr(DecisionLog, "append", anywhere)
+    """An append does not require the entry that it follows."""
+    patch.setattr(decision_log, "_require_entry", lambda *_: None)
 
 
 def _renew_without_the_broker(patch: Patch) -> None:
@@ -90,15 +70,8 @@ def _freeze_the_age_of_snapshots(patch: Patch) -> None:
 
 
 def _sign_an_older_copy(patch: Patch) -> None:
-    """A projector signs the end of a database that lost entries."""
-    sign = DecisionLog.sign_head
-
-    def anywhere(
-        self: DecisionLog, epoch: int, signer: Signer, now: int, written: int = 0
-    ) -> Head | None:
-        return sign(self, epoch, signer, now, min(written, 0))
-
-    patch.setattr(DecisionLog, "sign_head", anywhere)
+    """A projector signs the end of a log that has not reached the newest signed head again."""
+    patch.setattr(DecisionLog, "_expect", lambda *_: None)
 
 
 def _apply_any_change(patch: Patch) -> None:
@@ -138,16 +111,6 @@ def _read_no_batches(patch: Patch) -> None:
     patch.setattr(ConsumerReader, "_read_batch", nothing)
 
 
-def _restore_without_a_position(patch: Patch) -> None:
-    """A database that is restored from an archive knows no position in the stream of decisions."""
-    patch.setattr(restore, "Input", lambda *_: Input("", 0))
-
-
-def _purge_to_the_cut(patch: Patch) -> None:
-    """A trim purges decisions that a restored archive would still ask for."""
-    patch.setattr(trim, "decisions_continued", lambda _: sys.maxsize)
-
-
 def _keep_guards(patch: Patch) -> None:
     """The guards of append-only tables see what a copy of a database inserts."""
     patch.setattr(copying, "_without_guards", lambda _: contextlib.nullcontext())
@@ -169,7 +132,7 @@ def _trust_any_timeline(patch: Patch) -> None:
 
 # The mends, each with a part of what the simulation reports without it.
 MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
-    "an append requires the position that it follows": (_append_anywhere, "answers are not in"),
+    "an append requires the entry that it follows": (_append_anywhere, "ended by itself"),
     "no lease is renewed without the broker": (_renew_without_the_broker, "was not folded"),
     "only a majority confirms the broker": (_trust_any_leader, "is ready, and reached no majority"),
     "a snapshot ages": (_freeze_the_age_of_snapshots, "states an age of"),
@@ -178,14 +141,6 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a copy that lacks messages is named": (_examine_no_copies, "no heartbeat names"),
     "a gap in one copy is read elsewhere": (_believe_each_copy, "ended by itself: StreamGap"),
     "any copy is read while no consumer can be made": (_read_no_batches, "was not folded"),
-    "a restore writes the position in its stream": (
-        _restore_without_a_position,
-        "ended by itself: StreamGap: JOULIE_DEC",
-    ),
-    "a trim keeps what a restored archive asks for": (
-        _purge_to_the_cut,
-        "ended by itself: StreamGap: JOULIE_DEC",
-    ),
     "a copy of a trimmed log passes the guards": (_keep_guards, "the simulation itself"),
     "an empty database records what it replaces": (_empty_replaces_nothing, "mismatches"),
     "a commit notices a promoted server": (_trust_any_timeline, "mismatches"),

@@ -16,7 +16,7 @@ from joulie_audit.verify.verify import verify
 from joulie_bus.log.memory import MemoryLog
 from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import Stream
-from joulie_projections.chain.signed import Head, statement_in
+from joulie_projections.chain.head import Head, statement_in
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import cluster_state_of

@@ -76,6 +76,10 @@ class DatabaseServer:
         yield from self._engine(database.writer(self.file), link)
 
     @contextlib.contextmanager
+    def ledger(self, link: DatabaseLink) -> Generator[Engine, None, None]:
+        yield from self._engine(database.ledger(self.file), link)
+
+    @contextlib.contextmanager
     def reading(self, link: DatabaseLink) -> Generator[Engine, None, None]:
         yield from self._engine(database.reader(self.file), link)
 

@@ -11,16 +11,14 @@ from joulie_audit.archive.combined_history import Sources
 from joulie_audit.archive.fact_source import StreamFacts
 from joulie_audit.archive.parts import Archive
 from joulie_audit.archive.restore import restore_at
-from joulie_audit.retention.cut_points import CutOptions, heads_of
-from joulie_audit.retention.trim import Trimmed, Trimmer
+from joulie_audit.retention.cut_points import CutOptions
 from joulie_bus.log.memory import MemoryLog
-from joulie_bus.log.whole_stream import everything
-from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.trimming import TrimStore
+from joulie_projections.projector.trim_streams import anchored_heads
 from joulie_projections.store import database
 from joulie_projections.store.copying import copy_database
+from trim_kit import ArchiveTrim, Trim
 
 MOVE = "trimmed, and moved to another database"
 RESTORE = "trimmed, and restored from the archive"
@@ -55,16 +53,17 @@ class Move:
     async def _keep(self) -> None:
         with self._sources().reading() as history:
             async with StreamFacts.on(self._bus, history) as facts:
-                await Archiver(self._archive, Segment(), KEPT_OUT).run(history, facts)
+                ring = Signer.of(self._around.key).public
+                await Archiver(self._archive, Segment(), KEPT_OUT, ring).run(history, facts)
 
-    async def _trim(self) -> Trimmed:
+    async def _trim(self) -> Trim:
         around, engine = self._around, database.trimmer(self._file)
         try:
             archive, public = Archive.of(self._archive), Signer.of(around.key).public
-            trimmer = Trimmer(archive, TrimStore(engine), self._sources().reading, public)
-            anchored = heads_of(await everything(self._bus, Stream.HEADS))
-            options = CutOptions(self._kept_at, around.database.clock(), "all")
-            return await trimmer.run(self._bus, CLUSTER, anchored, options)
+            trimmer = ArchiveTrim(archive, TrimStore(engine), self._sources().reading, public)
+            anchored = await anchored_heads(self._bus, 1000)
+            options = CutOptions(self._kept_at, "all")
+            return await trimmer.run(self._bus, anchored, options, around.database.clock())
         finally:
             engine.dispose()
 

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, ContextVar, copy_context
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 T = TypeVar("T")
 RUNNING: "ContextVar[Process | None]" = ContextVar("RUNNING", default=None)
@@ -110,6 +110,9 @@ class _Selector:
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
+    handle: ClassVar[type[asyncio.Handle]] = _Handle
+    timer: ClassVar[type[asyncio.TimerHandle]] = _TimerHandle
+
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
         self._selector = _Selector()
@@ -137,14 +140,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         timer = super().call_at(when, callback, *args, context=context)
-        timer.__class__ = _TimerHandle
+        timer.__class__ = self.timer
         return timer
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         handle = super().call_soon(callback, *args, context=context)
-        handle.__class__ = _Handle
+        handle.__class__ = self.handle
         return handle
 
     def run_in_executor(  # type: ignore[override]

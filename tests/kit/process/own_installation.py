@@ -1,13 +1,11 @@
-"""One installation whose components run different versions of the code, one replaced by another."""
+"""An installation with a broker of its own, whose components are replaced one by one."""
 
 import asyncio
 import contextlib
-import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from broker_installations import password, with_passwords
 from joulie_bus.broker.checksum import server_binary
@@ -17,7 +15,7 @@ from joulie_bus.runtime.ports import free_port
 from joulie_bus.streams.roles import Role, inbox
 from joulie_projections.store.database import Place
 from programs import Command, Ended, Program
-from seen_positions import page, read_by_extender
+from seen_positions import read_by_extender
 
 TOKEN = "a-token-of-the-test-only"
 EXTENDERS = ("e0", "e1")
@@ -44,16 +42,6 @@ _COMMANDS = {
 CLUSTERS = {Role.OPERATOR: "KUBECONFIG", Role.EXTENDER: "EXTENDER_BINDS"}
 
 
-class Code(NamedTuple):
-    """A version of the code."""
-
-    name: str
-    path: str  # of its packages, before those of this environment; empty for this checkout
-
-
-TODAY = Code("today", "")
-
-
 class Failed(Exception):
     """A command that ended with another exit code than it should."""
 
@@ -64,7 +52,6 @@ class Site:
     def __init__(
         self,
         place: Path,
-        code: Code,
         database_url: str = "",
         kubeconfigs: Mapping[Role, Path] = {},  # of an API server, if there is one
         extenders: Sequence[str] = EXTENDERS,
@@ -82,7 +69,7 @@ class Site:
         (place / "token").chmod(0o600)
         words = [server_binary(""), "-c", str(place / "nats.conf")]
         self.broker = Program(Command("broker", 0, words, {}, place), self.ended)
-        self.components = {part: Program(self._component(part, code), self.ended) for part in roles}
+        self.components = {part: Program(self._component(part), self.ended) for part in roles}
 
     @property
     def extenders(self) -> Mapping[str, tuple[str, int]]:
@@ -97,17 +84,8 @@ class Site:
         listen = f'listen: "{self._url.removeprefix("nats://")}"'
         (self.place / "nats.conf").write_text("\n".join([listen, store, users]))
 
-    async def without_accounts(self, code: Code) -> None:
-        """The users as a version without `joulie grant all` prints them: all in one account."""
-        users = []
-        for role in Role:
-            printed = await self.run(code, "grant", role, data=False)
-            user = json.loads("\n".join(printed.splitlines()[2:]))
-            users.append({**user, "password": password(role)})
-        self.configure_broker(f"authorization {{ users: {json.dumps(users)} }}", "")
-
     async def with_accounts(self) -> None:
-        self.configure_broker(*with_passwords(await self.run(TODAY, "grant", "all", data=False)))
+        self.configure_broker(*with_passwords(await self.run("grant", "all", data=False)))
 
     @contextlib.asynccontextmanager
     async def broker_out_of_reach(self) -> AsyncGenerator[None, None]:
@@ -136,7 +114,7 @@ class Site:
                     return
                 await asyncio.sleep(0.1)
 
-    def environment(self, code: Code, role: Role, name: str) -> dict[str, str]:
+    def environment(self, role: Role, name: str) -> dict[str, str]:
         address = self.address_of(role)
         port, metrics = self._ports.get(name, (0, 0))
         clean = {key: value for key, value in os.environ.items() if not key.startswith("NATS_")}
@@ -156,48 +134,38 @@ class Site:
             "TWIN_STALENESS_THRESHOLD": "1h",
             "RECONCILE_INTERVAL": "1s",
             "PROJECTOR_SNAPSHOT_EVERY": "200",  # a trim requires one
-            "PYTHONPATH": code.path,
         }
 
-    def _component(self, part: str, code: Code) -> Command:
+    def _component(self, part: str) -> Command:
         command = "extender" if part in self._extenders else part
         words = [*_joulie(command), "--data", str(self.data)]
-        return Command(part, 0, words, self.environment(code, self._roles[part], part), self.place)
+        return Command(part, 0, words, self.environment(self._roles[part], part), self.place)
 
-    async def replace(self, part: str, code: Code) -> None:
-        """Stops the component in order, and starts it by other code."""
+    async def replace(self, part: str) -> None:
+        """Stops the component in order, and starts it again."""
         program = self.components[part]
         await program.stop()
-        self.start(part, code)
+        self.start(part)
 
-    def start(self, part: str, code: Code) -> None:
+    def start(self, part: str) -> None:
         program = self.components[part]
-        program.command = self._component(part, code)
+        program.command = self._component(part)
         program.is_held = False
 
-    async def run(
-        self, code: Code, command: str, *options: str, or_code: int = 0, data: bool = True
-    ) -> str:
+    async def run(self, command: str, *options: str, or_code: int = 0, data: bool = True) -> str:
         """A command to its end. It ends with 0, or with this code."""
         where = ("--data", str(self.data)) if data else ()
         process = await asyncio.create_subprocess_exec(
             *(*_joulie(command), *options, *where),
-            env=self.environment(code, _COMMANDS[command], command),
+            env=self.environment(_COMMANDS[command], command),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
         out, error = await process.communicate()
         if process.returncode not in (0, or_code):
             printed = (out + error).decode()
-            raise Failed(f"{command} of {code.name}: {process.returncode}\n{printed}")
+            raise Failed(f"{command}: {process.returncode}\n{printed}")
         return out.decode()
-
-    async def lag_of_ledger(self) -> float:
-        """Seconds since it was last known to hold all facts."""
-        url = f"http://127.0.0.1:{self._ports['ledger'][1]}/metrics"
-        text = (await page(url)).decode()
-        lines = [line for line in text.splitlines() if line.startswith("joulie_ledger_lag_seconds")]
-        return float(lines[0].split()[-1])
 
     async def position(self, extender: str) -> int:
         """What the extender has read of the facts."""

@@ -1,0 +1,148 @@
+"""HTTP servers that answer clients of ours with what no server should: raw sockets on loopback.
+
+Each answer goes on until the client closes the connection, or the server ends.
+"""
+
+import contextlib
+import gzip
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterator
+
+PAUSE_S = 0.05  # between two bytes that trickle in
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+CHUNK = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+DEEP = 200_000
+BOMB = gzip.compress(bytes(256 << 20), 1)
+Answer = Callable[["HostileServer"], Iterator[bytes | float]]  # a float is a pause in seconds
+
+
+def trickling_head(_: "HostileServer") -> Iterator[bytes | float]:
+    yield b"HTTP/1.1 200 OK\r\nX: "
+    while True:
+        yield b"y"
+        yield PAUSE_S
+
+
+def interim_answers(_: "HostileServer") -> Iterator[bytes | float]:
+    while True:
+        yield b"HTTP/1.1 100 Continue\r\n\r\n"
+        yield PAUSE_S / 10
+
+
+def trickling_body(_: "HostileServer") -> Iterator[bytes | float]:
+    yield OK + b"Content-Length: 60000\r\n\r\n"
+    while True:
+        yield b" "
+        yield PAUSE_S
+
+
+def trickling_to_the_end(_: "HostileServer") -> Iterator[bytes | float]:
+    """Without a length: the end of the connection is that of the body."""
+    yield OK + b"Connection: close\r\n\r\n"
+    while True:
+        yield b" "
+        yield PAUSE_S
+
+
+def trickling_trailers(_: "HostileServer") -> Iterator[bytes | float]:
+    yield OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    while True:
+        yield b"X: y\r\n"
+        yield PAUSE_S
+
+
+def endless_body(_: "HostileServer") -> Iterator[bytes | float]:
+    yield OK + b"Transfer-Encoding: chunked\r\n\r\n"
+    while True:
+        yield CHUNK
+
+
+def endless_head(_: "HostileServer") -> Iterator[bytes | float]:
+    yield b"HTTP/1.1 200 OK\r\nX: "
+    while True:
+        yield b"y" * 0x10000
+
+
+def compressed(_: "HostileServer") -> Iterator[bytes | float]:
+    """256 MiB of zeros in 256 KiB."""
+    head = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(BOMB)
+    yield OK + head + BOMB
+
+
+def deep(_: "HostileServer") -> Iterator[bytes | float]:
+    body = b'{"x":' + b"[" * DEEP + b"]" * DEEP + b"}"
+    yield OK + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def elsewhere(server: "HostileServer") -> Iterator[bytes | float]:
+    """To another host, which counts who comes."""
+    location = f"Location: {server.other}/secret\r\nContent-Length: 0\r\n\r\n"
+    yield b"HTTP/1.1 307 Temporary Redirect\r\n" + location.encode()
+
+
+def silent(_: "HostileServer") -> Iterator[bytes | float]:
+    while True:
+        yield PAUSE_S
+
+
+EVERY: tuple[Answer, ...] = (
+    *(trickling_head, interim_answers, trickling_body, trickling_to_the_end, trickling_trailers),
+    *(endless_body, endless_head, compressed, deep, elsewhere, silent),
+)
+
+
+class HostileServer:
+    def __init__(self, answer: Answer, other: str) -> None:
+        self.other = other
+        self.requests = 0
+        self._answer = answer
+        self._ended = threading.Event()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.settimeout(PAUSE_S)
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def url(self) -> str:
+        host, port = self._listening.getsockname()
+        return f"http://{host}:{port}"
+
+    def end(self) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                connection, _ = self._listening.accept()
+                self.requests += 1
+                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(1)
+            connection.recv(0x10000)
+            for part in self._answer(self):
+                if self._ended.is_set():
+                    return
+                if isinstance(part, bytes):
+                    connection.sendall(part)
+                else:
+                    self._ended.wait(part)
+
+
+@contextlib.contextmanager
+def hostile(answer: Answer) -> Generator[tuple[HostileServer, HostileServer], None, None]:
+    """The server, and the other one to which it sends its clients."""
+    other = HostileServer(silent, "")
+    server = HostileServer(answer, other.url)
+    try:
+        yield server, other
+    finally:
+        server.end()
+        other.end()
