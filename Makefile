@@ -1,7 +1,7 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long quick pythons shuffled check format lint typecheck imports deadcode docs bench drills mutants simulate three rolling
+.PHONY: help setup demo test long quick pythons shuffled check format lint typecheck imports deadcode docs bench costs figures drills mutants simulate three moves
 .PHONY: kube apiservers golden lock clean
-.PHONY: broker cluster cluster-ha upgrade dist release krew image image-archive sbom wheels chart page restarts
+.PHONY: broker cluster cluster-two cluster-ha dist release krew image image-archive sbom wheels chart page restarts
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -34,8 +34,9 @@ setup: .venv/.ready ## a virtual environment with everything in it, pinned and h
 .venv/.demo: requirements.lock pyproject.toml .ci/setup
 	PYTHON="$(PYTHON)" .ci/setup demo
 
+# Ctrl-C is how it ends: that is no error of make. The shell gets it, too, and waits for the demo.
 demo: .venv/.demo ## everything over a simulated cluster; Ctrl-C ends it
-	$(BIN)/joulie demo
+	@trap : INT; $(BIN)/joulie demo || test $$? -eq 130
 
 quick: .venv/.browser ## the tests that wait for no process, in about a minute
 	$(TESTS) -q -m "not drill and not slow and not long" --hypothesis-profile=quick
@@ -76,8 +77,18 @@ deadcode: setup ## find unused code and unused dependencies
 docs: setup ## build the documentation as a site, into docs/_build
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build
 
-bench: setup ## measure; prints ratios, asserts nothing
-	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+# NAME=scheduler is one of the benchmarks; ARGS="--rounds 3" are options of it, of which
+# ARGS=--help shows all; AS=... is the name of its file in benchmarks/results, for another run of it.
+bench: setup ## measure: NAME=scheduler runs a benchmark and keeps its figures
+	$(BIN)/python benchmarks/run.py $(NAME) $(if $(NAME),--keep $(or $(AS),$(NAME))) $(ARGS)
+
+# BECAUSE="..." is the reason for numbers that grew; without one, only smaller numbers are kept.
+costs: setup ## count anew what a pod costs, when it costs less, or more on purpose
+	PYTHONHASHSEED=0 PYTHONPATH="$(shell echo $(KIT) tests/kit/cost | tr ' ' ':')" \
+	  $(BIN)/python tests/kit/cost/ratchet.py $(if $(BECAUSE),--because "$(BECAUSE)")
+
+figures: setup ## renew the figures of the pages from benchmarks/results
+	$(BIN)/python docs/figures.py
 
 mutants: setup ## changes in the code that decides, which a test has to notice; takes hours
 	$(BIN)/python tests/mutants/mutate.py
@@ -93,9 +104,8 @@ three: setup ## three brokers, databases and extenders, kills and cut links; nee
 	  tests/cli/test_three_of_everything.py
 
 # HISTORY=500000 for more facts before the streams get more copies.
-rolling: setup ## upgrades from 0.2.0, rollbacks and moves while pods are placed; needs PostgreSQL
-	$(BIN)/python -m pytest -m drill -s --timeout 1800 tests/cli/test_rolling_upgrade.py \
-	  tests/cli/test_moves_under_load.py
+moves: setup ## moves of log and streams while pods are placed; needs PostgreSQL
+	$(BIN)/python -m pytest -m drill -s --timeout 1800 tests/cli/test_moves_under_load.py
 	$(BIN)/python -m pytest -m drill -s --timeout 1800 -k more_copies \
 	  tests/cli/test_three_of_everything.py
 
@@ -105,8 +115,8 @@ drills: .venv/.browser ## the long drills: kills, again and again
 # VERSION=1.37.2 on the command line is another version of Kubernetes, beside the usual one.
 ifeq ($(origin VERSION),command line)
 KUBE_READY := .kube/bin-$(VERSION)/.ready
-kube cluster cluster-ha upgrade: export KUBERNETES := $(VERSION)
-cluster cluster-ha upgrade: export KUBE_BIN := .kube/bin-$(VERSION)
+kube cluster cluster-two cluster-ha: export KUBERNETES := $(VERSION)
+cluster cluster-two cluster-ha: export KUBE_BIN := .kube/bin-$(VERSION)
 else
 KUBE_READY := .kube/.ready
 endif
@@ -129,14 +139,15 @@ cluster: setup ## the chart on a real cluster of this machine, from its installa
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s -k three_of_everything tests/kubelet/test_values.py
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s -k of_yours tests/kubelet/test_values.py
 
+cluster-two: .venv/.browser ## the README's commands on two nodes; drains, and a kubelet that freezes
+	.ci/cluster
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_readme_commands.py
+	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_two_nodes.py
+
 cluster-ha: setup ## parts die while pods arrive on 1,000 nodes; HA_MINUTES=1 for less than 10
 	.ci/cluster kwok
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_high_availability.py
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_pod_events.py
-
-upgrade: setup ## the chart on a real cluster, from an older version to this one and back
-	.ci/cluster older
-	.ci/in-a-network $(BIN)/python -m pytest -m drill -s tests/kubelet/test_upgrade.py
 
 broker: ## build nats-server from upstream's source, compare it with the sums; needs Go
 	.ci/broker
