@@ -183,16 +183,15 @@ def checked(args: argparse.Namespace) -> str:
     form, extra, index, *path = head.split("\n")
     if form != FORMAT:
         raise ValueError(f"its first line is not {FORMAT}")
-    origin, size, root, *more = text.split("\n")
-    base = sum(int(line.split(" ")[1]) for line in more if line.startswith("base "))
+    origin, size, root, *_ = text.split("\n")
     data, at = base64.b64decode(extra.split(" ")[1]), int(index.split(" ")[1])
     nodes = [base64.b64decode(node) for node in path]
     if not is_included(sha(data), at, int(size), nodes, base64.b64decode(root)):
         return "NOT proved: the path does not lead from the entry to the root of the checkpoint"
     text, found = f"{text}\n", signatures(lines)
-    if not (by := signed(text, base + int(size), found, args.key)):
+    if not (by := signed(text, int(size), found, args.key)):
         return "NOT proved: the checkpoint is not signed by this key"
-    entry = f"entry {base + at + 1}{content(data[32:])}"
+    entry = f"entry {at + 1}{content(data[32:])}"
     proved = f"{entry} is one of the {size} of {origin}, {by}"
     if not args.witness:
         return proved

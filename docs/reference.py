@@ -7,6 +7,7 @@ A test holds the file and this output together.
 
 from typing import Any
 
+from joulie_bus.core.formats import FORMATS
 from joulie_bus.events import EVENT_TYPES
 from joulie_bus.jetstream.streams import declaration
 from joulie_bus.runtime import metrics
@@ -37,10 +38,11 @@ PARTS = (
     "archive",
     "admission",
     "callout",
+    "signer",
 )
 # What many commands have is said once.
 COMMON = {"--data", "--config"}
-FORMAT = ("-o table\\|json\\|yaml", "--json")
+FORMAT = "-o table\\|json\\|yaml"
 OF_A_SERVER = ("--server URL", "--token-file FILE", "--ca-file FILE")
 ALLOWED = {
     "any text": "text",
@@ -73,6 +75,7 @@ def main() -> None:
     _terms()
     _rules()
     _events()
+    _formats()
     _streams()
     _metrics()
     _api()
@@ -87,8 +90,9 @@ def _commands() -> None:
         print(f"| {code} | {meaning} |")
     print(
         "\nEvery command takes `--data DIR`, the data directory, and `--config FILE`, settings in "
-        "TOML. `-o` is `-o table|json|yaml`, and `--json` is `-o json`. `--server URL` reads from "
-        "a console, with `--token-file FILE` and `--ca-file FILE`.\n"
+        "TOML. `-o` is `-o table|json|yaml`: every command that prints data prints it as JSON with "
+        "`-o json`. `--from` and `--to` are times. `--server URL` reads from a console, with "
+        "`--token-file FILE` and `--ca-file FILE`.\n"
     )
     print("| Command | Does | Options |\n|---|---|---|")
     for name, command in commands().items():
@@ -101,9 +105,9 @@ def _commands() -> None:
 
 
 def _shortened(flags: list[str]) -> list[str]:
-    said = {*OF_A_SERVER[1:], *FORMAT} if set(FORMAT) <= set(flags) else {"--json"}
+    said = {*OF_A_SERVER[1:], FORMAT}
     kept = [flag for flag in flags if flag not in said and flag.split()[0] not in COMMON]
-    return kept if said == {"--json"} else ["-o", *kept]
+    return ["-o", *kept] if FORMAT in flags else kept
 
 
 def _flag(action: object) -> str:
@@ -190,6 +194,15 @@ def _events() -> None:
         for event in EVENT_TYPES
     ]
     print(f"{', '.join(names)}.\n")
+
+
+def _formats() -> None:
+    print("## Versions of what is kept\n\n| What | Version | Stated in | Since | Read until |")
+    print("|---|---|---|---|---|")
+    for each in FORMATS:
+        cells = (each.axis, each.version, each.kept_in, each.since, each.until or "in force")
+        print(f"| {' | '.join(cells)} |")
+    print()
 
 
 def _streams() -> None:

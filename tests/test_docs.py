@@ -271,7 +271,7 @@ def test_every_answer_of_where_is_it_exists() -> None:
     missing = [f"{file}: {name}" for file, name in rows if name not in defined_in(ROOT / file)]
 
     assert missing == []
-    assert len(rows) == 35
+    assert len(rows) == 38
 
 
 def defined_in(path: Path) -> set[str]:
@@ -294,3 +294,32 @@ def test_the_decisions_are_numbered_without_gaps_or_repeats() -> None:
     names = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
     assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
+
+
+def test_the_readme_has_the_two_commands_and_what_each_installs() -> None:
+    readme = (ROOT / "README.md").read_text()
+    after_the_picture = readme[readme.index("(docs/console.png)") :].splitlines()[:10]
+
+    for command in ("make demo", "make test"):
+        [row] = [line for line in after_the_picture if line.startswith(f"| `{command}`")]
+        assert " packages and " in row
+        assert re.search(r"[0-9] [MG]B", row)
+
+
+def test_the_page_on_the_uninstallation_names_every_crd() -> None:
+    page = (ROOT / "docs/install.md").read_text().partition("## Uninstall")[2]
+    names = [path.stem for path in (ROOT / "deploy/crds").glob("*.yaml")]
+
+    assert len(names) == 3
+    for name in names:
+        group, _, plural = name.partition("_")
+        assert f"{plural}.{group}" in page
+
+
+def test_no_line_of_the_changelog_stands_there_twice() -> None:
+    """Git merges it by keeping the lines of both sides."""
+    bullets = [
+        line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if "- " in line[:2]
+    ]
+
+    assert [line for line, count in Counter(bullets).items() if count > 1] == []
