@@ -93,6 +93,12 @@ def has_control(text: str, *, lines: bool = False) -> bool:
     return (_CONTROL_IN_LINES if lines else _CONTROL).search(text) is not None
 
 
+def in_usual_case(uuid: str) -> str:
+    """The UUID of a card as agents spell it: in lower case, but for its prefix."""
+    lower = uuid.lower()
+    return lower[:4].upper() + lower[4:] if lower.startswith(("gpu-", "mig-")) else lower
+
+
 def is_card_name(text: str) -> bool:
     return len(text) <= NAME and re.fullmatch(CARD_NAME, text) is not None
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from joulie_bus.events.bounds import MOST_CARD_MB, NAME, WORD, is_name
+from joulie_bus.events.bounds import MOST_CARD_MB, NAME, WORD, in_usual_case, is_name
 from joulie_operator.resources.device_objects import (
     DeviceFields,
     DeviceTaintRule,
@@ -169,9 +169,10 @@ def _described(of: ResourceSlice, seen: SliceDevice, place: int) -> _Described:
 
 
 def card_name(key: PoolKey, device: str, uuid: str = "") -> str:
-    """The name of a device's card, also of one whose pool is not known."""
+    """The name of a device's card, also of one whose pool is not known. Two spellings of a UUID
+    are one card."""
     if is_name(uuid):
-        return uuid
+        return in_usual_case(uuid)
     named = "/".join((*key, device))
     return named if len(named) <= NAME else hashlib.sha256(named.encode()).hexdigest()
 

@@ -1,5 +1,6 @@
 """Facts from the objects of DRA: cards, their holders, and what claims ask for."""
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -614,11 +615,12 @@ def test_a_memory_beyond_the_bound_is_the_bound(amount: str) -> None:
     assert seen.total_mb == MOST_CARD_MB
 
 
-def test_no_driver_of_another_node_takes_a_card() -> None:
-    """By a slice of its own pool with the UUID of that card. It is on neither node, and the cards
-    beside it are as before."""
-    both = [resource_slice("b", eight("b")), resource_slice("a", [device("gpu-0", uuid="GPU-b-3")])]
-    for slices in (both, both[::-1]):
+@pytest.mark.parametrize("uuid", ["GPU-b-3", "gpu-B-3"])
+def test_no_driver_of_another_node_takes_a_card(uuid: str) -> None:
+    """By a slice of its own pool with the UUID of that card, in any case. It is on neither node,
+    and the cards beside it are as before."""
+    taken = resource_slice("a", [device("gpu-0", uuid=uuid)])
+    for slices in itertools.permutations([resource_slice("b", eight("b")), taken]):
         objects = objects_of(*map(put_slice, slices))
         seen, beside = objects.card("GPU-b-3"), objects.card("GPU-b-4")
         assert seen is not None
