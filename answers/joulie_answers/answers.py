@@ -522,7 +522,10 @@ class Answers:
     async def heads(self, query: requests.Heads) -> responses.HeadList:
         before = query.before or requests.MAX_INTEGER
         found = await self._history.heads(before, query.limit + 1)
-        newest = await self._history.heads(requests.MAX_INTEGER, 1)
+        # Of one reading, where it can be: a head may be signed between two of them.
+        newest = found
+        if query.before is not None:
+            newest = await self._history.heads(requests.MAX_INTEGER, 1)
         items = [
             responses.SignedHead(
                 entry=head.pos,

@@ -58,7 +58,9 @@ class CappedCluster:
 
     def limits_w(self) -> set[int]:
         files = self.host.glob("sys/class/powercap/intel-rapl:?/constraint_0_power_limit_uw")
-        return {int(file.read_text()) // 1_000_000 for file in files}
+        written = (file.read_text() for file in files)
+        # A file of the tree is empty while it is written, which one of the kernel never is.
+        return {int(text) // 1_000_000 for text in written if text}
 
     def twin(self, node: str) -> dict[str, Any]:
         """Empty before anything is known."""

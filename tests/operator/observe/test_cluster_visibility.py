@@ -202,6 +202,7 @@ async def test_an_outage_stops_plans_leaves_twins_and_ends_without_a_burst_of_re
         async with server.listening():
             await until(lambda: profiles(server) == ["eco", "eco", "performance", "performance"])
         await until(is_stopped)
+        await until_failed(5)  # a plan that was under way has been published
         before, asked, twins = await plans(bus), len(server.asked), server.all("nodetwins")
         for number in range(4, 8):
             server.put("nodes", node(f"n{number}"))
