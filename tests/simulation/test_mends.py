@@ -1,13 +1,13 @@
 """Each mend is taken out of the product, and the simulation finds what breaks without it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import pytest
-from mends import MENDS
+from mends import BY_FAULTS_ONLY, MENDS
 from simulate import shortest, shrunk
 from simulated_faults import ELECTION, Fault
 from simulated_moves import MOVE
-from simulation import Story, simulated
+from simulation import first_failure, simulated
 
 SEEDS = range(1, 51)
 FEW_SEEDS = range(1, 6)  # which projector leads at the start, and what is on its way, differ
@@ -57,10 +57,6 @@ SHORTEST: Mapping[str, list[Fault]] = {
 }
 
 
-def first_failure(stories: Iterable[Story]) -> Story | None:
-    return next((story for story in stories if story.failure), None)
-
-
 @pytest.mark.parametrize("mend", MENDS)
 @pytest.mark.long
 def test_without_a_mend_these_faults_break_a_property(
@@ -74,19 +70,6 @@ def test_without_a_mend_these_faults_break_a_property(
     assert found is not None
     assert shown in found.failure
     assert simulated(found.seed, SHORTEST[mend]).failure == ""
-
-
-# The seeds lose the quorum for 5 s at most, and it takes 8 s to show what two of these mend. A copy
-# lacks messages for 21 s at most, and is named within a minute. The last four are rare.
-BY_FAULTS_ONLY = {
-    "only a majority confirms the broker",
-    "a projector that takes over is not ready",
-    "a copy that lacks messages is named",
-    "a gap in one copy is read elsewhere",
-    "any copy is read while no consumer can be made",
-    "a copy of a trimmed log passes the guards",
-    "a commit notices a promoted server",
-}
 
 
 @pytest.mark.drill

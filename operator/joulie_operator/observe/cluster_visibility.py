@@ -53,6 +53,12 @@ class WatchStatuses:
         self.pods = WatchStatus("pods", clock)
         self.is_view_current = False  # the view contains the first lists
 
+    def begin(self) -> None:
+        """The kinds are listed from here on, for the first time or again."""
+        self.nodes.listed.clear()
+        self.pods.listed.clear()
+        self.is_view_current = False
+
     async def wait_listed(self) -> None:
         await self.nodes.listed.wait()
         await self.pods.listed.wait()

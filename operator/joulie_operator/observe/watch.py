@@ -12,6 +12,7 @@ from joulie_bus.events import WorkloadClass
 from joulie_bus.log.producer import Producer
 from joulie_bus.log.protocol import Log
 from joulie_bus.runtime.logging import get_logger
+from joulie_bus.runtime.tasks import background
 from joulie_bus.runtime.vital_tasks import VitalTask, vital
 from joulie_bus.streams.subjects import Subjects
 from joulie_operator.facts.devices import DeviceObjects
@@ -117,12 +118,36 @@ async def watch_cluster(
 ) -> None:
     """Watches all kinds until cancelled.
 
-    Objects that the log contains and the cluster does not are published as gone.
+    Objects that the log contains and the cluster does not are published as gone. While no projector
+    folds, the view lacks facts: facts are published meanwhile, also some that are stored already,
+    and once the view is complete, everything is listed and compared again.
     """
     await view.wait_ready(30)
-    await catches_up(view)  # if not, facts that are stored already may be published again
+    is_complete = await catches_up(view)
+    while True:
+        cluster.watches.begin()
+        watching = _watch(api, bus, subjects, view.cluster_state, cluster, inventory)
+        async with background(watching, "watchers"):
+            await cluster.watches.wait_listed()
+            while not await catches_up(view):
+                pass  # no plan is made from a view without the listed objects
+            if is_complete:
+                cluster.watches.is_view_current = True
+                await asyncio.Event().wait()
+        is_complete = True
+
+
+async def _watch(
+    api: ApiServer,
+    bus: Log,
+    subjects: Subjects,
+    state: ClusterState,
+    cluster: ObservedCluster,
+    inventory: Inventory,
+) -> None:
+    """Compares with the state as it is now."""
     publishing = _Publishing(bus, Producer("operator-obs", subjects, time.time_ns))
-    state, objects, names = view.cluster_state, DeviceObjects(), inventory.gpus
+    objects, names = DeviceObjects(), inventory.gpus
     classes = dict[str, WorkloadClass]()
     labelled, described = hardware_filters(inventory.catalog, state, _on_problem, names, objects)
     filters = Filters(
@@ -142,10 +167,6 @@ async def watch_cluster(
             tasks.create_task(vital(VitalTask.WATCH, watcher.run, watcher.kind))
         await _wait_for_namespaces(namespaces.watch_status.listed)
         tasks.create_task(vital(VitalTask.WATCH, pods.run, pods.kind))
-        await cluster.watches.wait_listed()
-        while not await catches_up(view):
-            pass  # no plan is made from a view without the listed objects
-        cluster.watches.is_view_current = True
 
 
 def _machine_watchers(

@@ -146,3 +146,14 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a commit notices a promoted server": (_trust_any_timeline, "mismatches"),
     "a projector that takes over is not ready": (_start_ready, "is ready, and reached no majority"),
 }
+# The seeds lose the quorum for 5 s at most, and it takes 8 s to show what two of these mend. A copy
+# lacks messages for 21 s at most, and is named within a minute. The last four are rare.
+BY_FAULTS_ONLY = {
+    "only a majority confirms the broker",
+    "a projector that takes over is not ready",
+    "a copy that lacks messages is named",
+    "a gap in one copy is read elsewhere",
+    "any copy is read while no consumer can be made",
+    "a copy of a trimmed log passes the guards",
+    "a commit notices a promoted server",
+}

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from simulated_copies import Copies, CopiesConnection
 from virtual_time import Process, require_alive
 
-from joulie_bus.errors import BusError, Unreachable
+from joulie_bus.errors import BrokerRefused, BusError, Unreachable
 from joulie_bus.jetstream.hole_search import HoleSearch
 from joulie_bus.jetstream.reader import ConsumerReader
 from joulie_bus.log.memory import MemoryBroker, MemoryLog, MemoryReader
@@ -91,6 +91,8 @@ class BrokerServer:
 
     def heal(self) -> None:
         self.is_up, self.lost_quorum_at = True, None
+        for stream in Stream:
+            self.broker.stream(stream).limit = None
         if self.copies is not None:
             self.copies.heal()
 
@@ -229,12 +231,20 @@ class LinkedLog:
             await self._on_the_way()
             stored = self._link.sends and self.server.stores
             if stored:
-                await self._inner.publish(waiting)
+                stored = await self._has_stored(waiting)
             await self._on_the_way()
             if stored and self.server.is_up:
                 waiting = [each for each in waiting if self._link.loses()]
             if waiting:
                 await asyncio.sleep(RESEND_S)
+
+    async def _has_stored(self, messages: Sequence[Message]) -> bool:
+        """Whether the stream had room."""
+        try:
+            await self._inner.publish(messages)
+        except BrokerRefused:
+            return False
+        return True
 
     async def append(
         self, stream: Stream, messages: Sequence[Message], expected: Mapping[str, int]

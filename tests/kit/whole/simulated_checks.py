@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from simulated_components import Component, ProjectorComponent, Surroundings, ViewComponent
+from simulated_models import require_each_message_once
 from simulated_moves import archive_of
 from virtual_time import Process
 
@@ -15,7 +16,7 @@ from joulie_audit.replay.replay import replay
 from joulie_audit.verify.verify import verify
 from joulie_bus.log.memory import MemoryLog
 from joulie_bus.log.whole_stream import everything
-from joulie_bus.streams.subjects import Stream
+from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.chain.head import Head, statement_in
 from joulie_projections.decision_log.heads import Signer
 from joulie_projections.history.history import History
@@ -106,7 +107,8 @@ class Watching:
         links = (
             link.works and not link.slow_s and database_link.works and not database_link.lost_share
         )
-        return links and broker.stores and self._around.database.is_up
+        disk = not (component.has_slow_disk or self._around.database.is_full)
+        return links and disk and broker.stores and self._around.database.is_up
 
     def _check_readiness(self) -> None:
         for component in self._projectors():
@@ -146,6 +148,13 @@ class Watching:
             if (age_s := process.context.run(getattr, view, "age_s")) > FRESH_S:
                 self._around.truth.fail(f"at the end, the view of {name} is {age_s:.1f} s old")
             self._require_rows(name, view)
+        self._require_what_models_know()
+
+    def _require_what_models_know(self) -> None:
+        """Of the rows, which are equal to the views."""
+        cluster_state = cluster_state_of(self._store.load()[1])
+        self._around.api.places.require_in(cluster_state, self._around.truth.fail)
+        self._around.meters.require_in(cluster_state, self._around.truth.fail)
 
     def _require_rows(self, name: str, view: View) -> None:
         found, rows = self._store.load()
@@ -163,6 +172,7 @@ async def require_all_equal(around: Surroundings, fail: Callable[[str], None]) -
     with Sources(around.database.file, archive).reading() as history:
         entries = list(history.entries())
         _require_each_once(around, [entry.event_id for entry in entries], fail)
+        _require_read_once(around, history, fail)
         heads = await _require_verified(around, bus, fail)
         async with StreamFacts.on(bus, history) as streams:
             facts = ArchivedFacts(Archive.of(archive), streams) if archive else streams
@@ -172,6 +182,12 @@ async def require_all_equal(around: Surroundings, fail: Callable[[str], None]) -
     counts = f"{done.events} facts, {len(entries)} entries, {heads} heads"
     again = f"{done.decisions} decisions and {done.plans} plans recomputed"
     return f"{counts}; {again}, {done.set_back} of them on lost state"
+
+
+def _require_read_once(around: Surroundings, history: History, fail: Callable[[str], None]) -> None:
+    broker = around.broker.broker
+    stored = {stream: broker.stream(stream).last for stream in MERGE_ORDER}
+    require_each_message_once(history.manifests(), stored.__getitem__, fail)
 
 
 async def _require_verified(

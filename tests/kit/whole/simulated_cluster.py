@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
+from simulated_models import Meters, PodPlaces
 from virtual_time import require_alive
 
 from joulie_bus.events import AnyEvent, PodAsk, PodBound, PodGone, PodPending
@@ -15,9 +16,11 @@ from joulie_bus.log.protocol import Log
 from joulie_bus.streams.subjects import agent_name
 from joulie_bus.testing import CLUSTER, hardware, inventory, node_seen, power
 from joulie_extender.binding.binder import BindRequest, BindResult, LookupFailed, PodLookup
+from joulie_operator.observe.watch import catches_up
 from joulie_projections.pods.demand import ask_of
 from joulie_projections.pods.gpu_request import ASSIGNED_CARDS
 from joulie_projections.pods.kubernetes_pod import Pod
+from joulie_projections.view.view import View
 from kube_scheduler import a_pod
 
 PLAIN, WITH_CARDS = ("n1", "n2", "n3"), ("g1", "g2")
@@ -38,6 +41,7 @@ class ApiServer:
 
     def __init__(self, rng: random.Random, fail: Callable[[str], None]) -> None:
         self.pods: dict[str, PodModel] = {}
+        self.places = PodPlaces()
         self.changes: list[AnyEvent] = []
         self.changed = asyncio.Event()
         self.lost_share = 0.0  # of requests, and of replies
@@ -50,11 +54,13 @@ class ApiServer:
         manifest = a_pod(f"pod-{self._numbers}", workload=workload, gpus=gpus or None)
         ask = ask_of(msgspec.convert(manifest, Pod))
         self.pods[ask.uid] = PodModel(manifest, ask)
+        self.places.put(ask.uid)
         self._report(PodPending(pod=ask))
         return ask.uid
 
     def delete(self, uid: str) -> None:
         del self.pods[uid]
+        self.places.remove(uid)
         self._report(PodGone(uid=uid))
 
     def bind(self, request: BindRequest) -> BindResult:
@@ -73,6 +79,7 @@ class ApiServer:
             manifest, ask_of(msgspec.convert(manifest, Pod)), request.node, request.cards
         )
         self.pods[request.uid] = bound
+        self.places.put(request.uid, request.node)
         self._report(PodBound(pod=bound.ask, node=bound.node))
         return BindResult("made")
 
@@ -120,26 +127,34 @@ class ModelBinder:
         return PodLookup("bound" if pod.node else "waiting", pod.node, pod.cards, pod.ask)
 
 
-async def watch(api: ApiServer, bus: Log) -> None:
-    """Lists at its start and then follows, as the operator's watch does."""
+async def watch(api: ApiServer, bus: Log, view: View) -> None:
+    """As the operator does: what the view has and the API server does not is gone."""
     producer = Producer("operator-obs", CLUSTER, time.time_ns)
-    seen = len(api.changes)
-    await bus.publish([producer.stamp(event) for event in api.listed()])
+    await view.wait_ready(30)
+    is_complete = False
+    while not is_complete:
+        is_complete = await catches_up(view)
+        seen, known = len(api.changes), view.cluster_state.pods.keys()
+        gone = [PodGone(uid=uid) for uid in sorted(known - api.pods.keys())]
+        await bus.publish([producer.stamp(event) for event in (*api.listed(), *gone)])
     while True:
-        await api.changed.wait()
-        api.changed.clear()
         if fresh := api.changes[seen:]:
             seen += len(fresh)
             await bus.publish([producer.stamp(event) for event in fresh])
+        await api.changed.wait()
+        api.changed.clear()
 
 
-async def sample(node: str, bus: Log, rng: random.Random) -> None:
+async def sample(node: str, bus: Log, rng: random.Random, meters: Meters) -> None:
     """The agent of a node: its inventory once, and then its power."""
     producer = Producer(agent_name(node), CLUSTER, time.time_ns)
     first = inventory(node) if node in WITH_CARDS else None
     await bus.publish([producer.stamp(first)] if first else [])
     while True:
-        await bus.publish([producer.stamp(power(node, rng.uniform(100, 500)))])
+        reading = power(node, rng.uniform(100, 500))
+        meters.begin(node, reading.power_mw)
+        await bus.publish([producer.stamp(reading)])
+        meters.end(node)
         await asyncio.sleep(rng.uniform(0.8, 1.2) * SAMPLE_S)
 
 

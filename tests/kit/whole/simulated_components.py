@@ -12,8 +12,9 @@ from typing import NamedTuple
 from simulated_broker import BrokerServer, Link, LinkedLog
 from simulated_cluster import NODES, ApiServer, ModelBinder, discover, sample, watch
 from simulated_database import DatabaseLink, DatabaseServer
+from simulated_models import Meters
 from simulated_truth import ObservedSpool, Truth
-from virtual_time import Process
+from virtual_time import THREAD_S, Process
 
 from go_http import CallFailed
 from joulie_bus.errors import BusError, Fenced, StreamGap, StreamReplaced
@@ -44,6 +45,7 @@ class Surroundings(NamedTuple):
     broker: BrokerServer
     database: DatabaseServer
     api: ApiServer
+    meters: Meters
     truth: Truth
     directory: Path
     key: Path
@@ -63,6 +65,7 @@ class Component(ABC):
         self.database_link = DatabaseLink(around.random_for(f"{name} database link"))
         self.process: Process | None = None
         self.down_until = 0.0
+        self._thread_s = THREAD_S
         self._lives = 0
 
     @abstractmethod
@@ -76,6 +79,7 @@ class Component(ABC):
         loop = asyncio.get_running_loop()
         while True:
             process = Process(self.name, self.name, self._uptime_s, self._skew_s)
+            process.thread_s = self._thread_s
             self.process = process
             task = process.spawn(self.body(process))
             try:
@@ -95,6 +99,22 @@ class Component(ABC):
         self.around.record(f"{self.name} ended: {why}")
         if not _is_expected(error):
             self.around.truth.fail(f"{self.name} ended by itself: {why}")
+
+    @property
+    def has_slow_disk(self) -> bool:
+        return self._thread_s > THREAD_S
+
+    def set_disk(self, thread_s: float = THREAD_S) -> None:
+        """How long a write takes, and each other call of a thread."""
+        self._thread_s = thread_s
+        if self.process is not None:
+            self.process.thread_s = thread_s
+
+    def set_clock_back(self, seconds: float) -> None:
+        """The wall clock of its machine, also for its later lives."""
+        self._skew_s -= seconds
+        if self.process is not None:
+            self.process.skew_s -= seconds
 
     def kill(self, restart_s: float) -> None:
         self.down_until = asyncio.get_running_loop().time() + restart_s
@@ -156,7 +176,7 @@ class ViewComponent(Component):
 class OperatorComponent(ViewComponent):
     async def work(self, process: Process, bus: LinkedLog, view: View) -> None:
         operator = Operator(bus, CLUSTER, view, OperatorSettings(interval_s=5.0))
-        async with background(watch(self.around.api, bus), "watch"):
+        async with background(watch(self.around.api, bus, view), "watch"):
             await discover(bus)
             await operator.run()
 
@@ -166,7 +186,7 @@ class Agents(Component):
         bus, rng = self.log_of(process), self.around.random_for("watts")
         async with asyncio.TaskGroup() as tasks:
             for node in NODES:
-                tasks.create_task(sample(node, bus, rng))
+                tasks.create_task(sample(node, bus, rng, self.around.meters))
 
 
 class ExtenderComponent(ViewComponent):

@@ -59,6 +59,7 @@ class DatabaseServer:
         self.file = file
         self.clock = clock
         self.stops = 0  # faults that it is down for
+        self.is_full = False  # its disk
         self.promotions = 0
         self._look = sqlite3.connect(file)  # of the simulator, which every fault spares
 
@@ -96,6 +97,8 @@ class DatabaseServer:
         committed = engine.dialect.do_commit
 
         def commit(connection: sqlite3.Connection) -> None:
+            if self.is_full:
+                raise sqlite3.OperationalError("database or disk is full")
             committed(connection)  # type: ignore[arg-type]
             if link.loses_reply():
                 raise sqlite3.OperationalError("the connection was lost before the reply")

@@ -19,6 +19,12 @@ FAILOVER = "failover to a standby that lags"
 DAMAGE = "copy of a stream incomplete"
 ELECTION = "no leader makes consumers"
 MOVES = (MOVE, RESTORE)
+CLOCK_STEP = "wall clock set back"
+STREAM_FULL = "stream full"
+DISK_FULL = "disk of the database full"
+SLOW_DISK = "slow disk"
+FORGETS = "broker forgets message ids"
+LOST_ACKS = "acknowledgements lost"
 # What happens, to what, and how likely it is beside the others.
 KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "kill": (COMPONENTS, 4),
@@ -26,13 +32,14 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "cut from the broker": (COMPONENTS, 4),
     "cannot send to the broker": (COMPONENTS, 1),
     "cannot receive from the broker": (COMPONENTS, 1),
-    "acknowledgements lost": (COMPONENTS, 2),
+    LOST_ACKS: (COMPONENTS, 2),
     "slow link": (COMPONENTS, 1),
     "cut from the database": ((*PROJECTORS, *EXTENDERS, "operator", "console"), 3),
     "replies of the database lost": (PROJECTORS, 2),
     "broker down": (("broker",), 1),
     "quorum lost": (("broker",), 1),
-    "broker forgets message ids": (("broker",), 1),
+    FORGETS: (("broker",), 1),
+    STREAM_FULL: (("broker",), 1),
     DAMAGE: (("broker",), 1),
     ELECTION: (("broker",), 1),
     "database down": (("database",), 1),
@@ -40,10 +47,16 @@ KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
     MOVE: (("database",), 0.5),
     RESTORE: (("database",), 0.5),
     "requests lost": (("API server",), 1),
+    DISK_FULL: (("database",), 1),
+    SLOW_DISK: (COMPONENTS, 1),
+    CLOCK_STEP: (COMPONENTS, 1),
 }
 FROM_S, TO_S = 3.0, 12.0  # when faults begin
 EMPTY_SHARE = 0.2  # of the standbys: those have nothing of the database
 SHORTEST_S, LONGEST_S = 0.3, 5.0
+CLOCK_STEP_S = 60.0  # the furthest, in either direction
+SLOW_DISK_S = 0.2  # for each call of a thread, on average
+FORGETS_EACH_S = 0.2
 SIGNED_S = 12.0  # until the first head is signed: nothing can be trimmed before
 PROMOTION_S = 3.0  # the longest time until a standby serves
 # Some faults last longer than the whole may stand still.
@@ -64,7 +77,7 @@ class Fault(NamedTuple):
     kind: str
     target: str
     lasts: float  # seconds; of a process that is killed, until its restart
-    lag: float = 0.0  # of a standby, or since what is trimmed was archived
+    lag: float = 0.0  # of a standby or a clock, or since what is trimmed was archived
 
     def __str__(self) -> str:
         lag = f", {self.lag:.2f} s behind" if self.lag else ""
@@ -78,13 +91,21 @@ def generated(rng: random.Random) -> list[Fault]:
     for kind in rng.choices(kinds, weights, k=rng.randint(1, 6)):
         at, lasts = rng.uniform(FROM_S, TO_S), rng.uniform(SHORTEST_S, LONGEST_S)
         lasts += LASTING_S * (kind in LASTING and rng.random() < LASTING_SHARE)
-        lag = _lag_before(at, rng) if kind == FAILOVER else 0.0
+        lag = _lag(kind, at, rng)
         if kind in MOVES:
             at, lag = at + SIGNED_S, rng.uniform(0.2, SIGNED_S)
         made.append(Fault(at, kind, _target(kind, rng), lasts, lag))
+        if kind == FORGETS:  # which shows only where messages are sent again
+            made.append(Fault(at, LOST_ACKS, rng.choice(COMPONENTS), lasts))
     if any(fault.kind in MOVES for fault in made):
         made = [fault for fault in made if fault.kind != FAILOVER]  # to what was trimmed meanwhile
     return sorted(made)
+
+
+def _lag(kind: str, at: float, rng: random.Random) -> float:
+    if kind == CLOCK_STEP:
+        return rng.uniform(-CLOCK_STEP_S, CLOCK_STEP_S)
+    return _lag_before(at, rng) if kind == FAILOVER else 0.0
 
 
 def _lag_before(at: float, rng: random.Random) -> float:
@@ -121,7 +142,7 @@ OF_LINKS: Mapping[str, Callable[[Component], None]] = {
     "cut from the broker": partial(_cut, sends=False, receives=False),
     "cannot send to the broker": partial(_cut, sends=False, receives=True),
     "cannot receive from the broker": partial(_cut, sends=True, receives=False),
-    "acknowledgements lost": _lose_acknowledgements,
+    LOST_ACKS: _lose_acknowledgements,
     "slow link": _slow_down,
     "cut from the database": _cut_from_the_database,
     "replies of the database lost": _lose_replies,
@@ -136,12 +157,13 @@ class Faults:
         self._components = components
 
     async def carry_out(self, fault: Fault) -> None:
-        await asyncio.sleep(fault.at - fault.lag)
+        before_s = 0.0 if fault.kind == CLOCK_STEP else fault.lag
+        await asyncio.sleep(fault.at - before_s)
         standby = self._around.database.standby() if fault.kind == FAILOVER else None
         move = Move(self._around)
         if fault.kind in MOVES:
             await move.keep()
-        await asyncio.sleep(fault.lag)
+        await asyncio.sleep(before_s)
         self._around.record(str(fault))
         match fault.target:
             case "broker":
@@ -155,10 +177,13 @@ class Faults:
 
     async def _of_the_broker(self, fault: Fault) -> None:
         server = self._around.broker
-        if fault.kind == "broker forgets message ids":
-            server.broker.forget_ids()
+        if fault.kind == FORGETS:
+            await self._forget_ids(fault.lasts)
             return
-        if fault.kind == DAMAGE:
+        if fault.kind == STREAM_FULL:
+            server.broker.fill(Stream.OBS)
+            server.broker.fill(Stream.DEC)
+        elif fault.kind == DAMAGE:
             assert server.copies is not None
             server.copies.damage(Stream.OBS)
         elif fault.kind == ELECTION:
@@ -173,6 +198,14 @@ class Faults:
         for component in self._components.values():
             component.link.came_back()
 
+    async def _forget_ids(self, lasts: float) -> None:
+        """As a broker whose window of duplicates is shorter than the pauses of its clients."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + lasts
+        while loop.time() < until:
+            self._around.broker.broker.forget_ids()
+            await asyncio.sleep(FORGETS_EACH_S)
+
     async def _of_the_api_server(self, fault: Fault) -> None:
         self._around.api.lost_share = 0.5
         await asyncio.sleep(fault.lasts)
@@ -180,6 +213,11 @@ class Faults:
 
     async def _of_the_database(self, fault: Fault, standby: Standby | None, move: Move) -> None:
         server = self._around.database
+        if fault.kind == DISK_FULL:
+            server.is_full = True
+            await asyncio.sleep(fault.lasts)
+            server.is_full = False
+            return
         server.stops += 1
         await asyncio.sleep(min(fault.lasts, PROMOTION_S))
         if standby is not None:
@@ -195,6 +233,14 @@ class Faults:
             component.kill(fault.lasts)
         elif fault.kind == "freeze":
             await self._freeze(component, fault.lasts)
+        elif fault.kind == CLOCK_STEP:
+            component.set_clock_back(fault.lag)
+            await asyncio.sleep(fault.lasts)
+            component.set_clock_back(-fault.lag)
+        elif fault.kind == SLOW_DISK:
+            component.set_disk(SLOW_DISK_S)
+            await asyncio.sleep(fault.lasts)
+            component.set_disk()
         else:
             OF_LINKS[fault.kind](component)
             await asyncio.sleep(fault.lasts)

@@ -5,7 +5,7 @@ import contextlib
 import functools
 import random
 import tempfile
-from collections.abc import Callable, Generator, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Iterable, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -29,6 +29,7 @@ from simulated_components import (
 from simulated_copies import Copies
 from simulated_database import DatabaseServer, migrated
 from simulated_faults import EXTENDERS, OF_COPIES, PROJECTORS, Fault, Faults, generated
+from simulated_models import Meters, Repeats
 from simulated_pods import Pods
 from simulated_truth import Truth
 from virtual_time import RUNNING, VirtualLoop
@@ -36,6 +37,8 @@ from virtual_time import RUNNING, VirtualLoop
 from joulie_bus.log.memory import MemoryBroker
 from joulie_bus.runtime.secret_files import keep_private
 from joulie_bus.testing import CLUSTER
+from joulie_projections.fold.sequence import SequencedBatch, sequence
+from joulie_projections.projector import projector
 from joulie_projections.store.store import Store
 
 QUIET_S = 8.0  # the shortest run, without its end
@@ -69,11 +72,13 @@ class Simulation:
         server = BrokerServer(broker, self._loop.time)
         if any(fault.kind in OF_COPIES for fault in self._faults):
             server.copies = Copies(broker)
+        self._repeats = Repeats(broker, self._fail)
         self._truth = Truth(broker, lambda: self._true_ns(skews[0]), self._fail)
         self.around = Surroundings(
             server,
             DatabaseServer(migrated(directory / "joulie.db"), lambda: self._true_ns(skews[1])),
             ApiServer(self._random_for("API server"), self._fail),
+            Meters(),
             self._truth,
             directory,
             _key_in(directory, rng),
@@ -130,7 +135,13 @@ class Simulation:
             for name in ("commit", "reset_incarnation"):
                 observed = self._observed(getattr(Store, name))
                 stack.enter_context(mock.patch.object(Store, name, observed))
+            stack.enter_context(mock.patch.object(projector, "sequence", self._sequenced))
             yield
+
+    def _sequenced(self, *args: Any) -> SequencedBatch:
+        batch = sequence(*args)
+        self._repeats.sequenced(args[2], batch.duplicates)
+        return batch
 
     def _observed(self, call: Callable[..., None]) -> Callable[..., None]:
         truth, server = self._truth, self.around.database
@@ -203,6 +214,10 @@ def simulated(seed: int, faults: Sequence[Fault] | None = None) -> Story:
     place = memory if memory.is_dir() else None
     with tempfile.TemporaryDirectory(prefix="joulie-simulation-", dir=place) as directory:
         return Simulation(seed, faults, Path(directory)).run()
+
+
+def first_failure(stories: Iterable[Story]) -> Story | None:
+    return next((story for story in stories if story.failure), None)
 
 
 def _key_in(directory: Path, rng: random.Random) -> Path:

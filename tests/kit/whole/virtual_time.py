@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 T = TypeVar("T")
 RUNNING: "ContextVar[Process | None]" = ContextVar("RUNNING", default=None)
 RESOLUTION_S = 1e-9
-THREAD_S = 0.0005  # on average, for a call to get to its thread, and for its result to get back
+THREAD_S = 0.0005
 
 
 class Stuck(Exception):
@@ -29,6 +29,7 @@ class Process:
         self.machine = machine
         self.uptime_s = uptime_s  # of the machine, when the run begins
         self.skew_s = skew_s  # of its wall clock
+        self.thread_s = THREAD_S  # on average, for a call to get to its thread, and back
         self.began_at = asyncio.get_running_loop().time()
         self.is_dead = False
         self.context = copy_context()
@@ -162,7 +163,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 outcome: T | BaseException = func(*args)
             except BaseException as error:
                 outcome = error
-            self.call_later(self._rng.expovariate(1 / THREAD_S), finish, outcome)
+            self.call_later(self._delay_s(), finish, outcome)
 
         def finish(outcome: T | BaseException) -> None:
             if future.done():
@@ -174,5 +175,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
             else:
                 future.set_result(outcome)
 
-        self.call_later(self._rng.expovariate(1 / THREAD_S), call)
+        self.call_later(self._delay_s(), call)
         return future
+
+    def _delay_s(self) -> float:
+        process = RUNNING.get()
+        return self._rng.expovariate(1 / (process.thread_s if process else THREAD_S))

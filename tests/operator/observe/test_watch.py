@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -12,10 +13,11 @@ from joulie_bus.jetstream.log import JetStreamLog
 from joulie_bus.runtime import metrics
 from joulie_bus.runtime.tasks import background, wait_and_clear
 from joulie_bus.streams.subjects import Stream
-from joulie_bus.testing import CLUSTER, card
+from joulie_bus.testing import CLUSTER, bound, card
+from joulie_bus.testing.stamping import Voices
 from joulie_operator.facts.hardware_inventory import Inventory
 from joulie_operator.kube.api_client import ApiServer as Api
-from joulie_operator.observe import resource_watcher
+from joulie_operator.observe import resource_watcher, watch
 from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.view.view import View
@@ -96,6 +98,34 @@ def shows_all(server: ApiServer, asked: Asked, resource: str = "nodes") -> bool:
     """Whether the request reads everything, as initial events or as the first page of a list."""
     streams = asked.initial and server.initial_events == "sent"
     return asked.resource == resource and (streams or (asked.verb == "list" and not asked.more))
+
+
+async def test_what_a_late_view_lacks_is_compared_once_the_view_is_complete(
+    server: ApiServer,
+    bus: JetStreamLog,
+    view: View,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pod whose binding the projector had not folded yet, and that was deleted meanwhile."""
+    catches_up, voices = watch.catches_up, Voices("before", CLUSTER, lambda: 0)
+    calls = itertools.count()
+
+    async def late(seen: View) -> bool:
+        match next(calls):
+            case 0:
+                return False
+            case 1:
+                await bus.publish([voices.stamp(bound("deleted", "n1"))])
+        return await catches_up(seen)
+
+    monkeypatch.setattr(watch, "catches_up", late)
+    async with server.listening(), watching(server, bus, view, tmp_path) as cluster:
+        await until(lambda: not cluster.watches.visibility(60).problem)
+        await until(knows(view, NODES))
+
+    assert "deleted" not in view.cluster_state.pods
+    assert next(calls) == 3  # once more after the view was complete
 
 
 class Lists:
