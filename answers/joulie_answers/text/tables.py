@@ -5,12 +5,14 @@ from typing import NamedTuple
 
 
 class TextTable(NamedTuple):
-    """`numbers` are the columns with numbers, which end under their title."""
+    """`numbers` are the columns with numbers, which end under their title. The first `keys` columns
+    name the row."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     numbers: Set[str] = frozenset()
     indent: int = 0
+    keys: int = 1
 
     def __str__(self) -> str:
         lines = [tuple(self.head), *map(tuple, self.rows)]

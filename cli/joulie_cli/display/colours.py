@@ -2,7 +2,7 @@
 stays as it is."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from joulie_answers.text.tables import TextTable, TextWithTables
+from joulie_cli.display.table_widths import fitted, parts_of
 
 STYLES = {
     "joulie.stale": "bold red",
@@ -28,7 +29,7 @@ class Lines(RegexHighlighter):
     highlights: ClassVar[Sequence[str]] = [
         r"(?m)^(?P<stale>STALE .*|  \S+ +down\b.*)$",
         r"(?m)^(?P<warning>IDLE: .*|Incomplete: .*)$",
-        r"(?m)^ +(?P<best>\*[\w.-]+)",  # the best candidate
+        r"(?m)^ *(?P<best>\*[\w.-]+)",  # the best candidate
         r"(?P<good>no mismatches)",
     ]
 
@@ -44,18 +45,29 @@ def print_coloured(text: str) -> None:
     console = Console(file=sys.stdout, theme=Theme(STYLES), highlight=False)
     for part in text.parts if isinstance(text, TextWithTables) else (text,):
         if isinstance(part, TextTable):
-            console.print(drawn(part))
+            for drawing in drawn(part, console.width):
+                console.print(drawing)
         else:
             console.print(coloured(part), soft_wrap=True)
 
 
-def drawn(table: TextTable) -> Padding:
-    """Columns are as narrow as the terminal needs; what does not fit continues in the next line."""
+def drawn(table: TextTable, width: int) -> Iterator[Padding]:
+    """What does not fit into its column continues in the next line, and columns that do not fit
+    beside the others follow below."""
+    for part in parts_of(table, width - table.indent):
+        yield Padding(_grid(part, width), (0, 0, 0, table.indent), expand=False)
+
+
+def _grid(table: TextTable, width: int) -> Table:
     found = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="joulie.head")
-    for name in table.head:
+    widths = fitted(table, width - table.indent)
+    for name, room in zip(table.head, widths, strict=True):
         found.add_column(
-            Text(name), justify="right" if name in table.numbers else "left", overflow="fold"
+            Text(name),
+            width=room,
+            justify="right" if name in table.numbers else "left",
+            overflow="fold",
         )
     for row in table.rows:
         found.add_row(*map(coloured, row))
-    return Padding(found, (0, 0, 0, table.indent), expand=False)
+    return found
