@@ -197,7 +197,9 @@ def test_the_table_shows_the_paired_interval_over_seeds() -> None:
             for each, part in zip(base, (0.7, 0.8, 0.9), strict=True)]  # fmt: skip
 
     assert energy_table.compared(ours, base) == "-20.00 +- 24.84 %"
-    *_, last = energy_table.of([*base, *ours], "kube-default").splitlines()
+    head, (_, last) = energy_table.of([*base, *ours], "kube-default")
+    assert "conditions" not in head
+    assert len(head) == len(last)
     assert "joulie-energy" in last
     assert "166.7" in last
     assert "100.0" in last

@@ -15,6 +15,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
+    from joulie_answers.text.tables import TextWithTables
     from joulie_projections.component.wiring import Wiring
     from joulie_simulator.gpu_packing.fragments import Farm, Filling, Outcome, Policy
     from joulie_simulator.hardware.shapes import Machine
@@ -98,7 +99,7 @@ LOADS = (
 )  # requested GPUs divided by existing GPUs: below and above capacity
 
 
-HEAD = ("requested", "scored by", "in use", "unusable", "pending", "pending for 8")
+HEAD = ("requested", "scored by", "in use", "unusable GPUs", "pending", "pending for 8")
 
 
 def program() -> Program:
@@ -176,12 +177,16 @@ def _means(outcomes: list[Outcome]) -> dict[str, float]:
     }
 
 
-def as_table(rows: list[dict[str, Any]]) -> str:
-    lines = ["{:<11}{:<34}{:>8}{:>16}{:>11}{:>16}".format(*HEAD)]
-    for row in rows:
-        used = f"{100 * row['used'] / row['gpus']:.1f} %"
-        lines.append(
-            f"{100 * row['load']:>4.0f} %     {row['policy']:<34}{used:>8}"
-            f"{row['stranded']:>11.0f} GPUs{row['waiting']:>11.0f}{row['waiting_whole']:>16.0f}"
+def as_table(rows: list[dict[str, Any]]) -> TextWithTables:
+    from joulie_answers.text.tables import TextTable, TextWithTables
+
+    cells = [
+        (
+            f"{100 * row['load']:.0f} %",
+            row["policy"],
+            f"{100 * row['used'] / row['gpus']:.1f} %",
+            *(f"{row[name]:.0f}" for name in ("stranded", "waiting", "waiting_whole")),
         )
-    return "\n".join(lines)
+        for row in rows
+    ]
+    return TextWithTables.of([TextTable(HEAD, cells, {*HEAD} - {"scored by"}, keys=2)])

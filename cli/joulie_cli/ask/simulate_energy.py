@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from joulie_answers.text.tables import TextTable, TextWithTables
 from joulie_audit.workers import on_cores
 from joulie_cli.display.output import require_writable, show, write
 from joulie_cli.display.progress import progress
@@ -52,9 +53,15 @@ def run(args: argparse.Namespace) -> int:
     baseline = BASELINE if args.suite == COMPAT else KUBE_DEFAULT
     if args.plot:
         write("--plot", args.plot, energy_plot.of(rows, baseline))
-    text = energy_table.of(rows, baseline) if args.output == "table" else ""
+    text = as_table(rows, baseline) if args.output == "table" else ""
     show(args, [{name: getattr(row, name) for name in FIGURES} for row in rows], text)
     return 0
+
+
+def as_table(rows: Sequence[Row], baseline: str) -> TextWithTables:
+    head, lines = energy_table.of(rows, baseline)
+    keys = [name for name in head if name in energy_table.KEYS]
+    return TextWithTables.of([TextTable(head, lines, {*head} - {*keys}, keys=len(keys))])
 
 
 def _seeds(args: argparse.Namespace) -> Sequence[int]:

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import product
 from statistics import mean
 
+from joulie_answers.text.tables import TextTable, TextWithTables
 from joulie_audit.workers import on_cores
 from joulie_cli.display.output import require_writable, show, write
 from joulie_cli.display.progress import progress
@@ -27,6 +28,10 @@ from joulie_simulator.workload.workload import CARD_MB, Size, Table
 NODES = 500
 DEFRAGMENTED = (90, 100)  # percent of the GPUs that arrive before the plan is made
 PODS = 4000  # of the built-in list
+MOVE_FIGURES = (
+    *("free", "unusable", "unusable_after", "unusable_carried_out", "unusable_by_joulie"),
+    *("cards", "cards_after", "waiting"),
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -109,40 +114,35 @@ def _bound_rows(most: Mapping[int, float]) -> list[dict[str, object]]:
     ]
 
 
-def as_moves(rows: Sequence[DefragmentedRow]) -> str:
+def as_moves(rows: Sequence[DefragmentedRow]) -> TextWithTables:
     """Means of the seeds, in GPUs."""
     head = (
         *("arrived", "moved", "free", "of no use", "after", "carried out", "by Joulie"),
         *("whole cards", "after", "then fit"),
     )
-    lines = ["".ljust(14) + "".join(f"{cell:>13}" for cell in head)]
+    cells = []
     for name, level in dict.fromkeys((row.policy, row.arrived) for row in rows):
         found = [row for row in rows if (row.policy, row.arrived) == (name, level)]
         share = 100 * mean(row.moved / row.pods for row in found)
-        cells = (
-            *(f"{level} %", f"{share:.2f} %", f"{mean(row.free for row in found):.1f}"),
-            f"{mean(row.unusable for row in found):.1f}",
-            f"{mean(row.unusable_after for row in found):.1f}",
-            f"{mean(row.unusable_carried_out for row in found):.1f}",
-            f"{mean(row.unusable_by_joulie for row in found):.1f}",
-            f"{mean(row.cards for row in found):.1f}",
-            f"{mean(row.cards_after for row in found):.1f}",
-            f"{mean(row.waiting for row in found):.1f}",
-        )
-        lines.append(name.ljust(14) + "".join(f"{cell:>13}" for cell in cells))
-    return "\n".join(lines)
+        means = [f"{mean(getattr(row, field) for row in found):.1f}" for field in MOVE_FIGURES]
+        cells.append((name, f"{level} %", f"{share:.2f} %", *means))
+    return TextWithTables.of([TextTable(("", *head), cells, {*head})])
 
 
-def as_table(rows: Sequence[Row], most: Mapping[int, float]) -> str:
+def as_table(rows: Sequence[Row], most: Mapping[int, float]) -> TextWithTables:
     """Means of the seeds: GPUs allocated in percent, and kilowatts."""
-    lines = ["arrived".ljust(16) + "".join(f"{level:>16} %" for level in LEVELS)]
+    levels = [f"{level} %" for level in LEVELS]
+    cells = []
     for name in dict.fromkeys(row.policy for row in rows):
-        cells = list[str]()
-        for level in LEVELS:
-            found = [row for row in rows if row.policy == name and row.arrived == level]
-            watts = mean(row.watts for row in found) / 1000
-            cells.append(f"{mean(row.allocated for row in found):.2f} %{watts:>6.0f} kW")
-        lines.append(name.ljust(16) + "".join(f"{cell:>18}" for cell in cells))
-    cells = [f"{share:.2f} %         " for share in most.values()]
-    lines.append("bound".ljust(16) + "".join(f"{cell:>18}" for cell in cells))
-    return "\n".join(line.rstrip() for line in lines)
+        found = [
+            [row for row in rows if (row.policy, row.arrived) == (name, level)] for level in LEVELS
+        ]
+        cells.append((name, *(cell for each in found for cell in _allocated(each))))
+    cells.append(("bound", *(cell for share in most.values() for cell in (f"{share:.2f} %", ""))))
+    head = ("arrived", *(cell for level in levels for cell in (level, "kW")))
+    return TextWithTables.of([TextTable(head, cells, {*levels, "kW"})])
+
+
+def _allocated(found: Sequence[Row]) -> tuple[str, str]:
+    watts = mean(row.watts for row in found)
+    return f"{mean(row.allocated for row in found):.2f} %", f"{watts / 1000:.0f}"

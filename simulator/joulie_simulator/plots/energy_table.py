@@ -9,39 +9,33 @@ from joulie_simulator.energy.switching.conditions import baseline_of
 
 HEAD = (
     "conditions", "load", "policy", "sleep", "kWh", "work kWh", "kWh/work", "kWh/work vs baseline",
-    "work", "dropped", "wait p50", "wait p99", "of perf.", "longest", "of perf.", "wakes",
-    "boot kWh", "lost", "restarts",
+    "work", "dropped", "wait p50", "wait p99", "p99 of perf.", "longest", "longest of perf.",
+    "wakes", "boot kWh", "lost", "restarts",
 )  # fmt: skip
-WIDTHS = (26, 6, 29, 7, 12, 12, 10, 24, 10, 11, 10, 10, 10, 10, 10, 8, 10, 6, 10)
+KEYS = HEAD[:4]  # name a row
 EQUAL_WORK = 0.005  # the share of work that may be missing where jobs wait in a queue
 # Two-sided 95 % quantiles of Student's t for 1 to 7 degrees of freedom.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)
 
+Line = tuple[str, ...]
 
-def of(rows: Sequence[Row], baseline: str) -> str:
+
+def of(rows: Sequence[Row], baseline: str) -> tuple[Line, list[Line]]:
+    """The titles and the lines. Without the conditions where all rows have the usual ones."""
     groups: dict[tuple[str | float, str, bool, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.load, row.policy, row.sleep, row.conditions), []).append(row)
-    is_varied = len({row.conditions for row in rows}) > 1
-    lines = [_line(HEAD, is_varied)]
-    for (load, *_, conditions), group in groups.items():
-        base = groups[load, baseline, False, baseline_of(conditions)]
-        lines.append(_line(_cells(group, base), is_varied))
-    return "\n".join(lines)
-
-
-def _line(cells: Sequence[str], is_varied: bool) -> str:
-    """The first cell is left out where all rows have the usual conditions."""
-    padded = [
-        cell.ljust(width) if at < 4 else cell.rjust(width)
-        for at, (cell, width) in enumerate(zip(cells, WIDTHS, strict=True))
+    first = 0 if len({row.conditions for row in rows}) > 1 else 1
+    lines = [
+        _cells(group, groups[load, baseline, False, baseline_of(conditions)])
+        for (load, *_, conditions), group in groups.items()
     ]
-    return "".join(padded[not is_varied :]).rstrip()
+    return HEAD[first:], [line[first:] for line in lines]
 
 
-def _cells(group: list[Row], base: list[Row]) -> list[str]:
+def _cells(group: list[Row], base: list[Row]) -> Line:
     first = group[0]
-    return [
+    return (
         first.conditions,
         str(first.load),
         first.policy,
@@ -61,7 +55,7 @@ def _cells(group: list[Row], base: list[Row]) -> list[str]:
         f"{mean(row.boot_kwh for row in group):,.1f}",
         f"{mean(row.lost for row in group):,.1f}",
         f"{mean(row.restarts for row in group):,.0f}",
-    ]
+    )
 
 
 def compared(group: Sequence[Row], base: Sequence[Row]) -> str:
