@@ -39,12 +39,13 @@ def data(tmp_path: Path) -> Path:
 
 def test_both_are_listed(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["dead", "list", "--data", str(data)]) == 1
-    *whole, short, more = capsys.readouterr().out.splitlines()
+    head, *whole, short, more = capsys.readouterr().out.splitlines()
     assert main(["dead", "list", "-o", "json", "--data", str(data)]) == 1
     listed = json.loads(capsys.readouterr().out)
 
+    assert head.split() == ["position", "message", "why"]
     assert len(whole) == BODIES_PER_SUBJECT
-    assert f"JOULIE_OBS #{SHORT}  why {SHORT}" in short
+    assert short.split() == [str(SHORT), "JOULIE_OBS", f"#{SHORT}", "why", str(SHORT)]
     assert more.strip() == (
         f"and 39 more of joulie.obs.c.pod.p up to {COUNT}, without their bodies"
     )

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from joulie_bus.errors import WrongTarget
 from joulie_bus.events import TargetSet
 from joulie_bus.testing import NOON, SECOND
-from joulie_cli.admin.target import require_known_label, target_of
+from joulie_cli.admin.target import as_text, require_known_label, target_of
 from joulie_cli.command_line.parser import parsed
 from joulie_demo import demo, joulie
+from joulie_projections.state.state import Target
 
 HOUR = 3600 * SECOND
 
@@ -67,6 +69,20 @@ def test_a_target_of_a_label_that_no_node_has_names_three_that_nodes_have() -> N
     )
 
 
+def test_targets_are_listed_with_their_period_and_whether_they_are_in_force() -> None:
+    now = Target(2_000_000, NOON, NOON + HOUR, because="price")
+    later = Target(12_000_000, NOON + HOUR, NOON + 2 * HOUR, feed="rack:r1")
+
+    head, *lines = as_text({"now": now, "later": later}, NOON).splitlines()
+
+    assert head.split() == ["target", "watts", "of", "from", "to", "in", "force", "because"]
+    cells = [re.split(" {2,}", line) for line in lines]
+    assert [(each[0], each[1], each[2], *each[5:]) for each in cells] == [
+        ("later", "12000", "rack:r1", "no"),
+        ("now", "2000", "cluster", "yes", "price"),
+    ]
+
+
 @pytest.mark.drill
 def test_a_running_cluster_meets_a_target_and_replay_recomputes_the_plans(tmp_path: Path) -> None:
     """A target below the idle power cannot be met; the plans cap the eco nodes and say so."""
@@ -78,7 +94,8 @@ def test_a_running_cluster_meets_a_target_and_replay_recomputes_the_plans(tmp_pa
         running.wait_until(lambda: any("drill" in made["because"] for made in plans(tmp_path)))
         running.end()
 
-    assert "in force" in joulie("target", "--data", tmp_path).stdout
+    _, line = joulie("target", "--data", tmp_path).stdout.splitlines()
+    assert line.split()[:3] == ["now", "2000", "cluster"]
     assert "no mismatches" in joulie("replay", "--data", tmp_path).stdout
 
 

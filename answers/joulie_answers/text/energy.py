@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Iterator
 
 from joulie_answers.schema.responses import Energy, EnergyShare
+from joulie_answers.text.tables import TextTable, TextWithTables
 from joulie_bus.core.times import rfc3339, utc_text
 from joulie_projections.energy.report import BEHIND_S, NOT_ON_CARDS, NOT_SHARED
 
@@ -23,7 +24,7 @@ def energy_text(found: Energy) -> str:
         return "\n".join(filter(None, [_nothing_held(found), behind_text(found)]))
     start, end, complete = map(utc_text, (found.from_ms, found.to_ms, found.complete_to_ms))
     cost, carbon = _figure(found.cost), _figure(found.kgco2e)
-    lines = [
+    lines: list[str | TextTable] = [
         f"Energy from {start} to {end}, of a ledger that is complete up to {complete} "
         f"(position {found.folded_to})",
         f"  meters    {found.meter_kwh:12.3f} kWh, of which {found.modelled_kwh:.3f} modelled",
@@ -34,13 +35,11 @@ def energy_text(found: Energy) -> str:
         "have no price and are not part of it",
         f"  carbon    {carbon:>12} kgCO2e; {found.unweighed_kwh:.3f} kWh "
         "have no carbon intensity and are not part of it",
-        f"  by {found.by:<20} {'kWh':>12} {'above idle':>12} {'idle':>12}"
-        f" {found.currency or 'cost':>12} {'kgCO2e':>12}",
-        *map(_line, found.items[:SHOWN_LINES]),
+        _shares(found),
     ]
     if len(found.items) > SHOWN_LINES:
         lines.append(f"  and {len(found.items) - SHOWN_LINES} more; -o json or -o csv lists all")
-    return "\n".join([*lines, *filter(None, [behind_text(found)])])
+    return TextWithTables.of([*lines, *filter(None, [behind_text(found)])])
 
 
 def _nothing_held(found: Energy) -> str:
@@ -61,11 +60,24 @@ def behind_text(found: Energy) -> str:
     )
 
 
-def _line(share: EnergyShare) -> str:
-    figures = " ".join(f"{each:12.3f}" for each in (share.kwh, share.pods_kwh, share.idle_kwh))
-    worth = f" {_figure(share.cost):>12} {_figure(share.kgco2e):>12}"
-    modelled = f"  {share.modelled_kwh / share.kwh:.0%} modelled" if share.modelled_kwh else ""
-    return f"  {share.name:<23} {figures}{worth}{modelled}"
+def _shares(found: Energy) -> TextTable:
+    shown = found.items[:SHOWN_LINES]
+    heads = ("kWh", "above idle", "idle", found.currency or "cost", "kgCO2e")
+    is_modelled = any(share.modelled_kwh for share in shown)
+    rows = [
+        (share.name, *_figures(share), *([_modelled(share)] if is_modelled else ()))
+        for share in shown
+    ]
+    head = (f"by {found.by}", *heads, *(["modelled"] if is_modelled else ()))
+    return TextTable(head, rows, {*heads, "modelled"}, indent=2)
+
+
+def _figures(share: EnergyShare) -> list[str]:
+    return [*map(_figure, (share.kwh, share.pods_kwh, share.idle_kwh, share.cost, share.kgco2e))]
+
+
+def _modelled(share: EnergyShare) -> str:
+    return f"{share.modelled_kwh / share.kwh:.0%}" if share.modelled_kwh else ""
 
 
 def _figure(value: float | None) -> str:

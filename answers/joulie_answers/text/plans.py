@@ -38,14 +38,14 @@ def _row(item: PlanEntry) -> list[str]:
 
 def plan_text(found: PlanDetail) -> str:
     plan = found.plan
-    return "\n".join(
+    return TextWithTables.of(
         [
             f"{plan.plan}   {utc_text(found.made_at_ms)}   position {found.made_position}",
             f"  because    {plan.because}",
             f"  looked at  position {plan.view}: {plan.nodes} nodes",
             *input_lines(found.inputs, found.shares),
             f"  changes    {len(found.transitions)}",
-            *transition_lines(found.transitions),
+            *_changes(found.transitions),
         ]
     )
 
@@ -63,10 +63,10 @@ def input_lines(inputs: Mapping[str, float], shares: Sequence[PowerShare]) -> It
         yield f"  share      and {len(shares) - MOST_RACKS} more; -o json has all"
 
 
-def transition_lines(found: Sequence[Transition]) -> Iterator[str]:
-    """One line for each change: the node, what changes, and why."""
-    for each in found:
-        yield f"    {each.node:<24} {each.kind} {each.to}  {each.because}".rstrip()
+def _changes(found: Sequence[Transition]) -> Iterator[TextTable]:
+    rows = [(each.node, f"{each.kind} {each.to}".strip(), each.because) for each in found]
+    if rows:
+        yield TextTable(("NODE", "WHAT", "BECAUSE"), rows, indent=4)
 
 
 def next_plan_text(found: NextPlan, most: int) -> str:
@@ -77,14 +77,14 @@ def next_plan_text(found: NextPlan, most: int) -> str:
     held = [f"{node} ({why})" for node, why in found.held.items()]
     since = [f"{node} ({seconds} s)" for node, seconds in found.empty_in_order.items()]
     why = "eco in this order if fewer performance nodes are needed, the least dense first"
-    return "\n".join(
+    return TextWithTables.of(
         [
             f"The next plan, from the facts up to position {found.plan.view} "
             f"({utc_text(found.at_ms)}) and the settings of {found.settings_of}{until}",
             f"  because    {found.plan.because}",
             *input_lines(found.inputs, found.shares),
             f"  changes    {len(found.transitions)}",
-            *transition_lines(found.transitions),
+            *_changes(found.transitions),
             *_nodes("draining", draining, most, "eco when their performance pods have ended"),
             *_nodes("held", held, most, "not changed yet, and why"),
             *_nodes(

@@ -141,18 +141,22 @@ def _as_json(found: Measured) -> dict[str, Any]:
 
 
 def _as_text(found: Sequence[Measured], period: Period, recorded: int | None) -> str:
+    from joulie_answers.text.tables import TextTable, TextWithTables
     from joulie_bus.core.times import utc_text
 
     start, end = (utc_text(each) for each in period)
-    lines = [f"Pods that ran from {start} to {end}, up to which the ledger is complete"]
-    lines += [f"{'class':<12} {'capped pods':>12} {'other pods':>12}   energy of a capped pod"]
-    lines += [
-        f"{each.workload:<12} {each.capped_pods:>12} {each.other_pods:>12}   {_change(each)}"
+    numbers = ("capped pods", "other pods")
+    rows = [
+        (each.workload, str(each.capped_pods), str(each.other_pods), _change(each))
         for each in found
+    ]
+    lines: list[str | TextTable] = [
+        f"Pods that ran from {start} to {end}, up to which the ledger is complete",
+        TextTable(("class", *numbers, "energy of a capped pod"), rows, {*numbers}),
     ]
     if recorded is not None:
         lines.append(f"{recorded} measurements were recorded.")
-    return "\n".join(lines)
+    return TextWithTables.of(lines)
 
 
 def _change(found: Measured) -> str:

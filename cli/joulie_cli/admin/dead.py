@@ -15,6 +15,8 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from joulie_projections.component.wiring import Wiring
     from joulie_projections.fold.commit import Poison
 
@@ -101,18 +103,19 @@ def _as_json(poison: Poison) -> dict[str, Any]:
 
 
 def _as_text(found: list[Poison]) -> str:
+    from joulie_answers.text.tables import TextTable, TextWithTables
+
     if not found:
         return "Nothing is in quarantine."
-    return "\n".join(map(_line, found))
+    rows = [row for poison in found for row in _rows(poison)]
+    return TextWithTables.of([TextTable(("position", "message", "why"), rows, {"position"})])
 
 
-def _line(poison: Poison) -> str:
+def _rows(poison: Poison) -> Iterator[tuple[str, str, str]]:
     from joulie_projections.fold.quarantine_quota import is_single, positions_of
 
-    line = f"{poison.position:>10}  {poison.stream} #{poison.sequence}  {poison.why}"
-    if is_single(poison):
-        return line
-    positions = positions_of(poison)
-    subject = poison.subject or "several subjects"
-    more = f"and {len(positions) - 1} more of {subject} up to {positions[-1]}, without their bodies"
-    return f"{line}\n{'':>10}  {more}"
+    yield str(poison.position), f"{poison.stream} #{poison.sequence}", poison.why
+    if not is_single(poison):
+        positions = positions_of(poison)
+        more = f"and {len(positions) - 1} more of {poison.subject or 'several subjects'}"
+        yield "", "", f"{more} up to {positions[-1]}, without their bodies"

@@ -17,6 +17,7 @@ from joulie_cli.command_line.commands import Program
 if TYPE_CHECKING:
     from joulie_answers.doctor.judgement.calls import LastCall
     from joulie_answers.doctor.judgement.findings import Finding
+    from joulie_answers.text.tables import TextTable
     from joulie_bus.runtime.settings import InForce
     from joulie_operator.kube.api_client import ApiServer
     from joulie_projections.component.wiring import Wiring
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
 
     from joulie_answers.doctor.examination import Case, examine
     from joulie_answers.doctor.judgement.findings import Level, as_text, exit_code
+    from joulie_answers.text.tables import TextWithTables
     from joulie_cli.display.output import show
     from joulie_operator.cluster_settings import ClusterSettings
 
@@ -56,7 +58,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
     case = Case(wires, settings, cluster, _namespace(args, wires), _last_call, certificates)
     findings = asyncio.run(examine(case))
     shown = [row for row in settings if args.settings or row.origin != "default"]
-    text = "\n".join([as_text(findings), *_setting_lines(shown)])
+    text = TextWithTables.of([*as_text(findings).parts, *_setting_parts(shown)])
     code = exit_code(findings, accepted=Level.WARN if args.accept_warnings else Level.OK)
     show(args, as_tree(findings, settings, code), text)
     return code
@@ -105,7 +107,9 @@ def as_tree(
     }
 
 
-def _setting_lines(rows: Sequence[InForce]) -> list[str]:
-    width = max((len(row.name) for row in rows), default=0)
-    lines = [f"  {row.name:<{width}}  {row.value}  ({row.origin})" for row in rows]
-    return ["", "Settings in force", *lines] if lines else []
+def _setting_parts(rows: Sequence[InForce]) -> list[str | TextTable]:
+    from joulie_answers.text.tables import TextTable
+
+    cells = [(row.name, row.value, row.origin) for row in rows]
+    heads = ("SETTING", "VALUE", "FROM")
+    return ["", "Settings in force", TextTable(heads, cells, indent=2)] if cells else []

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace, wires: Wiring) -> int:
             targets = history.cluster_state().targets
         now = time.time_ns()
         found = [_as_json(name, each, now) for name, each in sorted(targets.items())]
-        show(args, found, _as_text(found))
+        show(args, found, as_text(targets, now))
         return 0
     event = target_of(args, time.time_ns())
     if args.action == "clear":
@@ -195,16 +195,29 @@ def _as_json(name: str, target: Target, now: int) -> dict[str, Any]:
         "from": rfc3339(target.starts_at // MS),
         "to": rfc3339(target.ends_at // MS),
         "because": target.because,
-        "in_force": target.starts_at <= now < target.ends_at,
+        "in_force": _is_in_force(target, now),
     }
 
 
-def _as_text(found: list[dict[str, Any]]) -> str:
-    if not found:
+def as_text(targets: Mapping[str, Target], now: int) -> str:
+    from joulie_answers.text.tables import TextTable, TextWithTables
+
+    if not targets:
         return "No target is set."
-    return "\n".join(
-        f"{each['target']:<20} {each['watts']:>12g} W  {each['feed'] or 'cluster':<12} "
-        f"{each['from']} to {each['to']}{'  in force' if each['in_force'] else ''}"
-        f"{'  ' + each['because'] if each['because'] else ''}"
-        for each in found
+    rows = [_row(name, target, now) for name, target in sorted(targets.items())]
+    heads = ("target", "watts", "of", "from", "to", "in force", "because")
+    return TextWithTables.of([TextTable(heads, rows, {"watts"})])
+
+
+def _row(name: str, target: Target, now: int) -> tuple[str, ...]:
+    from joulie_bus.core.times import MS, utc_text
+
+    return (
+        *(name, f"{target.power_mw / 1000:g}", target.feed or "cluster"),
+        *(utc_text(each // MS) for each in (target.starts_at, target.ends_at)),
+        *("yes" if _is_in_force(target, now) else "no", target.because),
     )
+
+
+def _is_in_force(target: Target, now: int) -> bool:
+    return target.starts_at <= now < target.ends_at

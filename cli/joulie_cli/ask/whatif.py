@@ -15,6 +15,7 @@ from joulie_cli.command_line import options as shared
 from joulie_cli.command_line.commands import Program
 
 if TYPE_CHECKING:
+    from joulie_answers.text.tables import TextTable
     from joulie_audit.questions.whatif import Overrides
     from joulie_audit.recompute.score_changes import Comparison, Group, ScoreChange
     from joulie_extender.catalogue.weights import Weights
@@ -182,6 +183,7 @@ def as_json(given: Mapping[str, str], found: Comparison) -> dict[str, Any]:
 
 
 def as_text(given: Mapping[str, str], found: Comparison) -> str:
+    from joulie_answers.text.tables import TextWithTables
     from joulie_audit.questions.whatif import OPEN_LOOP
 
     named = ", ".join(f"{name}={value}" for name, value in given.items())
@@ -189,31 +191,43 @@ def as_text(given: Mapping[str, str], found: Comparison) -> str:
     if not found.all.decisions:
         nothing = f"With {named}: no score in this part of the log could be recomputed."
         return "\n".join([nothing, *left_out])
-    lines = [f"With {named}, of {found.all.decisions} scored pods:", _HEAD, _row("all", found.all)]
-    lines += [_row(f"class {name}", group) for name, group in found.by_class.items()]
-    lines += [_row(f"namespace {name}", group) for name, group in found.by_namespace.items()]
-    lines += map(_change, found.changes[:SHOWN])
+    asked = f"With {named}, of {found.all.decisions} scored pods:"
+    changes = [_change(each) for each in found.changes[:SHOWN]]
     if len(found.changes) > SHOWN:
-        lines.append(f"  ... and {len(found.changes) - SHOWN} more (-o json has all)")
-    return "\n".join([*lines, *_notes(found), *left_out, OPEN_LOOP])
+        changes.append(f"  ... and {len(found.changes) - SHOWN} more (-o json has all)")
+    return TextWithTables.of(
+        [asked, _groups(found), *changes, *_notes(found), *left_out, OPEN_LOOP]
+    )
 
 
 def _left_out(found: Comparison) -> list[tuple[str, int]]:
     return sorted(found.left_out.items())
 
 
-_HEAD = (
-    f"  {'':<24}{'pods':>7}{'cores':>8}{'GPUs':>7}{'other winner':>14}{'score':>8}"
-    f"{'watts then':>13}{'now':>10}{'over cap then':>15}{'now':>6}"
+_NUMBERS = (
+    *("pods", "cores", "GPUs", "other winner", "score", "watts then", "now"),
+    *("over cap then", "now"),
 )
 
 
-def _row(name: str, group: Group) -> str:
-    score = "-" if group.score_shift is None else f"{group.score_shift:+.2f}"
+def _groups(found: Comparison) -> TextTable:
+    from joulie_answers.text.tables import TextTable
+
+    groups = {
+        "all": found.all,
+        **{f"class {name}": group for name, group in found.by_class.items()},
+        **{f"namespace {name}": group for name, group in found.by_namespace.items()},
+    }
+    rows = [(name, *_cells(group)) for name, group in groups.items()]
+    return TextTable(("", *_NUMBERS), rows, {*_NUMBERS}, indent=2)
+
+
+def _cells(group: Group) -> tuple[str, ...]:
     return (
-        f"  {name:<24}{group.decisions:>7}{group.cores:>8.0f}{group.gpus:>7.0f}{group.changed:>14}"
-        f"{score:>8}{group.watts_before:>13.0f}{group.watts_after:>10.0f}"
-        f"{group.over_cap_before:>15}{group.over_cap_after:>6}"
+        *(str(group.decisions), f"{group.cores:.0f}", f"{group.gpus:.0f}", str(group.changed)),
+        "-" if group.score_shift is None else f"{group.score_shift:+.2f}",
+        *(f"{group.watts_before:.0f}", f"{group.watts_after:.0f}"),
+        *(str(group.over_cap_before), str(group.over_cap_after)),
     )
 
 

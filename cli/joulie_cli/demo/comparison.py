@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from joulie_answers.text.tables import TextTable, TextWithTables
+
 MOST_DIFFERENCE = 0.05  # of the work: a saving would be work that was not done
 SAME_HOURS = 0.001  # a run that was interrupted is shorter
 MOST_UNKNOWN = 0.01  # of the energy: the readings have gaps if the machine is too busy
@@ -98,23 +100,30 @@ LINES = (
 )
 
 
-def as_text(data: Mapping[str, Any], what: str) -> str:
-    before, after = data["runs"]
-    heads = (_scoring(before), _scoring(after))
-    lines = [f"The same pods twice: {what}", f"{'':<38}{heads[0]:>22}{heads[1]:>22}"]
-    for text, name, form in LINES:
-        cells = ("" if run[name] is None else format(run[name], form) for run in (before, after))
-        lines.append(f"{text:<38}" + "".join(f"{cell:>22}" for cell in cells))
-    change = data["change_of_kwh_per_work"]
-    lines += [
-        f"{'change of energy per work':<60}"
-        f"{data['not_compared'] if change is None else f'{change:+.1%}':>22}",
-        "",
-        "Work is what the jobs would need under ideal conditions, wherever they run. One run each, "
-        "from an empty cluster: the load is low, and nodes sleep that a full cluster would use.",
-        *(f"joulie explain POD --data {run['data']}" for run in (before, after)),
+def as_text(data: Mapping[str, Any], what: str) -> TextWithTables:
+    return TextWithTables.of(
+        [
+            f"The same pods twice: {what}",
+            _table(data),
+            "",
+            "Work is what the jobs would need under ideal conditions, wherever they run. One run "
+            "each, from an empty cluster: the load is low, and nodes sleep that a full cluster "
+            "would use.",
+            *(f"joulie explain POD --data {run['data']}" for run in data["runs"]),
+        ]
+    )
+
+
+def _table(data: Mapping[str, Any]) -> TextTable:
+    heads = [_scoring(run) for run in data["runs"]]
+    rows = [
+        (text, *("" if run[name] is None else format(run[name], form) for run in data["runs"]))
+        for text, name, form in LINES
     ]
-    return "\n".join(lines)
+    change = data["change_of_kwh_per_work"]
+    found = data["not_compared"] if change is None else f"{change:+.1%}"
+    rows.append(("change of energy per work", "", found))
+    return TextTable(("", *heads), rows, {*heads})
 
 
 def _scoring(run: Mapping[str, Any]) -> str:

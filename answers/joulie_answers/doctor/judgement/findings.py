@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from joulie_answers.text.tables import TextTable, TextWithTables
+
 
 class Level(StrEnum):
     OK = "ok"
@@ -48,12 +50,13 @@ def exit_code(findings: Sequence[Finding], accepted: Level = Level.OK) -> int:
     return int(any(levels.index(each.level) > levels.index(accepted) for each in findings))
 
 
-def as_text(findings: Sequence[Finding]) -> str:
-    width = max((len(each.check) for each in findings), default=0)
-    lines = []
+def as_text(findings: Sequence[Finding]) -> TextWithTables:
+    """The advice is below what was seen: both are sentences, and need the width."""
+    rows = []
     for each in findings:
-        lines.append(f"{each.level.upper():<5} {each.check:<{width}}  {each.seen}")
+        rows.append((each.level.upper(), each.check, each.seen))
         if each.advice:
-            lines.append(f"{'':<6}{'':<{width}}  -> {each.advice}")
+            rows.append(("", "", f"-> {each.advice}"))
     counts = [sum(each.level is level for each in findings) for level in Level]
-    return "\n".join([*lines, "{} ok, {} to look at, {} failed".format(*counts)])
+    table = TextTable(("LEVEL", "CHECK", "SEEN"), rows)
+    return TextWithTables.of([table, "{} ok, {} to look at, {} failed".format(*counts)])

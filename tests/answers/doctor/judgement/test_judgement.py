@@ -249,8 +249,9 @@ def test_the_exit_code_is_1_if_a_finding_is_worse_than_what_is_accepted() -> Non
 
 def test_the_text_names_the_level_and_the_advice() -> None:
     assert as_text([ok("disk", "free"), warn("clock", "late", "Use NTP.")]).splitlines() == [
-        "OK    disk   free",
-        "WARN  clock  late",
-        "             -> Use NTP.",
+        "LEVEL  CHECK  SEEN",
+        "OK     disk   free",
+        "WARN   clock  late",
+        "              -> Use NTP.",
         "1 ok, 1 to look at, 0 failed",
     ]
