@@ -3,19 +3,26 @@
 from collections.abc import Iterator, Sequence
 
 from joulie_answers.schema.responses import DecisionBrief
+from joulie_answers.text.tables import TextTable, TextWithTables
 from joulie_bus.core.times import rfc3339
+
+_HEAD = ("ENTRY", "AT", "KIND", "POD", "WHAT")
 
 
 def decisions_text(newest_first: Sequence[DecisionBrief]) -> str:
-    return "\n".join(decision_lines(newest_first))
+    rows = [_cells(each) for each in reversed(newest_first)]
+    return TextWithTables.of([TextTable(_HEAD, rows, {"ENTRY"})])
 
 
 def decision_lines(newest_first: Sequence[DecisionBrief]) -> Iterator[str]:
-    yield from map(_line, reversed(newest_first))
+    """As they come: the columns do not know what follows."""
+    for brief in reversed(newest_first):
+        entry, at, verb, pod, what = _cells(brief)
+        yield f"{entry:>9}  {at}  {verb:<17} {pod:<32} {what}"
 
 
-def _line(brief: DecisionBrief) -> str:
+def _cells(brief: DecisionBrief) -> tuple[str, ...]:
     at = rfc3339(brief.at_ms, "seconds")
     pod = f"{brief.namespace}/{brief.name}" if brief.name else ""
     reason = f": {brief.reason}" if brief.refused and brief.reason else ""
-    return f"{brief.entry:>9}  {at}  {brief.verb:<17} {pod:<32} {brief.text}{reason}"
+    return (str(brief.entry), at, brief.verb, pod, f"{brief.text}{reason}")

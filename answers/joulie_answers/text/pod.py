@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from joulie_answers.schema.responses import Attempt, Outcome, PodBrief, PodDetail
 from joulie_answers.text.score_table import score_table
+from joulie_answers.text.tables import TextTable, TextWithTables
 from joulie_bus.core.times import utc_text
 from joulie_projections.pods.load import DEFAULT_CPU_MILLI
 
@@ -24,11 +25,12 @@ class Line(NamedTuple):
 
 def pod_text(found: PodDetail) -> str:
     attempt, outcome = found.attempt, found.outcome
-    lines = [*_head(found), *map(str, story(found))]
-    if attempt is not None and attempt.scores:
-        place = next(at for at, line in enumerate(lines) if line.startswith("  scores")) + 1
-        lines[place:place] = score_table(attempt.scores, outcome.node if outcome else "")
-    return "\n".join(lines)
+    lines = list[str | TextTable](_head(found))
+    for line in story(found):
+        lines.append(str(line))
+        if line.label == "scores" and attempt is not None and attempt.scores:
+            lines += score_table(attempt.scores, outcome.node if outcome else "")
+    return TextWithTables.of(lines)
 
 
 def sentences(found: PodDetail) -> list[str]:

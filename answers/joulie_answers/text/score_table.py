@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from joulie_answers.schema.responses import Candidate, TermSet
+from joulie_answers.text.tables import TextTable
 from joulie_extender.catalogue.terms import FORMULAS, formula_of, point_names
 from joulie_extender.terms.freshness import SOURCE_SENTENCES
 
@@ -11,6 +12,8 @@ CLAMPED = "clamped"  # what a score lies beyond its bounds
 LEAST = 0.005  # points that two places show
 HEADS = {term.name: term.head for formula in FORMULAS.values() for term in formula.terms}
 NOT_APPLIED, UNKNOWN = "-", "unknown"
+ANSWERED = "answered"
+ANSWER_ALONE = "the log has only the terms of the best, and those of this node cannot be computed"
 
 
 class Line(NamedTuple):
@@ -19,35 +22,32 @@ class Line(NamedTuple):
     terms: TermSet
 
 
-def score_table(candidates: Sequence[Candidate], bound_to: str) -> Iterator[str]:
+def score_table(candidates: Sequence[Candidate], bound_to: str) -> Iterator[str | TextTable]:
     lines = [_line(each.node, each.terms) for each in candidates if each.terms is not None]
     points, inputs = point_columns(lines), _input_columns(lines)
-    heads = ["score", *(HEADS.get(name) or name for name in points)]
     watts = [HEADS[name] for name in inputs]
-    width = max((len(each.node) for each in candidates), default=0) + 1
-    behind = f"  |{_heads(watts)}" if watts else ""
-    yield f"  {'':<{width}} {_heads(heads)}{behind}  from"
-    for line in lines:
-        cells = [f"{line.terms.score:.2f}", *_points(line, points)]
-        behind = f"  |{_cells(_watts(line.terms, inputs), watts)}" if watts else ""
-        mark = _mark(line.node, bound_to)
-        yield f"  {mark}{line.node:<{width}}{_cells(cells, heads)}{behind}  {line.terms.source}"
-    yield from _answers_alone(candidates, bound_to, width)
+    shown = ["score", *(HEADS.get(name) or name for name in points)]
+    head = ["", *shown, *(["|", *watts] if watts else ()), "from"]
+    rows = [_row(line, points, inputs, bound_to) for line in lines]
+    alone = [each for each in candidates if each.terms is None]
+    unknown = ["|" if title == "|" else "" for title in head[2:-1]]
+    rows += [[_marked(each.node, bound_to), str(each.answer), *unknown, ANSWERED] for each in alone]
+    yield TextTable(head, rows, {*shown, *watts}, indent=2)
     yield from rules_behind([line.terms.source for line in lines])
+    if alone:
+        yield f"  {ANSWERED:<12} {ANSWER_ALONE}"
 
 
-def _mark(node: str, bound_to: str) -> str:
-    return "*" if node == bound_to else " "
+def _row(line: Line, points: Sequence[str], inputs: Sequence[str], bound_to: str) -> list[str]:
+    watts = ["|", *_watts(line.terms, inputs)] if inputs else []
+    score = f"{line.terms.score:.2f}"
+    return [
+        *(_marked(line.node, bound_to), score, *_points(line, points), *watts, line.terms.source)
+    ]
 
 
-def _answers_alone(candidates: Sequence[Candidate], bound_to: str, width: int) -> Iterator[str]:
-    for each in candidates:
-        if each.terms is None:
-            answer = _cells([str(each.answer)], ["score"])
-            yield (
-                f"  {_mark(each.node, bound_to)}{each.node:<{width}}{answer}  answered; the log "
-                "has only the terms of the best, and those of this node cannot be computed"
-            )
+def _marked(node: str, bound_to: str) -> str:
+    return f"{'*' if node == bound_to else ' '}{node}"
 
 
 def rules_behind(sources: Sequence[str]) -> Iterator[str]:
@@ -103,15 +103,3 @@ def _watts(terms: TermSet, names: Sequence[str]) -> list[str]:
 def _cell(value: float | None, instead: str) -> str:
     """No minus before a zero."""
     return instead if value is None else f"{round(value, 2) + 0.0:.2f}"
-
-
-def _heads(heads: Sequence[str]) -> str:
-    return "".join(f"{head:>{_width(head)}}" for head in heads)
-
-
-def _cells(cells: Sequence[str], heads: Sequence[str]) -> str:
-    return "".join(f"{cell:>{_width(head)}}" for cell, head in zip(cells, heads, strict=True))
-
-
-def _width(head: str) -> int:
-    return max(len(head), 6) + 2

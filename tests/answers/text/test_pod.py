@@ -96,7 +96,9 @@ def test_the_node_where_the_pod_is_has_a_line_even_if_its_terms_are_unknown() ->
     text = pod_text(replace(found, attempt=replace(found.attempt, scores=[*without, answered])))
 
     (line,) = (each for each in text.splitlines() if each.startswith("  *n4"))
-    assert line.split()[:3] == ["*n4", "38", "answered;"]
+    cells = line.split()
+    assert (cells[:2], cells[-1]) == (["*n4", "38"], "answered")
+    assert "\n  answered     the log has only the terms of the best" in text
 
 
 def brief(cores: float, *, performance: bool = False) -> PodBrief:

@@ -15,6 +15,7 @@ from joulie_answers.schema.responses import PodDetail
 from joulie_answers.text.decisions import decisions_text
 from joulie_answers.text.pod import pod_text, sentences
 from joulie_answers.text.score_table import score_table
+from joulie_answers.text.tables import TextWithTables
 from joulie_answers.views import decision_text
 from joulie_answers.views.decision_text import (
     DescribedEntry,
@@ -106,7 +107,7 @@ def test_every_entry_is_a_line(events: list[DecisionEntry]) -> None:
 
     assert [each.fault for each in found] == [None] * len(events)
     text = decisions_text([each.brief for each in found])
-    assert len(text.splitlines()) == len(events)
+    assert len(text.splitlines()) == 1 + len(events)
     assert_sound(text)
     assert all(isinstance(each.nodes(), frozenset) for each in found)
     assert msgspec.json.encode([each.brief for each in found])
@@ -125,7 +126,7 @@ def test_every_candidate_is_described_once(event: DecisionEntry, weights: Weight
     assert len(found) <= (asked.count if asked else 0)
     assert not any("could not be described" in each.verdict for each in found)
     assert msgspec.json.encode(found)
-    assert_sound("\n".join(score_table([each for each in found if each.terms], "n1")))
+    assert_sound(str(TextWithTables.of(score_table([each for each in found if each.terms], "n1"))))
 
 
 @given(any_decision)

@@ -1,6 +1,5 @@
 """Explanations of placements, from the log alone."""
 
-import re
 from datetime import UTC, datetime
 from operator import attrgetter
 
@@ -16,6 +15,7 @@ from joulie_answers.schema.responses import Candidate, PodDetail
 from joulie_answers.text.decisions import decisions_text
 from joulie_answers.text.pod import pod_text
 from joulie_answers.text.score_table import score_table
+from joulie_answers.text.tables import TextTable
 from joulie_answers.views.decision_text import describe, term_set
 from joulie_audit.questions.explain import (
     Explanation,
@@ -297,7 +297,7 @@ async def test_an_entry_is_one_line(small_log: RecordedLog) -> None:
         entry = next(history.entries(3, 3))
         described = describe(row_of(entry), history.row_names(), {})
 
-    words = decisions_text([described.brief]).split()
+    words = decisions_text([described.brief]).splitlines()[1].split()
     at = f"{datetime.fromtimestamp(entry.decided_at // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}"
     assert words[:5] == ["3", at, "prioritize", "team/early-1", described.brief.winner]
 
@@ -326,7 +326,8 @@ def test_an_explanation_names_the_rule_behind_a_headroom_without_a_reading() -> 
         "stale": "neutral",
     }
     found = [_candidate(terms) for terms in top]
-    reported = [line.split()[0] for line in score_table(found, "")][1 + len(top) :]
+    _, *rules = map(str, score_table(found, ""))
+    reported = [line.split()[0] for line in rules]
     assert sorted(reported) == ["neutral", "predicted", "undiscovered"]
 
 
@@ -372,15 +373,11 @@ async def test_the_points_of_each_line_add_up_to_its_score(
     attempt = answer_about(explanation, made.weights).attempt
     assert attempt is not None
 
-    head, *lines = score_table(attempt.scores, "n4")
-    rows = [line for line in lines if line.split()[0].strip("*").startswith("n")]
-    points = [line.partition("|")[0].split()[1 : 1 + _columns(head)] for line in rows]
+    table = next(iter(score_table(attempt.scores, "n4")))
+    assert isinstance(table, TextTable)
+    last = table.head.index("|" if "|" in table.head else "from")
 
-    assert len(rows) == len(attempt.scores) > 1
-    for score, *parts in points:
+    assert len(table.rows) == len(attempt.scores) > 1
+    assert sum(name.startswith("*") for name, *_ in table.rows) == 1
+    for _, score, *parts in (row[:last] for row in table.rows):
         assert float(score) == pytest.approx(sum(map(float, parts)), abs=0.03)
-
-
-def _columns(head: str) -> int:
-    """Of numbers before the watts or the source; titles may be of two words."""
-    return len(re.split(r"\s{2,}", head.partition("|")[0].removesuffix("from").strip()))

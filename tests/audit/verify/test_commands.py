@@ -188,8 +188,9 @@ def test_a_plan_is_explained_by_its_id_and_by_its_position(joulie: Run) -> None:
 
 
 def test_the_newest_decisions_are_listed_newest_last(joulie: Run) -> None:
-    lines = joulie("decisions", "--limit", "3").out.splitlines()
+    head, *lines = joulie("decisions", "--limit", "3").out.splitlines()
 
+    assert head.split() == ["ENTRY", "AT", "KIND", "POD", "WHAT"]
     numbers = [int(line.split()[0]) for line in lines]
     assert numbers == sorted(numbers)
     assert len(numbers) == 3
@@ -201,7 +202,7 @@ def test_decisions_are_filtered_by_pod_kind_and_node(joulie: Run, scored: str, n
     (parsed,) = joulie(*words).parsed["items"]
 
     assert (f"{parsed['namespace']}/{parsed['name']}", parsed["verb"]) == (scored, "prioritize")
-    assert len(joulie("decisions", "--node", node, "--limit", "5").out.splitlines()) == 5
+    assert len(joulie("decisions", "--node", node, "--limit", "5").out.splitlines()) == 1 + 5
 
 
 def test_entries_can_be_filtered_by_every_kind() -> None:
