@@ -262,7 +262,7 @@ async def run(race: Race, bus: JetStreamLog, cards: int, pods: int) -> tuple[Any
 
 async def holds(race: Race, cards: int) -> None:
     """Every card has a pod, the log and the API server agree, pending pods have a reason."""
-    await until(lambda: race.claimed() == race.named() and len(race.named()) == cards, 30)
+    await until(lambda: race.claimed() == race.named() and len(race.named()) == cards)
 
     waiting = [n for n, pod in race.api.all("pods").items() if not pod["spec"].get("nodeName")]
     assert all(race.why.get(name) for name in waiting)

@@ -13,8 +13,11 @@ from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
-    """Polls until `condition()` is true; for state that offers nothing to wait on."""
+async def until(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
+    """Polls until `condition()` is true; for state that offers nothing to wait on.
+
+    The time is that of a busy machine: no test is judged by it.
+    """
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.01)

@@ -260,7 +260,7 @@ async def test_a_viewer_hears_live_what_other_roles_publish(
     ):
         await listening.flush()
         await bus.publish([message])
-        await until(lambda: heard == [message.data], 10)
+        await until(lambda: heard == [message.data])
 
 
 async def test_the_caps_of_a_node_reach_its_writer_and_no_other_node(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ async def test_the_caps_of_a_node_reach_its_writer_and_no_other_node(tmp_path: P
         await agent.flush()
         await bus.send_live(CLUSTER.caps("n2"), b"of n2")
         await bus.send_live(CLUSTER.caps("n1"), b"of n1")
-        await until(lambda: heard == [b"of n1"], 10)
+        await until(lambda: heard == [b"of n1"])
 
 
 async def test_what_waits_in_a_spool_reaches_the_console(tmp_path: Path) -> None:
@@ -289,4 +289,4 @@ async def test_what_waits_in_a_spool_reaches_the_console(tmp_path: Path) -> None
     ):
         await console.flush()
         await bus.send_live(CLUSTER.spool("r1"), b"of r1")
-        await until(lambda: heard == [b"of r1"], 10)
+        await until(lambda: heard == [b"of r1"])

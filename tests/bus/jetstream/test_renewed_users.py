@@ -56,7 +56,7 @@ async def test_a_reader_by_a_consumer_ends_when_only_direct_gets_are_allowed(
                 os.kill(int((tmp_path / "pid").read_text()), signal.SIGHUP)
 
                 with pytest.raises(BrokerRefused, match=r"CONSUMER\.CREATE"):
-                    await until(lambda: len(reader.take(1)) > 1, 30)
+                    await until(lambda: len(reader.take(1)) > 1)
 
             async with bus.reading(Stream.TEL, 0) as reader:
                 await until(lambda: len(reader.take(1)) == 1)

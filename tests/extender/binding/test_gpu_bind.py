@@ -317,7 +317,7 @@ async def test_edge_case_1_an_outage_ends_in_an_error_in_time_and_the_claim_laps
     assert place.held() == {"g1": [asked.pod_uid]}
     claim_reconciler = place.claim_reconciler()
     async with background(claim_reconciler.run(), "claims"):
-        await until(lambda: place.held() == {"g1": []}, 20)
+        await until(lambda: place.held() == {"g1": []})
 
 
 async def test_a_success_that_was_answered_too_late_is_found_by_the_next_try(place: Place) -> None:

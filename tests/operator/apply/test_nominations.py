@@ -72,7 +72,7 @@ async def test_a_pod_that_is_refused_on_a_sample_gets_a_nomination_and_the_metri
 ) -> None:
     view = Known(server, 1)
     async with background(writer(api, view).run(), "nominations"):
-        await until(lambda: nominated(server) == {"p0": "n1"}, 20)
+        await until(lambda: nominated(server) == {"p0": "n1"})
         assert metrics.PODS_REFUSED_ON_SAMPLE._value.get() == 1
     counted = metrics.OPERATOR.get_sample_value("joulie_pods_refused_on_sample")
     assert counted is None, "another operator counts them now"
@@ -86,7 +86,7 @@ async def test_a_nomination_of_another_client_stays(server: ApiServer, api: Api)
     failed = metrics.KUBE_WRITES.labels(kind="nomination", outcome="failed")
     before = failed._value.get()
     async with background(writer(api, view).run(), "nominations"):
-        await until(lambda: failed._value.get() > before, 20)
+        await until(lambda: failed._value.get() > before)
     assert nominated(server) == {"p0": "preempted"}
 
 

@@ -174,7 +174,7 @@ async def asking_as(address: Address) -> None:
     """A publisher that gets no acknowledgement."""
     connection = await Connection.open(address, "agent", 3)
     try:
-        async with Publisher.on(connection) as publisher, asyncio.timeout(5):
+        async with Publisher.on(connection) as publisher, asyncio.timeout(60):
             await publisher.publish([producer(agent_name("n1")).stamp(power("n1", 2))])
     except (BrokerRefused, TimeoutError) as error:
         raise Unreachable(address.safe_url, str(error)) from error

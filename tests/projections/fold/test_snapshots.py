@@ -161,7 +161,7 @@ async def kept(projecting: Projecting, viewing: Viewing, publish: Publish, place
         for watts in range(5):
             await publish(*(power(f"n{number}", watts) for number in range(9)), node_seen("n"))
             await view.wait_for((watts + 1) * 10, 60)
-        await until(lambda: positions(place)[-1:] != [], 5)
+        await until(lambda: positions(place)[-1:] != [])
     return place
 
 
@@ -187,9 +187,9 @@ async def test_one_snapshot_is_packed_at_a_time_and_the_next_one_follows(
             await view.wait_for(number, 60)
         during = len(packing)
         may_end.set()
-        await until(lambda: positions(place) != [], 5)
+        await until(lambda: positions(place) != [])
         await publish(power("n", 8))
-        await until(lambda: len(positions(place)) == 2, 5)
+        await until(lambda: len(positions(place)) == 2)
 
     assert during == 1
 

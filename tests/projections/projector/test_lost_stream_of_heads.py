@@ -52,7 +52,7 @@ async def test_it_gets_the_newest_head_at_the_start_and_not_when_the_next_one_is
 
     again = Projector(bus, CLUSTER, writer, signer, settings)
     async with background(again.run(), "projector"):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (after := await heads(bus)):
                 await asyncio.sleep(0.02)
 
