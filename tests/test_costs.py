@@ -46,7 +46,7 @@ def test_no_component_costs_more_than_the_numbers_in_the_tree(found: Found) -> N
     assert [str(each) for each in grown(ratchet.read(), found)] == [], why
 
 
-@pytest.mark.long
+@pytest.mark.drill  # the work is counted three times
 @pytest.mark.timeout(600)
 def test_a_twentieth_more_of_each_component_is_found_and_named(found: Found) -> None:
     """And of nothing else: the same work costs the same."""

@@ -145,8 +145,6 @@ async def run_demo(
 ) -> tuple[dict[str, Any], Unfinished]:
     """Returns the summary. Ctrl-C sets `stop`."""
     extra, addresses = _environment(wires, options), addresses_of(wires.source)
-    for line in moved(wires.source, addresses):
-        print(line, file=sys.stderr, flush=True)
     arguments = [word for pair in options.arguments.items() for word in pair]
     parts = {**dict.fromkeys(PARTS, ()), "simulator": arguments}
     wires.data.create()
@@ -154,25 +152,31 @@ async def run_demo(
     over = wires.data.simulated if options.simulated.hours else None
     if not options.headless:
         print(f"Starting {', '.join(PARTS)} and a broker; the data is in {wires.data.path} ...")
-    async with (
-        Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor,
-        _viewing(wires, supervisor) as view,
-    ):
-        await until_ready(view, supervisor, stop)
-        start = view.position
-        ending = Ending(stop, over, options.seconds, _knows_all(view, options.simulated.nodes))
-        if options.headless:
-            print(_addresses(supervisor.endpoints), file=sys.stderr, flush=True)
-            await ending.wait()
-        else:
-            await _show(_live_screen(wires, supervisor, view, options), ending)
-        summary = _summary(view, start, supervisor)
+    async with Supervisor.over(wires.data, parts, addresses, extra, wires.subjects) as supervisor:
+        for line in moved(wires.source, addresses):
+            print(line, file=sys.stderr, flush=True)
+        async with _viewing(wires, supervisor) as view:
+            await until_ready(view, supervisor, stop)
+            start = view.position
+            ending = Ending(stop, over, options.seconds, _knows_all(view, options.simulated.nodes))
+            await _until(ending, wires, supervisor, view, options)
+            summary = _summary(view, start, supervisor)
     spool = wires.source.load(ServerSettings).spool_in(wires.data.spool)
     unfinished = Unfinished.after(supervisor, spool)
     with History.of(wires.data.database) as history:  # all parts have stopped: all entries count
         found = {**_counts(history), **summary, **unfinished.as_json()}
     saved = farewell.saved_in(wires.data.database)
     return {**found, "simulated": simulated_in(wires.data), "saved": saved}, unfinished
+
+
+async def _until(
+    ending: "Ending", wires: Wiring, supervisor: Supervisor, view: View, options: DemoOptions
+) -> None:
+    if options.headless:
+        print(_addresses(supervisor.endpoints), file=sys.stderr, flush=True)
+        await ending.wait()
+    else:
+        await _show(_live_screen(wires, supervisor, view, options), ending)
 
 
 async def until_ready(view: View, supervisor: Supervisor, stop: asyncio.Event) -> None:
