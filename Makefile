@@ -98,7 +98,8 @@ simulate: setup ## the whole in one process, from SEED=...; SEEDS=1000 for a tho
 	@PYTHONPATH="$(shell echo $(KIT) | tr ' ' ':')" $(BIN)/python -m simulate \
 	  --seed $(or $(SEED),1) --seeds $(or $(SEEDS),1)
 
-# FAULTS_FOR=60 for another time than 600 seconds, FAULTS_SEED=2 for other faults.
+# FAULTS_FOR=60 for another time than 600 seconds, FAULTS_SEED=2 for other faults;
+# STANDBYS=asynchronous for failovers of PostgreSQL that take commits back.
 three: setup ## three brokers, databases and extenders, kills and cut links; needs root, PostgreSQL
 	.ci/in-a-network $(BIN)/python -m pytest -m drill -s --timeout 1800 \
 	  tests/cli/test_three_of_everything.py

@@ -28,11 +28,13 @@ _HBA = """local all all trust
 host all all 0.0.0.0/0 trust
 host replication all 0.0.0.0/0 trust
 """
-# A commit waits for one of two standbys, so that a failover takes no commit back.
+# A commit waits for one of two standbys, so that a failover takes no commit back; it does with
+# STANDBYS=asynchronous, and what it takes back is read from the streams again.
+_WAITED_FOR = "" if os.environ.get("STANDBYS") == "asynchronous" else "ANY 1 (*)"
 _POSTGRES = """port = {port}
 unix_socket_directories = ''
 max_connections = 200
-synchronous_standby_names = 'ANY 1 (*)'
+synchronous_standby_names = '{waited_for}'
 wal_keep_size = '1GB'
 restart_after_crash = off
 wal_sender_timeout = 5s
@@ -125,7 +127,7 @@ class Databases:
         await self._run(0, "initdb", "-D", str(data), "-U", "owner", "-A", "trust", "-E", "UTF8")
         (data / "pg_hba.conf").write_text(_HBA)
         with (data / "postgresql.conf").open("a") as settings:
-            settings.write(_POSTGRES.format(port=DATABASE))
+            settings.write(_POSTGRES.format(port=DATABASE, waited_for=_WAITED_FOR))
         self.servers[0].is_held = False
         await self.until_ready(0)
         for machine in (1, 2):

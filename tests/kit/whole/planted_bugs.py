@@ -12,6 +12,7 @@ import pytest
 from joulie_bus.events import PodGone
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
+from joulie_projections.energy import meters
 from joulie_projections.fold import node_facts, pod_facts, registry, sequence
 from joulie_projections.projector.projector import Projector
 from joulie_projections.state import rows
@@ -84,6 +85,11 @@ def _keep_deleted_rows(patch: Patch) -> None:
     patch.setattr(rows, "apply_rows", without_deletions)
 
 
+def _count_the_later_power(patch: Patch) -> None:
+    """The ledger counts the power of the later reading for the time between two."""
+    patch.setattr(meters, "_by_power", lambda _, new, span: new.mw * span)
+
+
 # The bugs, each with a part of what the simulation reports, where that is always the same.
 BUGS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a pod that is gone stays": (_keep_deleted_pods, "at the API server it does not exist"),
@@ -91,5 +97,6 @@ BUGS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a reading does not replace another": (_keep_the_first_reading, "its agent told"),
     "a takeover passes over a reading": (_pass_over_a_reading, ""),
     "a repeated message is folded again": (_fold_repeated_messages, "were left out as repeated"),
+    "the ledger counts another power": (_count_the_later_power, "the ledger counts"),
     "a view keeps deleted rows": (_keep_deleted_rows, "differs from the rows"),
 }

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from simulated_components import Component, ProjectorComponent, Surroundings, ViewComponent
 from simulated_models import require_each_message_once
 from simulated_moves import archive_of
+from sqlalchemy import create_engine
+from sqlalchemy.pool import StaticPool
 from virtual_time import Process
 
 from joulie_audit.archive.combined_history import Sources
-from joulie_audit.archive.fact_source import StreamFacts
+from joulie_audit.archive.fact_source import ColumnSource, StreamFacts
 from joulie_audit.archive.parts import Archive, ArchivedFacts
+from joulie_audit.ledger.follow import LedgerFollower
 from joulie_audit.replay.replay import replay
 from joulie_audit.verify.verify import verify
 from joulie_bus.log.memory import MemoryLog
@@ -19,10 +22,14 @@ from joulie_bus.log.whole_stream import everything
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.chain.head import Head, statement_in
 from joulie_projections.decision_log.heads import Signer
+from joulie_projections.energy.saved import LedgerState
 from joulie_projections.history.history import History
 from joulie_projections.state.rows import cluster_state_of
 from joulie_projections.store import database
+from joulie_projections.store.energy_table import EnergyTable
+from joulie_projections.store.retrying import DatabaseExecutor
 from joulie_projections.store.store import Store
+from joulie_projections.store.tables import batch, ledger_metadata, metadata
 from joulie_projections.view.view import View, ViewSnapshot
 
 EVERY_S = 0.5
@@ -176,12 +183,37 @@ async def require_all_equal(around: Surroundings, fail: Callable[[str], None]) -
         heads = await _require_verified(around, bus, fail)
         async with StreamFacts.on(bus, history) as streams:
             facts = ArchivedFacts(Archive.of(archive), streams) if archive else streams
+            around.meters.require_energy(await _counted_uj(history, facts), fail)
             done = await replay(history, facts)
     if done.mismatches:
         fail(f"replay: {done.mismatches} mismatches: {done.reported[0]}")
     counts = f"{done.events} facts, {len(entries)} entries, {heads} heads"
     again = f"{done.decisions} decisions and {done.plans} plans recomputed"
     return f"{counts}; {again}, {done.set_back} of them on lost state"
+
+
+async def _counted_uj(history: History, facts: ColumnSource) -> Mapping[str, int]:
+    """The energy of each node in a ledger of the whole log."""
+    executor = DatabaseExecutor()
+    shared = {"check_same_thread": False}  # with the thread of the executor
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args=shared)
+    try:
+        metadata.create_all(engine, tables=[batch])
+        ledger_metadata.create_all(engine)
+        table = EnergyTable(engine)
+        follower = LedgerFollower(table, executor)
+        while not await follower.catch_up(history, facts):
+            pass
+        state = table.load() or LedgerState()
+    finally:
+        executor.close()
+        engine.dispose()
+    state.ledger.end()
+    counted = Counter[str]()
+    for interval in state.ledger.closed:
+        for each in interval.nodes if interval.grain == "minutes" else ():
+            counted[each.node] += each.pods_uj + each.idle_uj
+    return counted
 
 
 def _require_read_once(around: Surroundings, history: History, fail: Callable[[str], None]) -> None:

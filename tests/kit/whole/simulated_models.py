@@ -2,15 +2,19 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
+from joulie_bus.events import codec
 from joulie_bus.log.memory import MemoryBroker
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
 from joulie_projections.fold.manifest import Manifest
 from joulie_projections.state.state import ClusterState
 
+NS_PER_MS = 1_000_000
+UNFOLDED = 4  # readings of a node at most, at the end of a run
 SETTLED_S = 2.0  # what is older has been folded, at the end of a run
 Fail = Callable[[str], None]
 
@@ -25,11 +29,24 @@ class Reading(NamedTuple):
     done: bool = False  # the agent knows that it is stored
 
 
+class StoredReading(NamedTuple):
+    at_ms: int
+    power_mw: int
+
+
 class Meters:
     """What the agents read, and which of it they know to be stored."""
 
     def __init__(self) -> None:
         self._told: dict[str, list[Reading]] = defaultdict(list)
+        self._stored: dict[str, list[StoredReading]] = defaultdict(list)
+
+    def store(self, record: Record) -> None:
+        """A message of telemetry, the first time that the broker stored it."""
+        sample = codec.open_sample(record.data)
+        if sample is not None:
+            reading = StoredReading(record.at // NS_PER_MS, sample.data.power_mw)
+            self._stored[sample.data.node].append(reading)
 
     def begin(self, node: str, power_mw: int) -> None:
         self._told[node].append(Reading(power_mw, now_s()))
@@ -46,6 +63,22 @@ class Meters:
             possible = [each.power_mw for each in _from_the_last_settled(told)]
             if shown not in possible:
                 fail(f"at the end, {node} draws {shown} mW; its agent told {possible} last")
+
+    def require_energy(self, counted_uj: Mapping[str, int], fail: Fail) -> None:
+        """The energy of a node is that of all its readings but the newest, which may not have been
+        folded yet; by the trapezoid rule, in whole microjoules."""
+        for node, stored in self._stored.items():
+            sums = list(accumulate(map(_energy_uj, stored, stored[1:]), initial=0))
+            newest = [energy for energy in sums[-UNFOLDED:] if energy]
+            if newest and counted_uj.get(node, 0) not in newest:
+                fail(
+                    f"the ledger counts {counted_uj.get(node, 0)} uJ of {node}; its agent told "
+                    f"{newest}"
+                )
+
+
+def _energy_uj(before: StoredReading, after: StoredReading) -> int:
+    return (before.power_mw + after.power_mw) * (after.at_ms - before.at_ms) // 2
 
 
 def _from_the_last_settled(told: list[Reading]) -> list[Reading]:
@@ -104,8 +137,9 @@ def _where(places: dict[str, str], uid: str) -> str:
 class Repeats:
     """Which stored messages repeat an earlier one: those are folded once."""
 
-    def __init__(self, broker: MemoryBroker, fail: Fail) -> None:
+    def __init__(self, broker: MemoryBroker, meters: Meters, fail: Fail) -> None:
         self._broker = broker
+        self._meters = meters
         self._fail = fail
         self._first: dict[tuple[Stream, bytes], int] = {}
         self._seen = dict.fromkeys(MERGE_ORDER, 0)
@@ -123,8 +157,10 @@ class Repeats:
     def _look(self) -> None:
         for stream, seen in self._seen.items():
             for each in self._broker.stream(stream).after(seen):
-                self._first.setdefault((stream, each.data), each.sequence)
                 self._seen[stream] = each.sequence
+                is_first = self._first.setdefault((stream, each.data), each.sequence)
+                if stream is Stream.TEL and is_first == each.sequence:
+                    self._meters.store(each)
 
 
 def require_each_message_once(

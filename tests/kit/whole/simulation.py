@@ -72,13 +72,14 @@ class Simulation:
         server = BrokerServer(broker, self._loop.time)
         if any(fault.kind in OF_COPIES for fault in self._faults):
             server.copies = Copies(broker)
-        self._repeats = Repeats(broker, self._fail)
+        meters = Meters()
+        self._repeats = Repeats(broker, meters, self._fail)
         self._truth = Truth(broker, lambda: self._true_ns(skews[0]), self._fail)
         self.around = Surroundings(
             server,
             DatabaseServer(migrated(directory / "joulie.db"), lambda: self._true_ns(skews[1])),
             ApiServer(self._random_for("API server"), self._fail),
-            Meters(),
+            meters,
             self._truth,
             directory,
             _key_in(directory, rng),
