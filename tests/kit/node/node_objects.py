@@ -85,10 +85,12 @@ async def everything(cluster: Cluster, namespace: str = "") -> set[str]:
 
 
 async def settled(cluster: Cluster) -> set[str]:
-    """Everything, once the controllers have made what they make by themselves."""
+    """Everything, once controllers and kubelets have made what they make by themselves."""
     before, found = {""}, set[str]()
+    made = {f"Lease/kube-node-lease/{node.name}" for node in cluster.nodes}
+    made.add(f"ConfigMap/{DEFAULT}/kube-root-ca.crt")
     async with asyncio.timeout(PATIENCE_S):
-        while before != found or f"ConfigMap/{DEFAULT}/kube-root-ca.crt" not in found:
+        while before != found or not made <= found:
             await asyncio.sleep(3)
             before, found = found, await everything(cluster)
     return found

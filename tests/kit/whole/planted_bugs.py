@@ -66,7 +66,7 @@ def _pass_over_a_reading(patch: Patch) -> None:
 
 def _fold_repeated_messages(patch: Patch) -> None:
     """A message that a producer sent again, and the broker stored again, is folded again."""
-    is_new: Any = sequence.is_new
+    is_new: Any = vars(sequence)["is_new"]
 
     def counted(draft: Any, origin: Any) -> bool:
         is_new(draft, origin)
