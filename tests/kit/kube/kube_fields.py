@@ -202,7 +202,12 @@ def _put(tree: Tree, path: Path, value: Any) -> None:
 
 
 def _remove(tree: Tree, path: Path) -> None:
-    """Removes the field, and parents that become empty."""
+    """Removes the field, and parents that become empty; with the key of an item, the item."""
+    if len(path) > 1 and path[-2].startswith("k:") and path[-1] in json.loads(path[-2][2:]):
+        items = _look(tree, path[:-2])
+        if (item := _item(items, path[-2])) is not None:
+            items.remove(item)
+        return
     above = _look(tree, path[:-1])
     if isinstance(above, dict):
         above.pop(path[-1], None)
