@@ -11,6 +11,7 @@ import pytest
 
 from helm_chart import CHART, NAMESPACE, helm, of_kind, rendered
 from joulie_bus.errors import KubernetesRefused
+from joulie_operator.desired.objects import EXCLUDED, EXCLUSION_LABEL
 from joulie_operator.kube.api_client import ApiServer
 from joulie_operator.power.executors import AWAKE_ANNOTATIONS
 from joulie_operator.resources.custom_resources import ANNOTATION_MANAGER
@@ -217,7 +218,11 @@ def test_without_an_extender_the_operator_has_no_right_to_the_status_of_pods(hom
 NODES = "/api/v1/nodes"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 NO_EXECUTE = [{"key": "x", "effect": "NoExecute"}]
-OWN_LABELS = {"joulie.io/power-profile": "eco", "joulie.io/power-state": "asleep"}
+OWN_LABELS = {
+    "joulie.io/power-profile": "eco",
+    "joulie.io/power-state": "asleep",
+    EXCLUSION_LABEL: EXCLUDED,
+}
 REFUSED_ON_NODES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "a taint that evicts all pods": ("n1", {}, {"taints": NO_EXECUTE}),
     "a taint beside a cordon": ("n1", {}, {"unschedulable": True, "taints": NO_EXECUTE}),
@@ -225,6 +230,13 @@ REFUSED_ON_NODES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "a label of others": ("n1", {"labels": {"node-role.kubernetes.io/control-plane": ""}}, {}),
     "another label of ours": ("n1", {"labels": {"joulie.io/caps": "enforce"}}, {}),
     "a label that exists": ("n1", {"labels": {"team": "b"}}, {}),
+    "an exclusion in the name of others": ("n1", {"labels": {EXCLUSION_LABEL: ""}}, {}),
+    "an exclusion that others have set": ("n4", {"labels": {EXCLUSION_LABEL: EXCLUDED}}, {}),
+    "another label of Kubernetes": (
+        "n1",
+        {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": EXCLUDED}},
+        {},
+    ),
     "the label of managed nodes": ("n2", {"labels": {"joulie.io/managed": "true"}}, {}),
     "an annotation of others": ("n1", {"annotations": {"x": "y"}}, {}),
     "a finalizer": ("n1", {"finalizers": ["example.com/never"]}, {}),
@@ -239,6 +251,7 @@ async def test_the_operator_changes_its_own_fields_of_managed_nodes_and_nothing_
 ) -> None:
     managed = {"joulie.io/managed": "true", "team": "a"}
     every = {"n1": managed, "n2": {"team": "a"}, "n3": managed | {"joulie.io/reserved": "true"}}
+    every["n4"] = managed | {EXCLUSION_LABEL: ""}
     for name, labels in {**every, "spare": managed}.items():
         await server.put(NODES, {"metadata": {"name": name, "labels": labels}})
     numbers = count()

@@ -39,6 +39,9 @@ from joulie_projections.twin.twin import (
 
 POWER_LABEL = "joulie.io/power-state"
 PLACEMENT_LABEL = "joulie.io/placement"
+# kube-controller-manager does not count a node with this label, whatever its value, when it looks
+# for a disrupted zone. The value says that the label is ours.
+EXCLUSION_LABEL, EXCLUDED = "node.kubernetes.io/exclude-disruption", "joulie"
 CLASSES: Mapping[NodeClass, str] = {
     NodeClass.UNKNOWN: "unknown",
     NodeClass.PERFORMANCE: "performance",
@@ -120,9 +123,12 @@ def _watts(milliwatts: int | None) -> float | None:
 
 def labels_of(node: NodeState) -> dict[str, str]:
     """The labels of its profile, always together, so that a change touches the Node once; `asleep`
-    while the node is to sleep, which the component that switches nodes follows; and `closed` for a
-    power target. When a label changes, kube-scheduler tries pods again that it could not place."""
+    while the node is to sleep, which the component that switches nodes follows; the exclusion until
+    it is ready again; and `closed` for a power target. When a label changes, kube-scheduler tries
+    pods again that it could not place."""
     labels = profile_labels(node)
+    if node.power_state:
+        labels[EXCLUSION_LABEL] = EXCLUDED
     if node.power_state == "asleep":
         labels[POWER_LABEL] = "asleep"
     if node.closed_at:

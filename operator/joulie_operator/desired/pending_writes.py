@@ -13,6 +13,8 @@ from zlib import crc32
 from joulie_bus.core.backoff import Backoff
 from joulie_bus.events import PlanMade
 from joulie_operator.desired.objects import (
+    EXCLUDED,
+    EXCLUSION_LABEL,
     PLACEMENT_LABEL,
     POWER_LABEL,
     NodeContext,
@@ -42,7 +44,7 @@ from joulie_projections.twin.facility import NO_HALLS, halls_of
 from joulie_projections.twin.totals import RACK_CAPACITY_W, RunningTotals, psu_stress
 from joulie_projections.twin.twin import DRAINING_LABEL
 
-OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL, PLACEMENT_LABEL)
+OUR_LABELS = (PROFILE_LABEL, DRAINING_LABEL, POWER_LABEL, PLACEMENT_LABEL, EXCLUSION_LABEL)
 OVERWRITTEN = Backoff(2.0, 60.0)
 FORGOTTEN_S = 600.0  # without an overwrite, then the backoff starts again
 STATUS_UPDATES_PER_S = 10  # of measured numbers, over all nodes: each costs the server 5 ms
@@ -191,9 +193,11 @@ class WritePlanner:
     ) -> list[WriteStep]:
         steps = []
         known = state.twin.spec if state.twin else None
-        labels = labels_of(node)
         found = (state.actual.metadata.labels if state.actual else None) or {}
-        is_labelled = labels == {key: found[key] for key in OUR_LABELS if key in found}
+        labels = labels_of(node)
+        if is_excluded_by_another(found):
+            labels.pop(EXCLUSION_LABEL, None)
+        is_labelled = labels == our_labels(found)
         is_eco = node.profile == "eco"
         if spec is not None and state.twin is None and is_eco and not is_labelled:
             # Each new NodeTwin gets its class before the label and the caps of any.
@@ -269,7 +273,19 @@ def _cleanup_steps(twin: NodeTwin | None, actual: Node | None) -> list[WriteStep
 
 
 def is_labelled(meta: ObjectMeta) -> bool:
-    return meta.is_managed_by(MANAGER) and any(key in (meta.labels or {}) for key in OUR_LABELS)
+    return meta.is_managed_by(MANAGER) and bool(our_labels(meta.labels or {}))
+
+
+def our_labels(found: Mapping[str, str]) -> dict[str, str]:
+    """Those of a Node that the operator writes, without an exclusion by another."""
+    ours = {key: found[key] for key in OUR_LABELS if key in found}
+    if is_excluded_by_another(found):
+        del ours[EXCLUSION_LABEL]
+    return ours
+
+
+def is_excluded_by_another(found: Mapping[str, str]) -> bool:
+    return found.get(EXCLUSION_LABEL, EXCLUDED) != EXCLUDED
 
 
 def _policy(plan: PlanMade | None) -> str:

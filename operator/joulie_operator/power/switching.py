@@ -17,8 +17,10 @@ from joulie_bus.runtime import metrics
 from joulie_bus.runtime.logging import get_logger
 from joulie_operator.controllers.controller_file import Controllers, Entry, controllers_of
 from joulie_operator.desired.kubernetes_events import EVENTS, node_event
+from joulie_operator.desired.objects import EXCLUSION_LABEL
+from joulie_operator.facts.facts_from_objects import Node
 from joulie_operator.kube.api_client import ApiServer, ApiUnreachable
-from joulie_operator.observe.watch import PODS
+from joulie_operator.observe.watch import NODES, PODS
 from joulie_operator.planning.rules import rules_of
 from joulie_operator.planning.sleep import sleep_numbers
 from joulie_operator.power.executors import Executor, executor_of
@@ -38,6 +40,7 @@ _FINISHED = ("Succeeded", "Failed")
 _BELONGS = ("daemonset", "mirror")
 _FAILED = (SwitchFailed, KubernetesRefused, BadName, *UNDECODABLE, *ApiUnreachable)
 _read_pod = msgspec.json.Decoder(Pod).decode
+_read_node = msgspec.json.Decoder(Node).decode
 log = get_logger("power")
 
 
@@ -139,6 +142,8 @@ class PowerSwitch:
         if pod := await self._pod_that_stays(name):
             log.info("not_switched_yet", node=name, pod=pod)
             return
+        if not await self._is_excluded(name):
+            raise SwitchFailed(f"it has no label {EXCLUSION_LABEL} yet")
         now = self._view.cluster_state.nodes.get(name)
         if now is None or (now.power_state, now.power_at) != ("asleep", known.power_at):
             return  # woken meanwhile
@@ -153,6 +158,13 @@ class PowerSwitch:
                 if phase not in _FINISHED and exemption(pod) not in _BELONGS:
                     return f"{pod.metadata.namespace}/{pod.metadata.name}"
         return ""
+
+    async def _is_excluded(self, node: str) -> bool:
+        """A node without the label that is off would count as broken: above a share of them, pods
+        of nodes that really broke are not replaced."""
+        pages = self._api.pages(NODES, {"fieldSelector": f"metadata.name={node}"})
+        found = [_read_node(item) async for page in pages for item in page.items]
+        return any(EXCLUSION_LABEL in (each.metadata.labels or {}) for each in found)
 
     def _done(self, name: str, order: str) -> None:
         metrics.POWER_SWITCHES.labels(order=order, outcome="done").inc()

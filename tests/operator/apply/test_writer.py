@@ -31,6 +31,7 @@ from joulie_bus.testing import (
     waking,
 )
 from joulie_operator.apply import writer
+from joulie_operator.apply.release import release
 from joulie_operator.apply.writer import Applier
 from joulie_operator.cluster_settings import ApplierSettings
 from joulie_operator.desired.pending_writes import WritePlanner
@@ -237,6 +238,94 @@ async def test_a_sleeping_node_is_labelled_and_cordoned_until_it_wakes(
         await tell(waking("n1"), waking("n2"))
         await until(lambda: found("n1") == (None, False))
         await until(lambda: found("n2") == (None, True))
+
+
+EXCLUSION = "node.kubernetes.io/exclude-disruption"
+
+
+def exclusion(server: ApiServer, name: str) -> str | None:
+    found: str | None = server.all("nodes")[name]["metadata"].get("labels", {}).get(EXCLUSION)
+    return found
+
+
+def is_cordoned(server: ApiServer, name: str) -> bool:
+    return bool(server.all("nodes")[name].get("spec", {}).get("unschedulable"))
+
+
+def reports(server: ApiServer, name: str, *, ready: bool) -> None:
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    server.put("nodes", {"metadata": {"name": name}, "status": {"conditions": conditions}})
+
+
+async def test_a_sleeping_node_is_left_out_of_disruptions_until_it_is_ready_again(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    async with server.listening():
+        async with applying(server, bus, view, tmp_path):
+            await tell(eco("n1"), asleep("n1"))
+            await until(lambda: is_cordoned(server, "n1"))
+            together = exclusion(server, "n1")
+            reports(server, "n1", ready=False)
+            await until(lambda: not view.cluster_state.nodes["n1"].ready)
+        async with applying(server, bus, view, tmp_path):  # the former one was killed
+            await tell(waking("n1"))
+            await until(lambda: not is_cordoned(server, "n1"))
+            while_waking = exclusion(server, "n1")
+            reports(server, "n1", ready=True)
+            await until(lambda: exclusion(server, "n1") is None)
+
+    assert (together, while_waking) == ("joulie", "joulie")
+
+
+async def test_an_exclusion_by_another_stays(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    administrator = Patch("kubectl-label", force=True, dry_run=False)
+    theirs = {"metadata": {"labels": {EXCLUSION: ""}}}
+    server.objects.apply(server.objects.kinds["", "nodes"], "", "n1", theirs, administrator)
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(eco("n1"), asleep("n1"))
+        await until(lambda: is_cordoned(server, "n1"))
+        while_asleep, written = exclusion(server, "n1"), len(server.writes())
+        reports(server, "n1", ready=False)
+        await until(lambda: not view.cluster_state.nodes["n1"].ready)
+        await tell(waking("n1"))
+        await until(lambda: not is_cordoned(server, "n1"))
+        reports(server, "n1", ready=True)
+        await until(lambda: not view.cluster_state.nodes["n1"].power_state)
+        await tell(performance("n1"))
+        await until(lambda: label(server, "n1") == "performance")
+
+    assert (while_asleep, exclusion(server, "n1")) == ("", "")
+    labels = [w for w in server.writes()[written:] if (w.resource, w.name) == ("nodes", "n1")]
+    assert len(labels) == 2  # the cordon, and the profile: no write about the exclusion
+
+
+async def test_a_release_removes_our_exclusion_and_no_other(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    administrator = Patch("kubectl-label", force=True, dry_run=False)
+    theirs = {"metadata": {"labels": {EXCLUSION: ""}}}
+    server.objects.apply(server.objects.kinds["", "nodes"], "", "n2", theirs, administrator)
+    async with server.listening():
+        async with applying(server, bus, view, tmp_path):
+            await tell(eco("n1"), asleep("n1"), eco("n2"), asleep("n2"))
+            await until(lambda: is_cordoned(server, "n1") and is_cordoned(server, "n2"))
+            before = exclusion(server, "n1")
+        async with Api.of(server.kubeconfig(tmp_path)) as api:
+            await release(api)
+
+    assert (before, exclusion(server, "n1"), exclusion(server, "n2")) == ("joulie", None, "")
+
+
+async def test_a_node_that_is_not_managed_any_more_keeps_no_exclusion(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path, tell: Callable[..., Any]
+) -> None:
+    async with server.listening(), applying(server, bus, view, tmp_path):
+        await tell(eco("n1"), asleep("n1"))
+        await until(lambda: exclusion(server, "n1") == "joulie")
+        server.put("nodes", {"metadata": {"name": "n1", "labels": {"joulie.io/managed": None}}})
+        await until(lambda: exclusion(server, "n1") is None and not is_cordoned(server, "n1"))
 
 
 async def test_objects_that_are_up_to_date_are_not_written(

@@ -9,6 +9,7 @@ from joulie_bus.errors import SwitchFailed
 from joulie_bus.runtime import metrics
 from joulie_bus.testing import NOON, SECOND, plan_made
 from joulie_operator.controllers.controller_file import AutoscalerEntry
+from joulie_operator.desired.objects import EXCLUDED, EXCLUSION_LABEL
 from joulie_operator.kube.api_client import ApiServer as Api
 from joulie_operator.planning.rules import Rules, values_of
 from joulie_operator.power import switching
@@ -16,7 +17,7 @@ from joulie_operator.power.switching import PowerSwitch
 from joulie_projections.state.state import CLUSTER, ClusterRow, ClusterState, NodeState
 from joulie_projections.view.view import View
 from kube_api import ApiServer, Fault
-from kube_builders import node, pod
+from kube_builders import joulie_server, node, pod
 
 pytestmark = pytest.mark.anyio
 ASLEEP = NodeState(ordinal=0, at=NOON, present=True, power_state="asleep", power_at=NOON)
@@ -54,6 +55,21 @@ class Known:
         rules = Rules(policy="consolidate_and_sleep", policy_numbers="wake_timeout_s=900")
         made = replace(plan_made(), settings=values_of(rules))
         self.cluster_state.cluster[CLUSTER] = ClusterRow(plan=made)
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    """Two nodes as the operator has labelled them."""
+    made = joulie_server()
+    for name in ("n1", "n2"):
+        made.put("nodes", labelled(name))
+    return made
+
+
+def labelled(name: str) -> dict[str, Any]:
+    made = node(name)
+    made["metadata"]["labels"][EXCLUSION_LABEL] = EXCLUDED
+    return made
 
 
 @pytest.fixture
@@ -127,6 +143,18 @@ async def test_a_node_is_not_switched_off(
     assert controllers.orders == []
 
 
+async def test_a_node_that_would_count_as_broken_is_not_switched_off(
+    server: ApiServer, api: Api, controllers: Controllers
+) -> None:
+    server.put("nodes", {"metadata": {"name": "n1", "labels": {EXCLUSION_LABEL: None}}})
+    await switch(api, Known(n1=ASLEEP)).switch_once()
+    before = list(controllers.orders)
+    server.put("nodes", {"metadata": {"name": "n1", "labels": {EXCLUSION_LABEL: "of another"}}})
+    await switch(api, Known(n1=ASLEEP)).switch_once()
+
+    assert (before, controllers.orders) == ([], [("n1", False)])
+
+
 async def test_a_waking_node_is_switched_on(api: Api, controllers: Controllers) -> None:
     controllers.on["n1"] = False
     view = Known(n1=replace(ASLEEP, power_state="waking"))
@@ -191,7 +219,6 @@ async def test_a_node_that_does_not_come_back_is_reported_once_and_left_alone(
 async def test_autoscalers_leave_a_node_alone_while_it_is_awake(
     server: ApiServer, api: Api
 ) -> None:
-    server.put("nodes", node("n1"))
     await switch(api, Known(n1=replace(ASLEEP, power_state="waking"))).switch_once()
     protected = server.all("nodes")["n1"]["metadata"]["annotations"]
     await switch(api, Known(n1=ASLEEP)).switch_once()
