@@ -32,6 +32,7 @@ from joulie_operator.resources.custom_resources import GPUS, NODEHARDWARES, NODE
 from kube_versions import Differences, differences, reported
 
 ASSETS, SCHEDULER, RULES = "KUBEBUILDER_ASSETS", "KUBE_SCHEDULER", "KUBE_RULES"
+CONTROLLERS = "KUBE_CONTROLLER_MANAGER"  # built on request, as for `make cluster`
 HELM, KUBECTL, PROMTOOL = "HELM", "KUBECTL", "PROMTOOL"
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -39,6 +40,7 @@ BIN = Path(os.environ.get("KUBE_BIN") or ROOT / ".kube/bin").absolute()
 BUILT = {
     ASSETS: BIN,
     SCHEDULER: BIN / "kube-scheduler",
+    CONTROLLERS: BIN / "kube-controller-manager",
     RULES: BIN / "kube-rules",
     HELM: BIN / "helm",
     KUBECTL: BIN / "kubectl",
