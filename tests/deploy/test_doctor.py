@@ -12,7 +12,9 @@ import pytest
 
 from authority import Authority
 from helm_chart import CHART, NAMESPACE, helm, rendered
+from joulie_operator.apply.writer import TWIN
 from joulie_operator.resources.crds import DEFINITIONS
+from joulie_operator.resources.custom_resources import NODETWINS
 from kube_real import PLACES, Running, Tree
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
@@ -115,6 +117,21 @@ async def test_the_doctor_says_that_the_token_of_an_account_lacks_a_right(
             await asyncio.sleep(0.5)
 
 
+async def beside_an_autoscaler(server: Running) -> None:
+    """Ten nodes of a policy by which nodes sleep, and cluster-autoscaler with its default flags."""
+    labels = {"joulie.io/power-profile": "eco"}
+    for number in range(10):
+        await server.put("/api/v1/nodes", {"metadata": {"name": f"s{number}", "labels": labels}})
+    spec = {"nodeName": "s0", "policy": {"name": "consolidate_and_sleep"}}
+    await server.put(NODETWINS, {**TWIN, "metadata": {"name": "s0"}, "spec": spec})
+    app = {"app": "cluster-autoscaler"}
+    container = {"name": "c", "image": "example.com/cluster-autoscaler:v1", "args": ["--v=4"]}
+    template = {"metadata": {"labels": app}, "spec": {"containers": [container]}}
+    spec = {"selector": {"matchLabels": app}, "template": template}
+    path = PLACES["Deployment"].format(namespace="default")
+    await server.put(path, {"metadata": {"name": "scaler"}, "spec": spec})
+
+
 def is_right_of_the_test(tree: Tree) -> bool:
     hook = tree["metadata"].get("annotations", {}).get("helm.sh/hook")
     return bool(hook == "test" and tree["kind"] != "Pod")
@@ -154,6 +171,7 @@ async def test_the_test_of_the_chart_has_the_rights_that_it_needs_and_uses_each(
     for tree in trees:
         await server.put(server.place(tree["kind"], NAMESPACE), tree)
     await start(server, "joulie-operator", 0, READY)
+    await beside_an_autoscaler(server)
     Authority.made(tmp_path, "authority").issue(tmp_path, "nats-tls")
     found = await examined(server, tmp_path, "--certificates", str(tmp_path), user="test")
 
@@ -163,4 +181,7 @@ async def test_the_test_of_the_chart_has_the_rights_that_it_needs_and_uses_each(
     assert found["devices of DRA"]["seen"].startswith("resource.k8s.io/v1")
     assert found["certificate nats-tls"]["level"] == "ok"
     assert {found[f"CRD {each.name}"]["level"] for each in DEFINITIONS} == {"ok"}
+    # 8 of 10 nodes may sleep, by the default of max_share.
+    assert found["cluster-autoscaler stops"]["advice"].startswith("Set --ok-total-unready-count=11")
+    assert "10 that may sleep lack" in found["cluster-autoscaler removes nodes"]["seen"]
     assert used(server.asked("test")) == granted(trees)

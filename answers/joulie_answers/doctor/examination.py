@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import joulie_migrations
-from joulie_answers.doctor import observed_here
-from joulie_answers.doctor.judgement import calls, limits, objects, versions
+from joulie_answers.doctor import observed_autoscalers, observed_here
+from joulie_answers.doctor.judgement import autoscalers, calls, limits, objects, versions
 from joulie_answers.doctor.judgement.calls import LastCall, SpoolSeen
 from joulie_answers.doctor.judgement.findings import Finding, Unseen, not_seen
 from joulie_answers.doctor.judgement.limits import ArchiveSeen, Certificate
@@ -26,7 +26,9 @@ from joulie_bus.streams.subjects import Stream, Subjects
 from joulie_extender.settings import ServerSettings
 from joulie_operator.cluster_settings import IN_CLUSTER
 from joulie_operator.kube.api_client import ApiServer
+from joulie_operator.planning.sleep import sleep_numbers
 from joulie_operator.resources.crds import DEFINITIONS
+from joulie_operator.settings import OperatorSettings
 from joulie_projections.component.connecting import address_of, names_a_broker
 from joulie_projections.component.data_directory import Running
 from joulie_projections.component.wiring import Wiring
@@ -206,7 +208,15 @@ async def _of_cluster(
         *await _of_pods(cluster, found),
         *await _of_secrets(case, cluster, installed),
         *await _of_calls(case, cluster, installed, last),
+        *await _of_autoscalers(case, cluster.api),
     ]
+
+
+async def _of_autoscalers(case: Case, api: ApiServer) -> list[Finding]:
+    """Nothing where no node sleeps."""
+    share = sleep_numbers(case.wires.source.load(OperatorSettings).rules()).max_share
+    found = await seen(observed_autoscalers.beside_sleepers(api, share))
+    return autoscalers.judged(found)
 
 
 async def _of_rights(case: Case, cluster: ClusterObserver, installed: Installed) -> list[Finding]:
