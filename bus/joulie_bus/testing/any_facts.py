@@ -82,7 +82,11 @@ _VARIED: tuple[Callable[[str, str, int], Fact], ...] = (
     ),
     lambda _, pod, number: pending(pod, performance=number % 2 == 0),
     lambda node, pod, number: bound(
-        pod, node, performance=number % 2 == 0, devices=None if number % 3 else number % 9
+        pod,
+        node,
+        performance=number % 2 == 0,
+        devices=None if number % 3 else number % 9,
+        cores=number % 5,
     ),
     lambda _node, pod, _number: PodFinished(uid=pod),
     lambda _node, pod, _number: PodGone(uid=pod),

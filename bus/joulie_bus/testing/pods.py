@@ -29,10 +29,15 @@ def ask(
 
 
 def bound(
-    uid: str, node: str, *, performance: bool = False, devices: float | None = None
+    uid: str,
+    node: str,
+    *,
+    performance: bool = False,
+    devices: float | None = None,
+    cores: float = 1,
 ) -> PodBound:
     """With `devices`, it holds so many by a ResourceClaim."""
-    pod = ask(uid, performance=performance, gpus=devices or 0)
+    pod = ask(uid, performance=performance, cores=cores, gpus=devices or 0)
     if devices is not None:
         by_claim = DeviceAsk(claims=("template/some",), milli=pod.gpu_milli)
         pod = replace(pod, devices=by_claim)

@@ -199,7 +199,7 @@ class MeteredCards:
         if of_node is None:
             return
         for stay, own_uj in shared:
-            part = asked_power(stay.pod, capacity)
+            part = asked_power(stay.asked, capacity)
             if part.gpu and own_uj:
                 cards = of_node.of_pod(stay.pod.uid, stay.pod.cards)
                 amounts = split(own_uj * part.gpu // part.whole, [1] * len(cards))

@@ -61,9 +61,11 @@ from joulie_projections.energy.pods import (
     NodeEntry,
     PodEntry,
     Stay,
+    cores_asked,
     discovered_capacity,
     seen_capacity,
     share_out,
+    stays_of,
 )
 
 NS_PER_MS = 1_000_000
@@ -302,7 +304,7 @@ class Ledger:
         """
         own, idle = self.meters.take_open(node.row)
         if node.pods and (own[0] or idle[0]):
-            stays = [Stay(pod, 1) for pod in node.pods.values()]
+            stays = [Stay(pod, 1, pod) for pod in node.pods.values()]
             shared = share_out(node.capacity, stays, own, idle, 1)
             self.cards.share(node.name, node.capacity, shared)
 
@@ -316,11 +318,12 @@ class Ledger:
         self._settle(node)
 
     def _share_window(self, window: Window) -> None:
-        """Shares out a window in which pods started or ended, by the time that each pod ran."""
+        """Shares out a window in which pods started, ended or were resized, by the time that each
+        pod ran."""
         node = self.nodes[self.names[window.row]]
         columns = self.meters.columns
         pods = [*node.pods.values(), *node.ended]
-        stays = [stay for pod in pods if (stay := _stay(pod, window)).ms > 0]
+        stays = [each for pod in pods for each in stays_of(pod, window.from_ms, window.to_ms)]
         time = window.to_ms - window.from_ms
         if stays:
             own, idle = (
@@ -333,8 +336,10 @@ class Ledger:
             columns["own_uj"][window.row] -= window.own_uj
             columns["idle_uj"][window.row] += window.own_uj
         node.ended = [pod for pod in node.ended if pod.end_ms > window.to_ms]
-        is_early = any(pod.start_ms > window.to_ms for pod in node.pods.values())
-        columns["changed"][window.row] = bool(node.ended) or is_early
+        pods = [*node.pods.values(), *node.ended]
+        for pod in pods:
+            pod.shared_until(window.to_ms)
+        columns["changed"][window.row] = any(pod.changed_after(window.to_ms) for pod in pods)
 
     # --- rates --------------------------------------------------------------------------------
 
@@ -404,7 +409,7 @@ class Ledger:
     def _bound(self, fact: PodBound, at_ms: int) -> None:
         known = self.pods.get(fact.pod.uid)
         if known is not None and not known.gone:
-            self._devices_changed(known, fact)
+            self._seen_again(known, fact, at_ms)
             return
         node = self._node(fact.node)
         self._settle(node)
@@ -416,15 +421,22 @@ class Ledger:
         self.pods[pod.uid] = node.pods[pod.uid] = pod
         self._mark_changed(node)
 
-    def _devices_changed(self, known: PodEntry, fact: PodBound) -> None:
-        """Which devices a pod holds may be known later than its node."""
+    def _seen_again(self, known: PodEntry, fact: PodBound, at_ms: int) -> None:
+        """Which devices a pod holds may be known later than its node: then they count from the
+        newest reading on. A pod that is resized counts as it was up to this time."""
+        if known.end_ms or known.node != fact.node:
+            return
         asked = fact.pod
-        found = (asked.gpu_milli, asked.gpu.given)
-        if not asked.devices.claims or known.end_ms or found == (known.gpu_milli, known.cards):
+        held = known.gpu_milli, known.cards
+        found = (asked.gpu_milli, asked.gpu.given) if asked.devices.claims else held
+        cpu_milli = cores_asked(asked, known.workload)
+        if (*found, cpu_milli) == (*held, known.cpu_milli):
             return
         node = self._node(known.node)
         self._settle(node)
         known.gpu_milli, known.cards = found
+        if cpu_milli != known.cpu_milli:
+            known.resize(cpu_milli, at_ms)
         self._mark_changed(node)
 
     def _finished(self, uid: str, at_ms: int, is_gone: bool) -> None:
@@ -580,11 +592,6 @@ def _with_banked(banked: Sequence[NodeEnergy], rows: list[NodeEnergy]) -> list[N
 
 def _place(row: NodeEnergy) -> tuple[str, str]:
     return row.node, row.plan
-
-
-def _stay(pod: PodEntry, window: Window) -> Stay:
-    end_ms = min(pod.end_ms or window.to_ms, window.to_ms)
-    return Stay(pod, end_ms - max(pod.start_ms, window.from_ms))
 
 
 def _energy_of(pod: PodEntry) -> PodEnergy:

@@ -5,7 +5,7 @@ that it asks for: its cores and cards at the rated power of the node. Idle energ
 part of the node that each pod occupies; the part that no pod occupies belongs to no pod.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from joulie_projections.pods.load import DEFAULT_CPU_MILLI
 WHOLE_NODE = 1_000_000  # parts of a node
 CPU_PERMILLE = 700  # of rated power, as `twin.power.Coefficients`
 GPU_PERMILLE = {"standard": 650, "performance": 850}
+MOST_EARLIER = 8  # resizes of a pod between two readings of its node; those before count as later
 
 
 class PodEntry(msgspec.Struct, array_like=True):
@@ -44,12 +45,29 @@ class PodEntry(msgspec.Struct, array_like=True):
     counted_uj: int = 0
     counted_ms: int = 0
     metered_mw: int = -1
+    # Since the newest reading of its node: until when it asked for how many other cores.
+    earlier: list[tuple[int, int]] = []
 
     @classmethod
     def of(cls, pod: PodAsk, node: str, at_ms: int) -> "PodEntry":
-        cpu_milli = pod.cpu_milli or DEFAULT_CPU_MILLI[pod.workload]
         texts = (pod.uid, pod.namespace, pod.name, pod.workload, node)
+        cpu_milli = cores_asked(pod, pod.workload)
         return cls(*texts, cpu_milli, pod.gpu_milli, at_ms, cards=pod.gpu.given)
+
+    def resize(self, cpu_milli: int, at_ms: int) -> None:
+        """The time before this counts by the cores that it asked for then."""
+        self.earlier = [*self.earlier, (at_ms, self.cpu_milli)][-MOST_EARLIER:]
+        self.cpu_milli = cpu_milli
+
+    def asking(self, cpu_milli: int) -> "PodEntry":
+        """The pod as it was when it asked for these cores."""
+        return self if cpu_milli == self.cpu_milli else replace(self, cpu_milli=cpu_milli)
+
+    def shared_until(self, ms: int) -> None:
+        self.earlier = [each for each in self.earlier if each[0] > ms]
+
+    def changed_after(self, ms: int) -> bool:
+        return self.start_ms > ms or self.end_ms > ms or bool(self.earlier)
 
     def count(self, counted_from: int, at_ms: int, uj: int) -> None:
         """A counter that began at another time, or that fell, tells nothing yet."""
@@ -61,6 +79,10 @@ class PodEntry(msgspec.Struct, array_like=True):
     def add_worth(self, place: int, amount: int) -> None:
         self.worth = self.worth or [0, 0, 0, 0]
         self.worth[place] += amount
+
+
+def cores_asked(pod: PodAsk, workload: str) -> int:
+    return pod.cpu_milli or DEFAULT_CPU_MILLI[workload]
 
 
 class Capacity(msgspec.Struct, frozen=True, array_like=True):
@@ -154,10 +176,24 @@ def occupied_by(pod: PodEntry, node: Capacity) -> int:
 
 
 class Stay(NamedTuple):
-    """A pod and how long it ran in a window."""
+    """A pod and how long it ran in a window, or in the part of it in which it asked for the same.
+
+    `asked` is the pod as it was then: energy is shared out by that, and belongs to `pod`.
+    """
 
     pod: PodEntry
     ms: int
+    asked: PodEntry
+
+
+def stays_of(pod: PodEntry, from_ms: int, to_ms: int) -> Iterator[Stay]:
+    """In this window, in the order of time."""
+    begin, end = max(pod.start_ms, from_ms), min(pod.end_ms or to_ms, to_ms)
+    for until_ms, cpu_milli in (*pod.earlier, (end, pod.cpu_milli)):
+        until_ms = min(until_ms, end)
+        if until_ms > begin:
+            yield Stay(pod, until_ms - begin, pod.asking(cpu_milli))
+            begin = until_ms
 
 
 def share_out(
@@ -174,8 +210,8 @@ def share_out(
     """
     own_uj, idle_uj = own[0], idle[0]
     stays = sorted(stays, key=_uid)
-    weights = [weight_of(stay.pod, node) * stay.ms for stay in stays]
-    parts = [occupied_by(stay.pod, node) * stay.ms for stay in stays]
+    weights = [weight_of(stay.asked, node) * stay.ms for stay in stays]
+    parts = [occupied_by(stay.asked, node) * stay.ms for stay in stays]
     whole, occupied = sum(weights), max(sum(parts), WHOLE_NODE * window_ms)
     counted = given = 0
     shared: list[tuple[Stay, int]] = []

@@ -92,12 +92,15 @@ def _asks_anew(known: PodAsk, pod: PodAsk) -> bool:
 
 
 def _seen_again(draft: Draft, known: PodState, bound: PodBound) -> None:
-    """What is told of a pod that runs may change: its devices, and what a newer version adds."""
+    """What is told of a pod that runs may change: its devices, its cores and memory where it is
+    resized, and what a newer version adds."""
     if known.finished or known.node != bound.node:
         return
     pod = bound.pod
     if not _asks_anew(known.pod, pod):
-        pod = replace(known.pod, ties=pod.ties)
+        pod = replace(
+            known.pod, ties=pod.ties, cpu_milli=pod.cpu_milli, memory_bytes=pod.memory_bytes
+        )
     if pod == known.pod:
         return
     draft.pods.put(pod.uid, replace(known, pod=pod))
@@ -106,6 +109,8 @@ def _seen_again(draft: Draft, known: PodState, bound: PodBound) -> None:
         return
     after = replace(
         node,
+        performance_pods=node.performance_pods - _performance(known.pod) + _performance(pod),
+        daemon_pods=node.daemon_pods - _daemon(known.pod) + _daemon(pod),
         load=node.load - load_of(known.pod) + load,
         arrivals=tuple(
             replace(each, load=load) if each.uid == pod.uid else each for each in node.arrivals

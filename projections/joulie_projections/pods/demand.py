@@ -1,4 +1,4 @@
-"""Computes a pod's effective resource request as Kubernetes does, in integers."""
+"""Computes a pod's effective resource request as kube-scheduler does, in integers."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -24,6 +24,7 @@ from joulie_projections.pods.kubernetes_pod import (
     Resources,
     Spec,
 )
+from joulie_projections.pods.resize import as_counted
 from joulie_projections.quantities import Quantity, parse, rounded_up
 
 TEAM_LABEL = "joulie.io/team"
@@ -40,7 +41,8 @@ class Demand(NamedTuple):
 
 
 class _AskInputs(msgspec.Struct, array_like=True):
-    """The fields of a pod that its ask depends on, without the pod's identity."""
+    """The fields of a pod that its ask depends on, without the pod's identity: with the requests
+    that count in place of its status, so that pods of a deployment stay equal."""
 
     annotations: dict[str, str] | None
     team: str
@@ -53,7 +55,7 @@ class _AskInputs(msgspec.Struct, array_like=True):
 
     @classmethod
     def of(cls, pod: Pod) -> "_AskInputs":
-        metadata, spec = pod.metadata, pod.spec
+        metadata, spec = pod.metadata, as_counted(pod).spec
         annotations = metadata.annotations
         return cls(
             annotations and {n: text for n, text in annotations.items() if n in _READ_ANNOTATIONS},
@@ -151,6 +153,7 @@ def _gpu_ask(pod: Pod) -> GpuAsk:
 
 
 def demand_of(pod: Pod, gpu_resources: tuple[str, ...] = GPU_RESOURCES) -> Demand:
+    pod = as_counted(pod)
     gpus = sum((effective(pod, name) for name in gpu_resources), Fraction())
     slices = sum(
         (effective(pod, name) * _slice_of(name) for name in sorted(_mig_names(pod))), Fraction()
@@ -170,7 +173,7 @@ def effective(pod: Pod, resource: str) -> Fraction:
     running = sum((_request_of(c, resource) for c in pod.spec.containers or []), Fraction())
     sidecars, starting = Fraction(), Fraction()
     for container in pod.spec.init_containers or []:
-        if container.restart_policy == "Always":
+        if container.is_sidecar:
             sidecars += _request_of(container, resource)
             starting = max(starting, sidecars)
         else:
@@ -187,13 +190,8 @@ def _request_of(container: Container, resource: str) -> Fraction:
 
 
 def _amount(resources: Resources | None, resource: str, where: str) -> Fraction | None:
-    """The request, else the limit, else None."""
-    if resources is None:
-        return None
-    for amounts in (resources.requests, resources.limits):
-        if amounts is not None and resource in amounts:
-            return parse(amounts[resource], f"{where}, {resource}")
-    return None
+    amount = resources and resources.requested(resource)
+    return None if amount is None else parse(amount, f"{where}, {resource}")
 
 
 def _mig_names(pod: Pod) -> set[str]:

@@ -12,11 +12,23 @@ class Resources(msgspec.Struct):
     requests: dict[str, Quantity] | None = None
     limits: dict[str, Quantity] | None = None
 
+    def requested(self, name: str) -> Quantity | None:
+        """The request, else the limit."""
+        for amounts in (self.requests, self.limits):
+            if amounts is not None and name in amounts:
+                return amounts[name]
+        return None
+
 
 class Container(msgspec.Struct, rename="camel"):
     name: str | None = None
     resources: Resources | None = None
-    restart_policy: str | None = None  # "Always" on an init container makes it a sidecar
+    restart_policy: str | None = None
+
+    @property
+    def is_sidecar(self) -> bool:
+        """Of an init container: it runs beside the others."""
+        return self.restart_policy == "Always"
 
 
 class Requirement(msgspec.Struct):
@@ -91,9 +103,39 @@ class ClaimStatus(msgspec.Struct, rename="camel"):
     resource_claim_name: str | None = None
 
 
+class Amounts(msgspec.Struct, gc=False):
+    """Of the resources that a resize in place can change; the API server refuses all others."""
+
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+
+
+class ActualResources(msgspec.Struct):
+    requests: Amounts | None = None
+
+
+class ContainerStatus(msgspec.Struct, rename="camel"):
+    """What the kubelet has set aside for a container, and what is in force."""
+
+    name: str | None = None
+    allocated_resources: Amounts | None = None
+    resources: ActualResources | None = None
+
+
+class PodCondition(msgspec.Struct, gc=False):
+    type: str | None = None
+    reason: str | None = None
+
+
 class Status(msgspec.Struct, rename="camel"):
     phase: str | None = None
     resource_claim_statuses: list[ClaimStatus] | None = None
+    conditions: list[PodCondition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    # Of the pod as a whole, from Kubernetes 1.35 on.
+    allocated_resources: Amounts | None = None
+    resources: ActualResources | None = None
 
 
 class Pod(msgspec.Struct):

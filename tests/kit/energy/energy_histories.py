@@ -40,6 +40,7 @@ def folded(*facts: Timed) -> list[Interval]:
 
 NODES, UIDS = st.sampled_from(["n1", "n2", "n3"]), st.sampled_from(["a", "b", "c", "d"])
 ZONES = st.sampled_from(["*", "a", "b"])
+CORES = st.integers(0, 40)  # of a pod that is resized if it runs there already
 
 
 def placed(node: str, zone: str) -> NodeSeen:
@@ -62,6 +63,7 @@ FACTS = st.one_of(
     st.builds(
         lambda uid, node, fast: bound(uid, node, performance=fast), UIDS, NODES, st.booleans()
     ),
+    st.builds(lambda uid, node, cores: bound(uid, node, cores=cores), UIDS, NODES, CORES),
     st.builds(PodFinished, uid=UIDS),
     st.builds(PodGone, uid=UIDS),
     st.builds(node_seen, NODES),

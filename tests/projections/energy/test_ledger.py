@@ -34,6 +34,7 @@ from joulie_projections.energy.accepted import accepted
 from joulie_projections.energy.intervals import PodEnergy
 from joulie_projections.energy.ledger import Ledger
 from joulie_projections.energy.meters import GAP_MS
+from joulie_projections.energy.pods import MOST_EARLIER
 from joulie_projections.energy.report import EnergyReport, report_of
 from joulie_projections.energy.saved import LedgerState
 from joulie_projections.state.state import ClusterState
@@ -90,6 +91,51 @@ def test_a_pod_has_the_share_of_its_devices_from_when_they_are_known() -> None:
 
     assert late == uj((1, bound("a", "n1", devices=8)))
     assert late > uj((1, bound("a", "n1", devices=0)))
+
+
+def test_a_resized_pod_counts_as_it_was_until_the_fact_and_as_it_is_from_then_on() -> None:
+    """Whether the fact comes between two windows or within one."""
+    others: list[Timed] = [(0, node_seen("n1", cores=10)), (0, hardware("n1", cores=10))]
+    others += [(0, power("n1", 100)), (0, bound("a", "n1")), (0, bound("b", "n1"))]
+    energy: list[Timed] = [(at, power("n1", 500)) for at in (10, 20, 30)]
+
+    def shares(at: float, cores: float) -> tuple[tuple[int, int], ...]:
+        resized = (at, bound("a", "n1", cores=cores))
+        pods = pods_of(*others, *sorted([*energy, resized], key=lambda each: each[0]))
+        return tuple((pods[uid].pods_uj // J, pods[uid].idle_uj // J) for uid in "ab")
+
+    # Above idle 2000 J and twice 4000 J; idle 1000 J in each window, of which a core has a tenth.
+    assert shares(10, cores=3) == ((1000 + 6000, 100 + 600), (1000 + 2000, 100 + 200))
+    assert shares(25, cores=5) == ((3000 + 3000, 200 + 300), (3000 + 1000, 300))
+    assert shares(25, cores=1) == shares(30, cores=5) == ((5000, 300), (5000, 300))
+
+
+def test_the_power_of_a_metered_pod_stays_its_own_when_it_is_resized() -> None:
+    def metered(joules: int) -> TelemetrySampled:
+        each = {uid: joules * J for uid in "ab"}
+        return TelemetrySampled(node="n1", power_mw=500_000, pod_uj=each, counted_from=1)
+
+    facts: list[Timed] = [(0, power("n1", 100)), (0, bound("a", "n1")), (0, bound("b", "n1"))]
+    facts += [(at, metered(at)) for at in (10, 20)]
+    facts += [(25, bound("a", "n1", cores=9)), (30, metered(30))]
+    pods = pods_of(*facts)
+
+    assert pods["a"].pods_uj == pods["b"].pods_uj
+
+
+def test_resizes_between_two_readings_are_counted_up_to_a_limit() -> None:
+    """Of a node that is not metered they are forgotten one by one."""
+    facts: list[Timed] = [
+        (0, bound("a", "n1")),
+        *((at, bound("a", "n1", cores=at)) for at in range(1, 99)),
+    ]
+    ledger = Ledger()
+    ledger.fold((fact, NOON + round(at * 1e9)) for at, fact in facts)
+
+    assert len(ledger.pods["a"].earlier) == MOST_EARLIER
+    assert ledger.pods["a"].cpu_milli == 98_000
+    ledger.fold((power("n1", 1), NOON + at * 10**9) for at in (100, 110))
+    assert ledger.pods["a"].earlier == []
 
 
 def test_a_pod_shares_a_window_for_the_time_that_it_ran() -> None:

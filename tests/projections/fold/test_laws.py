@@ -27,7 +27,7 @@ from joulie_bus.testing import (
 from joulie_projections.fold.node_facts import SETTLING_NS
 from joulie_projections.fold.producers import LATER_LIMIT
 from joulie_projections.fold.sequence import DECISIONS, fold
-from joulie_projections.pods.load import NO_LOAD, Load, load_of
+from joulie_projections.pods.load import NO_LOAD, Load, load_of, total_of
 from joulie_projections.state.rows import encode, tables_of
 from joulie_projections.state.state import ClusterState, PodState
 from joulie_projections.state.state_changes import Draft
@@ -36,6 +36,25 @@ from joulie_projections.twin.facility import halls_of
 
 ANY = st.integers(0, ANY_FACTS - 1).map(any_fact)
 FACTS = st.lists(ANY, max_size=30)
+SEEN = st.builds(
+    lambda pod, fast, devices, cores: bound(
+        pod, "n", performance=fast, devices=devices, cores=cores
+    ),
+    st.sampled_from(["p", "p", "q"]),
+    st.booleans(),
+    st.none() | st.integers(0, 2),
+    st.integers(0, 3),
+)
+# About two pods on a node, which are seen again and again, changed or not.
+OF_PODS = st.one_of(
+    SEEN,
+    SEEN,
+    SEEN,
+    st.just(bound("p", "m")),
+    st.just(power("n", 300)),
+    st.builds(PodFinished, uid=st.sampled_from(["p", "q"])),
+    st.builds(PodGone, uid=st.sampled_from(["p", "q"])),
+)
 ORDER = st.randoms(use_true_random=False)
 
 
@@ -85,6 +104,19 @@ def test_the_load_of_nodes_equals_a_recount(facts: list[Fact]) -> None:
     assert all(node.load == NO_LOAD for node in cluster_state.nodes.values() if not node.pods)
 
 
+@given(facts=st.lists(OF_PODS, min_size=2, max_size=20))
+@settings(deadline=None, max_examples=200)
+def test_the_counts_of_nodes_equal_a_recount_also_of_pods_that_change(facts: list[Fact]) -> None:
+    cluster_state = folded(records(*facts))
+    running = [pod for pod in cluster_state.pods.values() if pod.node and not pod.finished]
+
+    for name, node in cluster_state.nodes.items():
+        here = [pod.pod for pod in running if pod.node == name]
+        assert node.load == total_of(map(load_of, here))
+        assert node.pods == len(here)
+        assert node.performance_pods == sum(pod.workload == "performance" for pod in here)
+
+
 @given(facts=FACTS)
 @settings(deadline=None, max_examples=60)
 def test_arrivals_are_running_pods_that_the_last_reading_may_not_include(facts: list[Fact]) -> None:
@@ -94,6 +126,7 @@ def test_arrivals_are_running_pods_that_the_last_reading_may_not_include(facts: 
         for arrival in node.arrivals:
             pod = cluster_state.pods[arrival.uid]
             assert (pod.node, pod.finished, pod.bound_at) == (name, False, arrival.at)
+            assert arrival.load == load_of(pod.pod)
             assert not node.samples or node.samples[-1].at < arrival.at + SETTLING_NS
 
 
