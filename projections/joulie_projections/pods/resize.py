@@ -82,14 +82,12 @@ class _Count:
         for name in names:
             asked = of_spec.requested(name)
             amounts = [getattr(part, name) for part in parts]
-            counted = _largest(amounts if self._is_infeasible else [asked, *amounts])
+            counted = _first_largest(amounts if self._is_infeasible else [asked, *amounts])
             if counted != asked:
                 changed[name] = counted or 0
-        return (
-            replace(of_spec, requests={**(of_spec.requests or {}), **changed})
-            if changed
-            else of_spec
-        )
+        if not changed:
+            return of_spec
+        return replace(of_spec, requests={**(of_spec.requests or {}), **changed})
 
 
 def _is_infeasible(status: Status) -> bool:
@@ -97,8 +95,8 @@ def _is_infeasible(status: Status) -> bool:
     return next((each.reason == "Infeasible" for each in pending), False)
 
 
-def _largest(amounts: Sequence[Quantity | None]) -> Quantity | None:
-    """The first one of these; they are parsed only where their texts differ."""
+def _first_largest(amounts: Sequence[Quantity | None]) -> Quantity | None:
+    """They are parsed only where their texts differ."""
     given = [amount for amount in amounts if amount is not None]
     if not given:
         return None

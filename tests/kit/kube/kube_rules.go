@@ -1,9 +1,11 @@
-// Kubernetes' own reading of quantities and of node affinity, for tests/cluster/test_kube_rules.py.
+// Kubernetes' own reading of quantities, of node affinity and of what a pod requests, for
+// tests/cluster.
 //
 // One JSON object a line on stdin, one on stdout:
 //
 //	{"quantity": "1.5Gi"}                    -> {"valid": true, "value": 1610612736, "milli": 1610612736000, "sign": 1}
 //	{"pod": {...}, "labels": [{...}, null]}  -> {"valid": true, "matches": [true, false]}
+//	{"requested": {...}}                     -> {"valid": true, "milli": 1500, "value": 1073741824}
 package main
 
 import (
@@ -16,13 +18,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podresource "k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
 type question struct {
-	Quantity *string             `json:"quantity"`
-	Pod      *corev1.Pod         `json:"pod"`
-	Labels   []map[string]string `json:"labels"`
+	Quantity  *string             `json:"quantity"`
+	Pod       *corev1.Pod         `json:"pod"`
+	Labels    []map[string]string `json:"labels"`
+	Requested *corev1.Pod         `json:"requested"`
 }
 
 type answer struct {
@@ -67,6 +71,11 @@ func answered(asked question) answer {
 			Sign:  found.Sign(),
 			Large: found.CmpInt64(math.MaxInt64) > 0,
 		}
+	}
+	if asked.Requested != nil { // as kube-scheduler counts the pods of a node
+		options := podresource.PodResourcesOptions{UseStatusResources: true}
+		found := podresource.PodRequests(asked.Requested, options)
+		return answer{Valid: true, Milli: found.Cpu().MilliValue(), Value: found.Memory().Value()}
 	}
 	required := nodeaffinity.GetRequiredNodeAffinity(asked.Pod)
 	found := answer{Valid: true}

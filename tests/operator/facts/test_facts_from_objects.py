@@ -2,6 +2,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from joulie_bus.errors import BadQuantity
 from joulie_bus.events import (
@@ -142,6 +143,30 @@ def test_a_heartbeat_of_a_node_makes_no_fact() -> None:
     changes.seen(node())
 
     assert changes.seen(node(**{"example.com/heartbeat": "17"})) is None
+
+
+def test_a_pod_whose_status_is_as_its_spec_makes_no_further_fact() -> None:
+    one, two = {"cpu": "1"}, {"cpu": "2"}
+
+    def running(allocated: dict[str, str] | None) -> Pod:
+        status = {"name": "c", "allocatedResources": allocated, "resources": {"requests": one}}
+        tree = {
+            "metadata": {"uid": "u"},
+            "spec": {
+                "nodeName": "n",
+                "containers": [{"name": "c", "resources": {"requests": one}}],
+            },
+            "status": {"containerStatuses": [status] if allocated else None},
+        }
+        return msgspec.convert(tree, Pod)
+
+    changes = ChangeFilter[Pod](PodKind(), {})
+    bound = changes.seen(running(None))
+
+    assert changes.seen(running(one)) is None
+    assert isinstance(bound, PodBound)
+    more = replace(bound.pod, cpu_milli=2000)
+    assert changes.seen(running(two)) == PodBound(pod=more, node="n")
 
 
 def test_facts_in_the_log_are_not_published_again() -> None:

@@ -201,6 +201,33 @@ async def test_a_pod_is_followed_from_its_creation_to_its_end(
     assert view.cluster_state.nodes["n1"].performance_pods == 0
 
 
+async def test_a_pod_that_is_resized_in_place_is_published_when_what_counts_changes(
+    server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
+) -> None:
+    def put(asked: str, allocated: str) -> None:
+        container = {"name": "c", "resources": {"requests": {"cpu": asked}}}
+        known = {"cpu": allocated}
+        status = {"name": "c", "allocatedResources": known, "resources": {"requests": known}}
+        tree = pod("p2", node="n1") | {
+            "status": {"phase": "Running", "containerStatuses": [status]}
+        }
+        tree["spec"]["containers"] = [container]
+        server.put("pods", tree, "team")
+
+    def has_load(milli: int) -> Callable[[], bool]:
+        return lambda: view.cluster_state.nodes["n1"].load.cpu_milli == milli
+
+    put("1", "1")
+    async with server.listening(), watching(server, bus, view, tmp_path):
+        await until(knows(view, NODES, pods=2))
+        for asked, allocated in (("3", "1"), ("3", "3"), ("2", "3"), ("2", "2")):
+            put(asked, allocated)
+        await until(has_load(2000))
+        facts = [kind for kind, key in await published(bus, "pod.bound")]
+
+    assert facts == ["pod.bound"] * 3  # with 1, 3 and 2 cores
+
+
 async def test_hardware_and_cards_come_from_their_own_resources(
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:

@@ -30,7 +30,7 @@ def resized(uid: str, cores: float, gib: int = 0) -> PodBound:
 
 
 def test_the_load_of_its_node_is_what_it_asks_for_now() -> None:
-    facts = [node_seen("n"), resized("p", 1, 1), bound("q", "n"), resized("p", 3, 2)]
+    facts: list[Fact] = [node_seen("n"), resized("p", 1, 1), bound("q", "n"), resized("p", 3, 2)]
     state = folded(facts)
 
     assert state.pods["p"].pod == resized("p", 3, 2).pod
@@ -41,7 +41,7 @@ def test_the_load_of_its_node_is_what_it_asks_for_now() -> None:
 
 @pytest.mark.parametrize("end", [PodFinished(uid="p"), PodGone(uid="p")])
 def test_its_end_takes_away_what_it_asked_for_at_last(end: Fact) -> None:
-    facts = [node_seen("n"), bound("p", "n"), resized("p", 3, 2), end]
+    facts: list[Fact] = [node_seen("n"), bound("p", "n"), resized("p", 3, 2), end]
 
     assert folded(facts).nodes["n"].load == NO_LOAD
     assert folded([*facts, resized("p", 5)]).nodes["n"].pods == (end == PodGone(uid="p"))
@@ -78,7 +78,7 @@ def test_the_power_of_a_pod_that_a_reading_includes_stays_in_it() -> None:
 
 
 def test_the_same_fact_again_changes_nothing() -> None:
-    facts = [node_seen("n"), resized("p", 1), resized("p", 3, 2)]
+    facts: list[Fact] = [node_seen("n"), resized("p", 1), resized("p", 3, 2)]
     once, twice = folded(facts), folded([*facts, facts[-1]])
 
     assert (once.pods, once.nodes["n"].load) == (twice.pods, twice.nodes["n"].load)

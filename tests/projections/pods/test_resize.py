@@ -116,7 +116,7 @@ def test_the_status_of_a_sidecar_counts_and_that_of_another_init_container_does_
 def test_the_requests_of_a_pod_as_a_whole_are_resized_as_well() -> None:
     """From Kubernetes 1.35 on its status has them; before, the spec counts."""
     same = {"cpu": "1", "memory": "1Gi"}
-    tree = {
+    tree: Tree = {
         "spec": {
             "containers": [asking(cpu="1", memory="1Gi")],
             "resources": {"requests": {"cpu": "3"}},
