@@ -336,10 +336,12 @@ class Ledger:
             columns["own_uj"][window.row] -= window.own_uj
             columns["idle_uj"][window.row] += window.own_uj
         node.ended = [pod for pod in node.ended if pod.end_ms > window.to_ms]
-        pods = [*node.pods.values(), *node.ended]
-        for pod in pods:
-            pod.shared_until(window.to_ms)
-        columns["changed"][window.row] = any(pod.changed_after(window.to_ms) for pod in pods)
+        is_early = False
+        for pod in node.pods.values():
+            if pod.earlier:
+                pod.shared_until(window.to_ms)
+            is_early = is_early or pod.start_ms > window.to_ms or bool(pod.earlier)
+        columns["changed"][window.row] = bool(node.ended) or is_early
 
     # --- rates --------------------------------------------------------------------------------
 

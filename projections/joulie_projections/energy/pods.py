@@ -5,7 +5,7 @@ that it asks for: its cores and cards at the rated power of the node. Idle energ
 part of the node that each pod occupies; the part that no pod occupies belongs to no pod.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -65,9 +65,6 @@ class PodEntry(msgspec.Struct, array_like=True):
 
     def shared_until(self, ms: int) -> None:
         self.earlier = [each for each in self.earlier if each[0] > ms]
-
-    def changed_after(self, ms: int) -> bool:
-        return self.start_ms > ms or self.end_ms > ms or bool(self.earlier)
 
     def count(self, counted_from: int, at_ms: int, uj: int) -> None:
         """A counter that began at another time, or that fell, tells nothing yet."""
@@ -186,14 +183,18 @@ class Stay(NamedTuple):
     asked: PodEntry
 
 
-def stays_of(pod: PodEntry, from_ms: int, to_ms: int) -> Iterator[Stay]:
+def stays_of(pod: PodEntry, from_ms: int, to_ms: int) -> list[Stay]:
     """In this window, in the order of time."""
     begin, end = max(pod.start_ms, from_ms), min(pod.end_ms or to_ms, to_ms)
+    if not pod.earlier:  # the common case
+        return [Stay(pod, end - begin, pod)] if end > begin else []
+    found: list[Stay] = []
     for until_ms, cpu_milli in (*pod.earlier, (end, pod.cpu_milli)):
-        until_ms = min(until_ms, end)
-        if until_ms > begin:
-            yield Stay(pod, until_ms - begin, pod.asking(cpu_milli))
-            begin = until_ms
+        upto = min(until_ms, end)
+        if upto > begin:
+            found.append(Stay(pod, upto - begin, pod.asking(cpu_milli)))
+            begin = upto
+    return found
 
 
 def share_out(

@@ -190,7 +190,7 @@ def _request_of(container: Container, resource: str) -> Fraction:
 
 
 def _amount(resources: Resources | None, resource: str, where: str) -> Fraction | None:
-    amount = resources and resources.requested(resource)
+    amount = None if resources is None else resources.requested(resource)
     return None if amount is None else parse(amount, f"{where}, {resource}")
 
 
