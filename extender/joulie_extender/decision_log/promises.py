@@ -35,7 +35,8 @@ class Promises:
         """What comes before the next message: at first the key, and a promise when it is time."""
         if not self._is_announced:
             return self._announcement()
-        is_time = now - self._unsigned_at >= SIGN_AFTER_NS
+        # At once after the clock was set back: until it is where it was can take long.
+        is_time = not 0 <= now - self._unsigned_at < SIGN_AFTER_NS
         is_due = is_time or at_once or len(self._unsigned) >= MOST_UNSIGNED
         return self._promise(now) if is_due and self._unsigned else None
 

@@ -67,6 +67,15 @@ def test_the_end_is_signed_before_the_first_message_after_a_second(tmp_path: Pat
     assert end.event.covers == covers(covered)
 
 
+def test_a_clock_that_was_set_back_delays_no_promise(tmp_path: Path) -> None:
+    with Replica.living(tmp_path) as replica:
+        replica.decides(1)
+        replica.decides(2, after_s=-60.0)
+        messages = replica.published
+
+    assert kinds(messages) == ["promise-key", "filter", "promise", "filter"]
+
+
 def test_each_promise_covers_what_followed_the_last_one(tmp_path: Path) -> None:
     with Replica.living(tmp_path) as replica:
         for number in range(3):
