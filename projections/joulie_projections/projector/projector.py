@@ -218,9 +218,12 @@ class Projector:
         """Waits for the broker: a projector that does not reach it must not take the lease from
         one that does, or lose it again at once."""
         self._ends.forget()
-        while await self._ends.ask() is None or self._ends.silent_s > FRESH_S:
+        while not await self._reaches_broker():
             self.liveness.wait_for_broker()
             await asyncio.sleep(self._settings.lease_s / 3)
+
+    async def _reaches_broker(self) -> bool:
+        return await self._ends.ask() is not None and self._ends.silent_s <= FRESH_S
 
     async def _keep_lease(self) -> None:
         """Renews the lease while the broker answers, so that a standby that reaches it takes over.
@@ -241,12 +244,15 @@ class Projector:
     @contextlib.asynccontextmanager
     async def _renewed(self, held: Checkpoint) -> AsyncGenerator[None, None]:
         """Keeps the lease while the rows of a large cluster are read. Without that a standby takes
-        it over, reads for as long, and loses it in turn."""
+        it over, reads for as long, and loses it in turn. Without the broker, which is asked while
+        it begins, a standby that reaches it takes over."""
         lease_s, calls = self._settings.lease_s, DatabaseExecutor()
 
         async def renew() -> None:
             while True:
                 await asyncio.sleep(lease_s / 3)
+                if not await self._reaches_broker():
+                    continue
                 with contextlib.suppress(Fenced, *TRANSIENT):  # found when it leads
                     await calls.once(self._store.renew, held.epoch, lease_s, held.position)
 
