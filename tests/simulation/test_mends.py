@@ -50,6 +50,15 @@ SHORTEST: Mapping[str, list[Fault]] = {
         Fault(3.88, "freeze", "projector-0", 4.53),
         lagging(8.08, 1.75, 2.43),
     ],
+    "a head that was published late is restored": [
+        Fault(8.5, "broker down", "broker", 6.0),
+        lagging(10.6, 4.0, 1.8),
+    ],
+    "no leadership begins without the broker": [
+        lagging(5.1, 1.0, 5.1),
+        Fault(5.7, "database down", "database", 2.5),
+        Fault(7.46, "cut from the broker", "projector-0", 30.0),
+    ],
     "a projector that takes over is not ready": [
         Fault(7.4, "quorum lost", "broker", 14.0),
         lagging(8.0, 1.5, 2.0),

@@ -23,6 +23,7 @@ class Anchored(NamedTuple):
     ring: Ring  # with the changes of keys that the stream holds
     heads: Sequence[Head] = ()  # signed by any key; those of the highest entries come first
     is_whole: bool = True  # whether all messages were read
+    last: int = 0  # the last message of the stream, when it was read
 
     @property
     def newest(self) -> Head | None:
@@ -45,14 +46,24 @@ async def everything(bus: Log, ring: Ring) -> Anchored:
     return await _read(bus, ring, None)
 
 
+async def since(bus: Log, ring: Ring, last: int) -> Anchored:
+    """Of the messages after this one. Raises BusError."""
+    state = await bus.state(Stream.HEADS)
+    after = max(last, state.first - 1)
+    if state.last <= after:
+        return Anchored(ring, last=last)
+    found = await messages(bus, Stream.HEADS, after, state.last - after)
+    return _anchored(found, ring, is_whole=False)._replace(last=state.last)
+
+
 async def _read(bus: Log, ring: Ring, limit: int | None) -> Anchored:
     state = await until_answered(lambda: bus.state(Stream.HEADS))
     if not state.holds_messages:
-        return Anchored(ring)
+        return Anchored(ring, last=state.last)
     before = max(0, state.first - 1)
     after = before if limit is None else max(before, state.last - limit)
     found = await messages(bus, Stream.HEADS, after, state.last - after)
-    return _anchored(found, ring, is_whole=after == before)
+    return _anchored(found, ring, is_whole=after == before)._replace(last=state.last)
 
 
 def _anchored(records: Sequence[Record], ring: Ring, *, is_whole: bool) -> Anchored:

@@ -370,6 +370,18 @@ class DecisionLog:
             here = select(decision.c.hash).where(decision.c.pos == self._signed_to)
             return Tip(self._signed_to, db.scalar(here) or EMPTY.hash)
 
+    def heed(self, known: Anchored) -> None:
+        """Heads that came into their stream since the log begins here. One whose entry is in the
+        database, which lacks the head, was committed and then lost in a failover."""
+        with self._engine.connect() as db:
+            lost = missing_heads(db, known, max(1, self._cut), self.end.pos)
+            forked = forked_at(db, known, self.end.pos)
+        held = {each.id for each in self._lost}
+        self._lost = [*self._lost, *(each for each in lost if each.id not in held)]
+        if forked:
+            self.problem = _FORKED.format(forked)
+        self._expect(known.ring, known.heads)
+
     def restore_lost_heads(self, epoch: int) -> None:
         """Inserts the heads that an older copy of the database lacks, of entries that it has."""
         if not (lost := self._lost):

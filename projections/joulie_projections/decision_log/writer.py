@@ -80,6 +80,7 @@ class DecisionWriter:
         self._signer = signer
         self._facts = facts
         self._known = Anchored(signer.public)  # heads in their stream
+        self._heads_read = 0  # messages of that stream
         self._begins_behind = 0  # messages up to there were stored when this writer began
         self._examined_at = -EXAMINE_S
         self._foreign = 0  # rows of others that were counted
@@ -113,6 +114,7 @@ class DecisionWriter:
             self._signer = self._signer.reload()
         signer = self._signer
         self._known = await anchored.newest(self._bus, signer.public)
+        self._heads_read = self._known.last
         ring = self._known.ring
         if ring.newest.id != signer.key_id and not next_path(signer.path).exists():
             raise KeyOfAnotherLog(str(signer.path), signer.key_id, ring.newest.id)
@@ -246,6 +248,7 @@ class DecisionWriter:
                 waited = time.monotonic() - self._signed_at
                 metrics.HEAD_AGE_SECONDS.set(waited if self.entries > signed else 0)
                 if waited >= HEAD_EVERY_S or self.entries - signed >= HEAD_EVERY_ROWS:
+                    await self._heed_others()
                     with contextlib.suppress(*TRANSIENT):  # retried at the next poll
                         if await self._sign_head(leadership):
                             signed = self.entries
@@ -254,6 +257,15 @@ class DecisionWriter:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(LAST_HEAD_S):
                     await self._sign_head(leadership)
+
+    async def _heed_others(self) -> None:
+        """Looks for heads that the leader before this one published late: while it waited for the
+        broker, the database may have failed over to a standby that lacks them."""
+        with contextlib.suppress(BusError, *TRANSIENT):  # looked for before the next head
+            found = await anchored.since(self._bus, self._known.ring, self._heads_read)
+            if found.heads:
+                await self._calls.once(self._log.heed, found)
+            self._heads_read = found.last
 
     async def _sign_head(self, leadership: Leadership) -> bool:
         """Signs a head in the database and anchors it; False if nothing may be signed."""

@@ -15,6 +15,7 @@ from joulie_bus.streams.records import StreamTip
 from joulie_extender.current_snapshot import CurrentSnapshot
 from joulie_projections.decision_log import log as decision_log
 from joulie_projections.decision_log.log import DecisionLog
+from joulie_projections.decision_log.writer import DecisionWriter
 from joulie_projections.projector import projector
 from joulie_projections.projector.copies import CopyWatch
 from joulie_projections.projector.lag import StreamEnds
@@ -130,6 +131,23 @@ def _trust_any_timeline(patch: Patch) -> None:
     patch.setattr(Store, "_require_timeline", lambda *_: None)
 
 
+def _heed_no_late_heads(patch: Patch) -> None:
+    """A leader does not look for heads that the one before it published late."""
+
+    async def nothing(_: DecisionWriter) -> None: ...
+
+    patch.setattr(DecisionWriter, "_heed_others", nothing)
+
+
+def _lead_without_the_broker(patch: Patch) -> None:
+    """A projector takes the lease, and renews it while it begins, without the broker."""
+
+    async def always(_: Projector) -> bool:
+        return True
+
+    patch.setattr(Projector, "_reaches_broker", always)
+
+
 # The mends, each with a part of what the simulation reports without it.
 MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "an append requires the entry that it follows": (_append_anywhere, "ended by itself"),
@@ -144,10 +162,15 @@ MENDS: Mapping[str, tuple[Callable[[Patch], None], str]] = {
     "a copy of a trimmed log passes the guards": (_keep_guards, "the simulation itself"),
     "an empty database records what it replaces": (_empty_replaces_nothing, "mismatches"),
     "a commit notices a promoted server": (_trust_any_timeline, "mismatches"),
+    "a head that was published late is restored": (
+        _heed_no_late_heads,
+        "the database lost 1 signed head",
+    ),
+    "no leadership begins without the broker": (_lead_without_the_broker, "was not folded"),
     "a projector that takes over is not ready": (_start_ready, "is ready, and reached no majority"),
 }
 # The seeds lose the quorum for 5 s at most, and it takes 8 s to show what two of these mend. A copy
-# lacks messages for 21 s at most, and is named within a minute. The last four are rare.
+# lacks messages for 21 s at most, and is named within a minute. The last six are rare.
 BY_FAULTS_ONLY = {
     "only a majority confirms the broker",
     "a projector that takes over is not ready",
@@ -156,4 +179,6 @@ BY_FAULTS_ONLY = {
     "any copy is read while no consumer can be made",
     "a copy of a trimmed log passes the guards",
     "a commit notices a promoted server",
+    "a head that was published late is restored",
+    "no leadership begins without the broker",
 }
