@@ -203,15 +203,17 @@ def _put(tree: Tree, path: Path, value: Any) -> None:
 
 def _remove(tree: Tree, path: Path) -> None:
     """Removes the field, and parents that become empty; with the key of an item, the item."""
-    if len(path) > 1 and path[-2].startswith("k:") and path[-1] in json.loads(path[-2][2:]):
+    *parents, last = path
+    keyed = parents[-1] if parents else ""
+    if keyed.startswith("k:") and last in json.loads(keyed[2:]):
         items = _look(tree, path[:-2])
-        if (item := _item(items, path[-2])) is not None:
+        if (item := _item(items, keyed)) is not None:
             items.remove(item)
         return
     above = _look(tree, path[:-1])
     if isinstance(above, dict):
-        above.pop(path[-1], None)
-    if above in ({}, []) and len(path) > 1:
-        if path[-2].startswith("k:"):
+        above.pop(last, None)
+    if above in ({}, []) and parents:
+        if keyed.startswith("k:"):
             return
         _remove(tree, path[:-1])

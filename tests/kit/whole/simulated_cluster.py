@@ -131,7 +131,7 @@ async def watch(api: ApiServer, bus: Log, view: View) -> None:
     """As the operator does: what the view has and the API server does not is gone."""
     producer = Producer("operator-obs", CLUSTER, time.time_ns)
     await view.wait_ready(30)
-    is_complete = False
+    is_complete, seen = False, 0
     while not is_complete:
         is_complete = await catches_up(view)
         seen, known = len(api.changes), view.cluster_state.pods.keys()

@@ -23,7 +23,7 @@ from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.view.view import View
 from kube_api import ADMIN, ApiServer, Fault
 from kube_builders import card as gpu
-from kube_builders import joulie_server, namespace, node, node_hardware, pod
+from kube_builders import Tree, joulie_server, namespace, node, node_hardware, pod
 from kube_requests import Asked
 from kube_watch import Watch
 
@@ -112,11 +112,10 @@ async def test_what_a_late_view_lacks_is_compared_once_the_view_is_complete(
     calls = itertools.count()
 
     async def late(seen: View) -> bool:
-        match next(calls):
-            case 0:
-                return False
-            case 1:
-                await bus.publish([voices.stamp(bound("deleted", "n1"))])
+        if (number := next(calls)) == 0:
+            return False
+        if number == 1:
+            await bus.publish([voices.stamp(bound("deleted", "n1"))])
         return await catches_up(seen)
 
     monkeypatch.setattr(watch, "catches_up", late)
@@ -205,7 +204,7 @@ async def test_a_pod_that_is_resized_in_place_is_published_when_what_counts_chan
     server: ApiServer, bus: JetStreamLog, view: View, tmp_path: Path
 ) -> None:
     def put(asked: str, allocated: str) -> None:
-        container = {"name": "c", "resources": {"requests": {"cpu": asked}}}
+        container: Tree = {"name": "c", "resources": {"requests": {"cpu": asked}}}
         known = {"cpu": allocated}
         status = {"name": "c", "allocatedResources": known, "resources": {"requests": known}}
         tree = pod("p2", node="n1") | {
@@ -223,7 +222,7 @@ async def test_a_pod_that_is_resized_in_place_is_published_when_what_counts_chan
         for asked, allocated in (("3", "1"), ("3", "3"), ("2", "3"), ("2", "2")):
             put(asked, allocated)
         await until(has_load(2000))
-        facts = [kind for kind, key in await published(bus, "pod.bound")]
+        facts = [kind for kind, _ in await published(bus, "pod.bound")]
 
     assert facts == ["pod.bound"] * 3  # with 1, 3 and 2 cores
 
