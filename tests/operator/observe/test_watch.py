@@ -22,8 +22,8 @@ from joulie_operator.observe.watch import ObservedCluster, watch_cluster
 from joulie_projections.catalog_file import shipped_catalog
 from joulie_projections.view.view import View
 from kube_api import ADMIN, ApiServer, Fault
-from kube_builders import card as gpu
 from kube_builders import Tree, joulie_server, namespace, node, node_hardware, pod
+from kube_builders import card as gpu
 from kube_requests import Asked
 from kube_watch import Watch
 
