@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from joulie_operator.desired.objects import EXCLUDED, EXCLUSION_LABEL
 from joulie_operator.desired.pending_writes import OUR_LABELS
 from joulie_operator.power.executors import AWAKE_ANNOTATIONS
 from joulie_operator.resources.rights import LEASE, OWN_NAMESPACE, RIGHTS, Right
@@ -48,7 +49,9 @@ def policy(name: str) -> dict[str, Any]:
 def test_the_policy_of_nodes_names_what_the_operator_writes() -> None:
     variables = {each["name"]: each["expression"] for each in policy("joulie-nodes")["variables"]}
 
-    assert set(literal_eval(variables["ownLabels"])) == set(OUR_LABELS)
+    exclusion = literal_eval(variables["exclusion"])
+    assert exclusion == {EXCLUSION_LABEL: EXCLUDED}
+    assert {*literal_eval(variables["ownLabels"]), *exclusion} == set(OUR_LABELS)
     assert set(literal_eval(variables["ownAnnotations"])) == set(AWAKE_ANNOTATIONS)
     selected = ",".join(f"{k}={v}" for k, v in literal_eval(variables["selector"]).items())
     assert selected == OperatorSettings().node_selector
