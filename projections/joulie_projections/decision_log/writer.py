@@ -81,6 +81,7 @@ class DecisionWriter:
         self._facts = facts
         self._known = Anchored(signer.public)  # heads in their stream
         self._heads_read = 0  # messages of that stream
+        self._published = b""  # the newest head of this writer in that stream
         self._begins_behind = 0  # messages up to there were stored when this writer began
         self._examined_at = -EXAMINE_S
         self._foreign = 0  # rows of others that were counted
@@ -262,10 +263,14 @@ class DecisionWriter:
         """Looks for heads that the leader before this one published late: while it waited for the
         broker, the database may have failed over to a standby that lacks them."""
         with contextlib.suppress(BusError, *TRANSIENT):  # looked for before the next head
-            found = await anchored.since(self._bus, self._known.ring, self._heads_read)
-            if found.heads:
-                await self._calls.once(self._log.heed, found)
-            self._heads_read = found.last
+            newest = await self._bus.last(Stream.HEADS, self._subjects.heads)
+            if newest is None or newest.sequence == self._heads_read:
+                return
+            if (newest.sequence, newest.data) != (self._heads_read + 1, self._published):
+                found = await anchored.since(self._bus, self._known.ring, self._heads_read)
+                if found.heads:
+                    await self._calls.once(self._log.heed, found)
+            self._heads_read = newest.sequence
 
     async def _sign_head(self, leadership: Leadership) -> bool:
         """Signs a head in the database and anchors it; False if nothing may be signed."""
@@ -288,7 +293,7 @@ class DecisionWriter:
         except BusError as error:
             self._heads_refused.observe(error)
         else:
-            self._unanchored = None
+            self._unanchored, self._published = None, message.data
             self._heads_refused.ended()
 
     async def _change_keys(self, leadership: Leadership) -> bool:

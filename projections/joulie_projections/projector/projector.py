@@ -248,16 +248,21 @@ class Projector:
         it begins, a standby that reaches it takes over."""
         lease_s, calls = self._settings.lease_s, DatabaseExecutor()
 
+        async def ask() -> None:
+            while True:
+                await asyncio.sleep(lease_s / 3)
+                await self._ends.ask()
+
         async def renew() -> None:
             while True:
                 await asyncio.sleep(lease_s / 3)
-                if not await self._reaches_broker():
+                if self._ends.silent_s > FRESH_S:
                     continue
                 with contextlib.suppress(Fenced, *TRANSIENT):  # found when it leads
                     await calls.once(self._store.renew, held.epoch, lease_s, held.position)
 
         try:
-            async with background(renew(), "lease"):
+            async with background(ask(), "broker"), background(renew(), "lease"):
                 yield
         finally:
             calls.close()
