@@ -92,7 +92,7 @@ def _asks_anew(known: PodAsk, pod: PodAsk) -> bool:
 
 
 def _seen_again(draft: Draft, known: PodState, bound: PodBound) -> None:
-    """What is told of a pod that runs may change: its devices, its cores and memory where it is
+    """Facts about a pod that runs may change: its devices, its cores and memory where it is
     resized, and what a newer version adds."""
     if known.finished or known.node != bound.node:
         return

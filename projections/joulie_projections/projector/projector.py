@@ -218,12 +218,9 @@ class Projector:
         """Waits for the broker: a projector that does not reach it must not take the lease from
         one that does, or lose it again at once."""
         self._ends.forget()
-        while not await self._reaches_broker():
+        while await self._ends.ask() is None or self._ends.silent_s > FRESH_S:
             self.liveness.wait_for_broker()
             await asyncio.sleep(self._settings.lease_s / 3)
-
-    async def _reaches_broker(self) -> bool:
-        return await self._ends.ask() is not None and self._ends.silent_s <= FRESH_S
 
     async def _keep_lease(self) -> None:
         """Renews the lease while the broker answers, so that a standby that reaches it takes over.

@@ -6,10 +6,10 @@ https://www.postgresql.org/docs/current/protocol-message-formats.html describes 
 import contextlib
 import socket
 import struct
-import threading
 from collections.abc import Callable, Generator, Iterator
 
-PAUSE_S = 0.05  # between two bytes that trickle in
+from hostile_listener import PAUSE_S, HostileListener
+
 AUTHENTICATED = b"R" + struct.pack(">II", 8, 0)
 READY = b"Z" + struct.pack(">I", 5) + b"I"
 NO_TLS = b"N"
@@ -118,35 +118,14 @@ AT_THE_START = (
 LATER = (then_silent, then_hangs_up, then_trickled, then_endless_rows)
 
 
-class HostilePostgres:
+class HostilePostgres(HostileListener):
     def __init__(self, answer: Answer) -> None:
-        self.connections = 0
         self._answer = answer
-        self._ended = threading.Event()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self._listening.settimeout(PAUSE_S)
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+        super().__init__()
 
     @property
     def url(self) -> str:
-        host, port = self._listening.getsockname()
-        return f"postgresql://joulie:{SECRET}@{host}:{port}/joulie"
-
-    def end(self) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-        self._listening.close()
-
-    def _accept(self) -> None:
-        while not self._ended.is_set():
-            with contextlib.suppress(TimeoutError):
-                connection, _ = self._listening.accept()
-                self.connections += 1
-                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-                self._threads.append(thread)
-                thread.start()
+        return f"postgresql://joulie:{SECRET}@{self.address}/joulie"
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):

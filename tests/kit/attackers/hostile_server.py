@@ -6,10 +6,10 @@ Each answer goes on until the client closes the connection, or the server ends.
 import contextlib
 import gzip
 import socket
-import threading
 from collections.abc import Callable, Generator, Iterator
 
-PAUSE_S = 0.05  # between two bytes that trickle in
+from hostile_listener import PAUSE_S, HostileListener
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNK = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
 DEEP = 200_000
@@ -76,7 +76,7 @@ def deep(_: "HostileServer") -> Iterator[bytes | float]:
 
 
 def elsewhere(server: "HostileServer") -> Iterator[bytes | float]:
-    """To another host, which counts who comes."""
+    """To another host, which counts its requests."""
     location = f"Location: {server.other}/secret\r\nContent-Length: 0\r\n\r\n"
     yield b"HTTP/1.1 307 Temporary Redirect\r\n" + location.encode()
 
@@ -92,36 +92,15 @@ EVERY: tuple[Answer, ...] = (
 )
 
 
-class HostileServer:
+class HostileServer(HostileListener):
     def __init__(self, answer: Answer, other: str) -> None:
         self.other = other
-        self.requests = 0
         self._answer = answer
-        self._ended = threading.Event()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self._listening.settimeout(PAUSE_S)
-        self._threads = [threading.Thread(target=self._accept, daemon=True)]
-        self._threads[0].start()
+        super().__init__()
 
     @property
     def url(self) -> str:
-        host, port = self._listening.getsockname()
-        return f"http://{host}:{port}"
-
-    def end(self) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-        self._listening.close()
-
-    def _accept(self) -> None:
-        while not self._ended.is_set():
-            with contextlib.suppress(TimeoutError):
-                connection, _ = self._listening.accept()
-                self.requests += 1
-                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
-                self._threads.append(thread)
-                thread.start()
+        return f"http://{self.address}"
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
