@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from pathlib import Path
 
 import pytest
-from grpclib.const import Cardinality, Handler
-from grpclib.server import Server, Stream
+from grpclib.server import Server
 
 import host_trees
+from answering_kubelet import Kubelet
 from joulie_agent.inventory import Inventory
 from joulie_agent.kubelet import pod_resources
 from joulie_agent.kubelet.grpc_call import RawBytes
-from joulie_agent.kubelet.pod_resources import LIST, SOCKET, KubeletSilent, pods_of_cards
+from joulie_agent.kubelet.pod_resources import SOCKET, KubeletSilent, pods_of_cards
 from joulie_agent.sources.host import Host
 from joulie_projections.catalog_file import shipped_catalog
 from pod_resources_wire import field
@@ -141,18 +141,6 @@ async def program(path: Path, answer: Answer) -> AsyncGenerator[None]:
 async def swallowed(reader: asyncio.StreamReader) -> None:
     while await reader.read(1 << 16):
         pass
-
-
-class Kubelet:
-    def __init__(self, reply: bytes) -> None:
-        self._reply = reply
-
-    async def list(self, stream: "Stream[bytes, bytes]") -> None:
-        await stream.recv_message()
-        await stream.send_message(self._reply)
-
-    def __mapping__(self) -> dict[str, Handler]:
-        return {LIST: Handler(self.list, Cardinality.UNARY_UNARY, bytes, bytes)}
 
 
 @contextlib.asynccontextmanager

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import pytest
-from grpclib.const import Cardinality, Handler
-from grpclib.server import Server, Stream
+from grpclib.server import Server
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answering_kubelet import Kubelet
 from joulie_agent.kubelet.grpc_call import RawBytes
 from joulie_agent.kubelet.pod_resources import (
-    LIST,
     Assigned,
     KubeletSilent,
     assigned,
@@ -32,18 +31,6 @@ TWO_PODS = field(
     field(1, "train-0") + field(2, "team-a") + field(3, field(1, "main") + PLUGIN + CPU_IDS),
     field(1, "infer") + field(2, "team-b") + field(3, field(1, "main") + CLAIM),
 )
-
-
-class Kubelet:
-    def __init__(self, reply: bytes) -> None:
-        self._reply = reply
-
-    async def list(self, stream: "Stream[bytes, bytes]") -> None:
-        await stream.recv_message()
-        await stream.send_message(self._reply)
-
-    def __mapping__(self) -> dict[str, Handler]:
-        return {LIST: Handler(self.list, Cardinality.UNARY_UNARY, bytes, bytes)}
 
 
 @pytest.fixture
