@@ -129,11 +129,13 @@ async def test_a_standby_leads_after_the_lease_expires_and_not_before(
 
 
 async def take_the_lease(writer: Engine) -> None:
-    """As a projector does it: PostgreSQL may refuse one of two concurrent transactions."""
+    """As a projector does it: PostgreSQL may refuse one of two concurrent transactions, and a
+    renewal in between leaves the lease where it is."""
     database = DatabaseExecutor()
     acquire = Store(writer).acquire
     try:
-        await database.until_done(acquire, "another", -1, "i", lambda _: True)
+        while await database.until_done(acquire, "another", -1, "i", lambda _: True) is None:
+            await asyncio.sleep(0)
     finally:
         database.close()
 
