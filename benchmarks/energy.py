@@ -15,20 +15,16 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from report import Table
 
 from joulie_audit.archive.archiver import PART_ROWS
-from joulie_audit.archive.columnar import Segment
-from joulie_audit.archive.reading_columns import (
-    OTHERS,
-    READINGS,
-    columns_of,
-    log_columns,
-    tables_of,
-)
+from joulie_audit.archive.columnar import Parquet
+from joulie_audit.columns.facts import fact_tables
+from joulie_audit.columns.ledger_columns import ledger_columns
+from joulie_audit.columns.tables import CARD_READINGS, KINDS, READINGS
 from joulie_audit.ledger.follow import PASS_S
 from joulie_bus.events import AnyEvent, PodFinished, PodGone
 from joulie_bus.streams.records import Record
@@ -55,6 +51,8 @@ from joulie_projections.energy.saved import LedgerState
 SMALLEST = {"nodes": 50, "pods": 2, "hours": 1, "parts": 1, "starts": 20}
 EVERY_S = 10
 DAYS = 30
+FIRST = 1  # the position of the first record of a part
+FORMAT = Parquet()
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -158,18 +156,24 @@ def of_stored_log(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     }
 
 
-def written(place: Path, part: Sequence[Record]) -> Path:
+class Kept(NamedTuple):
+    place: Path
+    others: Sequence[tuple[int, Record]]
+
+
+def written(place: Path, part: Sequence[Record]) -> Kept:
     place.mkdir()
-    for name, table in tables_of(log_columns(part)).items():
-        Segment().write(place / name, table)
-    return place
+    made = fact_tables(list(enumerate(part, FIRST)), ())
+    for table in (READINGS, CARD_READINGS):
+        FORMAT.write(place / table.name, made.typed[table.name], table.kinds)
+    return Kept(place, made.others)
 
 
-def size_of(file: Path) -> int:
-    return (file / READINGS).stat().st_size
+def size_of(kept: Kept) -> int:
+    return (kept.place / READINGS.name).stat().st_size
 
 
-def fold_files(state: LedgerState, files: Sequence[Path]) -> None:
+def fold_files(state: LedgerState, files: Sequence[Kept]) -> None:
     for file in files:
         fold_file(state, file)
 
@@ -179,14 +183,15 @@ def fold_records(state: LedgerState, parts: Sequence[Sequence[Record]]) -> None:
         state.fold(part, ())
 
 
-def fold_file(state: LedgerState, place: Path) -> None:
+def fold_file(state: LedgerState, kept: Kept) -> None:
     """As the ledger does with a part of the archive."""
-    contents = [(place / name).read_bytes() for name in (READINGS, OTHERS)]
-    for content in contents:
+    files = {table.name: kept.place / table.name for table in (READINGS, CARD_READINGS)}
+    contents = {name: file.read_bytes() for name, file in files.items()}
+    for content in contents.values():
         hashlib.sha256(content).hexdigest()
-    readings, others = map(Segment().read, contents)
-    count = len(others["place"]) + len(readings["place"][0]) // 4
-    assert state.fold_columns(columns_of(readings, others, count), ())
+    readings, cards = (FORMAT.arrays(contents[name], KINDS[name]) for name in contents)
+    count = len(readings.integers["position"]) + len(kept.others)
+    assert state.fold_columns(ledger_columns(readings, cards, kept.others, FIRST, count), ())
 
 
 def hour_s(state: LedgerState) -> float:

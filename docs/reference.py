@@ -7,6 +7,7 @@ A test holds the file and this output together.
 
 from typing import Any
 
+from joulie_audit.columns.tables import OF_FACTS, OF_LOG
 from joulie_bus.core.formats import FORMATS
 from joulie_bus.events import EVENT_TYPES
 from joulie_bus.jetstream.streams import declaration
@@ -76,6 +77,7 @@ def main() -> None:
     _rules()
     _events()
     _formats()
+    _tables()
     _streams()
     _metrics()
     _api()
@@ -203,6 +205,19 @@ def _formats() -> None:
         cells = (each.axis, each.version, each.kept_in, each.since, each.until or "in force")
         print(f"| {' | '.join(cells)} |")
     print()
+
+
+def _tables() -> None:
+    print(
+        "## Tables of an archive\n\n[Query an archive with SQL](archive-tables.md) has examples.\n"
+    )
+    for directory, tables in (("facts", OF_FACTS), ("log", OF_LOG)):
+        for table in tables:
+            print(f"`{table.name}`, in `{directory}/`: {table.of}.\n")
+            print("| Column | Type | Meaning |\n|---|---|---|")
+            for column in table.columns:
+                print(f"| `{column.name}` | {column.kind} | {column.meaning} |")
+            print()
 
 
 def _streams() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from joulie_audit.archive.index import indexed
-from joulie_audit.archive.parts import BATCHES, SNAPSHOTS, Archive, Part, manifests_of, snapshots_of
+from joulie_audit.archive.part_tables import BATCHES, SNAPSHOTS, manifests_of, snapshots_of
+from joulie_audit.archive.parts import Archive, Part
 from joulie_bus.errors import ArchiveBroken
 from joulie_projections.fold.commit import Cut, Snapshot
 from joulie_projections.fold.manifest import Manifest

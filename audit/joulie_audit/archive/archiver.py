@@ -9,25 +9,28 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_audit.archive.columnar import Columns, Format
+from joulie_audit.archive.columnar import Format
 from joulie_audit.archive.combined_history import require_covering
 from joulie_audit.archive.fact_source import FactSource
+from joulie_audit.archive.part_tables import (
+    FactPart,
+    LogPart,
+    columns_of_facts,
+    columns_of_log,
+    root_of,
+)
 from joulie_audit.archive.parts import (
     FACTS,
     LOG,
     MANIFEST,
     Archive,
-    FactPart,
     File,
-    LogPart,
     Part,
-    columns_of_facts,
-    columns_of_log,
     require_same_columns,
-    root_of,
     sealed,
 )
 from joulie_audit.archive.untrusted_files import checksum
+from joulie_audit.columns.tables import KINDS, Columns
 from joulie_bus.errors import AgedOut, ArchiveBroken, NotArchived, PassedOver
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten
@@ -187,11 +190,12 @@ class Archiver:
         )
         place = self._archive.path / kind / f"{day:%Y-%m-%d}" / f"{day:%H}" / part.name
         with writing(self._archive.path):
-            part = self._written(place, part, found)
+            part = self.written(place, part, found)
         self._parts += 1
         return part
 
-    def _written(self, place: Path, part: Part, found: FactPart | LogPart) -> Part:
+    def written(self, place: Path, part: Part, found: FactPart | LogPart) -> Part:
+        """Writes a part, and reads it back: the part with its files and its seal."""
         draft = place.with_name(f".{part.name}.new")
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=0o700, parents=True)
@@ -206,7 +210,7 @@ class Archiver:
     def _write_file(self, place: Path, name: str, columns: Columns) -> File:
         file = place / f"{name}{self._file_format.suffix}"
         make_private(file)
-        self._file_format.write(file, columns)
+        self._file_format.write(file, columns, KINDS.get(name, {}))
         sync(file)
         rows = len(next(iter(columns.values())))
         return File(name=file.name, rows=rows, sha256=checksum(file))
@@ -215,8 +219,7 @@ class Archiver:
         read = self._archive.read_facts if isinstance(written, FactPart) else self._archive.read_log
         if read(place, part) != written:
             raise ArchiveBroken(str(place), "reading it back gives other content")
-        if isinstance(written, FactPart):
-            require_same_columns(self._archive, place, part, written)
+        require_same_columns(self._archive, place, part, written)
 
 
 def _snapshot_in(history: History, span: tuple[int, int]) -> tuple[Snapshot, ...]:

@@ -8,29 +8,39 @@ from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import msgspec
+import numpy as np
 
+from joulie_audit.columns.ledger_columns import INTEGERS, UNKNOWN, Arrays, Ints, Names, arrays_of
+from joulie_audit.columns.tables import Columns, Kind
 from joulie_bus.core.inflating import inflated
 
 LARGEST_TABLE = 2 << 30  # 20,000 decisions of 5,000 nodes have half of it
-MOST_ROWS = 1_000_000  # ten times those of a part
+MOST_ROWS = 2_000_000  # of a part of readings of 16 cards each
 MOST_COLUMNS = 64
 ROWS_AT_ONCE = 65_536
 _POINTER = 8  # bytes of a value in a list, whatever it is
-Columns = Mapping[str, Sequence[Any]]  # int, str or bytes; all of one length
+Kinds = Mapping[str, Kind]
 _AtMost = msgspec.Meta(max_length=MOST_ROWS)
 _columns_in = msgspec.msgpack.Decoder(
     Annotated[dict[str, msgspec.Raw], msgspec.Meta(max_length=MOST_COLUMNS)]
 ).decode
-_texts_in = msgspec.msgpack.Decoder(Annotated[list[str | int | float | None], _AtMost]).decode
+_texts_in = msgspec.msgpack.Decoder(
+    Annotated[list[str | bool | int | float | None], _AtMost]
+).decode
 _bytes_in = msgspec.msgpack.Decoder(Annotated[list[bytes | int | float | None], _AtMost]).decode
 
 
 class Format(Protocol):
     suffix: str
 
-    def write(self, file: Path, columns: Columns) -> None: ...
+    def write(self, file: Path, columns: Columns, kinds: Kinds) -> None:
+        """`kinds` are those of a typed table; none for a table of bytes."""
 
     def read(self, content: bytes) -> Columns: ...
+
+    def arrays(self, content: bytes, kinds: Kinds) -> Arrays:
+        """A typed table, without its numbers that are no integers."""
+        ...
 
 
 class Parquet:
@@ -43,30 +53,91 @@ class Parquet:
         self._parquet = import_module("pyarrow.parquet")
         self._compute = import_module("pyarrow.compute")
 
-    def write(self, file: Path, columns: Columns) -> None:
-        self._parquet.write_table(self._arrow.table(dict(columns)), file, compression="zstd")
+    def write(self, file: Path, columns: Columns, kinds: Kinds) -> None:
+        table = {name: self._column(values, kinds.get(name)) for name, values in columns.items()}
+        self._parquet.write_table(
+            self._arrow.table(table), file, compression="zstd", **self._encodings(kinds)
+        )
+
+    def _column(self, values: Sequence[Any], kind: Kind | None) -> Any:
+        """Of its type also where no value is known: engines join the files of all parts."""
+        arrow = self._arrow
+        match kind:
+            case None:
+                return arrow.array(values)
+            case Kind.TIME:
+                return arrow.array(values, arrow.int64()).cast(arrow.timestamp("ms", "UTC"))
+            case Kind.INTEGER:
+                return arrow.array(values, arrow.int64())
+            case Kind.NUMBER:
+                return arrow.array(values, arrow.float64())
+            case Kind.FLAG:
+                return arrow.array(values, arrow.bool_())
+            case Kind.TEXT:
+                return arrow.array(values, arrow.string())
+
+    def _encodings(self, kinds: Kinds) -> dict[str, Any]:
+        """Most integers differ a little from the one before."""
+        if not kinds:
+            return {}
+        texts = [name for name, kind in kinds.items() if kind is Kind.TEXT]
+        steps = [name for name, kind in kinds.items() if kind in (Kind.INTEGER, Kind.TIME)]
+        delta = dict.fromkeys(steps, "DELTA_BINARY_PACKED")
+        return {"use_dictionary": texts, "column_encoding": delta}
 
     def read(self, content: bytes) -> Columns:
+        columns: dict[str, list[Any]] = {}
+        for name, portions in self._columns_in(content):
+            columns[name] = [
+                value for portion in portions for value in self._decoded(portion).to_pylist()
+            ]
+        return columns
+
+    def arrays(self, content: bytes, kinds: Kinds) -> Arrays:
+        integers: dict[str, Ints] = {}
+        texts: dict[str, Names] = {}
+        for name, portions in self._columns_in(content):
+            if kinds.get(name) is Kind.TEXT:
+                texts[name] = self._names(portions)
+            elif kinds.get(name) in INTEGERS:
+                parts = [self._integers(portion) for portion in portions]
+                integers[name] = np.concatenate([_NO_INTEGERS, *parts])
+        return Arrays(integers, texts)
+
+    def _columns_in(self, content: bytes) -> Iterator[tuple[str, Iterator[Any]]]:
         """Column by column and some rows at a time: a few bytes may stand for any number of equal
         values, which take memory only once their size is known."""
         schema = self._parquet.read_schema(self._arrow.BufferReader(content))
         self._require_plain(schema)
         buffer = self._arrow.BufferReader(content)
         file = self._parquet.ParquetFile(buffer, read_dictionary=schema.names)
-        columns: dict[str, list[Any]] = {name: [] for name in schema.names}
-        room = LARGEST_TABLE
-        for name, values in columns.items():
-            for column in self._portions(file, name):
-                room -= self._inflated(column)
-                if room < 0 or len(values) + len(column) > MOST_ROWS:
-                    raise ValueError("it inflates without end")
-                values += self._decoded(column).to_pylist()
-        return columns
+        room = _Room()
+        for name in schema.names:
+            yield name, self._portions(file, name, room)
 
-    def _portions(self, file: Any, name: str) -> Iterator[Any]:
+    def _portions(self, file: Any, name: str, room: "_Room") -> Iterator[Any]:
+        rows = 0
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=[name]):
             [column] = batch.columns
+            rows += len(column)
+            room.take(self._inflated(column), rows)
             yield column
+
+    def _integers(self, portion: Any) -> Ints:
+        known = self._compute.fill_null(self._plain(portion).cast(self._arrow.int64()), UNKNOWN)
+        found: Ints = known.to_numpy(zero_copy_only=False)
+        return found
+
+    def _names(self, portions: Iterator[Any]) -> Names:
+        """Each portion has a dictionary of its own."""
+        known: dict[str, int] = {}
+        which: list[Ints] = []
+        for portion in portions:
+            texts = portion.dictionary.to_pylist()
+            places = np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
+            indices = self._integers(portion.indices)
+            which.append(np.where(indices < 0, UNKNOWN, np.append(places, UNKNOWN)[indices]))
+        return Names(list(known), np.concatenate([_NO_INTEGERS, *which]))
 
     def _require_plain(self, schema: Any) -> None:
         """One list within a row would stand for any number of values."""
@@ -84,6 +155,11 @@ class Parquet:
         return each + int(self._compute.sum(lengths).as_py() or 0)
 
     def _decoded(self, column: Any) -> Any:
+        plain = self._plain(column)
+        is_time = self._arrow.types.is_timestamp(plain.type)
+        return plain.cast(self._arrow.int64()) if is_time else plain
+
+    def _plain(self, column: Any) -> Any:
         return column.dictionary_decode() if self._has_dictionary(column) else column
 
     def _has_dictionary(self, column: Any) -> bool:
@@ -95,12 +171,30 @@ class Segment:
 
     suffix = ".seg"
 
-    def write(self, file: Path, columns: Columns) -> None:
+    def write(self, file: Path, columns: Columns, kinds: Kinds) -> None:
         file.write_bytes(zlib.compress(msgspec.msgpack.encode(dict(columns)), 6))
 
     def read(self, content: bytes) -> Columns:
         columns = _columns_in(inflated(content, LARGEST_TABLE))
         return {name: _column_in(packed) for name, packed in columns.items()}
+
+    def arrays(self, content: bytes, kinds: Kinds) -> Arrays:
+        return arrays_of(self.read(content), kinds)
+
+
+class _Room:
+    """What a file may still inflate to."""
+
+    def __init__(self) -> None:
+        self._bytes = LARGEST_TABLE
+
+    def take(self, inflated_bytes: int, rows: int) -> None:
+        self._bytes -= inflated_bytes
+        if self._bytes < 0 or rows > MOST_ROWS:
+            raise ValueError("it inflates without end")
+
+
+_NO_INTEGERS: Ints = np.empty(0, np.int64)
 
 
 def _column_in(packed: msgspec.Raw) -> list[Any]:

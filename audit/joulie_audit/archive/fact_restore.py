@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from joulie_audit.archive.parts import SNAPSHOTS, Archive, Batch, Outline, Part
+from joulie_audit.archive.part_tables import SNAPSHOTS, Batch, Outline
+from joulie_audit.archive.parts import Archive, Part
 from joulie_audit.archive.restore_plan import RestorePlan, Skip, Start, is_start, start_at
 from joulie_bus.errors import ArchiveBroken
 from joulie_bus.streams.subjects import Stream

@@ -6,21 +6,18 @@ import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
-from joulie_audit.archive.parts import (
+from joulie_audit.archive.part_tables import (
     ASIDE,
     BATCHES,
     ENTRIES,
-    FACTS,
     HEADS,
-    LOG,
     SNAPSHOTS,
-    Archive,
-    Part,
     heads_of,
     manifests_of,
     poison_of,
     snapshots_of,
 )
+from joulie_audit.archive.parts import FACTS, LOG, Archive, Part
 from joulie_projections.history.archive_index import FIELD_COLUMNS, ArchiveIndex, IndexedPart
 
 FILE = ".index.db"

@@ -1,11 +1,14 @@
 """The log outside the broker and the database: sealed parts of at most one hour.
 
-    DIR/facts/2026-11-21/10/000000000001-000000012345/   facts.* batches.* aside.* manifest.json
-                                                         readings.* others.*: of facts, in columns
+    DIR/facts/2026-11-21/10/000000000001-000000012345/   messages.* reading_messages.* batches.*
+                                                         aside.* manifest.json
                                                          names.*: if rows were given to nodes there
                                                          lost.*: if messages had aged out before
     DIR/log/2026-11-21/10/000000000001-000000004711/     entries.* heads.* manifest.json
                                                          keys.*: if keys changed there
+
+Each also has the typed tables of `joulie_audit.columns`, made from its messages or entries.
+`reading_messages` are the messages whose readings a ledger folds from the typed table.
 
 A part is written next to its final directory, read back and compared, and then renamed. Its
 manifest holds the SHA-256 of each file and the seal of the part before it, so a part that is
@@ -13,22 +16,32 @@ changed, exchanged or removed is detected.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from joulie_audit.archive.columnar import Columns, format_of
+from joulie_audit.archive.columnar import format_of
 from joulie_audit.archive.fact_source import FactSource
-from joulie_audit.archive.reading_columns import (
-    OTHERS,
-    READINGS,
-    columns_of,
-    log_columns,
-    tables_of,
+from joulie_audit.archive.part_tables import (
+    BATCHES,
+    LOST,
+    MESSAGES,
+    READING_MESSAGES,
+    Batch,
+    FactPart,
+    LogPart,
+    Outline,
+    facts_of_columns,
+    log_of_columns,
+    manifests_of,
+    outline_of_columns,
+    placed_in,
+    root_of,
+    typed_tables,
 )
 from joulie_audit.archive.untrusted_files import (
     LARGEST_MANIFEST,
@@ -37,29 +50,22 @@ from joulie_audit.archive.untrusted_files import (
     require_checksum,
     require_plain_name,
 )
+from joulie_audit.columns.ledger_columns import Arrays, ledger_columns
+from joulie_audit.columns.tables import CARD_READINGS, KINDS, READINGS, Columns
 from joulie_bus.core.formats import in_force
 from joulie_bus.errors import ArchiveBroken, NeverArchived
 from joulie_bus.events.bounds import LARGEST
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import MERGE_ORDER, Stream
-from joulie_projections.chain.head import Head, encode
-from joulie_projections.chain.signed import KeyStatement, decode_key
 from joulie_projections.energy.columns import LogColumns
-from joulie_projections.fold.commit import Poison, Snapshot
-from joulie_projections.fold.manifest import Manifest, Range, merkle_root
-from joulie_projections.history.history import History, StoredEntry
-from joulie_projections.twin.row_names import RowName
+from joulie_projections.fold.manifest import Manifest, Range
+from joulie_projections.history.history import History
 
 FORMAT = f"joulie-archive/{in_force('archive')}"
 FACTS, LOG = "facts", "log"
-BATCHES, ASIDE, SNAPSHOTS, LOST = "batches", "aside", "snapshots", "lost"
-ROW_NAMES = "names"
-ENTRIES, HEADS, KEYS = "entries", "heads", "keys"
 MANIFEST = "manifest.json"
 OTHER_LOG = "its facts belong to another log"
 _EVERY = frozenset(MERGE_ORDER)
-_STREAMS = {str(stream): stream for stream in Stream}
-_ranges_in = msgspec.msgpack.Decoder(tuple[Range, ...]).decode
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,162 +102,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
         return (self.prev, self.first) == (before.seal, before.last + 1)
 
 
-class FactPart(NamedTuple):
-    manifests: list[Manifest]
-    records: list[Record]
-    aside: list[Poison]  # quarantined by the projector; folds leave them out
-    snapshots: Sequence[Snapshot] = ()  # at most one: time travel within the part can start there
-    lost: tuple[Range, ...] = ()  # aged out before they were archived: not among the records
-    names: tuple[RowName, ...] = ()  # the rows that its commits gave to nodes
-
-    def batches(self) -> Iterator["Batch"]:
-        lost, start = frozenset(self.lost), 0
-        for manifest in self.manifests:
-            gone = tuple(place for place in manifest.ranges if place in lost)
-            count = manifest.p_to - manifest.p_from + 1 - sum(map(_length, gone))
-            yield Batch(manifest, self.records[start : start + count], gone)
-            start += count
-
-
-class Batch(NamedTuple):
-    """A manifest and its records, but those that are lost."""
-
-    manifest: Manifest
-    records: list[Record]
-    lost: tuple[Range, ...]
-
-
-class Outline(NamedTuple):
-    """A part without its facts."""
-
-    manifests: list[Manifest]
-    aside: list[Poison]
-    snapshots: Sequence[Snapshot]
-    lost: tuple[Range, ...]
-    names: tuple[RowName, ...]
-
-
-NO_OUTLINE = Outline([], [], (), (), ())
-
-
-class LogPart(NamedTuple):
-    entries: list[StoredEntry]
-    heads: list[Head]
-    keys: tuple[KeyStatement, ...] = ()
-
-
-def _length(place: Range) -> int:
-    return place.last - place.first + 1
-
-
 def sealed(part: Part) -> Part:
     blank = replace(part, seal="")
     return replace(blank, seal=hashlib.sha256(msgspec.json.encode(blank)).hexdigest())
-
-
-# --- rows and columns -------------------------------------------------------------------------
-
-
-def columns_of_facts(part: FactPart) -> dict[str, Columns]:
-    kept = {SNAPSHOTS: _columns(Snapshot._fields, part.snapshots)} if part.snapshots else {}
-    readings = {} if part.lost else tables_of(log_columns(part.records))
-    lost = {LOST: _columns(Range.__struct_fields__, part.lost)} if part.lost else {}
-    names = {ROW_NAMES: _columns(RowName._fields, part.names)} if part.names else {}
-    return (
-        kept
-        | lost
-        | names
-        | {
-            "facts": {
-                "stream": [str(record.stream) for record in part.records],
-                "sequence": [record.sequence for record in part.records],
-                "at": [record.at for record in part.records],
-                "body": [record.data for record in part.records],
-                "subject": [record.subject for record in part.records],
-            },
-            **readings,
-            BATCHES: {
-                name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
-                for name in Manifest._fields
-            },
-            ASIDE: _columns(Poison._fields, part.aside),
-        }
-    )
-
-
-def columns_of_log(part: LogPart) -> dict[str, Columns]:
-    columns = {
-        ENTRIES: _columns(StoredEntry._fields, part.entries),
-        HEADS: {"note": [head.note for head in part.heads]},
-    }
-    keys: Columns = {"statement": [encode(statement) for statement in part.keys]}
-    return columns | ({KEYS: keys} if part.keys else {})
-
-
-def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
-    facts = tables["facts"]
-    streams = map(_STREAMS.__getitem__, facts["stream"])
-    bodies = facts["body"]
-    subjects = facts.get("subject", [""] * len(bodies))  # older archives have none
-    records_in = zip(streams, facts["sequence"], facts["at"], bodies, subjects, strict=True)
-    records = list(map(Record._make, records_in))
-    outline = outline_of_columns(tables)
-    return FactPart(outline.manifests, records, *outline[1:])
-
-
-def outline_of_columns(tables: Mapping[str, Columns]) -> Outline:
-    rows = _rows(tables.get(LOST, {}))
-    return Outline(
-        manifests_of(tables[BATCHES]),
-        poison_of(tables.get(ASIDE, {})),  # older archives have none
-        snapshots_of(tables.get(SNAPSHOTS, {})),
-        tuple(Range(_STREAMS[row["stream"]], row["first"], row["last"]) for row in rows),
-        tuple(RowName(**row) for row in _rows(tables.get(ROW_NAMES, {}))),
-    )
-
-
-def manifests_of(batches: Columns) -> list[Manifest]:
-    columns = {**batches, "ranges": list(map(_ranges_in, batches["ranges"]))}
-    rows = (tuple(row[name] for name in Manifest._fields) for row in _rows(columns))
-    return list(map(Manifest._make, rows))
-
-
-def poison_of(aside: Columns) -> list[Poison]:
-    return [Poison(**row) for row in _rows(aside)]
-
-
-def snapshots_of(kept: Columns) -> tuple[Snapshot, ...]:
-    return tuple(Snapshot(**row) for row in _rows(kept))
-
-
-def heads_of(heads: Columns) -> list[Head]:
-    return [Head(**row) for row in _rows(heads)]
-
-
-def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
-    entries = [StoredEntry(**row) for row in _rows(tables[ENTRIES])]
-    statements = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
-    keys = tuple(map(decode_key, statements))
-    return LogPart(entries, heads_of(tables[HEADS]), keys)
-
-
-def root_of(part: FactPart | LogPart) -> str:
-    if isinstance(part, FactPart):
-        return merkle_root([record.data for record in part.records]).hex()
-    return merkle_root([entry.body for entry in part.entries]).hex()
-
-
-def _plain(value: object) -> object:
-    return msgspec.msgpack.encode(value) if isinstance(value, tuple) else value
-
-
-def _columns(names: Sequence[str], rows: Sequence[Any]) -> Columns:
-    return {name: [getattr(row, name) for row in rows] for name in names}
-
-
-def _rows(columns: Columns) -> Iterator[dict[str, Any]]:
-    for values in zip(*columns.values(), strict=True):
-        yield dict(zip(columns, values, strict=True))
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -300,13 +153,26 @@ class Archive:
         found = self.path.glob(f"{kind}/*/*/[!.]*/{MANIFEST}")
         return sorted(found, key=lambda file: file.parent.name)
 
+    def require_nothing_else(self, kind: str) -> None:
+        """Raises if a file belongs to no part: an engine that reads all files of a name would read
+        it. Unfinished parts are left out, as their names start with a dot."""
+        known = {
+            place / name
+            for place, part in (self.facts if kind == FACTS else self.log)
+            for name in (MANIFEST, *(file.name for file in part.files))
+        }
+        for file in (self.path / kind).rglob("*"):
+            is_hidden = any(name.startswith(".") for name in file.relative_to(self.path).parts)
+            if not is_hidden and not file.is_dir() and file not in known:
+                raise ArchiveBroken(str(file), "no part of the archive lists it")
+
     def read_facts(self, place: Path, part: Part) -> FactPart:
-        tables = _read_tables(place, part, without=(READINGS, OTHERS))
+        tables = _read_tables(place, part, without=tuple(KINDS))
         with reading(place):
             return _checked_root(place, part, facts_of_columns(tables))
 
     def read_outline(self, place: Path, part: Part, without: Sequence[str] = ()) -> Outline:
-        tables = _read_tables(place, part, without=("facts", READINGS, OTHERS, *without))
+        tables = _read_tables(place, part, without=(MESSAGES, READING_MESSAGES, *KINDS, *without))
         with reading(place):
             return outline_of_columns(tables)
 
@@ -315,17 +181,27 @@ class Archive:
             return manifests_of(self.read_table(place, part, BATCHES))
 
     def read_log(self, place: Path, part: Part) -> LogPart:
-        tables = _read_tables(place, part)
+        tables = _read_tables(place, part, without=tuple(KINDS))
         with reading(place):
             return _checked_root(place, part, log_of_columns(tables))
 
     def read_columns(self, place: Path, part: Part) -> LogColumns | None:
-        """The readings of a part in columns; None for a part of an older version."""
-        tables = {name: self.read_table(place, part, name) for name in (READINGS, OTHERS)}
-        if not all(tables.values()):
+        """The readings of a part in columns; None where messages are lost."""
+        if part.has(LOST):
             return None
+        others = self.read_table(place, part, MESSAGES)
+        readings, cards = (
+            self._read_arrays(place, part, table.name) for table in (READINGS, CARD_READINGS)
+        )
         with reading(place):
-            return columns_of(tables[READINGS], tables[OTHERS], part.last - part.first + 1)
+            placed, count = list(placed_in(others)), part.last - part.first + 1
+            return ledger_columns(readings, cards, placed, part.first, count)
+
+    def _read_arrays(self, place: Path, part: Part, name: str) -> Arrays:
+        for file, content in _contents(place, part, name):
+            with reading(file):
+                return format_of(file.suffix).arrays(content, KINDS[name])
+        raise ArchiveBroken(str(place), f"it has no table {name}")
 
     def read_table(self, place: Path, part: Part, name: str) -> Columns:
         """One table of a part; empty where the part has none of that name."""
@@ -355,15 +231,22 @@ def _read_tables(
     place: Path, part: Part, only: str = "", without: Sequence[str] = ()
 ) -> dict[str, Columns]:
     tables: dict[str, Columns] = {}
+    for file, content in _contents(place, part, only, without):
+        with reading(file):
+            tables[file.stem] = format_of(file.suffix).read(content)
+    return tables
+
+
+def _contents(
+    place: Path, part: Part, only: str = "", without: Sequence[str] = ()
+) -> Iterator[tuple[Path, bytes]]:
     for known in part.files:
         file = place / known.name
         if (only and file.stem != only) or file.stem in without:
             continue
         content = content_of(file)
         require_checksum(file, content, known.sha256)
-        with reading(file):
-            tables[file.stem] = format_of(file.suffix).read(content)
-    return tables
+        yield file, content
 
 
 P = TypeVar("P", FactPart, LogPart)
@@ -375,11 +258,15 @@ def _checked_root(place: Path, part: Part, found: P) -> P:
     return found
 
 
-def require_same_columns(archive: Archive, place: Path, part: Part, found: FactPart) -> None:
-    """Raises if the columns of a part are not those of its messages."""
-    columns = archive.read_columns(place, part)
-    if columns is not None and tables_of(columns) != tables_of(log_columns(found.records)):
-        raise ArchiveBroken(str(place), "its columns are not those of its messages")
+def require_same_columns(
+    archive: Archive, place: Path, part: Part, found: FactPart | LogPart
+) -> None:
+    """Raises if the typed tables of a part are not those of its messages or entries: an engine that
+    reads them would find figures that nobody recorded."""
+    for name, columns in typed_tables(found).items():
+        if archive.read_table(place, part, name) != columns:
+            what = f"the table {name} is not that of its messages"
+            raise ArchiveBroken(str(place), what)
 
 
 class _CachedPart(NamedTuple):

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from joulie_audit.archive.parts import LOST, NO_OUTLINE, SNAPSHOTS, Archive, Outline, Part
+from joulie_audit.archive.part_tables import LOST, NO_OUTLINE, SNAPSHOTS, Outline
+from joulie_audit.archive.parts import Archive, Part
 from joulie_bus.errors import StateDamaged
 from joulie_bus.streams.subjects import Stream
 from joulie_projections.fold.commit import Snapshot

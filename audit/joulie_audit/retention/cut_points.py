@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from joulie_audit.archive.parts import ASIDE, Archive, Part, poison_of
+from joulie_audit.archive.part_tables import ASIDE, poison_of
+from joulie_audit.archive.parts import Archive, Part
 from joulie_audit.verify.verify_archive import require_facts_fit, require_log_fits, ring_with_keys
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.streams.cut_requests import MOST_SET_ASIDE, CutRequest

@@ -5,14 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from joulie_audit.archive.parts import (
-    LOG,
-    Archive,
-    FactPart,
-    LogPart,
-    Part,
-    require_same_columns,
-)
+from joulie_audit.archive.part_tables import FactPart, LogPart
+from joulie_audit.archive.parts import FACTS, LOG, Archive, Part, require_same_columns
 from joulie_audit.archive.restore_plan import Hole, holes_of
 from joulie_audit.archive.untrusted_files import reading
 from joulie_audit.chain.heads import unconfirmed
@@ -92,6 +86,7 @@ class _ArchiveCheck:
             raise ArchiveBroken(str(self._archive.path), what)
 
     def facts(self) -> None:
+        self._archive.require_nothing_else(FACTS)
         prev = b""
         for place, part in self._archive.facts:
             with reading(place):
@@ -124,8 +119,9 @@ class _ArchiveCheck:
             raise ArchiveBroken(str(self._archive.path), "its facts belong to another log")
 
     def log(self) -> None:
+        self._archive.require_nothing_else(LOG)
         prev = FIRST_PREV
-        for place, part in self._archive.parts(LOG):
+        for place, part in self._archive.log:
             with reading(place):
                 prev = self._log_of(place, part, prev)
         if (unconfirmed_head := self._public.unconfirmed(self._heads, self._entries)) is not None:
@@ -142,6 +138,7 @@ class _ArchiveCheck:
     def _log_of(self, place: Path, part: Part, prev: bytes) -> bytes:
         """Checks a part; the hash of its last entry."""
         found = self._archive.read_log(place, part)
+        require_same_columns(self._archive, place, part, found)
         self._public = ring_with_keys(str(place), found, self._public)
         hashes = require_log_fits(str(place), found, prev, self._public)
         self._heads.extend(found.heads)

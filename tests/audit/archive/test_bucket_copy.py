@@ -161,7 +161,7 @@ async def test_the_bucket_of_another_log_is_refused_and_nothing_changes(
     assert content(tmp_path / "other") == before
 
 
-@pytest.mark.parametrize("damaged", ["facts.seg", "manifest.json"])
+@pytest.mark.parametrize("damaged", ["/messages.seg", "/manifest.json"])
 async def test_an_object_that_was_exchanged_is_not_fetched(
     small_log: RecordedLog, tmp_path: Path, bucket: Bucket, server: S3Server, damaged: str
 ) -> None:

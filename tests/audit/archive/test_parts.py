@@ -19,20 +19,18 @@ from msgspec.structs import replace
 from audit_kit import NoFacts, RecordedLog, restore_into, written_archive
 from joulie_audit.archive import archiver, columnar
 from joulie_audit.archive.archiver import HOUR_NS, ArchiveResult
-from joulie_audit.archive.columnar import Columns, Format, Parquet, Segment, has_parquet
+from joulie_audit.archive.columnar import Format, Parquet, Segment, has_parquet
 from joulie_audit.archive.fact_source import FactSource, PlanFact, plan_facts
 from joulie_audit.archive.parts import (
     MANIFEST,
     Archive,
     ArchivedFacts,
-    FactPart,
     Part,
-    columns_of_facts,
-    facts_of_columns,
     sealed,
 )
 from joulie_audit.archive.restore import Restored
 from joulie_audit.archive.untrusted_files import reading
+from joulie_audit.columns.tables import Columns
 from joulie_audit.replay.replay import replay
 from joulie_audit.verify.verify import Report, verify
 from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
@@ -296,7 +294,7 @@ async def test_one_flipped_byte_in_any_file_is_reported_with_its_file(
         file.write_bytes(content)
 
 
-@pytest.mark.parametrize("name", ["facts.seg", MANIFEST])
+@pytest.mark.parametrize("name", ["messages.seg", MANIFEST])
 @pytest.mark.parametrize(
     ("target", "why"), [("/dev/zero", "it is a link"), ("", "it is no regular file")]
 )
@@ -319,7 +317,7 @@ async def test_a_file_that_would_never_end_is_reported(
 async def test_a_file_of_a_terabyte_is_reported(small_log: RecordedLog, tmp_path: Path) -> None:
     """It takes no room on the disk."""
     await archived(small_log, tmp_path / "a", Segment())
-    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "messages.seg")
     os.truncate(file, 1 << 40)
 
     assert f"{file} is not what was archived: it is larger than 1024 MiB" in (
@@ -363,7 +361,7 @@ HOSTILE_ROWS: dict[str, Callable[[Columns], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["facts", "batches", "entries", "heads"])
+@pytest.mark.parametrize("name", ["messages", "batches", "entries", "heads"])
 @pytest.mark.parametrize("hostile", HOSTILE_ROWS.values(), ids=HOSTILE_ROWS)
 async def test_rows_of_any_kind_with_a_right_checksum_are_one_flaw(
     small_log: RecordedLog, tmp_path: Path, name: str, hostile: Callable[[Columns], bytes]
@@ -405,7 +403,7 @@ async def test_a_name_that_leads_out_of_the_part_is_a_flaw(
     small_log: RecordedLog, tmp_path: Path
 ) -> None:
     await archived(small_log, tmp_path / "a", Segment())
-    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "messages.seg")
     sealed_again(file.parent, file.name, file.read_bytes(), renamed="../../secret.seg")
 
     assert "'../../secret.seg' is no name of a file beside it" in (
@@ -418,7 +416,7 @@ async def test_rows_that_inflate_without_end_are_a_flaw(
 ) -> None:
     monkeypatch.setattr(columnar, "LARGEST_TABLE", 1 << 20)
     await archived(small_log, tmp_path / "a", Segment())
-    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "messages.seg")
     sealed_again(file.parent, file.name, zlib.compress(bytes(1 << 24)))
 
     assert "inflates to more than 1 MiB" in ((await verified(small_log, tmp_path / "a")).flaw or "")
@@ -434,8 +432,8 @@ async def test_equal_rows_of_a_column_file_without_end_are_a_flaw(
     """Parquet keeps one value and its number."""
     monkeypatch.setattr(columnar, "LARGEST_TABLE", 1 << 24)
     await archived(small_log, tmp_path / "a", Parquet())
-    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.parquet")
-    Parquet().write(file, {"rows": rows})
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "messages.parquet")
+    Parquet().write(file, {"rows": rows}, {})
     sealed_again(file.parent, file.name, file.read_bytes())
 
     assert file.stat().st_size < 1 << 20
@@ -452,8 +450,8 @@ async def test_a_column_file_with_other_columns_than_an_archive_has_is_a_flaw(
     small_log: RecordedLog, tmp_path: Path, columns: Columns
 ) -> None:
     await archived(small_log, tmp_path / "a", Parquet())
-    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.parquet")
-    Parquet().write(file, columns)
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "messages.parquet")
+    Parquet().write(file, columns, {})
     sealed_again(file.parent, file.name, file.read_bytes())
 
     flaw = (await verified(small_log, tmp_path / "a")).flaw or ""
@@ -499,7 +497,7 @@ async def test_a_manifest_of_any_content_with_a_right_seal_is_one_flaw(
 
 async def test_a_missing_file_is_reported(small_log: RecordedLog, tmp_path: Path) -> None:
     await archived(small_log, tmp_path / "a", Segment())
-    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "messages.seg")
     file.unlink()
 
     assert f"{file} is not what was archived: it is missing" in (
@@ -551,7 +549,7 @@ def test_a_directory_without_an_archive_is_refused(tmp_path: Path) -> None:
 
 async def test_a_damaged_part_is_not_read(small_log: RecordedLog, tmp_path: Path) -> None:
     await archived(small_log, tmp_path / "a", Segment())
-    file = next(file for file in files_of(tmp_path / "a") if file.name == "facts.seg")
+    file = next(file for file in files_of(tmp_path / "a") if file.name == "messages.seg")
     file.write_bytes(file.read_bytes()[:-1])
     async with small_log.reading() as (history, facts):
         broken: FactSource = ArchivedFacts(Archive.of(tmp_path / "a"), facts)
@@ -624,19 +622,6 @@ async def test_quarantined_facts_without_bodies_stay_quarantined_in_a_restored_l
     assert done.mismatches == 0
 
 
-async def test_an_older_archive_without_a_quarantine_table_is_read(
-    small_log: RecordedLog, tmp_path: Path
-) -> None:
-    async with small_log.reading() as (history, facts):
-        records = [record for m in history.manifests() for record in await facts.of(m)]
-        whole = FactPart(list(history.manifests()), records, [])
-
-    tables = columns_of_facts(whole)
-    del tables["aside"]
-
-    assert facts_of_columns(tables) == whole
-
-
 async def test_the_archive_keeps_the_subject_of_each_fact(
     small_log: RecordedLog, tmp_path: Path, file_format: Format
 ) -> None:
@@ -649,19 +634,6 @@ async def test_the_archive_keeps_the_subject_of_each_fact(
 
     assert [record.subject for record in kept] == known
     assert "" not in known
-
-
-async def test_an_archive_without_subjects_is_read_with_unknown_subjects(
-    small_log: RecordedLog,
-) -> None:
-    async with small_log.reading() as (history, facts):
-        records = [record for m in history.manifests() for record in await facts.of(m)]
-        whole = FactPart(list(history.manifests()), records, [])
-
-    tables = columns_of_facts(whole)
-    tables["facts"] = {k: v for k, v in tables["facts"].items() if k != "subject"}
-
-    assert [r.subject for r in facts_of_columns(tables).records] == [""] * len(records)
 
 
 async def test_a_restored_log_has_snapshots(

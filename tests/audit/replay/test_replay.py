@@ -393,7 +393,7 @@ async def test_an_error_of_a_worker_process_is_raised_here(
     long: RecordedLog, tmp_path: Path
 ) -> None:
     await replayed_by_two(long, tmp_path / "a")
-    file = next((tmp_path / "a").rglob("facts.seg"))
+    file = next((tmp_path / "a").rglob("messages.seg"))
     file.write_bytes(file.read_bytes()[:-1])
 
     with pytest.raises(NotInTheLog, match="its SHA-256 does not match"):

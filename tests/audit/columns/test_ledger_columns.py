@@ -8,13 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energy_histories import CARD_FACTS, STEPS_S, histories_of
-from joulie_audit.archive.reading_columns import (
-    OTHERS,
-    READINGS,
-    columns_of,
-    log_columns,
-    tables_of,
-)
+from joulie_audit.columns.facts import fact_tables
+from joulie_audit.columns.ledger_columns import arrays_of, ledger_columns
+from joulie_audit.columns.tables import CARD_READINGS, READINGS
 from joulie_bus.events import NodeGone, PodFinished, TelemetrySampled
 from joulie_bus.streams.records import Record
 from joulie_bus.testing import bound, card, node_seen, power, records
@@ -27,9 +23,13 @@ START = [*(node_seen(name, gpus=2) for name in NODES), *(power(name, 100) for na
 
 
 def kept(part: Sequence[Record]) -> LogColumns:
-    """Written and read."""
-    tables = tables_of(log_columns(part))
-    return columns_of(tables[READINGS], tables[OTHERS], len(part))
+    """As it is read from a part that begins at another position."""
+    first = 1001
+    made = fact_tables(list(enumerate(part, first)), ())
+    readings, cards = (
+        arrays_of(made.typed[table.name], table.kinds) for table in (READINGS, CARD_READINGS)
+    )
+    return ledger_columns(readings, cards, made.others, first, len(part))
 
 
 def folded(

@@ -1,0 +1,214 @@
+"""The tables of a part, and the rows of their columns.
+
+`joulie_audit.columns` makes the typed ones, which nothing here reads back.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from joulie_audit.columns.facts import FactTables, Placed, fact_tables
+from joulie_audit.columns.log import log_tables
+from joulie_audit.columns.tables import Columns
+from joulie_bus.streams.records import Record
+from joulie_bus.streams.subjects import Stream
+from joulie_projections.chain.head import Head, encode
+from joulie_projections.chain.signed import KeyStatement, decode_key
+from joulie_projections.fold.commit import Poison, Snapshot
+from joulie_projections.fold.manifest import Manifest, Range, merkle_root
+from joulie_projections.fold.quarantine_quota import all_positions
+from joulie_projections.history.history import StoredEntry
+from joulie_projections.twin.row_names import RowName
+
+MESSAGES, READING_MESSAGES = "messages", "reading_messages"
+BATCHES, ASIDE, SNAPSHOTS, LOST = "batches", "aside", "snapshots", "lost"
+ROW_NAMES = "names"
+ENTRIES, HEADS, KEYS = "entries", "heads", "keys"
+_STREAMS = {str(stream): stream for stream in Stream}
+_ranges_in = msgspec.msgpack.Decoder(tuple[Range, ...]).decode
+
+
+class FactPart(NamedTuple):
+    manifests: list[Manifest]
+    records: list[Record]
+    aside: list[Poison]  # quarantined by the projector; folds leave them out
+    snapshots: Sequence[Snapshot] = ()  # at most one: time travel within the part can start there
+    lost: tuple[Range, ...] = ()  # aged out before they were archived: not among the records
+    names: tuple[RowName, ...] = ()  # the rows that its commits gave to nodes
+
+    def batches(self) -> Iterator["Batch"]:
+        lost, start = frozenset(self.lost), 0
+        for manifest in self.manifests:
+            gone = tuple(place for place in manifest.ranges if place in lost)
+            count = manifest.p_to - manifest.p_from + 1 - sum(map(_length, gone))
+            yield Batch(manifest, self.records[start : start + count], gone)
+            start += count
+
+
+class Batch(NamedTuple):
+    """A manifest and its records, but those that are lost."""
+
+    manifest: Manifest
+    records: list[Record]
+    lost: tuple[Range, ...]
+
+
+class Outline(NamedTuple):
+    """A part without its facts."""
+
+    manifests: list[Manifest]
+    aside: list[Poison]
+    snapshots: Sequence[Snapshot]
+    lost: tuple[Range, ...]
+    names: tuple[RowName, ...]
+
+
+NO_OUTLINE = Outline([], [], (), (), ())
+
+
+class LogPart(NamedTuple):
+    entries: list[StoredEntry]
+    heads: list[Head]
+    keys: tuple[KeyStatement, ...] = ()
+
+
+def _length(place: Range) -> int:
+    return place.last - place.first + 1
+
+
+def columns_of_facts(part: FactPart) -> dict[str, Columns]:
+    made = _fact_tables(part)
+    kept = {SNAPSHOTS: _columns(Snapshot._fields, part.snapshots)} if part.snapshots else {}
+    lost = {LOST: _columns(Range.__struct_fields__, part.lost)} if part.lost else {}
+    names = {ROW_NAMES: _columns(RowName._fields, part.names)} if part.names else {}
+    return {
+        **kept,
+        **lost,
+        **names,
+        MESSAGES: _messages(made.others),
+        READING_MESSAGES: _messages(made.plain),
+        **made.typed,
+        BATCHES: {
+            name: [_plain(getattr(manifest, name)) for manifest in part.manifests]
+            for name in Manifest._fields
+        },
+        ASIDE: _columns(Poison._fields, part.aside),
+    }
+
+
+def _fact_tables(part: FactPart) -> FactTables:
+    return fact_tables(placed(part), all_positions(part.aside))
+
+
+def typed_tables(part: FactPart | LogPart) -> dict[str, Columns]:
+    """Those that its messages or entries give."""
+    return _fact_tables(part).typed if isinstance(part, FactPart) else log_tables(part.entries)
+
+
+def placed(part: FactPart) -> list[Placed]:
+    """Each record with its position; positions of lost messages have none."""
+    return list(zip(_positions(part.manifests, part.lost), part.records, strict=True))
+
+
+def _positions(manifests: Sequence[Manifest], lost: Sequence[Range]) -> Iterator[int]:
+    gone = frozenset(lost)
+    for manifest in manifests:
+        position = manifest.p_from
+        for place in manifest.ranges:
+            if place not in gone:
+                yield from range(position, position + _length(place))
+            position += _length(place)
+
+
+def _messages(placed: Sequence[Placed]) -> Columns:
+    return {
+        "position": [position for position, _ in placed],
+        "stream": [str(record.stream) for _, record in placed],
+        "sequence": [record.sequence for _, record in placed],
+        "at": [record.at for _, record in placed],
+        "body": [record.data for _, record in placed],
+        "subject": [record.subject for _, record in placed],
+    }
+
+
+def placed_in(messages: Columns) -> Iterator[Placed]:
+    streams = map(_STREAMS.__getitem__, messages["stream"])
+    fields = (messages[name] for name in ("sequence", "at", "body", "subject"))
+    records = map(Record._make, zip(streams, *fields, strict=True))
+    return zip(messages["position"], records, strict=True)
+
+
+def columns_of_log(part: LogPart) -> dict[str, Columns]:
+    columns = {
+        ENTRIES: _columns(StoredEntry._fields, part.entries),
+        HEADS: {"note": [head.note for head in part.heads]},
+    }
+    keys: Columns = {"statement": [encode(statement) for statement in part.keys]}
+    return {**columns, **log_tables(part.entries), **({KEYS: keys} if part.keys else {})}
+
+
+def facts_of_columns(tables: Mapping[str, Columns]) -> FactPart:
+    outline = outline_of_columns(tables)
+    found = chain.from_iterable(placed_in(tables[name]) for name in (MESSAGES, READING_MESSAGES))
+    in_order = sorted(found, key=itemgetter(0))
+    if [position for position, _ in in_order] != list(_positions(outline.manifests, outline.lost)):
+        raise ValueError("its messages are not those of its batches")
+    return FactPart(outline.manifests, [record for _, record in in_order], *outline[1:])
+
+
+def outline_of_columns(tables: Mapping[str, Columns]) -> Outline:
+    rows = _rows(tables.get(LOST, {}))
+    return Outline(
+        manifests_of(tables[BATCHES]),
+        poison_of(tables.get(ASIDE, {})),
+        snapshots_of(tables.get(SNAPSHOTS, {})),
+        tuple(Range(_STREAMS[row["stream"]], row["first"], row["last"]) for row in rows),
+        tuple(RowName(**row) for row in _rows(tables.get(ROW_NAMES, {}))),
+    )
+
+
+def manifests_of(batches: Columns) -> list[Manifest]:
+    columns = {**batches, "ranges": list(map(_ranges_in, batches["ranges"]))}
+    rows = (tuple(row[name] for name in Manifest._fields) for row in _rows(columns))
+    return list(map(Manifest._make, rows))
+
+
+def poison_of(aside: Columns) -> list[Poison]:
+    return [Poison(**row) for row in _rows(aside)]
+
+
+def snapshots_of(kept: Columns) -> tuple[Snapshot, ...]:
+    return tuple(Snapshot(**row) for row in _rows(kept))
+
+
+def heads_of(heads: Columns) -> list[Head]:
+    return [Head(**row) for row in _rows(heads)]
+
+
+def log_of_columns(tables: Mapping[str, Columns]) -> LogPart:
+    entries = [StoredEntry(**row) for row in _rows(tables[ENTRIES])]
+    statements = tables.get(KEYS, {"statement": []})["statement"]  # most parts have none
+    keys = tuple(map(decode_key, statements))
+    return LogPart(entries, heads_of(tables[HEADS]), keys)
+
+
+def root_of(part: FactPart | LogPart) -> str:
+    if isinstance(part, FactPart):
+        return merkle_root([record.data for record in part.records]).hex()
+    return merkle_root([entry.body for entry in part.entries]).hex()
+
+
+def _plain(value: object) -> object:
+    return msgspec.msgpack.encode(value) if isinstance(value, tuple) else value
+
+
+def _columns(names: Sequence[str], rows: Sequence[Any]) -> Columns:
+    return {name: [getattr(row, name) for row in rows] for name in names}
+
+
+def _rows(columns: Columns) -> Iterator[dict[str, Any]]:
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True))
