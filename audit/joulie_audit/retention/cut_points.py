@@ -7,7 +7,12 @@ import msgspec
 
 from joulie_audit.archive.part_tables import ASIDE, poison_of
 from joulie_audit.archive.parts import Archive, Part
-from joulie_audit.verify.verify_archive import require_facts_fit, require_log_fits, ring_with_keys
+from joulie_audit.verify.archive_parts import (
+    linked_hashes,
+    require_facts_fit,
+    require_heads_fit,
+    ring_with_keys,
+)
 from joulie_bus.errors import NotTrimmed
 from joulie_bus.streams.cut_requests import MOST_SET_ASIDE, CutRequest
 from joulie_projections.chain.head import Head
@@ -114,8 +119,9 @@ def _require_log_archived(history: History, evidence: CutEvidence, first: int, l
         if part.last < first or part.first > last:
             continue
         found, holder = archive.read_log(place, part), part
-        ring = ring_with_keys(str(place), found, evidence.public)
-        require_log_fits(str(place), found, found.entries[0].prev, ring)
+        ring = ring_with_keys(str(place), found.keys, evidence.public)
+        hashes = linked_hashes(str(place), found, found.entries[0].prev)
+        require_heads_fit(str(place), found.heads, hashes, ring)
         low, high = max(first, part.first), min(last, part.last)
         kept = found.entries[low - part.first : high - part.first + 1]
         inside = {head for head in signed if low <= head.pos <= high}

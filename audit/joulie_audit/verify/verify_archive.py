@@ -5,18 +5,24 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from joulie_audit.archive.part_tables import FactPart, LogPart
-from joulie_audit.archive.parts import FACTS, LOG, Archive, Part, require_same_columns
+from joulie_audit.archive.parts import FACTS, LOG, Archive, Part
 from joulie_audit.archive.restore_plan import Hole, holes_of
-from joulie_audit.archive.untrusted_files import reading
 from joulie_audit.chain.heads import unconfirmed
+from joulie_audit.verify.archive_parts import (
+    CheckedFacts,
+    CheckedLog,
+    checked_facts,
+    checked_log,
+    require_heads_fit,
+    ring_with_keys,
+)
 from joulie_audit.verify.verify import manifest_flaw
 from joulie_bus.errors import ArchiveBroken
-from joulie_projections.chain.entry import FIRST_PREV, chain_hash
+from joulie_projections.chain.entry import FIRST_PREV
 from joulie_projections.chain.head import Head
 from joulie_projections.chain.keyring import Ring
 from joulie_projections.fold.joins import Joins
-from joulie_projections.fold.manifest import CODE_VERSION, merkle_root
+from joulie_projections.fold.manifest import CODE_VERSION
 from joulie_projections.history.history import History
 
 
@@ -36,13 +42,15 @@ def verify_archive(
     public: Ring,
     history: History | None = None,
     anchored: Sequence[Head] = (),
+    jobs: int = 1,
 ) -> ArchiveReport:
-    """Checks everything up to the first flaw. With a database, the two must match.
+    """Checks everything up to the first flaw, in so many processes. With a database, the two must
+    match.
 
     A trimmed database continues from this archive: the parts must hold the entry, the manifest and
     the seals that its cut names. `anchored` are heads from outside the database.
     """
-    check = _ArchiveCheck(archive, public, history, anchored)
+    check = _ArchiveCheck(archive, public, history, anchored, jobs)
     try:
         check.facts()
         check.log()
@@ -59,8 +67,10 @@ class _ArchiveCheck:
         public: Ring,
         history: History | None,
         anchored: Sequence[Head],
+        jobs: int,
     ) -> None:
         self._archive = archive
+        self._jobs = jobs
         self._cut = history.cut() if history else None
         self._anchored = anchored
         self._public = public
@@ -88,29 +98,28 @@ class _ArchiveCheck:
     def facts(self) -> None:
         self._archive.require_nothing_else(FACTS)
         prev = b""
-        for place, part in self._archive.facts:
-            with reading(place):
-                prev = self._facts_of(place, part, prev)
+        found = checked_facts(self._archive, self._jobs)
+        for (place, part), checked in zip(self._archive.facts, found, strict=True):
+            prev = self._facts_of(place, part, prev, checked)
         if self._history is not None and self._facts:
             self._same_batch(prev)
 
-    def _facts_of(self, place: Path, part: Part, prev: bytes) -> bytes:
-        """Checks a part; the head of its last batch."""
-        found = self._archive.read_facts(place, part)
-        prev = require_facts_fit(str(place), found, (self._facts, part.last), prev)
-        require_same_columns(self._archive, place, part, found)
+    def _facts_of(self, place: Path, part: Part, prev: bytes, found: CheckedFacts) -> bytes:
+        """Compares a part with those before it; the head of its last batch."""
+        if what := manifest_flaw(found.manifests[0], part.first, prev):
+            raise ArchiveBroken(str(place), what)
         if self._cut and part.first <= self._cut.p_to <= part.last:
             heads = {each.p_to: each.head for each in found.manifests}
             is_same = heads.get(self._cut.p_to) == self._cut.manifest_head
             self._require_cut_at(place, part.seal == self._cut.facts_seal and is_same)
         self._facts, self._parts = part.last, self._parts + 1
-        self._lost += sum(place.last - place.first + 1 for place in found.lost)
+        self._lost += found.lost
         for each in found.manifests:
             if what := self._joins.flaw(each):
                 raise ArchiveBroken(str(place), what)
             if each.fold_version != CODE_VERSION:
                 self._other_folds[each.fold_version] += each.p_to - each.p_from + 1
-        return prev
+        return found.manifests[-1].head
 
     def _same_batch(self, head: bytes) -> None:
         assert self._history is not None
@@ -121,9 +130,9 @@ class _ArchiveCheck:
     def log(self) -> None:
         self._archive.require_nothing_else(LOG)
         prev = FIRST_PREV
-        for place, part in self._archive.log:
-            with reading(place):
-                prev = self._log_of(place, part, prev)
+        found = checked_log(self._archive, self._jobs)
+        for (place, part), checked in zip(self._archive.log, found, strict=True):
+            prev = self._log_of(place, part, prev, checked)
         if (unconfirmed_head := self._public.unconfirmed(self._heads, self._entries)) is not None:
             raise ArchiveBroken(
                 str(self._archive.path), unconfirmed(unconfirmed_head, self._public)
@@ -135,17 +144,18 @@ class _ArchiveCheck:
             if entry is not None and entry.hash != prev:
                 raise ArchiveBroken(str(self._archive.path), "its entries belong to another log")
 
-    def _log_of(self, place: Path, part: Part, prev: bytes) -> bytes:
-        """Checks a part; the hash of its last entry."""
-        found = self._archive.read_log(place, part)
-        require_same_columns(self._archive, place, part, found)
-        self._public = ring_with_keys(str(place), found, self._public)
-        hashes = require_log_fits(str(place), found, prev, self._public)
+    def _log_of(self, place: Path, part: Part, prev: bytes, found: CheckedLog) -> bytes:
+        """Compares a part with those before it; the hash of its last entry."""
+        if found.hashes[part.first - 1] != prev:
+            what = f"entry {part.first} does not link to the entry before it"
+            raise ArchiveBroken(str(place), what)
+        self._public = ring_with_keys(str(place), found.keys, self._public)
+        require_heads_fit(str(place), found.heads, found.hashes, self._public)
         self._heads.extend(found.heads)
-        prev = hashes[part.last]
-        self._require_anchored(place, hashes)
+        prev = found.hashes[part.last]
+        self._require_anchored(place, found.hashes)
         if self._cut and part.first <= self._cut.pos <= part.last:
-            is_same = hashes[self._cut.pos] == self._cut.hash
+            is_same = found.hashes[self._cut.pos] == self._cut.hash
             self._require_cut_at(place, part.seal == self._cut.log_seal and is_same)
         self._entries, self._parts = part.last, self._parts + 1
         return prev
@@ -164,53 +174,3 @@ class _ArchiveCheck:
         for head in self._anchored:
             if head.pos in hashes and hashes[head.pos] != head.hash:
                 raise ArchiveBroken(str(place), f"entry {head.pos} does not match its signed head")
-
-
-def ring_with_keys(place: str, part: LogPart, ring: Ring) -> Ring:
-    """The ring with the key statements of the part; the first key has to be known."""
-    ring, flaws = ring.with_all(part.keys)
-    if flaws:
-        raise ArchiveBroken(place, flaws[0])
-    return ring
-
-
-def require_log_fits(place: str, part: LogPart, prev: bytes, ring: Ring) -> dict[int, bytes]:
-    """Raises unless the entries follow `prev` and the heads are signed; hashes by entry."""
-    hashes = {entry.pos - 1: prev for entry in part.entries[:1]}
-    for entry in part.entries:
-        if entry.prev != prev or chain_hash(prev, entry.body) != entry.hash:
-            raise ArchiveBroken(place, f"entry {entry.pos} does not link to the entry before it")
-        prev = hashes[entry.pos] = entry.hash
-    for handover in ring.handovers:
-        if hashes.get(handover.pos, handover.hash) != handover.hash:
-            raise ArchiveBroken(
-                place, f"a handover of keys at {handover.pos} does not match this log"
-            )
-    for head in part.heads:
-        if what := ring.flaw_of(head):
-            raise ArchiveBroken(place, what)
-        if hashes.get(head.pos) != head.hash:
-            raise ArchiveBroken(place, f"the head at {head.pos} does not match this log")
-    return hashes
-
-
-def require_facts_fit(place: str, part: FactPart, span: tuple[int, int], prev: bytes) -> bytes:
-    """Raises unless the batches follow `prev` and lead from one position of `span` to the other.
-
-    Messages that had aged out before they were archived are left out of the comparison.
-    """
-    (position, end), count = span, 0
-    for manifest, records, lost in part.batches():
-        if what := manifest_flaw(manifest, position + 1, prev):
-            raise ArchiveBroken(place, what)
-        bodies = [record.data for record in records]
-        if not lost and merkle_root(bodies) != manifest.merkle_root:
-            raise ArchiveBroken(
-                place, f"facts at {manifest.p_from} to {manifest.p_to} differ from their manifest"
-            )
-        position, prev, count = manifest.p_to, manifest.head, count + len(records)
-    if (position, count) != (end, len(part.records)):
-        raise ArchiveBroken(
-            place, f"its batches hold {count} facts to {position}, not {len(part.records)} to {end}"
-        )
-    return prev

@@ -105,7 +105,7 @@ def _verify_archive_alone(args: argparse.Namespace, wires: Wiring) -> int:
     public = _public(args, wires)
     anchors = _given(args, wires, public)
     ring, forged = public.with_all(anchors.keys)
-    archived = verify_archive(archive, ring, None, anchors.heads)
+    archived = verify_archive(archive, ring, None, anchors.heads, args.jobs)
     if archived.flaw is None and (what := [*forged, *filter(None, [anchors.flaw])]):
         archived = archived._replace(flaw=what[0])
     show(args, {"archive": archive_json(archived)}, "\n".join(archive_lines(archived, ALONE)))
@@ -155,7 +155,7 @@ async def _verify(
     if archive is None:
         return report, None, anchors
     with history_of(wires) as history:
-        archived = verify_archive(Archive.of(archive), public, history, anchors.heads)
+        archived = verify_archive(Archive.of(archive), public, history, anchors.heads, args.jobs)
     return report, archived, anchors
 
 

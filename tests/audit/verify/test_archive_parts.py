@@ -1,0 +1,66 @@
+"""An archive that several processes verify is judged as by one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from audit_kit import RecordedLog, written_archive
+from joulie_audit.archive.columnar import Parquet
+from joulie_audit.archive.parts import FACTS, MANIFEST, Archive, Part, sealed
+from joulie_audit.archive.untrusted_files import checksum
+from joulie_audit.columns.tables import KINDS
+from joulie_audit.verify.verify_archive import ArchiveReport, verify_archive
+from joulie_bus.testing import ask, power
+
+pytestmark = pytest.mark.anyio
+HOURS = 6
+
+
+@pytest.fixture
+async def archive(small_log: RecordedLog, tmp_path: Path) -> Path:
+    for hour in range(HOURS):
+        await small_log.builder.facts(power("n1", 99 + hour), after_s=3600)
+        await small_log.builder.answer(ask(f"p{hour}"))
+        small_log.builder.sign()
+    await written_archive(small_log, tmp_path / "a", Parquet())
+    return tmp_path / "a"
+
+
+def judged(log: RecordedLog, archive: Path, jobs: int) -> ArchiveReport:
+    return verify_archive(Archive.of(archive), log.builder.signer.public, jobs=jobs)
+
+
+async def test_two_processes_find_what_one_finds(small_log: RecordedLog, archive: Path) -> None:
+    one, two = (judged(small_log, archive, jobs) for jobs in (1, 2))
+
+    assert (one.flaw, one.parts > HOURS, one.facts) == (None, True, small_log.builder.position)
+    assert two == one
+
+
+@pytest.mark.parametrize("damaged", [[1], [4, 2]], ids=["one part", "two parts"])
+async def test_the_first_of_several_flaws_is_named(
+    small_log: RecordedLog, archive: Path, damaged: Sequence[int]
+) -> None:
+    parts = Archive.of(archive).facts
+    for number in damaged:
+        forge(parts[number][0])
+    one, two = (judged(small_log, archive, jobs) for jobs in (1, 2))
+
+    assert str(parts[min(damaged)][0]) in (one.flaw or "")
+    assert two == one
+
+
+def forge(place: Path) -> None:
+    """Changes a column and its checksum, and seals this part and all later ones again."""
+    file = place / "readings.parquet"
+    columns = Parquet().read(file.read_bytes())
+    Parquet().write(file, {**columns, "power_mw": [1] * len(columns["node"])}, KINDS["readings"])
+    before = Part.before_the_first(FACTS)
+    for each in sorted(place.parents[2].glob(f"*/*/*/{MANIFEST}"), key=lambda at: at.parent.name):
+        kept = msgspec.json.decode(each.read_bytes(), type=Part)
+        files = [replace(one, sha256=checksum(each.parent / one.name)) for one in kept.files]
+        before = sealed(replace(kept, files=files, prev=before.seal))
+        each.write_bytes(msgspec.json.encode(before))
