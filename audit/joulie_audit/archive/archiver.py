@@ -31,6 +31,7 @@ from joulie_audit.archive.parts import (
 )
 from joulie_audit.archive.untrusted_files import checksum
 from joulie_audit.columns.tables import KINDS, Columns
+from joulie_audit.workers import uncollected
 from joulie_bus.errors import AgedOut, ArchiveBroken, NotArchived, PassedOver
 from joulie_bus.runtime.own_files import sync
 from joulie_bus.runtime.secret_files import OTHERS, make_private, tighten
@@ -189,7 +190,7 @@ class Archiver:
             created=dict(created),
         )
         place = self._archive.path / kind / f"{day:%Y-%m-%d}" / f"{day:%H}" / part.name
-        with writing(self._archive.path):
+        with uncollected(), writing(self._archive.path):
             part = self.written(place, part, found)
         self._parts += 1
         return part

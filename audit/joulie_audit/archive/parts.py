@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -52,6 +52,7 @@ from joulie_audit.archive.untrusted_files import (
 )
 from joulie_audit.columns.ledger_columns import Arrays, ledger_columns
 from joulie_audit.columns.tables import CARD_READINGS, KINDS, READINGS, Columns
+from joulie_audit.workers import uncollected
 from joulie_bus.core.formats import in_force
 from joulie_bus.errors import ArchiveBroken, NeverArchived
 from joulie_bus.events.bounds import LARGEST
@@ -82,7 +83,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     first: int  # position, or number of the entry
     last: int
     files: list[File]
-    root: str  # Merkle root over the bodies
+    root: str  # Merkle root over the bodies of entries, or over the roots of batches
     prev: str  # seal of the part before; "" for the first
     created: dict[str, str] = {}  # identity of the streams that the facts are from
     seal: str = ""  # sha256 of all of the above
@@ -167,9 +168,10 @@ class Archive:
                 raise ArchiveBroken(str(file), "no part of the archive lists it")
 
     def read_facts(self, place: Path, part: Part) -> FactPart:
-        tables = _read_tables(place, part, without=tuple(KINDS))
-        with reading(place):
-            return _checked_root(place, part, facts_of_columns(tables))
+        with uncollected(), reading(place):
+            found = facts_of_columns(_read_tables(place, part, without=tuple(KINDS)))
+            _require_root(place, part, found)
+        return found
 
     def read_outline(self, place: Path, part: Part, without: Sequence[str] = ()) -> Outline:
         tables = _read_tables(place, part, without=(MESSAGES, READING_MESSAGES, *KINDS, *without))
@@ -181,9 +183,10 @@ class Archive:
             return manifests_of(self.read_table(place, part, BATCHES))
 
     def read_log(self, place: Path, part: Part) -> LogPart:
-        tables = _read_tables(place, part, without=tuple(KINDS))
-        with reading(place):
-            return _checked_root(place, part, log_of_columns(tables))
+        with uncollected(), reading(place):
+            found = log_of_columns(_read_tables(place, part, without=tuple(KINDS)))
+            _require_root(place, part, found)
+        return found
 
     def read_columns(self, place: Path, part: Part) -> LogColumns | None:
         """The readings of a part in columns; None where messages are lost."""
@@ -249,13 +252,9 @@ def _contents(
         yield file, content
 
 
-P = TypeVar("P", FactPart, LogPart)
-
-
-def _checked_root(place: Path, part: Part, found: P) -> P:
+def _require_root(place: Path, part: Part, found: FactPart | LogPart) -> None:
     if root_of(found) != part.root:
-        raise ArchiveBroken(str(place), "its bodies do not match its Merkle root")
-    return found
+        raise ArchiveBroken(str(place), "its content does not match its Merkle root")
 
 
 def require_same_columns(

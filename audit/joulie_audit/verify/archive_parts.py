@@ -13,7 +13,7 @@ from joulie_audit.archive.part_tables import FactPart, LogPart
 from joulie_audit.archive.parts import Archive, Part, require_same_columns
 from joulie_audit.archive.untrusted_files import reading
 from joulie_audit.verify.verify import manifest_flaw
-from joulie_audit.workers import worker_pool
+from joulie_audit.workers import uncollected, worker_pool
 from joulie_bus.errors import ArchiveBroken
 from joulie_projections.chain.entry import chain_hash
 from joulie_projections.chain.head import Head
@@ -77,7 +77,7 @@ def _raised(checked: Checked) -> Checked:
 def _check_facts(archive: Path, placed: Placed) -> CheckedFacts:
     place, part = placed
     try:
-        with reading(place):
+        with uncollected(), reading(place):
             found = Archive(archive).read_facts(place, part)
             prev = found.manifests[0].prev if found.manifests else b""
             require_facts_fit(str(place), found, (part.first - 1, part.last), prev)
@@ -90,7 +90,7 @@ def _check_facts(archive: Path, placed: Placed) -> CheckedFacts:
 def _check_log(archive: Path, placed: Placed) -> CheckedLog:
     place, part = placed
     try:
-        with reading(place):
+        with uncollected(), reading(place):
             found = Archive(archive).read_log(place, part)
             hashes = linked_hashes(str(place), found, found.entries[0].prev)
             if list(hashes) != list(range(part.first - 1, part.last + 1)):
