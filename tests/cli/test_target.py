@@ -71,15 +71,15 @@ def test_a_target_of_a_label_that_no_node_has_names_three_that_nodes_have() -> N
 
 def test_targets_are_listed_with_their_period_and_whether_they_are_in_force() -> None:
     now = Target(2_000_000, NOON, NOON + HOUR, because="price")
-    later = Target(12_000_000, NOON + HOUR, NOON + 2 * HOUR, feed="rack:r1")
+    later = Target(1_234_567_500, NOON + HOUR, NOON + 2 * HOUR, feed="rack:r1")
 
     head, *lines = as_text({"now": now, "later": later}, NOON).splitlines()
 
     assert head.split() == ["target", "watts", "of", "from", "to", "in", "force", "because"]
     cells = [re.split(" {2,}", line) for line in lines]
     assert [(each[0], each[1], each[2], *each[5:]) for each in cells] == [
-        ("later", "12000", "rack:r1", "no"),
-        ("now", "2000", "cluster", "yes", "price"),
+        ("later", "1,234,567.5", "rack:r1", "no"),
+        ("now", "2,000", "cluster", "yes", "price"),
     ]
 
 
@@ -95,7 +95,7 @@ def test_a_running_cluster_meets_a_target_and_replay_recomputes_the_plans(tmp_pa
         running.end()
 
     _, line = joulie("target", "--data", tmp_path).stdout.splitlines()
-    assert line.split()[:3] == ["now", "2000", "cluster"]
+    assert line.split()[:3] == ["now", "2,000", "cluster"]
     assert "no mismatches" in joulie("replay", "--data", tmp_path).stdout
 
 

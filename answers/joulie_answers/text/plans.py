@@ -52,7 +52,7 @@ def plan_text(found: PlanDetail) -> str:
 
 def input_lines(inputs: Mapping[str, float], shares: Sequence[PowerShare]) -> Iterator[str]:
     """The inputs of a plan, and how its power targets are divided: one line for each rack."""
-    yield "  inputs     " + ", ".join(f"{name} {value:g}" for name, value in inputs.items())
+    yield "  inputs     " + ", ".join(f"{name} {value:.12g}" for name, value in inputs.items())
     for share in shares[:MOST_RACKS]:
         rack = f"rack {share.rack}" if share.rack else "no rack"
         drawn, given = share.drawn_w / 1000, share.share_w / 1000

@@ -125,8 +125,8 @@ def _range(low: float, high: float) -> str:
     if math.isinf(low) and math.isinf(high):
         return ""
     if math.isinf(high):
-        return f", at least {low:g}"
-    return f" from {low:g} to {high:g}"
+        return f", at least {low:.12g}"
+    return f" from {low:.12g} to {high:.12g}"
 
 
 def choice(*allowed: str) -> Parser[str]:

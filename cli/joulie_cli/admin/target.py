@@ -43,7 +43,7 @@ def _watts(text: str) -> float:
     except ValueError:
         watts = -1.0
     if not 0 <= watts <= MOST_WATTS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a power from 0 to {MOST_WATTS:g} W")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a power from 0 to {MOST_WATTS:,.0f} W")
     return watts
 
 
@@ -180,7 +180,7 @@ def _done(event: TargetSet) -> str:
         return f"Target {event.target} is withdrawn."
     where = place(event.feed)
     return (
-        f"Target {event.target}: {where} draws at most {event.power_mw / 1000:g} W "
+        f"Target {event.target}: {where} draws at most {event.power_mw / 1000:,.12g} W "
         f"from {utc_text(event.starts_at // MS)} to {utc_text(event.ends_at // MS)}."
     )
 
@@ -213,7 +213,7 @@ def _row(name: str, target: Target, now: int) -> tuple[str, ...]:
     from joulie_bus.core.times import MS, utc_text
 
     return (
-        *(name, f"{target.power_mw / 1000:g}", target.feed or "cluster"),
+        *(name, f"{target.power_mw / 1000:,.12g}", target.feed or "cluster"),
         *(utc_text(each // MS) for each in (target.starts_at, target.ends_at)),
         *("yes" if _is_in_force(target, now) else "no", target.because),
     )

@@ -86,8 +86,9 @@ def _plausible(
     if it_mw is None or cooling_mw is None or is_plausible(it_mw, cooling_mw):
         return it_mw, cooling_mw
     pue = pue_of(it_mw, cooling_mw)
-    why = f"{it_mw / 1000:g} W of IT and {cooling_mw / 1000:g} W of cooling give a PUE of {pue:g}, "
-    _refuse(facility, f"{why}above {HIGHEST_PUE:g}: check the two queries")
+    powers = f"{it_mw / 1000:,.12g} W of IT and {cooling_mw / 1000:,.12g} W of cooling"
+    why = f"{powers} give a PUE of {pue:g}, above {HIGHEST_PUE:g}: check the two queries"
+    _refuse(facility, why)
     return None, None
 
 
@@ -129,5 +130,5 @@ def _milliwatts(what: str, watts: float) -> int | None:
     if 0 <= watts <= MOST_W:
         return round(watts * 1000)
     if not math.isnan(watts):  # NaN: no reading, which is logged already
-        report_left_out(FacilityPolled.TYPE, what, f"{watts:g} W")
+        report_left_out(FacilityPolled.TYPE, what, f"{watts:,.12g} W")
     return None

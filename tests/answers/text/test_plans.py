@@ -26,6 +26,10 @@ def test_each_rack_has_a_line_with_what_it_draws_and_gets() -> None:
     ]
 
 
+def test_an_input_has_all_of_its_digits() -> None:
+    assert list(input_lines({"target_w": 1_234_567.5}, ())) == ["  inputs     target_w 1234567.5"]
+
+
 def test_racks_beyond_the_limit_are_counted() -> None:
     found = lines_of(*(PowerShare("", f"r{at}", 1, 0, 1, 1) for at in range(25)))
 

@@ -284,7 +284,7 @@ async def test_an_impossible_pue_is_refused_with_a_reason(
 
     assert found == FacilityPolled(facility="facility", ambient_mdeg=24_500)
     [line] = lines
-    assert line["why"].startswith("1 W of IT and 3000 W of cooling give a PUE of 3001, above 3")
+    assert line["why"].startswith("1 W of IT and 3,000 W of cooling give a PUE of 3001, above 3")
 
 
 @pytest.mark.parametrize("watts", ["1e17", "+Inf", "-1"])
