@@ -1,16 +1,18 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test long quick pythons shuffled check format lint typecheck imports deadcode docs bench costs figures drills mutants simulate three moves
+.PHONY: help setup demo test long quick pythons shuffled check format lint typecheck mypy basedpyright pagecheck imports deadcode vulture deptry docs bench costs figures drills mutants simulate three moves
 .PHONY: kube apiservers golden lock clean
 .PHONY: broker cluster cluster-two cluster-ha dist release krew image image-archive sbom wheels chart page restarts
 
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests wait for processes much of their time, so there are more workers than cores.
-WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 2 ? 8 : 3 * n)))
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+WORKERS ?= $(shell echo $$(($(CORES) > 2 ? 8 : 3 * $(CORES))))
 PARALLEL := -n $(WORKERS) --dist worksteal -o tmp_path_retention_policy=failed
 # Tests wait for thousands of syncs of files, which cost nothing in memory.
 SHM := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 {print "TMPDIR=/dev/shm"}')
 TESTS := $(SHM) $(BIN)/python -m pytest $(PARALLEL)
+SLOWEST := --durations=25
 # Tests start hundreds of processes; compiled modules that are kept save much of each start.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -26,6 +28,12 @@ setup: .venv/.ready ## a virtual environment with everything in it, pinned and h
 .venv/.browser: .venv/.ready .ci/browser
 	.ci/browser
 
+# Each worker imports all tests. What is compiled before is not compiled once more by each of them.
+.venv/.compiled: .venv/.ready
+	@find tests -name 'test_*.py' | sort | xargs -n 150 -P $(CORES) \
+	  $(BIN)/python -m pytest --collect-only -qq -p no:xdist >/dev/null 2>&1 || true
+	@touch $@
+
 # A server with the API of S3, for the tests that wait for processes.
 .s3/.ready: .venv/.ready .ci/s3 .ci/s3.lock
 	.ci/s3
@@ -38,23 +46,23 @@ setup: .venv/.ready ## a virtual environment with everything in it, pinned and h
 demo: .venv/.demo ## everything over a simulated cluster; Ctrl-C ends it
 	@trap : INT; $(BIN)/joulie demo || test $$? -eq 130
 
-quick: .venv/.browser ## the tests that wait for no process, in about a minute
+quick: .venv/.browser .venv/.compiled ## the tests that wait for no process, in about a minute
 	$(TESTS) -q -m "not drill and not slow and not long" --hypothesis-profile=quick
 
-test: .venv/.browser .s3/.ready ## all tests that this machine can run, but the long ones
-	$(TESTS) -m "not drill and not long"
+test: .venv/.browser .venv/.compiled .s3/.ready ## all tests that this machine can run, but the long ones
+	$(TESTS) $(SLOWEST) -m "not drill and not long"
 
-long: .venv/.browser .s3/.ready ## the tests that compute or wait for long, which CI runs beside `make test`
-	$(TESTS) -m "long and not drill" --timeout 300
+long: .venv/.browser .venv/.compiled .s3/.ready ## the tests that compute or wait for long, which CI runs beside `make test`
+	$(TESTS) $(SLOWEST) -m "long and not drill" --timeout 300
 
 # The seed is printed; SEED=... repeats an order.
-shuffled: .venv/.browser .s3/.ready ## all tests in a random order
+shuffled: .venv/.browser .venv/.compiled .s3/.ready ## all tests in a random order
 	$(TESTS) --random-order $(if $(SEED),--random-order-seed=$(SEED))
 
 pythons: ## `make quick` with each supported Python that this machine has
 	.ci/pythons
 
-check: lint typecheck imports deadcode ## what CI runs beside the tests, the fastest first
+check: lint typecheck imports deadcode ## what CI runs beside the tests; -j runs it beside each other
 
 format: setup ## format the code, and repair what the linter can repair
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
@@ -64,15 +72,27 @@ lint: setup ## compare the format, and lint
 	$(BIN)/ruff format --check . && $(BIN)/ruff check .
 	$(BIN)/deno fmt --quiet --check && $(BIN)/deno lint --quiet
 
-typecheck: setup ## mypy and basedpyright, both strict; the page's JavaScript
-	$(BIN)/mypy && $(BIN)/basedpyright
+typecheck: mypy basedpyright pagecheck ## mypy and basedpyright, both strict; the page's JavaScript
+
+mypy: setup
+	$(BIN)/mypy
+
+basedpyright: setup
+	$(BIN)/basedpyright
+
+pagecheck: setup
 	$(BIN)/deno check --quiet console/joulie_console/page/*.js
 
 imports: setup ## check which package imports which
 	$(BIN)/lint-imports
 
-deadcode: setup ## find unused code and unused dependencies
-	$(BIN)/vulture && $(BIN)/deptry .
+deadcode: vulture deptry ## find unused code and unused dependencies
+
+vulture: setup
+	$(BIN)/vulture
+
+deptry: setup
+	$(BIN)/deptry .
 
 docs: setup ## build the documentation as a site, into docs/_build
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build
