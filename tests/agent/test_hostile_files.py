@@ -21,7 +21,7 @@ from one_agent import OneAgent
 pytestmark = pytest.mark.anyio
 UID = "0b6f3c1e-1111-4222-8333-0123456789ab"
 POD = f"sys/fs/cgroup/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice"
-MOST_S = 5.0  # on a busy machine
+MOST_S = 30.0  # on a busy machine; what is not bounded does not end at all
 Attack = Callable[[Path], None]
 
 

@@ -146,7 +146,7 @@ class Race:
         """Check the claims of the log at every position."""
         while True:
             with contextlib.suppress(Exception):
-                await self.view.wait_for(self.view.position + 1, 1)
+                await self.view.wait_for(self.view.position + 1, 60)
             shared = {card: pods for card, pods in self.claimed().items() if len(pods) > 1}
             assert not shared, f"claimed by two: {shared}"
 

@@ -237,7 +237,7 @@ def opened(data: Path) -> list[tuple[str, bytes]]:
         pages = [f"{door}/{page}" for page in PAGES]
         groups = json.loads((data / "prometheus.json").read_text())
         pages += [f"http://{at}/metrics" for group in groups for at in group["targets"]]
-        return [(page, urllib.request.urlopen(page, timeout=5).read()) for page in pages]
+        return [(page, urllib.request.urlopen(page, timeout=60).read()) for page in pages]
     except (OSError, KeyError, ValueError):
         return []
 

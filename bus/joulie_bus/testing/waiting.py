@@ -12,12 +12,11 @@ from joulie_bus.runtime.tasks import wait_and_clear
 from joulie_bus.streams.records import Record
 from joulie_bus.streams.subjects import Stream
 
+PATIENCE_S = 120.0  # of a busy machine: no test is judged by it
 
-async def until(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
-    """Polls until `condition()` is true; for state that offers nothing to wait on.
 
-    The time is that of a busy machine: no test is judged by it.
-    """
+async def until(condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
+    """Polls until `condition()` is true; for state that offers nothing to wait on."""
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.01)
@@ -28,7 +27,7 @@ async def stored(connection: Connection, stream: Stream) -> list[Record]:
     state, wakeup, found = await state_of(connection, stream), asyncio.Event(), list[Record]()
     after = max(0, state.first - 1)
     on = DirectReader.on if connection.address.direct else ConsumerReader.on
-    async with asyncio.timeout(30), on(connection, stream, after, wakeup=wakeup) as reader:
+    async with asyncio.timeout(PATIENCE_S), on(connection, stream, after, wakeup=wakeup) as reader:
         while after + len(found) < state.last:
             await wait_and_clear(wakeup, 1)
             found += reader.take(10_000)

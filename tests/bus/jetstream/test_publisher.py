@@ -138,7 +138,7 @@ async def test_where_the_broker_takes_no_more_batches_each_goes_alone_and_the_lo
     with capture_logs() as lines:
         async with (
             Publisher.on(connection) as publisher,
-            asyncio.timeout(30),
+            asyncio.timeout(60),
         ):
             await publisher.publish(messages[:20])
             await publisher.publish(messages[20:40])

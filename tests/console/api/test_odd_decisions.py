@@ -73,7 +73,7 @@ async def test_a_description_that_fails_hides_its_line_and_ends_no_page_and_no_s
 
 async def taken_until(lines: AsyncIterator[str], text: str) -> AsyncIterator[str]:
     """Ends with the line that has the text."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         async for line in lines:
             yield line
             if text in line:

@@ -674,7 +674,7 @@ def test_a_stopping_replica_is_not_ready() -> None:
 
 async def curled(command: str) -> Received:
     done = await asyncio.to_thread(
-        subprocess.run, shlex.split(command), capture_output=True, check=True, timeout=20
+        subprocess.run, shlex.split(command), capture_output=True, check=True, timeout=60
     )
     return Received(200, b"", done.stdout)
 

@@ -18,7 +18,7 @@ from joulie_bus.broker.healthy import why_unhealthy
 from joulie_bus.runtime.ports import free_port
 from kube_real import started
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 SERVERS = "StatefulSet/joulie-nats"
 
 

@@ -115,7 +115,7 @@ def _scraped(part: str, address: str, wanted: set[str]) -> list[tuple[str, float
     lines, found = list[str](), list[tuple[str, float]]()
     with (
         contextlib.suppress(OSError),
-        urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as answer,
+        urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer,
     ):
         lines = answer.read().decode().splitlines()
     for line in lines:

@@ -19,8 +19,8 @@ from joulie_cli.command_line.commands import commands
 from joulie_cli.main import main
 from joulie_projections.testing import PRELOADED
 
-PATIENCE_S = 60.0  # a slow machine; nothing here waits so long for its own sake
-STOP_PATIENCE_S = 30.0
+PATIENCE_S = 120.0  # a slow machine; nothing here waits so long for its own sake
+STOP_PATIENCE_S = 120.0
 PRELOADED.extend([__name__, *(each.path for each in commands().values())])
 
 

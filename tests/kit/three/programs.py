@@ -12,7 +12,7 @@ from typing import NamedTuple
 from joulie_bus.runtime.child_process import die_with_parent
 
 PAUSE_S = 1.0  # from the end of a program to its next start
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Command(NamedTuple):

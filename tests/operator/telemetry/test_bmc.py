@@ -365,7 +365,7 @@ async def test_a_reading_is_a_fact_that_names_its_source(
     settings = Source({"NODE_POWER_INTERVAL": "1s"}).load(PowerSettings)
     async with background(scrape_power(bus, CLUSTER, view, settings, service.bmcs()), "scrape"):
         await until(lambda: service.asked.count(ROOT) >= 1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not (await bus.state(Stream.TEL)).last:
                 await asyncio.sleep(0.05)
     record = await bus.message(Stream.TEL, 1)

@@ -220,13 +220,16 @@ async def set_epoch(writer: Engine, epoch: int) -> None:
 async def test_a_projector_that_reads_for_longer_than_its_lease_keeps_it(
     projecting: Projecting, viewing: Viewing, publish: Publish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two of them would otherwise take it from each other for ever."""
+    """Two of them would otherwise take it from each other for ever.
+
+    A lease of a busy machine: both are in this process, which may stand still for a while.
+    """
     async with viewing() as view:
         late = LateLoad.of(monkeypatch)
-        async with projecting() as first:
+        async with projecting(lease_s=3.0) as first:
             await until(late.reads.is_set)
-            async with projecting() as second:
-                await asyncio.sleep(1.5)  # five leases
+            async with projecting(lease_s=0.3) as second:  # looks often
+                await asyncio.sleep(4.0)
                 late.goes_on.set()
                 await publish(node_seen("a"))
                 await view.wait_for(1, 60)

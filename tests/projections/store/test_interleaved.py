@@ -74,19 +74,19 @@ class Both:
         def before(*_: object) -> None:
             if next(seen) == number:
                 reached.set()
-                go_on.wait(30)
+                go_on.wait(60)
 
         event.listen(self._first, "before_cursor_execute", before)
         with ThreadPoolExecutor(2) as pool:
             one = pool.submit(tried, first)
             one.add_done_callback(lambda _: reached.set())
-            reached.wait(30)
+            reached.wait(60)
             was_held = not one.done()
             other = pool.submit(tried, second)
             with suppress(NotYet):
                 other.result(WAITS_S)
             go_on.set()
-            found = Outcome(one.result(30), other.result(30))
+            found = Outcome(one.result(60), other.result(60))
         event.remove(self._first, "before_cursor_execute", before)
         return was_held, found
 

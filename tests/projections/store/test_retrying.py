@@ -62,11 +62,11 @@ async def test_two_calls_never_run_at_the_same_time(executor: DatabaseExecutor) 
 
     def busy() -> str:
         begun.set()
-        may_end.wait(5)
+        may_end.wait(60)
         return "first"
 
     first = asyncio.create_task(executor.once(busy))
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, 60)
     second = asyncio.create_task(executor.try_inline(runs_here))
     await asyncio.sleep(0.01)  # the loop is free meanwhile
 

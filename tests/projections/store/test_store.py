@@ -384,7 +384,7 @@ def test_of_two_concurrent_attempts_one_takes_the_lease(place: Place) -> None:
     together = threading.Barrier(2)
 
     def acquire(engine: Engine) -> object:
-        together.wait(5)
+        together.wait(60)
         try:
             return Store(engine).acquire(str(id(engine)), 10, "first", is_never_gone)
         except OperationalError as error:  # the projector tries again
@@ -404,7 +404,7 @@ def test_of_two_writers_at_the_same_position_one_commits(leading: Store, place: 
     together = threading.Barrier(2)
 
     def work(engine: Engine, done: Commit) -> bool:
-        together.wait(5)
+        together.wait(60)
         try:
             Store(engine).commit(1, done)
         except (Fenced, OperationalError):

@@ -85,7 +85,7 @@ def serving(
 
 
 def post(port: int, body: bytes, path: str = "/add-checkpoint") -> tuple[int, str, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("POST", path, body)
     reply = connection.getresponse()
     return reply.status, reply.headers["Content-Type"], reply.read()
@@ -167,7 +167,7 @@ def test_a_body_of_another_form_is_refused(
 
 def test_a_body_without_end_is_refused(tmp_path: Path, signer: Signer, witness: Witness) -> None:
     with serving(tmp_path, witness, log_key(signer)) as port:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.putrequest("POST", "/add-checkpoint")
         connection.putheader("Content-Length", str(MAX_BODY + 1))
         connection.endheaders()
