@@ -48,7 +48,7 @@ from joulie_projections.energy.meters import Readings
 from joulie_projections.energy.report import report_of
 from joulie_projections.energy.saved import LedgerState
 
-SMALLEST = {"nodes": 50, "pods": 2, "hours": 1, "parts": 1, "starts": 20}
+SMALLEST = {"nodes": 10, "pods": 2, "hours": 1, "parts": 1, "rows": 10_000, "starts": 20}
 EVERY_S = 10
 DAYS = 30
 FIRST = 1  # the position of the first record of a part
@@ -60,6 +60,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pods", type=int, default=10, help="per node")
     parser.add_argument("--hours", type=int, default=3, help="folded from memory")
     parser.add_argument("--parts", type=int, default=3, help="of the archive, within one hour")
+    parser.add_argument("--rows", type=int, default=PART_ROWS, help="readings of a part")
     parser.add_argument("--starts", type=int, default=1000, help="pods that start, in one part")
 
 
@@ -75,7 +76,8 @@ def measured(args: argparse.Namespace) -> list[Table]:
 class Log:
     """The records of a cluster, part by part."""
 
-    def __init__(self, nodes: int, pods: int) -> None:
+    def __init__(self, nodes: int, pods: int, rows: int = PART_ROWS) -> None:
+        self._rows = rows
         self._names = [f"node-{n:04}" for n in range(nodes)]
         self._voices = Voices("operator", CLUSTER, lambda: NOON)
         self._random = np.random.default_rng(1)
@@ -97,8 +99,8 @@ class Log:
 
     def part(self, starts: int = 0) -> list[Record]:
         """As many readings as a part of the archive has facts, and pods that start and end."""
-        facts = self._readings(PART_ROWS)
-        every = PART_ROWS // max(1, starts)
+        facts = self._readings(self._rows)
+        every = self._rows // max(1, starts)
         for number in range(starts):
             self._pods += 1
             uid, node = f"started-{self._pods}", self._names[number % len(self._names)]
@@ -127,7 +129,7 @@ class Log:
 
 
 def of_stored_log(args: argparse.Namespace, place: Path) -> dict[str, Any]:
-    log = Log(args.nodes, args.pods)
+    log = Log(args.nodes, args.pods, args.rows)
     by_columns, by_messages = log.started(), log.started()
     # The end of the first hour is in these; `hour_s` measures one by itself.
     first = [log.part() for _ in range(4)]
@@ -144,7 +146,7 @@ def of_stored_log(args: argparse.Namespace, place: Path) -> dict[str, Any]:
     busy_file = written(place / "busy", busy)
     busy_s = timed(lambda: fold_file(by_columns, busy_file)) - columns_s / args.parts
     commit_s = timed(by_columns.packed)
-    readings = args.parts * PART_ROWS
+    readings = args.parts * args.rows
     whole = args.nodes * 86_400 // EVERY_S * DAYS
     more = (1 + commit_s / PASS_S) / 60  # the state is committed after each PASS_S
     hours_min = 24 * DAYS * hour_s(by_columns) / 60

@@ -45,10 +45,9 @@ from report import Table
 
 from joulie_bus.runtime.ports import free_port
 
-SMALLEST = {"nodes": 500, "calls": 300, "few": 0, "names": [500]}
+SMALLEST = {"nodes": 500, "calls": 300, "few": 0, "names": [500], "readings": 500}
 FAT = 9_000  # bytes of a whole node
 WARM = 60  # calls that are not counted
-EVENTS_PER_S = 5_000
 SAMPLE = 500  # nodes that kube-scheduler sends in a cluster of 5,000
 SAMPLED, ALL = f"{SAMPLE} names", "5000 at random"
 CORES = sorted(os.sched_getaffinity(0))  # read before any thread is pinned
@@ -191,9 +190,9 @@ def peer(kind: str, nodes: int) -> Generator[tuple[int, int], None, None]:
 
 
 @contextlib.contextmanager
-def telemetry(data: Path, nodes: int) -> Generator[None, None, None]:
+def telemetry(data: Path, nodes: int, per_s: int) -> Generator[None, None, None]:
     """Readings of all nodes in turn, by another process."""
-    command = [sys.executable, str(HERE / "readings.py"), str(data), str(nodes), str(EVENTS_PER_S)]
+    command = [sys.executable, str(HERE / "readings.py"), str(data), str(nodes), str(per_s)]
     process = subprocess.Popen(command)
     try:
         time.sleep(3)
@@ -238,9 +237,11 @@ async def compare(args: argparse.Namespace) -> list[Table]:
                 found = {kind: await of_peer(kind, nodes, questions()) for kind in (BARE, ECHO)}
                 found[OURS] = await asyncio.to_thread(measure, port, pid, questions())
                 if asking in (SAMPLED, ALL):
-                    with telemetry(data, nodes):
-                        found[STORM] = await asyncio.to_thread(measure, port, pid, questions())
-                        found[BARE_IN_STORM] = await of_peer(BARE, nodes, questions())
+                    storm = f"{args.readings} readings/s"
+                    with telemetry(data, nodes, args.readings):
+                        busy = await asyncio.to_thread(measure, port, pid, questions())
+                        found[f"{OURS}, {storm}"] = busy
+                        found[f"{BARE}, {storm}"] = await of_peer(BARE, nodes, questions())
                 tables.append(Table(title=asking, rows=rows(found)))
                 print(f"{asking}: measured", flush=True)
                 size = int(asking.split()[0])
@@ -251,7 +252,6 @@ async def compare(args: argparse.Namespace) -> list[Table]:
 
 
 BARE, ECHO, OURS = "bare", "echo", "joulie"
-STORM, BARE_IN_STORM = f"joulie, {EVENTS_PER_S} readings/s", f"bare, {EVENTS_PER_S} readings/s"
 
 
 def rows(found: Mapping[str, dict[str, Figures]]) -> dict[str, dict[str, float]]:
@@ -277,6 +277,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--calls", type=int, default=1500)
     parser.add_argument("--few", type=int, default=12, help="calls with whole nodes; 0 for none")
+    parser.add_argument("--readings", type=int, default=5000, help="a second, beside some calls")
     parser.add_argument("--names", type=int, nargs="*", default=[100, 500, 5000])
 
 

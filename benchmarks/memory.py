@@ -42,11 +42,10 @@ from joulie_projections.store import database
 from joulie_projections.store.store import Store
 
 CLUSTER = Subjects("local")
-SMALLEST = {"nodes": 20, "pods": 2, "cards": 2}
+SMALLEST = {"nodes": 20, "pods": 2, "cards": 2, "answers": 20}
 CARD = "NVIDIA-H100-80GB-HBM3"
 READINGS = 31
-PATIENCE_S = 30
-PODS = 300
+PATIENCE_S = 120
 PORTION = 100  # nodes in one commit
 SAMPLE = 500  # names that kube-scheduler sends in a cluster of 5,000
 
@@ -206,7 +205,7 @@ async def until(condition: Callable[[], bool]) -> None:
 Sizes = dict[str, tuple[float, float]]
 
 
-async def sizes_of(folder: Path, nodes: int, pods: int, cards: int) -> Sizes:
+async def sizes_of(folder: Path, args: argparse.Namespace) -> Sizes:
     sizes: Sizes = {}
     async with extending(DataDirectory(folder / "empty")) as (process, _):
         await asyncio.sleep(1)
@@ -214,34 +213,36 @@ async def sizes_of(folder: Path, nodes: int, pods: int, cards: int) -> Sizes:
     full = DataDirectory(folder / "full")
     full.create()
     projecting = Projecting(folder / "full" / "joulie.db")
-    for batch in cluster(nodes, pods, cards):
+    for batch in cluster(args.nodes, args.pods, args.cards):
         projecting.commit(batch)
     rows = projecting.cluster_state
     print(f"{len(rows.nodes)} nodes, {len(rows.pods)} pods, {len(rows.gpus)} cards", flush=True)
     async with extending(full) as (process, bus):
         seen = b'"measuredPowerW"'
-        await until(lambda: process.asked("GET", "/debug/scoring").count(seen) == nodes)
+        await until(lambda: process.asked("GET", "/debug/scoring").count(seen) == args.nodes)
         sizes["booted"] = process.mib()
-        await lived(sizes, process, projecting, bus)
+        await lived(sizes, process, args.answers, projecting, bus)
         print(f"{process.threads()} threads")
     projecting.engine.dispose()
     return sizes
 
 
-async def lived(sizes: Sizes, process: Process, projecting: Projecting, bus: Log) -> None:
+async def lived(
+    sizes: Sizes, process: Process, pods: int, projecting: Projecting, bus: Log
+) -> None:
     """The load of a day: answers, readings, and pods that are refused while readings arrive."""
     nodes = len(projecting.cluster_state.nodes)
-    await asyncio.to_thread(process.answers, range(PODS), nodes)
-    sizes[f"{PODS} pods answered"] = process.mib()
+    await asyncio.to_thread(process.answers, range(pods), nodes)
+    sizes[f"{pods} pods answered"] = process.mib()
     for number in range(READINGS, 2 * READINGS):
         await follow(projecting, bus, nodes, number)
     sizes["all readings replaced"] = process.mib()
-    for number in range(PODS):
+    for number in range(pods):
         await bus.send_live(CLUSTER.delta, projecting.commit(readings(range(1), READINGS + number)))
         await asyncio.to_thread(process.answers, range(number, number + 1), nodes, "performance")
-    sizes[f"{PODS} pods refused"] = process.mib()
-    await asyncio.to_thread(process.answers, range(PODS, 11 * PODS), nodes)
-    sizes[f"{10 * PODS} pods more"] = process.mib()
+    sizes[f"{pods} pods refused"] = process.mib()
+    await asyncio.to_thread(process.answers, range(pods, 11 * pods), nodes)
+    sizes[f"{10 * pods} pods more"] = process.mib()
 
 
 async def follow(projecting: Projecting, bus: Log, nodes: int, number: int) -> None:
@@ -255,10 +256,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=10, help="on each node")
     parser.add_argument("--cards", type=int, default=8, help="in each node")
+    parser.add_argument("--answers", type=int, default=300, help="pods of the first step")
 
 
 def measured(args: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory() as folder:
-        sizes = asyncio.run(sizes_of(Path(folder), args.nodes, args.pods, args.cards))
+        sizes = asyncio.run(sizes_of(Path(folder), args))
     rows = {step: {"resident MiB": now, "at most MiB": most} for step, (now, most) in sizes.items()}
     return [Table(title="memory of an extender", rows=rows)]

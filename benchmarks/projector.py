@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from durable_brokers import KINDS, Kind, lazy_broker, running
 from even_readings import APART, freshness, messages
@@ -45,7 +46,6 @@ from joulie_projections.store.database import Place
 from joulie_projections.testing import Postgres, PostgresMissing
 from joulie_projections.view.view import View
 
-LARGE = 5000
 RATE = 5000  # events a second while freshness is measured
 AT_REST = 500  # of 5,000 agents whose power is steady
 SYNCS = 200
@@ -54,6 +54,8 @@ SMALLEST = {
     "broker_events": 500,
     "rounds": 1,
     "seconds": 1.0,
+    "rate": 500,
+    "large": 200,
     "only": "databases",
 }
 
@@ -116,13 +118,21 @@ def projecting(address: Address, place: Place, key: Path) -> Generator[int, None
         process.join()
 
 
-async def cold_view_ms(bus: JetStreamLog, place: Place) -> float:
+class Followed(NamedTuple):
+    """What a view follows."""
+
+    seconds: float
+    rate: int  # events a second meanwhile
+    large: int  # nodes afterwards
+
+
+async def cold_view_ms(bus: JetStreamLog, place: Place, nodes: int) -> float:
     """The time from an empty view to its first complete snapshot."""
     engine = database.reader(place)
     started = time.perf_counter()
     async with View.open(bus, engine, CLUSTER) as view:
         await view.wait_ready(30)
-        assert len(view.snapshot().twin_columns.rows) >= LARGE
+        assert len(view.snapshot().twin_columns.rows) >= nodes
         taken = time.perf_counter() - started
     engine.dispose()
     return taken * 1000
@@ -146,41 +156,42 @@ async def throughput(places: list[Place], folder: Path, events: int) -> dict[str
         }
 
 
-async def following(place: Place, folder: Path, seconds: float) -> dict[str, float]:
+async def following(place: Place, folder: Path, followed: Followed) -> dict[str, float]:
     async with (
         lazy_broker(folder / "broker-to-follow") as address,
         JetStreamLog.open(address, "bench") as bus,
     ):
         with projecting(address, place, folder / "key"):
-            fresh = await fresh_and_large(address, bus, place, seconds)
-        return {**fresh, "cold view of 5,000 nodes, ms": await cold_view_ms(bus, place)}
+            fresh = await fresh_and_large(address, bus, place, followed)
+        cold = await cold_view_ms(bus, place, followed.large)
+        return {**fresh, f"cold view of {followed.large:,} nodes, ms": cold}
 
 
 async def fresh_and_large(
-    address: Address, bus: JetStreamLog, place: Place, seconds: float
+    address: Address, bus: JetStreamLog, place: Place, followed: Followed
 ) -> dict[str, float]:
     engine = database.reader(place)
     says = Producer("watcher", CLUSTER, time.time_ns)
     async with View.open(bus, engine, CLUSTER) as view:
         await view.wait_ready(30)
-        await freshness(address, view, 1, RATE)  # warm
-        fresh = await freshness(address, view, seconds, RATE)
-        large: list[AnyEvent] = [node_seen(f"node-{n}") for n in range(LARGE)]
-        large.extend(hardware(f"node-{n}") for n in range(LARGE))
+        await freshness(address, view, 1, followed.rate)  # warm
+        fresh = await freshness(address, view, followed.seconds, followed.rate)
+        large: list[AnyEvent] = [node_seen(f"node-{n}") for n in range(followed.large)]
+        large.extend(hardware(f"node-{n}") for n in range(followed.large))
         before = view.position
         await bus.publish([says.stamp(event) for event in large])
-        await view.wait_for(before + 2 * LARGE, 60)
+        await view.wait_for(before + 2 * followed.large, 60)
     engine.dispose()
     return {"publish to view, p50 ms": fresh.p50_ms, "publish to view, p99 ms": fresh.p99_ms}
 
 
-async def measure(places: list[Place], events: int, seconds: float) -> dict[str, float]:
+async def measure(places: list[Place], events: int, followed: Followed) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         disk = {"fdatasync, ms": fsync_ms(Path(folder))}
         for place in places:
             _migrate(place)
         rates = await throughput(places[:2], Path(folder), events)
-        return {**disk, **rates, **await following(places[2], Path(folder), seconds)}
+        return {**disk, **rates, **await following(places[2], Path(folder), followed)}
 
 
 async def projected(kind: Kind, folder: Path, events: int, seconds: float) -> dict[str, float]:
@@ -233,15 +244,15 @@ async def compared(events: int, seconds: float, rounds: int) -> dict[str, dict[s
     }
 
 
-def databases(events: int, seconds: float) -> Table:
+def databases(events: int, followed: Followed) -> Table:
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         files: list[Place] = [Path(folder) / f"{name}.db" for name in "abc"]
-        rows["SQLite"] = asyncio.run(measure(files, events, seconds))
+        rows["SQLite"] = asyncio.run(measure(files, events, followed))
     try:
         with Postgres.running(durable=True) as server:
             urls: list[Place] = [server.empty() for _ in "abc"]
-            rows["PostgreSQL"] = asyncio.run(measure(urls, events, seconds))
+            rows["PostgreSQL"] = asyncio.run(measure(urls, events, followed))
     except PostgresMissing as missing:
         print(f"PostgreSQL was left out; it requires {missing}", file=sys.stderr)
     return Table(title="databases", rows=rows)
@@ -259,13 +270,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--broker-events", type=int, default=20_000, help="for each broker")
     parser.add_argument("--rounds", type=int, default=3, help="of each broker")
     parser.add_argument("--seconds", type=float, default=5.0, help="of following")
+    parser.add_argument("--rate", type=int, default=RATE, help="events a second meanwhile")
+    parser.add_argument("--large", type=int, default=5000, help="nodes of a cold view")
     parser.add_argument("--only", choices=("databases", "brokers"), help="one of both tables")
 
 
 def measured(args: argparse.Namespace) -> list[Table]:
     tables = []
     if args.only != "brokers":
-        tables.append(databases(args.events, args.seconds))
+        followed = Followed(args.seconds, args.rate, args.large)
+        tables.append(databases(args.events, followed))
     if args.only != "databases":
         tables += brokers(args.broker_events, args.seconds, args.rounds)
     return tables

@@ -47,8 +47,7 @@ from joulie_projections.state.state import ClusterState
 from joulie_projections.store import database
 from joulie_projections.store.store import Store
 
-SMALLEST = {"events": 60_000, "nodes": 50, "moments": 5}
-SNAPSHOT_EVERY = 25_000
+SMALLEST = {"events": 9_000, "nodes": 50, "moments": 5, "snapshot_every": 3_000}
 BATCH = 1_000
 
 
@@ -88,7 +87,7 @@ class Kept:
         return nullcontext(ArchivedFacts(Archive.of(self.path), NoFacts()))
 
 
-def written(file: Path, names: list[str], events: int) -> Held:
+def written(file: Path, names: list[str], events: int, snapshot_every: int) -> Held:
     engine = database.migrator(file)
     joulie_migrations.upgrade(engine)
     engine.dispose()
@@ -104,7 +103,7 @@ def written(file: Path, names: list[str], events: int) -> Held:
         done = sequence(cluster_state, cursor, batch, created, NOON)
         store.commit(lease.epoch, done.commit)
         done.draft.commit()
-        if done.cursor.position // SNAPSHOT_EVERY > cursor.position // SNAPSHOT_EVERY:
+        if done.cursor.position // snapshot_every > cursor.position // snapshot_every:
             store.save_snapshot(
                 lease.epoch, pack(frozen_state_of(cluster_state, done.cursor), NOON), 1000
             )
@@ -160,13 +159,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--nodes", type=int, default=1_000)
     parser.add_argument("--jobs", type=int, default=2, help="processes of the replay; 0: none")
+    parser.add_argument("--snapshot-every", type=int, default=25_000, help="events")
     parser.add_argument("--moments", type=int, default=40)
 
 
 def measured(args: argparse.Namespace) -> list[Table]:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "joulie.db"
-        held = written(file, [f"node-{number:05d}" for number in range(args.nodes)], args.events)
+        names = [f"node-{number:05d}" for number in range(args.nodes)]
+        held = written(file, names, args.events, args.snapshot_every)
         took = asyncio.run(travelled(file, held, args.moments))
         wanted = (1, args.jobs) if args.jobs else ()
         again = asyncio.run(replayed(file, held, Path(directory) / "a", wanted))
