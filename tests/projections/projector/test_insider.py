@@ -7,6 +7,7 @@ import itertools
 import signal
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -113,6 +114,10 @@ def site(
         process.end()
 
 
+Attack = Callable[[Site], None]
+End = Callable[[Site, Attack], Awaitable[None]]
+
+
 # --- what the program writes ----------------------------------------------------------------------
 
 
@@ -192,7 +197,7 @@ def a_deleted_tail_with_its_head(site: Site) -> None:
     tamper(site.place, "DELETE FROM head")
 
 
-ATTACKS: list[Callable[[Site], None]] = [
+ATTACKS: list[Attack] = [
     nothing,
     the_next_id,
     a_copied_row,
@@ -209,14 +214,14 @@ ATTACKS: list[Callable[[Site], None]] = [
 # --- how the projector ends -----------------------------------------------------------------------
 
 
-async def killed(site: Site, attack: Callable[[Site], None]) -> None:
+async def killed(site: Site, attack: Attack) -> None:
     site.processes[-1].end()
     attack(site)
     await site.publish("e", "f")
     site.start()
 
 
-async def attacked_before_it_is_killed(site: Site, attack: Callable[[Site], None]) -> None:
+async def attacked_before_it_is_killed(site: Site, attack: Attack) -> None:
     """Between the commit of the last entries and their signature."""
     attack(site)
     site.processes[-1].end()
@@ -224,7 +229,7 @@ async def attacked_before_it_is_killed(site: Site, attack: Callable[[Site], None
     site.start()
 
 
-async def replaced(site: Site, attack: Callable[[Site], None]) -> None:
+async def replaced(site: Site, attack: Attack) -> None:
     """A frozen projector loses its lease, and continues once the other one has written."""
     frozen = site.processes[-1]
     await frozen_between_commits(site, frozen)
@@ -239,7 +244,7 @@ async def replaced(site: Site, attack: Callable[[Site], None]) -> None:
     assert frozen.exit_code == EXIT_FENCED
 
 
-async def killed_and_trimmed(site: Site, attack: Callable[[Site], None]) -> None:
+async def killed_and_trimmed(site: Site, attack: Attack) -> None:
     site.processes[-1].end()
     trimmed = await site.trim()
     assert trimmed.cut is not None
@@ -261,34 +266,41 @@ async def frozen_between_commits(site: Site, process: ProjectorProcess) -> None:
         engine.dispose()
 
 
-ENDS: list[Callable[[Site, Callable[[Site], None]], Awaitable[None]]] = [
+ENDS: list[End] = [
     killed,
     attacked_before_it_is_killed,
     replaced,
     killed_and_trimmed,
 ]
 QUICK = (the_next_id, a_later_end, facts_forward)
+BEFORE_EACH_END = (nothing, a_later_end)
 UNTRIMMED = (a_deleted_tail_with_its_head,)  # the archive alone has the entries before a cut
 
 
+def pair(place: str, end: End, attack: Attack) -> Any:
+    """Every pair is tried on SQLite. On PostgreSQL each attack and each end is; drills try all."""
+    marks = [] if end is killed and attack in QUICK else [pytest.mark.long]
+    if place == "postgres" and end is not killed and attack not in BEFORE_EACH_END:
+        marks = [pytest.mark.drill]
+    name = place.removesuffix("_file").replace("database", "sqlite")
+    return pytest.param(
+        place, end, attack, marks=marks, id=f"{name}-{end.__name__}, {attack.__name__}"
+    )
+
+
 @pytest.mark.parametrize(
-    ("end", "attack"),
+    ("place", "end", "attack"),
     [
-        pytest.param(
-            end,
-            attack,
-            marks=[] if end is killed and attack in QUICK else [pytest.mark.long],
-            id=f"{end.__name__}, {attack.__name__}",
-        )
+        pair(place, end, attack)
+        for place in ("database_file", "postgres")
         for end in ENDS
         for attack in ATTACKS
         if not (end is killed_and_trimmed and attack in UNTRIMMED)
     ],
+    indirect=["place"],
 )
 async def test_no_answer_and_no_fact_is_lost_or_replaced(
-    site: Site,
-    end: Callable[[Site, Callable[[Site], None]], Awaitable[None]],
-    attack: Callable[[Site], None],
+    site: Site, end: End, attack: Attack
 ) -> None:
     first = site.start()
     await site.publish("a", "b", "c")
