@@ -64,7 +64,7 @@ def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
 async def test_an_insider_of_some_seconds_leaves_a_log_that_is_valid_and_goes_on(
     tmp_path: Path, places: Places
 ) -> None:
-    await insiders_hour(tmp_path / "data", places, 15)
+    await insiders_hour(tmp_path / "data", places, 8)
 
 
 @pytest.mark.drill

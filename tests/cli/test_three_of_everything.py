@@ -172,7 +172,7 @@ async def run(machines: Machines, place: Path, *, links: bool) -> AsyncGenerator
 async def test_kills_lose_and_double_no_answer(tmp_path: Path) -> None:
     async with installed(on_loopback(), tmp_path, components=FEWER) as installation:
         made = Run(installation, links=False, pods_per_s=20)
-        await made.go(120, every_s=5)
+        await made.go(75, every_s=2.5)
         await made.require_whole()
 
 
