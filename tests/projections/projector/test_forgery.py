@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -52,6 +53,13 @@ Viewing = Callable[[], AbstractAsyncContextManager[View]]
 
 NODE: list[AnyEvent] = [node_seen("n1", cores=8, gpus=1), card("GPU-1"), power("n1", 300)]
 CLAIMED: list[AnyEvent] = [claim("GPU-1", "train"), confirmed("GPU-1", "train")]
+
+
+@pytest.fixture
+def place(database_file: Path) -> Place:
+    """SQLite alone: a forgery is refused by the fold, and what is quarantined is written to both
+    databases in the tests of the quarantine and of attacks."""
+    return database_file
 
 
 @pytest.fixture
