@@ -190,7 +190,7 @@ class Postgres:
         return self.url(name)
 
     def _conninfo(self, name: str) -> str:
-        return f"host={self._directory} user=owner dbname={name} connect_timeout=5"
+        return f"host={self._directory} user=owner dbname={name} connect_timeout={TIMEOUT_S:.0f}"
 
     def _chown(self, directory: Path) -> None:
         if self._user.uid is not None and self._user.gid is not None:
