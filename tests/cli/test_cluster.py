@@ -31,7 +31,7 @@ from kube_devices import serve_kinds
 from kube_fields import Patch
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 NAMES = [f"n{number}" for number in range(8)]
 
 

@@ -14,7 +14,7 @@ from kube_api import ApiServer
 from kube_builders import joulie_server
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def twin(

@@ -21,7 +21,7 @@ PLANTED = "planted-0f3a9b"  # in every one of them
 NOWHERE = "127.0.0.1:9"  # nothing listens there
 NO_ANSWER = "No NATS server answers"
 NO_CONNECTION = "what=connect"  # a component waits for the database
-PATIENCE_S = 60.0  # a slow machine
+PATIENCE_S = 120.0  # a slow machine
 KUBECONFIG = {
     "apiVersion": "v1",
     "kind": "Config",

@@ -28,7 +28,7 @@ from kube_builders import granted, pod, server_of_four
 from kube_devices import serve_kinds
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from joulie_demo import joulie, running
 from joulie_forked import Command
 from joulie_projections.component.data_directory import is_alive
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 KUBERNETES_S = 30.0  # from SIGTERM to SIGKILL
 LEAST_FREE = "joulie_cli.supervisor.start_checks.LEAST_FREE_BYTES"
 STARTS = pytest.mark.parametrize("command", ["up", "demo"])

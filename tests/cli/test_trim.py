@@ -23,7 +23,7 @@ from joulie_cli.main import main
 from joulie_projections.history.history import NEWEST, History
 from s3_server import serving_s3
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 COMMAND = [sys.executable, "-m", "joulie_cli.main"]
 Asked = Callable[..., Any]
 

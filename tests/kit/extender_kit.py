@@ -23,7 +23,7 @@ from joulie_projections.twin.columns import TwinColumns
 from joulie_projections.view.view import ViewSnapshot
 from kube_scheduler import Block
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 PATIENT = FallbackPolicy(deadline_s=PATIENCE_S)  # a busy machine must not decide a test
 JSON = "Content-Type: application/json\r\n"
 QUICK = Limits(body=10_000, drain_s=0.0)

@@ -46,7 +46,7 @@ from joulie_operator.settings import OperatorSettings
 from joulie_projections.view.view import View
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 FRESH_S = 5.0
 SEES_ALL = ClusterVisibility()
 

@@ -32,7 +32,7 @@ from joulie_projections.store.retrying import DatabaseExecutor
 
 pytestmark = pytest.mark.anyio
 READINGS, STEP_S = 30, 30.0  # 2 minutes over the end of an hour: intervals end
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture

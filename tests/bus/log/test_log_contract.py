@@ -34,7 +34,7 @@ from joulie_bus.testing import (
 )
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 FIRST = {CLUSTER.plan_meta: 0}  # no plan was stored before
 
 

@@ -224,7 +224,7 @@ def test_every_response_has_security_headers() -> None:
 
 # --- over a real socket -----------------------------------------------------------------------
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 NOTHING: Mapping[str, str] = MappingProxyType({})
 PASS = f"Authorization: Bearer {TOKEN}\r\n"
 

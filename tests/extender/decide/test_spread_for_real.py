@@ -28,7 +28,7 @@ from joulie_projections.view.view import View
 from kube_scheduler import Block, KubeScheduler, Node, a_pod, uid_of
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 MORE = 3  # than an even share: samples and ties are not even
 UP_TO_CAP = 7  # pods of 42 W beside the 100 W of an idle node, under a cap of 432 W
 BEHIND = 2  # bindings that a snapshot may not have yet

@@ -26,7 +26,7 @@ from joulie_extender.decision_log.spool import RECENT_BYTES, Spool
 from joulie_projections.twin.columns import TwinColumns
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 MIB = 1024 * 1024

@@ -23,7 +23,7 @@ from one_broker import anyio_backend, emptied, server
 __all__ = ["anyio_backend", "emptied", "server"]  # fixtures
 pytestmark = pytest.mark.anyio
 REPLICA = "extender-0"
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def record(shipper: Shipper, pods: int) -> None:

@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 from joulie_bus.jetstream.connection import Address
 from joulie_bus.streams.subjects import Stream
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 120.0
 
 
 class Snapshot(NamedTuple):

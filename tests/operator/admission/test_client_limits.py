@@ -18,7 +18,7 @@ from joulie_operator.admission.webhook import LIMITS, Serving, serve
 from joulie_operator.kube.api_client import ApiServer as Api
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 POD = {"metadata": {"generateName": "p-"}, "spec": {"containers": []}}
 REVIEW = json.dumps({"request": {"uid": "u1", "namespace": "n", "object": POD}}).encode()
 QUICK = LIMITS._replace(connections=4, body=10_000, buffers=15_000, head_s=0.3, body_s=0.3)

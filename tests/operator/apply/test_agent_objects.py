@@ -29,7 +29,7 @@ from kube_api import ApiServer, Fault
 from kube_builders import card, joulie_server, node, node_hardware
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @contextlib.asynccontextmanager

@@ -33,7 +33,7 @@ from kube_api import ApiServer
 from kube_builders import articles_pod, card, joulie_server, node
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 NAME = "training-job-resnet50"
 ARTICLE = articles_pod()
 

@@ -35,7 +35,7 @@ from kube_api import ApiServer
 from kube_builders import card, joulie_server, node
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 TAKEN = GpuStatus(
     allocated_vram_mb=20_000,
     pod_namespace="team",

@@ -47,7 +47,7 @@ from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
 SELECTOR = {"joulie.io/managed": "true"}
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -32,7 +32,7 @@ from kube_builders import joulie_server, node, pod
 from kube_requests import Asked
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 PLANS_WITHOUT_SIGHT_S = 2.0
 SELECTOR = {"joulie.io/managed": "true"}
 

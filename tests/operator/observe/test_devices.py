@@ -43,7 +43,7 @@ from kube_devices import (
 from kube_fields import Kind
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 LIMITED = "limited"
 
 

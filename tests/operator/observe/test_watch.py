@@ -28,7 +28,7 @@ from kube_requests import Asked
 from kube_watch import Watch
 
 pytestmark = pytest.mark.anyio
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 async def until(condition: Callable[[], bool]) -> None:
